@@ -1,0 +1,65 @@
+"""Moulin: a lakehouse engine. Rows pour in, Spark mills them into sorted Parquet, every commit is a table any engine reads.
+
+    import moulin
+
+    lake = moulin.connect("./lake")
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from moulin import errors
+
+if TYPE_CHECKING:
+    from moulin.lake import Lake
+    from moulin.table.scan import Scan
+    from moulin.table.snapshot import Snapshot
+    from moulin.table.table import Table
+    from moulin.table.transaction import Transaction
+
+__version__ = "0.1.0"
+__all__ = ["Lake", "Scan", "Snapshot", "Table", "Transaction", "connect", "errors"]
+
+_HOMES = {
+    "Lake": "moulin.lake",
+    "Scan": "moulin.table.scan",
+    "Snapshot": "moulin.table.snapshot",
+    "Table": "moulin.table.table",
+    "Transaction": "moulin.table.transaction",
+}
+
+
+def connect(
+    uri: str | Path,
+    *,
+    storage: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    spark: Any = None,
+    **settings: Any,
+) -> Lake:
+    """Open a lake, made when missing.
+
+    `uri` is a folder (catalog and files in one place) or a postgresql:// address with `storage`, the folder or object store for
+    the files. `storage_options` go to the object store. `spark` is a session or a master address to use instead of a local one.
+    `settings` are the knobs of `moulin.config.Config`.
+    """
+    from moulin.lake import Lake, SqlEngine
+
+    def make_engine(lake: Lake) -> SqlEngine:
+        engine: SqlEngine = importlib.import_module("moulin.pipeline.engine").Engine(lake, spark)
+        return engine
+
+    return Lake.open(
+        uri, storage=storage, storage_options=storage_options, settings=settings, make_engine=make_engine
+    )
+
+
+def __getattr__(name: str) -> Any:
+    """Classes load when they are first asked for, so that `import moulin` stays quick."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'moulin' has no attribute {name!r}")

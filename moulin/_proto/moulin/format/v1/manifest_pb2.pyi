@@ -1,0 +1,372 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class DataFileRef(_message.Message):
+    __slots__ = ("path", "file_size", "num_rows", "level", "seq_min", "seq_max", "key_min", "key_max", "dv_path", "dv_offset", "dv_length", "status", "format", "number", "schema_id", "spec_id", "partition", "sort_order_id", "sha256", "columns", "time_min", "time_max", "has_lineage", "first_row_id", "sequence", "added_version", "dv_id", "dv_cardinality", "since_version", "dv_version")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FILE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    NUM_ROWS_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    SEQ_MIN_FIELD_NUMBER: _ClassVar[int]
+    SEQ_MAX_FIELD_NUMBER: _ClassVar[int]
+    KEY_MIN_FIELD_NUMBER: _ClassVar[int]
+    KEY_MAX_FIELD_NUMBER: _ClassVar[int]
+    DV_PATH_FIELD_NUMBER: _ClassVar[int]
+    DV_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DV_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SORT_ORDER_ID_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    TIME_MIN_FIELD_NUMBER: _ClassVar[int]
+    TIME_MAX_FIELD_NUMBER: _ClassVar[int]
+    HAS_LINEAGE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ROW_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ADDED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DV_ID_FIELD_NUMBER: _ClassVar[int]
+    DV_CARDINALITY_FIELD_NUMBER: _ClassVar[int]
+    SINCE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DV_VERSION_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    file_size: int
+    num_rows: int
+    level: int
+    seq_min: int
+    seq_max: int
+    key_min: bytes
+    key_max: bytes
+    dv_path: str
+    dv_offset: int
+    dv_length: int
+    status: int
+    format: int
+    number: int
+    schema_id: int
+    spec_id: int
+    partition: _containers.RepeatedCompositeFieldContainer[PartitionValue]
+    sort_order_id: int
+    sha256: bytes
+    columns: SegmentColumns
+    time_min: int
+    time_max: int
+    has_lineage: bool
+    first_row_id: int
+    sequence: int
+    added_version: int
+    dv_id: int
+    dv_cardinality: int
+    since_version: int
+    dv_version: int
+    def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., num_rows: _Optional[int] = ..., level: _Optional[int] = ..., seq_min: _Optional[int] = ..., seq_max: _Optional[int] = ..., key_min: _Optional[bytes] = ..., key_max: _Optional[bytes] = ..., dv_path: _Optional[str] = ..., dv_offset: _Optional[int] = ..., dv_length: _Optional[int] = ..., status: _Optional[int] = ..., format: _Optional[int] = ..., number: _Optional[int] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., partition: _Optional[_Iterable[_Union[PartitionValue, _Mapping]]] = ..., sort_order_id: _Optional[int] = ..., sha256: _Optional[bytes] = ..., columns: _Optional[_Union[SegmentColumns, _Mapping]] = ..., time_min: _Optional[int] = ..., time_max: _Optional[int] = ..., has_lineage: _Optional[bool] = ..., first_row_id: _Optional[int] = ..., sequence: _Optional[int] = ..., added_version: _Optional[int] = ..., dv_id: _Optional[int] = ..., dv_cardinality: _Optional[int] = ..., since_version: _Optional[int] = ..., dv_version: _Optional[int] = ...) -> None: ...
+
+class PartitionValue(_message.Message):
+    __slots__ = ("value",)
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    value: bytes
+    def __init__(self, value: _Optional[bytes] = ...) -> None: ...
+
+class PartitionTuple(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedCompositeFieldContainer[PartitionValue]
+    def __init__(self, values: _Optional[_Iterable[_Union[PartitionValue, _Mapping]]] = ...) -> None: ...
+
+class SegmentColumns(_message.Message):
+    __slots__ = ("columns", "split_offsets")
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    SPLIT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    columns: _containers.RepeatedCompositeFieldContainer[ColumnFacts]
+    split_offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, columns: _Optional[_Iterable[_Union[ColumnFacts, _Mapping]]] = ..., split_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ColumnFacts(_message.Message):
+    __slots__ = ("field_id", "values", "nulls", "nans", "size", "lower", "upper")
+    FIELD_ID_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    NULLS_FIELD_NUMBER: _ClassVar[int]
+    NANS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    LOWER_FIELD_NUMBER: _ClassVar[int]
+    UPPER_FIELD_NUMBER: _ClassVar[int]
+    field_id: int
+    values: int
+    nulls: int
+    nans: int
+    size: int
+    lower: bytes
+    upper: bytes
+    def __init__(self, field_id: _Optional[int] = ..., values: _Optional[int] = ..., nulls: _Optional[int] = ..., nans: _Optional[int] = ..., size: _Optional[int] = ..., lower: _Optional[bytes] = ..., upper: _Optional[bytes] = ...) -> None: ...
+
+class DeleteFileRef(_message.Message):
+    __slots__ = ("path", "file_size", "content")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FILE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    file_size: int
+    content: int
+    def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., content: _Optional[int] = ...) -> None: ...
+
+class Manifest(_message.Message):
+    __slots__ = ("snapshot_id", "sequence_number", "schema_id", "partition_spec_id", "data_files", "delete_files", "previous_snapshot_id", "table_uuid", "last_updated_ms", "properties", "last_column_id", "version", "reader_features", "writer_features", "lake_uuid", "incarnation", "timestamp_ns", "kind", "tables", "lake", "commits", "table", "journals", "merge_inputs", "sequence_versions", "databases", "table_entries", "views", "purged", "requests", "state", "checksum")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class SequenceVersionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    SNAPSHOT_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_SPEC_ID_FIELD_NUMBER: _ClassVar[int]
+    DATA_FILES_FIELD_NUMBER: _ClassVar[int]
+    DELETE_FILES_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_SNAPSHOT_ID_FIELD_NUMBER: _ClassVar[int]
+    TABLE_UUID_FIELD_NUMBER: _ClassVar[int]
+    LAST_UPDATED_MS_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    LAST_COLUMN_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    READER_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    LAKE_UUID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_NS_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    LAKE_FIELD_NUMBER: _ClassVar[int]
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    JOURNALS_FIELD_NUMBER: _ClassVar[int]
+    MERGE_INPUTS_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    DATABASES_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    PURGED_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    snapshot_id: int
+    sequence_number: int
+    schema_id: int
+    partition_spec_id: int
+    data_files: _containers.RepeatedCompositeFieldContainer[DataFileRef]
+    delete_files: _containers.RepeatedCompositeFieldContainer[DeleteFileRef]
+    previous_snapshot_id: int
+    table_uuid: str
+    last_updated_ms: int
+    properties: _containers.ScalarMap[str, str]
+    last_column_id: int
+    version: int
+    reader_features: int
+    writer_features: int
+    lake_uuid: bytes
+    incarnation: int
+    timestamp_ns: int
+    kind: str
+    tables: _containers.RepeatedScalarFieldContainer[bytes]
+    lake: bool
+    commits: _containers.RepeatedCompositeFieldContainer[Commit]
+    table: TableState
+    journals: _containers.RepeatedScalarFieldContainer[str]
+    merge_inputs: _containers.RepeatedScalarFieldContainer[int]
+    sequence_versions: _containers.ScalarMap[int, int]
+    databases: _containers.RepeatedCompositeFieldContainer[Database]
+    table_entries: _containers.RepeatedCompositeFieldContainer[TableEntry]
+    views: _containers.RepeatedCompositeFieldContainer[View]
+    purged: _containers.RepeatedScalarFieldContainer[bytes]
+    requests: _containers.RepeatedCompositeFieldContainer[Request]
+    state: LakeState
+    checksum: int
+    def __init__(self, snapshot_id: _Optional[int] = ..., sequence_number: _Optional[int] = ..., schema_id: _Optional[int] = ..., partition_spec_id: _Optional[int] = ..., data_files: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., delete_files: _Optional[_Iterable[_Union[DeleteFileRef, _Mapping]]] = ..., previous_snapshot_id: _Optional[int] = ..., table_uuid: _Optional[str] = ..., last_updated_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., last_column_id: _Optional[int] = ..., version: _Optional[int] = ..., reader_features: _Optional[int] = ..., writer_features: _Optional[int] = ..., lake_uuid: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., tables: _Optional[_Iterable[bytes]] = ..., lake: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., table: _Optional[_Union[TableState, _Mapping]] = ..., journals: _Optional[_Iterable[str]] = ..., merge_inputs: _Optional[_Iterable[int]] = ..., sequence_versions: _Optional[_Mapping[int, int]] = ..., databases: _Optional[_Iterable[_Union[Database, _Mapping]]] = ..., table_entries: _Optional[_Iterable[_Union[TableEntry, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., purged: _Optional[_Iterable[bytes]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., state: _Optional[_Union[LakeState, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
+
+class Commit(_message.Message):
+    __slots__ = ("version", "ordinal", "timestamp_ns", "kind", "schema_id", "spec_id", "sort_order_id", "sequence", "snapshot_id", "first_row_id", "added_rows", "properties_json", "summary_json")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_NS_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_ID_FIELD_NUMBER: _ClassVar[int]
+    SORT_ORDER_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ROW_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_JSON_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_JSON_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    ordinal: int
+    timestamp_ns: int
+    kind: str
+    schema_id: int
+    spec_id: int
+    sort_order_id: int
+    sequence: int
+    snapshot_id: int
+    first_row_id: int
+    added_rows: int
+    properties_json: str
+    summary_json: str
+    def __init__(self, version: _Optional[int] = ..., ordinal: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., sort_order_id: _Optional[int] = ..., sequence: _Optional[int] = ..., snapshot_id: _Optional[int] = ..., first_row_id: _Optional[int] = ..., added_rows: _Optional[int] = ..., properties_json: _Optional[str] = ..., summary_json: _Optional[str] = ...) -> None: ...
+
+class TableState(_message.Message):
+    __slots__ = ("created_version", "oldest_version", "schema_id", "spec_id", "sort_order_id", "event_time", "last_column_id", "last_partition_id", "last_sequence", "next_row_id", "properties_json", "schemas", "specs", "sort_orders")
+    CREATED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_ID_FIELD_NUMBER: _ClassVar[int]
+    SORT_ORDER_ID_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    LAST_COLUMN_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_ROW_ID_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_JSON_FIELD_NUMBER: _ClassVar[int]
+    SCHEMAS_FIELD_NUMBER: _ClassVar[int]
+    SPECS_FIELD_NUMBER: _ClassVar[int]
+    SORT_ORDERS_FIELD_NUMBER: _ClassVar[int]
+    created_version: int
+    oldest_version: int
+    schema_id: int
+    spec_id: int
+    sort_order_id: int
+    event_time: int
+    last_column_id: int
+    last_partition_id: int
+    last_sequence: int
+    next_row_id: int
+    properties_json: str
+    schemas: _containers.RepeatedCompositeFieldContainer[Setting]
+    specs: _containers.RepeatedCompositeFieldContainer[Setting]
+    sort_orders: _containers.RepeatedCompositeFieldContainer[Setting]
+    def __init__(self, created_version: _Optional[int] = ..., oldest_version: _Optional[int] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., sort_order_id: _Optional[int] = ..., event_time: _Optional[int] = ..., last_column_id: _Optional[int] = ..., last_partition_id: _Optional[int] = ..., last_sequence: _Optional[int] = ..., next_row_id: _Optional[int] = ..., properties_json: _Optional[str] = ..., schemas: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., specs: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., sort_orders: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ...) -> None: ...
+
+class Setting(_message.Message):
+    __slots__ = ("id", "json")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    json: str
+    def __init__(self, id: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
+
+class Tombstone(_message.Message):
+    __slots__ = ("tombstoned_at", "delete_at")
+    TOMBSTONED_AT_FIELD_NUMBER: _ClassVar[int]
+    DELETE_AT_FIELD_NUMBER: _ClassVar[int]
+    tombstoned_at: int
+    delete_at: int
+    def __init__(self, tombstoned_at: _Optional[int] = ..., delete_at: _Optional[int] = ...) -> None: ...
+
+class Database(_message.Message):
+    __slots__ = ("id", "name", "properties_json", "created_at", "tombstone")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_JSON_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    name: str
+    properties_json: str
+    created_at: int
+    tombstone: Tombstone
+    def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., properties_json: _Optional[str] = ..., created_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ...) -> None: ...
+
+class TableEntry(_message.Message):
+    __slots__ = ("id", "database_id", "name", "created_at", "created_version", "tombstone", "oldest_version")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    CREATED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_VERSION_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    database_id: bytes
+    name: str
+    created_at: int
+    created_version: int
+    tombstone: Tombstone
+    oldest_version: int
+    def __init__(self, id: _Optional[bytes] = ..., database_id: _Optional[bytes] = ..., name: _Optional[str] = ..., created_at: _Optional[int] = ..., created_version: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., oldest_version: _Optional[int] = ...) -> None: ...
+
+class View(_message.Message):
+    __slots__ = ("id", "database_id", "name", "description", "created_at", "tombstone", "members")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    database_id: bytes
+    name: str
+    description: str
+    created_at: int
+    tombstone: Tombstone
+    members: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, id: _Optional[bytes] = ..., database_id: _Optional[bytes] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., created_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., members: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class Request(_message.Message):
+    __slots__ = ("id", "version", "created_at")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    version: int
+    created_at: int
+    def __init__(self, id: _Optional[str] = ..., version: _Optional[int] = ..., created_at: _Optional[int] = ...) -> None: ...
+
+class LakeState(_message.Message):
+    __slots__ = ("created_at", "clock_ns", "response_seq", "reserves", "incarnations")
+    class ReservesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_NS_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_SEQ_FIELD_NUMBER: _ClassVar[int]
+    RESERVES_FIELD_NUMBER: _ClassVar[int]
+    INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
+    created_at: int
+    clock_ns: int
+    response_seq: int
+    reserves: _containers.ScalarMap[str, int]
+    incarnations: _containers.RepeatedCompositeFieldContainer[Incarnation]
+    def __init__(self, created_at: _Optional[int] = ..., clock_ns: _Optional[int] = ..., response_seq: _Optional[int] = ..., reserves: _Optional[_Mapping[str, int]] = ..., incarnations: _Optional[_Iterable[_Union[Incarnation, _Mapping]]] = ...) -> None: ...
+
+class Incarnation(_message.Message):
+    __slots__ = ("number", "continues_from", "first_version", "started_at")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CONTINUES_FROM_FIELD_NUMBER: _ClassVar[int]
+    FIRST_VERSION_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    continues_from: int
+    first_version: int
+    started_at: int
+    def __init__(self, number: _Optional[int] = ..., continues_from: _Optional[int] = ..., first_version: _Optional[int] = ..., started_at: _Optional[int] = ...) -> None: ...

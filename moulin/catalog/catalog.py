@@ -1,0 +1,333 @@
+"""The catalog: one truth, one SQL transaction per change. This class only opens transactions; the nouns have their modules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog import commit as commits
+from moulin.catalog import databases, history, leases, segments, tables, views
+from moulin.catalog import schema as s
+from moulin.catalog.commit import CommitResult, TableCommit
+from moulin.catalog.draft import Draft
+from moulin.catalog.engine import Clock, Engine, engine_url
+from moulin.catalog.history import MergeOf
+from moulin.catalog.publish import Publisher
+from moulin.catalog.segments import PartitionFilter, TimeRange
+from moulin.catalog.tables import NewTable
+from moulin.config import Config
+from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unsupported
+from moulin.model.entities import CommitInfo, Database, DropPreview, TableEntry, TableState, View
+from moulin.model.facts import LiveSegment
+from moulin.model.ids import new_id
+from moulin.storage import paths
+from moulin.storage.store import Store
+
+RESERVES = ("segment", "vector")
+_LOST = "The lake in {} has lost its catalog; `moulin recover` rebuilds it from the manifests in storage."
+
+
+class Catalog:
+    """The databases, tables, views, segments and versions of one lake. Safe to use from several threads."""
+
+    def __init__(self, engine: Engine, store: Store, lake_uuid: UUID) -> None:
+        self.engine, self.store, self.uuid = engine, store, lake_uuid
+        self.config = engine.config
+        self.publisher = Publisher(engine, store, lake_uuid)
+
+    @classmethod
+    def open(cls, uri: str, store: Store, config: Config, *, clock: Clock | None = None) -> Catalog:
+        """Open the lake of this catalog and storage, made when both are empty."""
+        marker = read_marker(store)
+        url = engine_url(uri)
+        if marker is None:
+            store.check_put_if_absent()
+        elif url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+            raise FailedPrecondition(_LOST.format(store.uri))
+        engine = Engine(url, config, clock)
+        engine.migrate()
+        lake_uuid = _lake_row(engine, store, marker)
+        if marker is None:
+            write_marker(store, lake_uuid)
+        catalog = cls(engine, store, lake_uuid)
+        catalog.publisher.publish_quietly()
+        return catalog
+
+    def close(self) -> None:
+        self.publisher.close()
+        self.engine.close()
+
+    @contextmanager
+    def _mutation(self, kind: str) -> Iterator[Draft]:
+        with self.engine.write() as write:
+            draft = Draft(write, self.uuid, kind)
+            yield draft
+            draft.save()
+        self.publisher.publish_quietly()
+        self.publisher.write_full_if_due([])
+
+    # Databases
+
+    def create_database(
+        self, name: str, properties: Mapping[str, str] | None = None, *, if_not_exists: bool = False
+    ) -> Database:
+        with self._mutation("create-database") as draft:
+            return databases.create(draft, name, properties or {}, if_not_exists=if_not_exists)
+
+    def databases(self, *, include_dropped: bool = False) -> list[Database]:
+        with self.engine.read() as connection:
+            return databases.list_all(connection, include_dropped=include_dropped)
+
+    def database(self, name: str) -> Database:
+        with self.engine.read() as connection:
+            return databases.to_database(databases.find(connection, name))
+
+    def rename_database(self, name: str, new_name: str) -> Database:
+        with self._mutation("rename-database") as draft:
+            return databases.rename(draft, name, new_name)
+
+    def preview_drop_database(self, name: str) -> DropPreview:
+        with self.engine.read() as connection:
+            return databases.preview_drop(connection, name, self.config.database_grace)
+
+    def drop_database(self, name: str, *, cascade: bool = False, immediate: bool = False) -> Database:
+        with self._mutation("drop-database") as draft:
+            grace = 0.0 if immediate else self.config.database_grace
+            return databases.drop(draft, name, cascade=cascade, grace_seconds=grace)
+
+    def resurrect_database(self, name: str) -> Database:
+        with self._mutation("resurrect-database") as draft:
+            return databases.resurrect(draft, name)
+
+    # Tables
+
+    def create_table(self, database: str, name: str, new: NewTable) -> TableState:
+        with self._mutation("create-table") as draft:
+            row = tables.find_by_id(draft.connection, tables.create(draft, database, name, new))
+            return tables.load(draft.connection, row, current=draft.write.version)
+
+    def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]:
+        with self.engine.read() as connection:
+            return tables.list_all(connection, database, include_dropped=include_dropped)
+
+    def table(self, database: str, name: str, version: int | None = None) -> TableState:
+        with self.engine.read() as connection:
+            return tables.load(connection, tables.find(connection, database, name), version)
+
+    def table_by_id(self, table_id: UUID, version: int | None = None) -> TableState:
+        with self.engine.read() as connection:
+            return tables.load(connection, tables.find_by_id(connection, table_id), version)
+
+    def table_entry(self, table_id: UUID) -> TableEntry:
+        with self.engine.read() as connection:
+            row = tables.find_by_id(connection, table_id)
+            return tables.to_entry(row.database, row)
+
+    def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableState:
+        with self._mutation("rename-table") as draft:
+            row = tables.find_by_id(
+                draft.connection, tables.rename(draft, database, name, new_database, new_name)
+            )
+            return tables.load(draft.connection, row, current=draft.write.version)
+
+    def drop_table(self, database: str, name: str, *, immediate: bool = False) -> TableEntry:
+        with self._mutation("drop-table") as draft:
+            grace = 0.0 if immediate else self.config.table_grace
+            return tables.drop(draft, database, name, grace_seconds=grace)
+
+    def resurrect_table(self, database: str, name: str) -> TableEntry:
+        with self._mutation("resurrect-table") as draft:
+            return tables.resurrect(draft, database, name)
+
+    # Views
+
+    def create_view(
+        self, database: str, name: str, members: Sequence[str], description: str | None = None
+    ) -> View:
+        with self._mutation("create-view") as draft:
+            return views.create(draft, database, name, members, description)
+
+    def set_view_members(self, database: str, name: str, members: Sequence[str]) -> View:
+        with self._mutation("set-view-members") as draft:
+            return views.set_members(draft, database, name, members)
+
+    def views(self, database: str, *, include_dropped: bool = False) -> list[View]:
+        with self.engine.read() as connection:
+            return views.list_all(connection, database, include_dropped=include_dropped)
+
+    def view(self, database: str, name: str) -> View:
+        with self.engine.read() as connection:
+            return views.load(connection, database, name)
+
+    def rename_view(self, database: str, name: str, new_name: str) -> View:
+        with self._mutation("rename-view") as draft:
+            return views.rename(draft, database, name, new_name)
+
+    def drop_view(self, database: str, name: str) -> View:
+        with self._mutation("drop-view") as draft:
+            return views.drop(draft, database, name, grace_seconds=self.config.view_grace)
+
+    def resurrect_view(self, database: str, name: str) -> View:
+        with self._mutation("resurrect-view") as draft:
+            return views.resurrect(draft, database, name)
+
+    # Versions and segments
+
+    def version(self) -> int:
+        """The newest version of the lake."""
+        with self.engine.read() as connection:
+            return int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
+
+    def version_at(self, timestamp_ns: int) -> int:
+        with self.engine.read() as connection:
+            return history.version_at(connection, timestamp_ns)
+
+    def history(self, table_id: UUID, limit: int | None = None) -> list[CommitInfo]:
+        with self.engine.read() as connection:
+            return history.of_table(connection, tables.find_by_id(connection, table_id), limit)
+
+    def sequence_versions(self, table_id: UUID) -> tuple[list[int], list[int]]:
+        with self.engine.read() as connection:
+            return history.sequence_versions(connection, table_id)
+
+    def segments(
+        self,
+        table_id: UUID,
+        version: int,
+        *,
+        partition_filter: PartitionFilter | None = None,
+        time_range: TimeRange | None = None,
+        with_columns: bool = True,
+    ) -> list[LiveSegment]:
+        """The live segments of a table at a version; see segments.py for the filters."""
+        with self.engine.read() as connection:
+            return segments.at_version(
+                connection,
+                table_id,
+                version,
+                partition_filter=partition_filter,
+                time_range=time_range,
+                with_columns=with_columns,
+            )
+
+    def segments_by_number(self, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
+        with self.engine.read() as connection:
+            return segments.by_number(connection, numbers, version)
+
+    def count_rows(self, table_id: UUID, version: int) -> int:
+        with self.engine.read() as connection:
+            return segments.count_rows(connection, table_id, version)
+
+    def merges_of(self, numbers: Sequence[int], after: int) -> list[MergeOf]:
+        with self.engine.read() as connection:
+            return history.merges_of(connection, numbers, after)
+
+    def reserve_segments(self, count: int) -> int:
+        """Segment numbers that are never given again; returns the first of `count`."""
+        return self.engine.reserve("segment", count)
+
+    def commit(self, changes: Sequence[TableCommit], *, request_id: str | None = None) -> CommitResult:
+        """Apply all changes as one version. Raises Stale when what one of them expects no longer holds."""
+        if not changes:
+            raise FailedPrecondition("There is nothing to commit.")
+        kinds = {change.operation.kind.value for change in changes}
+        with self.engine.write() as write:
+            if request_id is not None and (earlier := _replay(write.connection, request_id)):
+                return earlier
+            draft = Draft(write, self.uuid, kinds.pop() if len(kinds) == 1 else "transaction")
+            commits.apply(draft, changes)
+            if request_id is not None:
+                draft.request(request_id)
+            draft.save()
+            result = CommitResult(draft.version, draft.now)
+        self.publisher.publish_quietly()
+        self.publisher.write_full_if_due([change.table_id for change in changes])
+        return result
+
+    def committed(self, request_id: str) -> CommitResult | None:
+        """What an earlier commit with this request id did, if there was one."""
+        with self.engine.read() as connection:
+            return _replay(connection, request_id)
+
+    # Leases and pins
+
+    def reserve_inputs(self, owner: str, numbers: Sequence[int]) -> list[int]:
+        return leases.reserve_inputs(self.engine, owner, numbers, self.config.merge_lease_seconds)
+
+    def release_inputs(self, owner: str) -> None:
+        leases.release_inputs(self.engine, owner)
+
+    def pin(self, table_id: UUID, version: int) -> UUID:
+        return leases.pin(self.engine, table_id, version, self.config.pin_seconds)
+
+    def renew_pin(self, pin_id: UUID) -> None:
+        leases.renew_pin(self.engine, pin_id, self.config.pin_seconds)
+
+    def unpin(self, pin_id: UUID) -> None:
+        leases.unpin(self.engine, pin_id)
+
+
+def _replay(connection: sa.Connection, request_id: str) -> CommitResult | None:
+    row = connection.execute(sa.select(s.requests).where(s.requests.c.id == request_id)).first()
+    return None if row is None else CommitResult(row.version, row.created_at, replayed=True)
+
+
+def read_marker(store: Store) -> dict[str, object] | None:
+    """The file that says which lake a storage root holds, None where there is none."""
+    try:
+        data = store.get(paths.marker())
+    except NotFound:
+        return None
+    try:
+        marker = json.loads(data)
+        found = int(marker["format"])
+        UUID(marker["uuid"])
+    except (ValueError, KeyError, TypeError):
+        raise Corrupt(f"{paths.marker()} in {store.uri} is not a lake's marker.") from None
+    if found > s.FORMAT:
+        raise Unsupported(
+            f"The lake in {store.uri} has format {found}; this version of moulin knows up to {s.FORMAT}. Upgrade moulin."
+        )
+    return dict(marker)
+
+
+def write_marker(store: Store, lake_uuid: UUID) -> None:
+    store.put(paths.marker(), json.dumps({"format": s.FORMAT, "uuid": str(lake_uuid)}).encode() + b"\n")
+
+
+def _lake_row(engine: Engine, store: Store, marker: Mapping[str, object] | None) -> UUID:
+    """The lake's id, given to it now if the catalog is new."""
+    with engine.unordered() as connection:
+        if not engine.is_sqlite:
+            connection.execute(sa.text("LOCK TABLE lake IN SHARE ROW EXCLUSIVE MODE"))
+        row = connection.execute(sa.select(s.lake)).first()
+        if row is None and marker is not None:
+            raise FailedPrecondition(_LOST.format(store.uri))
+        if row is None:
+            lake_uuid = new_id()
+            create_rows(connection, store.uri, lake_uuid, engine.now(connection))
+            engine.incarnation = 1
+            return lake_uuid
+    if row.format > s.FORMAT:
+        raise Unsupported(f"The catalog has lake format {row.format}; this version knows up to {s.FORMAT}. Upgrade moulin.")
+    if marker is not None and str(row.uuid) != marker["uuid"]:
+        raise FailedPrecondition(f"The catalog and {store.uri} belong to different lakes; check both addresses.")
+    if marker is None and row.storage != store.uri:
+        raise FailedPrecondition(f"The catalog belongs to the lake in {row.storage}, and {store.uri} holds none.")
+    engine.incarnation = row.incarnation
+    found: UUID = row.uuid
+    return found
+
+
+def create_rows(connection: sa.Connection, storage: str, lake_uuid: UUID, now: int) -> None:
+    """The single rows of a new catalog."""
+    values = {"uuid": lake_uuid, "format": s.FORMAT, "storage": storage, "incarnation": 1, "created_at": now}
+    connection.execute(s.lake.insert().values(id=1, **values))
+    connection.execute(s.incarnations.insert().values(number=1, continues_from=0, first_version=0, started_at=now))
+    connection.execute(s.counter.insert().values(id=1, version=0, response_seq=0, clock_ns=0, deltas=0))
+    connection.execute(s.reserves.insert(), [{"name": name, "next": 1} for name in RESERVES])

@@ -1,0 +1,154 @@
+"""The manifests of one version, built while it commits and saved in its transaction.
+
+Storage gets them afterwards, from the outbox (publish.py). A mutation that turns out to change nothing never asks for
+`version`, and then none is taken.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog import schema as s
+from moulin.catalog.engine import Write
+from moulin.formats import manifest as codec
+from moulin.storage import paths
+
+
+class Draft:
+    """One version in the making. `kind` names it in the history of the lake."""
+
+    def __init__(self, write: Write, lake_uuid: UUID, kind: str) -> None:
+        self.write = write
+        self.connection = write.connection
+        self.now = write.now
+        self._lake_uuid = lake_uuid
+        self._kind = kind
+        self._version: int | None = None
+        self._lake: pb.Manifest | None = None
+        self._tables: dict[UUID, pb.Manifest] = {}
+
+    @property
+    def version(self) -> int:
+        if self._version is None:
+            self._version = self.write.take_version(self._kind)
+        return self._version
+
+    def lake(self) -> pb.Manifest:
+        """The lake manifest of this version."""
+        if self._lake is None:
+            self._lake = self._start()
+        return self._lake
+
+    def table(self, table_id: UUID) -> pb.Manifest:
+        """The manifest of one table of this version."""
+        if table_id not in self._tables:
+            self._tables[table_id] = self._start()
+            self._tables[table_id].table_uuid = str(table_id)
+        return self._tables[table_id]
+
+    def request(self, request_id: str) -> None:
+        """Remember an idempotency key with this version."""
+        row = {"id": request_id, "version": self.version, "created_at": self.now}
+        self.connection.execute(s.requests.insert().values(row))
+        holder = self._lake or next(iter(self._tables.values()), None) or self.lake()
+        holder.requests.append(pb.Request(**row))
+
+    def save(self) -> None:
+        """Put the manifests into the outbox; nothing when no version was taken."""
+        if self._version is None:
+            return
+        if self._lake is None and not self._tables:
+            self.lake()
+        parts = {paths.table_manifest(table_id, self._version, "delta"): m for table_id, m in self._tables.items()}
+        if self._lake is not None:
+            parts[paths.lake_manifest(self._version, "delta")] = self._lake
+            self.connection.execute(s.counter.update().values(deltas=s.counter.c.deltas + 1))
+        members = sorted(table_id.bytes for table_id in self._tables)
+        rows = []
+        for path, manifest in parts.items():
+            manifest.tables.extend(members)
+            manifest.lake = self._lake is not None
+            rows.append({"version": self._version, "path": path, "data": codec.encode(manifest, full=False)})
+        self.connection.execute(s.outbox.insert(), rows)
+
+    def _start(self) -> pb.Manifest:
+        return start_manifest(
+            self._lake_uuid, self.write.incarnation, self.version, self.now, self._kind, codec.KNOWN_FEATURES
+        )
+
+
+def start_manifest(
+    lake_uuid: UUID, incarnation: int, version: int, timestamp_ns: int, kind: str, features: int
+) -> pb.Manifest:
+    """A manifest with what every manifest carries."""
+    return pb.Manifest(
+        version=version,
+        reader_features=features,
+        writer_features=features,
+        lake_uuid=lake_uuid.bytes,
+        incarnation=incarnation,
+        timestamp_ns=timestamp_ns,
+        last_updated_ms=timestamp_ns // 1_000_000,
+        kind=kind,
+    )
+
+
+def _tombstone(row: Any) -> pb.Tombstone | None:
+    if row.tombstoned_at is None:
+        return None
+    return pb.Tombstone(tombstoned_at=row.tombstoned_at, delete_at=row.delete_at)
+
+
+def database_entry(row: Any) -> pb.Database:
+    return pb.Database(
+        id=row.id.bytes,
+        name=row.name,
+        properties_json=json.dumps(row.properties, sort_keys=True),
+        created_at=row.created_at,
+        tombstone=_tombstone(row),
+    )
+
+
+def table_entry(row: Any) -> pb.TableEntry:
+    return pb.TableEntry(
+        id=row.id.bytes,
+        database_id=row.database_id.bytes,
+        name=row.name,
+        created_at=row.created_at,
+        created_version=row.created_version,
+        tombstone=_tombstone(row),
+    )
+
+
+def view_entry(connection: sa.Connection, row: Any) -> pb.View:
+    members = connection.execute(
+        sa.select(s.view_members.c.table_id)
+        .where(s.view_members.c.view_id == row.id)
+        .order_by(s.view_members.c.ordinal)
+    ).scalars()
+    return pb.View(
+        id=row.id.bytes,
+        database_id=row.database_id.bytes,
+        name=row.name,
+        description=row.description,
+        created_at=row.created_at,
+        tombstone=_tombstone(row),
+        members=[member.bytes for member in members],
+    )
+
+
+def add_rows(draft: Draft, table: sa.Table, ids: list[UUID]) -> None:
+    """Put the present state of rows of `databases`, `tables` or `views` into the lake manifest."""
+    rows = draft.connection.execute(sa.select(table).where(table.c.id.in_(ids))).all() if ids else []
+    for row in rows:
+        if table is s.databases:
+            draft.lake().databases.append(database_entry(row))
+        elif table is s.tables:
+            draft.lake().table_entries.append(table_entry(row))
+        else:
+            draft.lake().views.append(view_entry(draft.connection, row))

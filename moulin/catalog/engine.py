@@ -1,0 +1,224 @@
+"""Connections and transactions: one snapshot for readers, one lock for writers.
+
+Every mutation goes through `Engine.write`, which locks the counter row first. So versions become visible in order: once version
+V was read, nothing with a version <= V appears later. No I/O but SQL happens while the lock is held.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from moulin.catalog import schema as s
+from moulin.config import Config
+from moulin.errors import (
+    Conflict,
+    Corrupt,
+    FailedPrecondition,
+    Fenced,
+    InvalidInput,
+    MoulinError,
+    NotFound,
+    Unavailable,
+    Unsupported,
+)
+
+HEAD_REVISION = "0001"
+_MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
+
+Clock = Callable[[], int]
+
+
+@dataclass(slots=True)
+class Write:
+    """An open mutation: the counter is locked, `now` is its stamp."""
+
+    connection: sa.Connection
+    version: int
+    now: int
+    incarnation: int
+
+    def take_version(self, kind: str) -> int:
+        """The next version of the lake, recorded with its time."""
+        self.version += 1
+        self.connection.execute(s.versions.insert().values(version=self.version, timestamp_ns=self.now, kind=kind))
+        return self.version
+
+
+class Engine:
+    """One catalog database, SQLite or PostgreSQL. Safe to use from several threads and processes."""
+
+    def __init__(self, url: sa.URL, config: Config, clock: Clock | None = None) -> None:
+        self.config = config
+        self.clock = clock
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        self.incarnation: int | None = None
+        self._file = url.database if self.is_sqlite else None
+        self._inode: int | None = None
+        self._engine = _sqlite(url, config) if self.is_sqlite else _postgresql(url, config)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """One consistent snapshot. Do not keep it open across anything slow."""
+        with _translated(), self._engine.connect() as connection:
+            if not self.is_sqlite:
+                connection = connection.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def unordered(self) -> Iterator[sa.Connection]:
+        """A mutation that takes no version: reserved numbers, leases, pins, the outbox and the trash."""
+        with _translated(), self._engine.connect() as connection:
+            connection = connection.execution_options(moulin_write=True)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Write]:
+        """A mutation under the counter's lock, committed on leaving, rolled back on an error."""
+        with self.unordered() as connection:
+            row = connection.execute(sa.select(s.counter).where(s.counter.c.id == 1).with_for_update()).one()
+            incarnation = connection.execute(sa.select(s.lake.c.incarnation)).scalar_one()
+            if self.incarnation not in (None, incarnation) or self._was_replaced():
+                raise Fenced("The lake's catalog was replaced since it was opened; connect to the lake again.")
+            now = max(row.clock_ns + 1, self.now(connection))
+            write = Write(connection, row.version, now, incarnation)
+            yield write
+            connection.execute(
+                s.counter.update().where(s.counter.c.id == 1).values(version=write.version, clock_ns=now)
+            )
+
+    def _was_replaced(self) -> bool:
+        """Whether the file that this process has open is no longer the lake's catalog: it would commit into nowhere."""
+        return self._inode is not None and self._inode != self._find_inode()
+
+    def _find_inode(self) -> int | None:
+        try:
+            return None if self._file is None else os.stat(self._file).st_ino
+        except OSError:
+            return -1
+
+    def now(self, connection: sa.Connection) -> int:
+        """The database's clock in Unix nanoseconds, or the one injected."""
+        if self.clock is not None:
+            return self.clock()
+        if self.is_sqlite:
+            return time.time_ns()
+        micros = connection.execute(sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
+        return int(micros.scalar_one()) * 1000
+
+    def reserve(self, name: str, count: int) -> int:
+        """Hand out `count` numbers that are never handed out again; returns the first."""
+        with self.unordered() as connection:
+            row = s.reserves.c.name == name
+            connection.execute(s.reserves.update().where(row).values(next=s.reserves.c.next + count))
+            return int(connection.execute(sa.select(s.reserves.c.next).where(row)).scalar_one()) - count
+
+    def revision(self) -> str | None:
+        """The schema revision found, None for an empty database."""
+        with self.read() as connection:
+            if not sa.inspect(connection).has_table("alembic_version"):
+                return None
+            return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+
+    def migrate(self) -> None:
+        """Bring the schema to this version, under a lock; a newer one is refused."""
+        found = self.revision()
+        self._inode = self._find_inode()
+        if found is not None and found > HEAD_REVISION:
+            raise Unsupported(
+                f"The catalog has schema revision {found}, newer than {HEAD_REVISION} of this version; upgrade moulin."
+            )
+        if found == HEAD_REVISION:
+            return
+        from alembic import command
+        from alembic.config import Config as AlembicConfig
+
+        with self.unordered() as connection:
+            if not self.is_sqlite:
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+            settings = AlembicConfig()
+            settings.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+            settings.attributes["connection"] = connection
+            command.upgrade(settings, HEAD_REVISION)
+
+
+def _sqlite(url: sa.URL, config: Config) -> sa.Engine:
+    engine = sa.create_engine(url, connect_args={"timeout": config.lock_seconds, "check_same_thread": False})
+
+    @sa.event.listens_for(engine, "connect")
+    def _connect(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # the driver must not begin transactions on its own
+        cursor = connection.cursor()
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        write = connection.get_execution_options().get("moulin_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    return engine
+
+
+def _postgresql(url: sa.URL, config: Config) -> sa.Engine:
+    millis = int(config.lock_seconds * 1000)
+    options = f"-c lock_timeout={millis} -c idle_in_transaction_session_timeout={millis}"
+    return sa.create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        pool_pre_ping=True,
+        connect_args={"options": options, "connect_timeout": max(2, int(config.lock_seconds))},
+    )
+
+
+def engine_url(uri: str) -> sa.URL:
+    """The SQLAlchemy form of a catalog's address; the error never repeats a password."""
+    try:
+        url = sa.make_url(uri)
+    except exc.ArgumentError:
+        raise InvalidInput("The catalog's address is not a valid postgresql:// URL.") from None
+    if url.get_backend_name() not in ("postgresql", "sqlite"):
+        raise InvalidInput(f"Unknown catalog {url.get_backend_name()!r}; use a folder or a postgresql:// URL.")
+    return url
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Database errors as the project's own, without SQL text or parameters."""
+    try:
+        yield
+    except MoulinError:
+        raise
+    except exc.IntegrityError as error:
+        raise Conflict(f"The catalog refused a duplicate row: {_reason(error)}.") from error
+    except (exc.OperationalError, exc.InternalError, exc.DatabaseError, exc.TimeoutError) as error:
+        reason = _reason(error)
+        if "no such table" in reason or "does not exist" in reason:
+            raise NotFound(f"This is not a lake's catalog: {reason}.") from error
+        if "malformed" in reason or "not a database" in reason:
+            raise Corrupt(
+                f"The catalog is damaged: {reason}. Move it away; `moulin recover` rebuilds it from storage."
+            ) from error
+        if "readonly" in reason or "unable to open" in reason or "permission denied" in reason:
+            raise FailedPrecondition(f"The catalog cannot be written: {reason}.") from error
+        raise Unavailable(f"The catalog did not answer: {reason}. Try again.") from error
+
+
+def _reason(error: exc.SQLAlchemyError) -> str:
+    original = getattr(error, "orig", None) or error
+    return str(original).strip().split("\n")[0].rstrip(".")

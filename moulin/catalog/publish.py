@@ -1,0 +1,108 @@
+"""From the outbox to storage: manifests appear in version order, after their commit, never under the counter's lock.
+
+Several processes may publish at once: each starts with the lowest version waiting, and the same bytes go to the same name, so who
+wins does not matter. A commit stands whether or not it was published; what is left waits for the next commit, open or clean-up.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog import full_manifests
+from moulin.catalog import schema as s
+from moulin.catalog.engine import Engine
+from moulin.errors import AlreadyExists, Fenced, MoulinError, Unavailable
+from moulin.storage.store import Store
+
+log = logging.getLogger(__name__)
+_SEGMENTS_PER_DELTA = 256  # a full manifest is rewritten once that share of the table changed, so its cost stays in proportion
+
+
+class Publisher:
+    """Publishes for one process. Thread-safe."""
+
+    def __init__(self, engine: Engine, store: Store, lake_uuid: UUID) -> None:
+        self._engine, self._store, self._lake_uuid = engine, store, lake_uuid
+        self._lock = threading.Lock()
+        self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="moulin-manifests")
+        self._pending: dict[UUID | None, Future[None]] = {}
+
+    def publish(self) -> None:
+        """Put every manifest that waits into storage. Raises Unavailable when storage does not take it."""
+        with self._lock:
+            while rows := self._waiting():
+                for row in rows:
+                    self._put(row.path, row.data)
+                with self._engine.unordered() as connection:
+                    connection.execute(s.outbox.delete().where(s.outbox.c.version <= rows[-1].version))
+
+    def publish_quietly(self) -> None:
+        """Publish after a commit: what storage refuses now stays in the outbox, and the commit stands."""
+        try:
+            self.publish()
+        except Unavailable as error:
+            log.warning("Manifests wait in the outbox: %s", error)
+
+    def write_full_if_due(self, table_ids: list[UUID]) -> None:
+        """Start full manifests, in the background, for tables (and the lake) whose chain of deltas grew long."""
+        limit = self._engine.config.manifest_deltas
+        t = s.tables
+        due: list[UUID | None] = []
+        with self._engine.read() as connection:
+            long = sa.and_(t.c.deltas > limit, t.c.deltas > t.c.segments / _SEGMENTS_PER_DELTA)
+            due.extend(connection.execute(sa.select(t.c.id).where(t.c.id.in_(table_ids), long)).scalars())
+            if connection.execute(sa.select(s.counter.c.deltas)).scalar_one() > limit:
+                due.append(None)
+        for key in due:
+            if key not in self._pending or self._pending[key].done():
+                self._pending[key] = self._background.submit(self._write_full, key)
+
+    def write_full(self, table_id: UUID | None) -> None:
+        """Write a full manifest of a table, or of the lake (None), now."""
+        path, data = full_manifests.build(self._engine, self._lake_uuid, table_id)
+        self._put(path, data, same_bytes=False)
+        full_manifests.mark_written(self._engine, table_id)
+
+    def published_version(self) -> int:
+        """Every manifest up to this version is in storage."""
+        with self._engine.read() as connection:
+            waiting = connection.execute(sa.select(sa.func.min(s.outbox.c.version))).scalar_one()
+            current = connection.execute(sa.select(s.counter.c.version)).scalar_one()
+        return int(current if waiting is None else waiting - 1)
+
+    def close(self) -> None:
+        """Wait for manifests being written."""
+        self._background.shutdown(wait=True)
+
+    def _waiting(self) -> list[sa.Row[tuple[int, str, bytes]]]:
+        with self._engine.read() as connection:
+            rows = connection.execute(sa.select(s.outbox).order_by(s.outbox.c.version).limit(256)).all()
+        if len(rows) == 256:  # the last version may be cut: leave it for the next round, unless it is all there is
+            whole = [row for row in rows if row.version < rows[-1].version]
+            rows = whole or self._whole_version(rows[0].version)
+        return list(rows)
+
+    def _whole_version(self, version: int) -> list[sa.Row[tuple[int, str, bytes]]]:
+        with self._engine.read() as connection:
+            return list(connection.execute(sa.select(s.outbox).where(s.outbox.c.version == version)).all())
+
+    def _put(self, path: str, data: bytes, *, same_bytes: bool = True) -> None:
+        try:
+            self._store.put_if_absent(path, data)
+        except AlreadyExists:
+            if same_bytes and self._store.get(path) != data:
+                raise Fenced(
+                    f"{path} was written by another catalog; the lake was recovered elsewhere. Stop and reconnect."
+                ) from None
+
+    def _write_full(self, table_id: UUID | None) -> None:
+        try:
+            self.publish()
+            self.write_full(table_id)
+        except MoulinError as error:
+            log.warning("A full manifest was not written and will be tried again: %s", error)

@@ -1,0 +1,93 @@
+"""Restore: bring back the rows, schema, partitioning and order of an older version, by opening old spans again.
+
+Offsets, epochs, counters and properties stay as they are. Cost follows what changed since that version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog import schema as s
+from moulin.catalog import segments, tables
+from moulin.formats import manifest as codec
+from moulin.model.operations import Restore
+
+if TYPE_CHECKING:
+    from moulin.catalog.commit import TableChange
+
+
+def apply_restore(change: TableChange, operation: Restore) -> None:
+    target = operation.version
+    state = tables.load(change.connection, change.row, target)
+    change.updates.update(schema_id=state.schema_id, spec_id=state.spec_id, sort_order_id=state.sort_order_id)
+    change.summary["restored-version"] = str(target)
+
+    p = s.segment_spans
+    mine = sa.and_(p.c.table_id == change.table_id, p.c.branch == s.MAIN)
+    newer = change.connection.execute(
+        _spans().where(mine, p.c.added_version > target, p.c.removed_version == s.OPEN)
+    ).all()
+    older = change.connection.execute(
+        _spans().where(mine, p.c.removed_version > target, p.c.removed_version < s.OPEN, p.c.added_version <= target)
+    ).all()
+    same = {(r.segment, r.vector_id) for r in newer} & {(r.segment, r.vector_id) for r in older}
+    closed = [row for row in newer if (row.segment, row.vector_id) not in same]
+    opened = [row for row in older if (row.segment, row.vector_id) not in same]
+    _close(change, closed)
+    _open(change, opened)
+
+
+def _spans() -> sa.Select[Any]:
+    p, g, d = s.segment_spans, s.segments, s.deletion_vectors
+    return sa.select(p, g.c.path, g.c.rows, g.c.size, sa.func.coalesce(d.c.cardinality, 0).label("deleted")).select_from(
+        p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True)
+    )
+
+
+def _close(change: TableChange, rows: list[Any]) -> None:
+    for row in rows:
+        change.connection.execute(
+            s.segment_spans.update()
+            .where(s.segment_spans.c.id == row.id)
+            .values(removed_version=change.draft.version)
+        )
+        change.manifest.data_files.append(pb.DataFileRef(path=row.path, number=row.segment, status=codec.DELETED))
+    change.add(
+        segments=-len(rows),
+        rows=-sum(row.rows - row.deleted for row in rows),
+        bytes=-sum(row.size for row in rows),
+    )
+
+
+def _open(change: TableChange, rows: list[Any]) -> None:
+    if not rows:
+        return
+    change.connection.execute(
+        s.segment_spans.insert(),
+        [
+            {
+                "table_id": change.table_id,
+                "branch": s.MAIN,
+                "segment": row.segment,
+                "vector_id": row.vector_id,
+                "added_version": change.draft.version,
+                "removed_version": s.OPEN,
+                "partition_id": row.partition_id,
+                "time_class": row.time_class,
+                "time_min": row.time_min,
+            }
+            for row in rows
+        ],
+    )
+    # With all facts: a reader of manifests may have started after these segments were last live.
+    live = segments.by_number(change.connection, [row.segment for row in rows], change.draft.version)
+    for segment in live.values():
+        change.manifest.data_files.append(codec.segment_to_ref(segment, codec.EXISTING))
+    change.add(
+        segments=len(rows),
+        rows=sum(row.rows - row.deleted for row in rows),
+        bytes=sum(row.size for row in rows),
+    )

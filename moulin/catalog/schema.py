@@ -1,0 +1,337 @@
+"""The SQL schema on one page. Changing it needs a migration in `migrations/` and a new `FORMAT`.
+
+State lives in spans: a row of `segment_spans` says that a segment, with one deletion vector, belongs to the table from
+`added_version` until `removed_version`. Everything else about a segment never changes. `OPEN` stands for "not removed".
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    TypeDecorator,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+from sqlalchemy.types import TypeEngine
+
+FORMAT = 1  # the lake format that this version writes; a higher one found is refused
+OPEN = (1 << 63) - 1
+MAIN = 0  # the number of the main branch
+
+
+class Id(TypeDecorator[uuid.UUID]):
+    """A UUID in 16 bytes: PostgreSQL's own type, a blob on SQLite."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(Uuid() if dialect.name == "postgresql" else LargeBinary(16))
+
+    def process_bind_param(self, value: uuid.UUID | None, dialect: Dialect) -> Any:
+        return value if value is None or dialect.name == "postgresql" else value.bytes
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> uuid.UUID | None:
+        return value if value is None or isinstance(value, uuid.UUID) else uuid.UUID(bytes=value)
+
+
+metadata = MetaData()
+_serial = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows itself only for INTEGER keys
+
+lake = Table(
+    "lake",
+    metadata,
+    Column("id", SmallInteger, primary_key=True),
+    Column("uuid", Id, nullable=False),
+    Column("format", Integer, nullable=False),
+    Column("storage", String, nullable=False),  # uri without secrets
+    Column("incarnation", BigInteger, nullable=False),  # raised by every recovery
+    Column("created_at", BigInteger, nullable=False),
+)
+
+# One row per life of the catalog. Versions between `continues_from` and `first_version` belong to a life that was lost.
+incarnations = Table(
+    "incarnations",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("continues_from", BigInteger, nullable=False),  # the last version of the life before
+    Column("first_version", BigInteger, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+)
+
+# One row. Every mutation locks it first; see engine.py.
+counter = Table(
+    "counter",
+    metadata,
+    Column("id", SmallInteger, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("response_seq", BigInteger, nullable=False),
+    Column("clock_ns", BigInteger, nullable=False),
+    Column("deltas", BigInteger, nullable=False),  # lake manifests since the last full one
+)
+
+# Numbers handed out in blocks before files are written; never reused.
+reserves = Table(
+    "reserves", metadata, Column("name", String, primary_key=True), Column("next", BigInteger, nullable=False)
+)
+
+databases = Table(
+    "databases",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("properties", JSON, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("tombstoned_at", BigInteger),
+    Column("delete_at", BigInteger),
+    Index("databases_live_name", "name", unique=True, sqlite_where=text("tombstoned_at IS NULL"),
+          postgresql_where=text("tombstoned_at IS NULL")),
+)  # fmt: skip
+
+tables = Table(
+    "tables",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("database_id", Id, ForeignKey("databases.id"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("created_version", BigInteger, nullable=False),
+    Column("head_version", BigInteger, nullable=False),  # the last version that changed this table
+    Column("oldest_version", BigInteger, nullable=False),  # versions before it were cleaned up
+    Column("schema_id", Integer, nullable=False),
+    Column("spec_id", Integer, nullable=False),
+    Column("sort_order_id", Integer, nullable=False),
+    Column("event_time", Integer),  # field id
+    Column("last_column_id", Integer, nullable=False),
+    Column("last_partition_id", Integer, nullable=False),
+    Column("last_sequence", BigInteger, nullable=False),
+    Column("next_row_id", BigInteger, nullable=False),
+    Column("properties", JSON, nullable=False),
+    Column("segments", BigInteger, nullable=False),  # live ones at the head, and their live rows and bytes
+    Column("rows", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("time_classes", BigInteger, nullable=False),  # bit k: a span of time class k was ever added
+    Column("deltas", BigInteger, nullable=False),  # delta manifests since the last full one
+    Column("tombstoned_at", BigInteger),
+    Column("delete_at", BigInteger),
+    Index("tables_live_name", "database_id", "name", unique=True, sqlite_where=text("tombstoned_at IS NULL"),
+          postgresql_where=text("tombstoned_at IS NULL")),
+)  # fmt: skip
+
+table_schemas = Table(
+    "table_schemas",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("schema_id", Integer, primary_key=True),
+    Column("json", String, nullable=False),
+)
+table_specs = Table(
+    "table_specs",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("spec_id", Integer, primary_key=True),
+    Column("json", String, nullable=False),
+)
+table_sort_orders = Table(
+    "table_sort_orders",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("sort_order_id", Integer, primary_key=True),
+    Column("json", String, nullable=False),
+)
+
+views = Table(
+    "views",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("database_id", Id, ForeignKey("databases.id"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("description", String),
+    Column("created_at", BigInteger, nullable=False),
+    Column("tombstoned_at", BigInteger),
+    Column("delete_at", BigInteger),
+    Index("views_live_name", "database_id", "name", unique=True, sqlite_where=text("tombstoned_at IS NULL"),
+          postgresql_where=text("tombstoned_at IS NULL")),
+)  # fmt: skip
+view_members = Table(
+    "view_members",
+    metadata,
+    Column("view_id", Id, ForeignKey("views.id"), primary_key=True),
+    Column("ordinal", Integer, primary_key=True),
+    Column("table_id", Id, nullable=False, index=True),
+)
+
+versions = Table(
+    "versions",
+    metadata,
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("timestamp_ns", BigInteger, nullable=False, index=True),
+    Column("kind", String, nullable=False),
+)
+
+# One row per operation of a version on a table, with the table's settings after it.
+table_commits = Table(
+    "table_commits",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("version", BigInteger, primary_key=True),
+    Column("ordinal", SmallInteger, primary_key=True),
+    Column("timestamp_ns", BigInteger, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("schema_id", Integer, nullable=False),
+    Column("spec_id", Integer, nullable=False),
+    Column("sort_order_id", Integer, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("snapshot_id", BigInteger, nullable=False),
+    Column("first_row_id", BigInteger, nullable=False),
+    Column("added_rows", BigInteger, nullable=False),
+    Column("properties", JSON(none_as_null=True)),  # all of them, when this commit changed any
+    Column("summary", JSON, nullable=False),
+    Index("table_commits_sequence", "table_id", "sequence"),
+)
+
+partitions = Table(
+    "partitions",
+    metadata,
+    Column("id", _serial, primary_key=True, autoincrement=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("spec_id", Integer, nullable=False),
+    Column("tuple", LargeBinary, nullable=False),
+    UniqueConstraint("table_id", "spec_id", "tuple"),
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("path", String, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("level", SmallInteger, nullable=False),
+    Column("schema_id", Integer, nullable=False),
+    Column("partition_id", _serial, ForeignKey("partitions.id"), nullable=False),
+    Column("sort_order_id", Integer, nullable=False),
+    Column("sha256", LargeBinary, nullable=False),
+    Column("facts", LargeBinary, nullable=False),  # column facts and split offsets, see formats/manifest.py
+    Column("time_min", BigInteger),
+    Column("time_max", BigInteger),
+    Column("has_lineage", Boolean, nullable=False),
+    Column("seq_min", BigInteger, nullable=False),
+    Column("seq_max", BigInteger, nullable=False),
+    Column("key_min", LargeBinary),
+    Column("key_max", LargeBinary),
+    Column("first_row_id", BigInteger, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("added_version", BigInteger, nullable=False),
+)
+
+segment_spans = Table(
+    "segment_spans",
+    metadata,
+    Column("id", _serial, primary_key=True, autoincrement=True),
+    Column("table_id", Id, nullable=False),
+    Column("branch", Integer, nullable=False),
+    Column("segment", BigInteger, ForeignKey("segments.number"), nullable=False),
+    Column("vector_id", BigInteger, nullable=False),  # 0: no row is deleted
+    Column("added_version", BigInteger, nullable=False),
+    Column("removed_version", BigInteger, nullable=False),
+    # Copies of facts of the segment, so that one index answers a time range or a partition. See segments.py.
+    Column("partition_id", _serial, nullable=False),
+    Column("time_class", SmallInteger, nullable=False),
+    Column("time_min", BigInteger, nullable=False),
+    Index("spans_segment", "segment", "removed_version"),
+    Index("spans_time", "table_id", "branch", "time_class", "time_min", "removed_version"),
+    Index("spans_partition", "table_id", "branch", "partition_id", "removed_version"),
+    Index("spans_removed", "table_id", "removed_version"),
+    Index("spans_added", "table_id", "added_version"),
+)
+
+deletion_vectors = Table(
+    "deletion_vectors",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("table_id", Id, nullable=False),
+    Column("segment", BigInteger, nullable=False, index=True),
+    Column("path", String, nullable=False, index=True),
+    Column("offset", BigInteger, nullable=False),
+    Column("length", BigInteger, nullable=False),
+    Column("cardinality", BigInteger, nullable=False),
+    Column("added_version", BigInteger, nullable=False),
+)
+
+# Which merges consumed a segment, and where the journals of a merge lie.
+merge_inputs = Table(
+    "merge_inputs",
+    metadata,
+    Column("segment", BigInteger, primary_key=True, autoincrement=False),
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("table_id", Id, nullable=False),
+)
+journals = Table(
+    "journals",
+    metadata,
+    Column("path", String, primary_key=True),
+    Column("table_id", Id, nullable=False),
+    Column("version", BigInteger, nullable=False, index=True),
+)
+
+# Leases and pins take no version and are not recovered.
+reservations = Table(
+    "reservations",
+    metadata,
+    Column("segment", BigInteger, primary_key=True, autoincrement=False),
+    Column("owner", String, nullable=False, index=True),
+    Column("expires_at", BigInteger, nullable=False),
+)
+pins = Table(
+    "pins",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, nullable=False, index=True),
+    Column("version", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+# Manifest bytes of committed versions that are not in storage yet, and objects in storage that wait for deletion.
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("path", String, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+)
+trash = Table(
+    "trash",
+    metadata,
+    Column("path", String, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("delete_after", BigInteger, nullable=False, index=True),
+    Column("failures", Integer, nullable=False),
+    Column("last_error", String),
+)

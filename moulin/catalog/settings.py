@@ -1,0 +1,112 @@
+"""Commits that change a table's settings: schema, properties, partitioning. Applied to what is current, under the lock."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from moulin.catalog import schema as s
+from moulin.catalog import tables
+from moulin.errors import Conflict, MoulinError
+from moulin.model.evolution import apply_changes
+from moulin.model.operations import AlterSchema, Kind, Operation, SetPartitioning, SetProperties, Verdict, verdict
+from moulin.model.partition import parse_spec, spec_to_json
+from moulin.model.schema import schema_to_json
+
+if TYPE_CHECKING:
+    from moulin.catalog.commit import TableChange
+
+
+def apply_setting(change: TableChange, operation: Operation) -> None:
+    """Apply a settings operation; one that no longer fits because of a commit in between is a Conflict naming it."""
+    try:
+        match operation:
+            case AlterSchema():
+                _refuse_after_restore(change)
+                _alter_schema(change, operation)
+            case SetPartitioning():
+                _refuse_second(change)
+                _set_partitioning(change, operation)
+            case SetProperties():
+                _set_properties(change, operation)
+    except Conflict:
+        raise
+    except MoulinError as error:
+        if any(
+            verdict(operation.kind, Kind(row.kind)) is Verdict.CONFLICT
+            for row in change.since()
+            if row.kind != tables.CREATE
+        ):
+            raise change.stale(f"the {operation.kind.value}", "applicable", f"refused ({error.message})") from error
+        raise
+
+
+def _alter_schema(change: TableChange, operation: AlterSchema) -> None:
+    state = tables.load(change.connection, change.row)
+    in_use = {f.source_id for f in state.spec.fields} | {f.source_id for f in state.sort_order.fields}
+    in_use |= set(state.schema.identifier_field_ids)
+    if state.event_time is not None:
+        in_use.add(state.event_time)
+    changed, last_column_id = apply_changes(
+        state.schema,
+        state.last_column_id,
+        operation.changes,
+        schema_id=max(state.schemas) + 1,
+        in_use=in_use,
+    )
+    tables.store_setting(
+        change.draft, s.table_schemas, change.table_id, changed.schema_id, schema_to_json(changed)
+    )
+    change.updates.update(schema_id=changed.schema_id, last_column_id=last_column_id)
+    change.summary["changes"] = "; ".join(f"{c.action} {c.name}" for c in operation.changes)
+
+
+def _refuse_after_restore(change: TableChange) -> None:
+    """A restore that changed the schema took the ground away from changes prepared before it."""
+    if any(row.kind == Kind.RESTORE for row in change.since()):
+        read = _schema_at_read(change)
+        if read != change.row.schema_id:
+            raise change.stale("the schema", f"id {read}", f"id {change.row.schema_id}")
+
+
+def _schema_at_read(change: TableChange) -> int:
+    c = s.table_commits
+    query = (
+        sa.select(c.c.schema_id)
+        .where(c.c.table_id == change.table_id, c.c.version <= change.commit.read_version)
+        .order_by(c.c.version.desc(), c.c.ordinal.desc())
+        .limit(1)
+    )
+    return int(change.connection.execute(query).scalar_one())
+
+
+def _set_partitioning(change: TableChange, operation: SetPartitioning) -> None:
+    state = tables.load(change.connection, change.row)
+    spec, last_partition_id = parse_spec(
+        operation.fields,
+        state.schema,
+        previous=list(state.specs.values()),
+        last_partition_id=state.last_partition_id,
+    )
+    if spec.spec_id not in state.specs:
+        tables.store_setting(change.draft, s.table_specs, change.table_id, spec.spec_id, spec_to_json(spec))
+    change.updates.update(spec_id=spec.spec_id, last_partition_id=last_partition_id)
+    change.summary["partition-by"] = ", ".join(operation.fields)
+
+
+def _refuse_second(change: TableChange) -> None:
+    if any(row.kind == Kind.SET_PARTITIONING for row in change.since()):
+        raise change.stale("the partitioning", "as read", "changed")
+
+
+def _set_properties(change: TableChange, operation: SetProperties) -> None:
+    keys = {*operation.updates, *operation.removals}
+    for row in change.since():
+        if row.kind == Kind.SET_PROPERTIES and (both := keys & set(json.loads(row.summary.get("keys", "[]")))):
+            raise change.stale(f"property {min(both)!r}", "as read", "changed")
+    properties = {key: value for key, value in change.row.properties.items() if key not in operation.removals}
+    properties.update(operation.updates)
+    change.updates["properties"] = properties
+    change.summary["keys"] = json.dumps(sorted(keys))

@@ -1,0 +1,340 @@
+"""Tables: create, load at a version, list, rename, drop, resurrect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
+
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog import databases, views
+from moulin.catalog import schema as s
+from moulin.catalog.draft import Draft, add_rows
+from moulin.catalog.names import require_free_name
+from moulin.catalog.tombstones import bury, lift, to_resurrect, tombstone_of
+from moulin.errors import FailedPrecondition, NotFound
+from moulin.model.entities import TableEntry, TableState
+from moulin.model.ids import new_id, new_snapshot_id
+from moulin.model.names import check_name
+from moulin.model.partition import spec_from_json, spec_to_json
+from moulin.model.schema import schema_from_json, schema_to_json
+from moulin.model.sort import sort_from_json, sort_to_json
+
+CREATE = "create"
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """What a table is made of; ids are assigned already."""
+
+    schema: Schema
+    last_column_id: int
+    spec: PartitionSpec
+    last_partition_id: int
+    sort_order: SortOrder
+    event_time: int | None
+    properties: Mapping[str, str]
+
+
+def find(connection: sa.Connection, database: str, name: str, *, include_dropped: bool = False) -> Any:
+    """The row of a table: the live one, else (if asked for) the one dropped last."""
+    t = s.tables
+    parent = databases.find(connection, database, include_dropped=include_dropped)
+    query = sa.select(t).where(t.c.database_id == parent.id, t.c.name == name)
+    if not include_dropped:
+        query = query.where(t.c.tombstoned_at.is_(None))
+    row = connection.execute(query.order_by(t.c.tombstoned_at.desc().nulls_first()).limit(1)).first()
+    if row is None:
+        raise NotFound(f"Table {database}.{name} does not exist; `tables({database!r})` lists those that do.")
+    return row
+
+
+def find_by_id(connection: sa.Connection, table_id: UUID) -> Any:
+    """The row of a live table with its database's name as `database`."""
+    t, d = s.tables, s.databases
+    row = connection.execute(
+        sa.select(t, d.c.name.label("database")).join(d, d.c.id == t.c.database_id).where(t.c.id == table_id)
+    ).first()
+    if row is None:
+        raise NotFound("The table was dropped and purged.")
+    if row.tombstoned_at is not None:
+        raise NotFound(f"Table {row.database}.{row.name} was dropped; resurrect it to use it again.")
+    return row
+
+
+def create(draft: Draft, database: str, name: str, new: NewTable) -> UUID:
+    check_name(name, "table")
+    parent = databases.find_parent(draft.connection, database)
+    require_free_name(draft.connection, parent, name)
+    table_id = new_id()
+    version = draft.version
+    draft.connection.execute(
+        s.tables.insert().values(
+            id=table_id,
+            database_id=parent.id,
+            name=name,
+            created_at=draft.now,
+            created_version=version,
+            head_version=version,
+            oldest_version=version,
+            schema_id=new.schema.schema_id,
+            spec_id=new.spec.spec_id,
+            sort_order_id=new.sort_order.order_id,
+            event_time=new.event_time,
+            last_column_id=new.last_column_id,
+            last_partition_id=new.last_partition_id,
+            last_sequence=0,
+            next_row_id=0,
+            properties=dict(new.properties),
+            segments=0,
+            rows=0,
+            bytes=0,
+            time_classes=0,
+            deltas=0,
+        )
+    )
+    store_setting(draft, s.table_schemas, table_id, new.schema.schema_id, schema_to_json(new.schema))
+    store_setting(draft, s.table_specs, table_id, new.spec.spec_id, spec_to_json(new.spec))
+    store_setting(draft, s.table_sort_orders, table_id, new.sort_order.order_id, sort_to_json(new.sort_order))
+    record_commit(draft, table_id, 0, CREATE, new_snapshot_id(), 0, 0, {}, properties_changed=True)
+    add_rows(draft, s.tables, [table_id])
+    finish_manifest(draft, table_id)
+    return table_id
+
+
+_SETTINGS = {"table_schemas": "schemas", "table_specs": "specs", "table_sort_orders": "sort_orders"}
+
+
+def store_setting(draft: Draft, table: sa.Table, table_id: UUID, setting_id: int, text: str) -> None:
+    """Keep one schema, spec or sort order, here and in the manifest."""
+    key = table.c[1]
+    draft.connection.execute(table.insert().values({"table_id": table_id, key.name: setting_id, "json": text}))
+    getattr(draft.table(table_id).table, _SETTINGS[table.name]).append(pb.Setting(id=setting_id, json=text))
+
+
+def record_commit(
+    draft: Draft,
+    table_id: UUID,
+    ordinal: int,
+    kind: str,
+    snapshot_id: int,
+    first_row_id: int,
+    added_rows: int,
+    summary: Mapping[str, str],
+    *,
+    properties_changed: bool = False,
+) -> None:
+    """Add one operation to the history, with the table's settings as they are now."""
+    row = _by_id(draft.connection, table_id)
+    properties = dict(row.properties) if properties_changed else None
+    values = {
+        "version": draft.version,
+        "ordinal": ordinal,
+        "timestamp_ns": draft.now,
+        "kind": kind,
+        "schema_id": row.schema_id,
+        "spec_id": row.spec_id,
+        "sort_order_id": row.sort_order_id,
+        "sequence": row.last_sequence,
+        "snapshot_id": snapshot_id,
+        "first_row_id": first_row_id,
+        "added_rows": added_rows,
+    }
+    draft.connection.execute(
+        s.table_commits.insert().values(table_id=table_id, properties=properties, summary=dict(summary), **values)
+    )
+    draft.table(table_id).commits.append(
+        pb.Commit(
+            properties_json=None if properties is None else json.dumps(properties, sort_keys=True),
+            summary_json=json.dumps(dict(summary), sort_keys=True),
+            **values,
+        )
+    )
+
+
+def finish_manifest(draft: Draft, table_id: UUID) -> None:
+    """Fill in what the manifest says of the table as a whole."""
+    row = _by_id(draft.connection, table_id)
+    manifest = draft.table(table_id)
+    last = manifest.commits[-1]
+    manifest.snapshot_id = last.snapshot_id
+    fill_state(manifest, row)
+
+
+def fill_state(manifest: pb.Manifest, row: Any) -> None:
+    """The settings of a table into its manifest, in the seed's fields and in our own."""
+    manifest.sequence_number = row.last_sequence
+    manifest.schema_id = row.schema_id
+    manifest.partition_spec_id = row.spec_id
+    manifest.last_column_id = row.last_column_id
+    manifest.properties.update({key: str(value) for key, value in row.properties.items()})
+    state = manifest.table
+    state.created_version = row.created_version
+    state.oldest_version = row.oldest_version
+    state.schema_id, state.spec_id, state.sort_order_id = row.schema_id, row.spec_id, row.sort_order_id
+    if row.event_time is not None:
+        state.event_time = row.event_time
+    state.last_column_id, state.last_partition_id = row.last_column_id, row.last_partition_id
+    state.last_sequence, state.next_row_id = row.last_sequence, row.next_row_id
+    state.properties_json = json.dumps(dict(row.properties), sort_keys=True)
+
+
+def load(
+    connection: sa.Connection, row: Any, version: int | None = None, *, current: int | None = None
+) -> TableState:
+    """The state of a table (a row of `find` or `find_by_id`) at `version`, by default the newest.
+
+    `current` is the newest version inside a mutation, which others do not see yet.
+    """
+    c = s.table_commits
+    if current is None:
+        current = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
+    schema_id, spec_id, sort_order_id = row.schema_id, row.spec_id, row.sort_order_id
+    head, properties, sequence, next_row_id = row.head_version, row.properties, row.last_sequence, row.next_row_id
+    database = connection.execute(
+        sa.select(s.databases.c.name).where(s.databases.c.id == row.database_id)
+    ).scalar_one()
+    name = f"{database}.{row.name}"
+    if version is not None:
+        require_kept(row, name, version, current)
+        last = connection.execute(
+            sa.select(c)
+            .where(c.c.table_id == row.id, c.c.version <= version)
+            .order_by(c.c.version.desc(), c.c.ordinal.desc())
+            .limit(1)
+        ).one()
+        schema_id, spec_id, sort_order_id = last.schema_id, last.spec_id, last.sort_order_id
+        head, sequence, next_row_id = last.version, last.sequence, last.first_row_id + last.added_rows
+        properties = connection.execute(
+            sa.select(c.c.properties)
+            .where(c.c.table_id == row.id, c.c.version <= version, c.c.properties.is_not(sa.null()))
+            .order_by(c.c.version.desc(), c.c.ordinal.desc())
+            .limit(1)
+        ).scalar_one()
+    return TableState(
+        id=row.id,
+        database=database,
+        name=row.name,
+        version=current if version is None else version,
+        head_version=head,
+        created_version=row.created_version,
+        oldest_version=row.oldest_version,
+        created_at=row.created_at,
+        schemas=_settings(connection, s.table_schemas, row.id, _parse_schema),
+        schema_id=schema_id,
+        specs=_settings(connection, s.table_specs, row.id, spec_from_json),
+        spec_id=spec_id,
+        sort_orders=_settings(connection, s.table_sort_orders, row.id, sort_from_json),
+        sort_order_id=sort_order_id,
+        event_time=row.event_time,
+        last_column_id=row.last_column_id,
+        last_partition_id=row.last_partition_id,
+        last_sequence=sequence,
+        next_row_id=next_row_id,
+        properties={key: str(value) for key, value in properties.items()},
+    )
+
+
+def require_kept(row: Any, name: str, version: int, current: int) -> None:
+    """Refuse a version that the table did not exist in, that is not there yet, or that clean-up has passed."""
+    if version > current:
+        raise NotFound(f"Version {version} does not exist yet; the lake is at {current}.")
+    if version < row.created_version:
+        raise NotFound(f"Table {name} was created at version {row.created_version}, after version {version}.")
+    if version < row.oldest_version:
+        raise NotFound(
+            f"Version {version} of {name} was cleaned up; the oldest that can still be read is {row.oldest_version}."
+        )
+
+
+_parsed: dict[str, Any] = {}
+
+
+def _parse_schema(text: str) -> Schema:
+    """Parsing costs a millisecond and schemas never change, so the last few hundred are kept."""
+    if text not in _parsed:
+        if len(_parsed) > 256:
+            _parsed.clear()
+        _parsed[text] = schema_from_json(text)
+    schema: Schema = _parsed[text]
+    return schema
+
+
+def _settings(connection: sa.Connection, table: sa.Table, table_id: UUID, parse: Any) -> dict[int, Any]:
+    rows = connection.execute(sa.select(table.c[1], table.c.json).where(table.c.table_id == table_id))
+    return {row[0]: parse(row[1]) for row in rows}
+
+
+def list_all(connection: sa.Connection, database: str, *, include_dropped: bool) -> list[TableEntry]:
+    parent = databases.find(connection, database, include_dropped=include_dropped)
+    query = sa.select(s.tables).where(s.tables.c.database_id == parent.id).order_by(s.tables.c.name, s.tables.c.id)
+    if not include_dropped:
+        query = query.where(s.tables.c.tombstoned_at.is_(None))
+    return [to_entry(database, row) for row in connection.execute(query)]
+
+
+def to_entry(database: str, row: Any) -> TableEntry:
+    return TableEntry(
+        row.id,
+        database,
+        row.name,
+        row.created_at,
+        row.head_version,
+        row.segments,
+        row.rows,
+        row.bytes,
+        tombstone_of(row),
+    )
+
+
+def rename(draft: Draft, database: str, name: str, new_database: str, new_name: str) -> UUID:
+    """Give a table another name, possibly in another database. Its versions, files and id stay."""
+    check_name(new_name, "table")
+    row = find(draft.connection, database, name)
+    parent = databases.find_parent(draft.connection, new_database)
+    table_id: UUID = row.id
+    if (row.database_id, row.name) == (parent.id, new_name):
+        return table_id
+    require_free_name(draft.connection, parent, new_name)
+    if row.database_id != parent.id and (users := views.using_table(draft.connection, row.id)):
+        raise FailedPrecondition(
+            f"Table {database}.{name} is a member of view {users[0]!r} and cannot leave its database; "
+            "take it out of the view first."
+        )
+    draft.connection.execute(
+        s.tables.update().where(s.tables.c.id == row.id).values(name=new_name, database_id=parent.id)
+    )
+    add_rows(draft, s.tables, [row.id])
+    return table_id
+
+
+def drop(draft: Draft, database: str, name: str, *, grace_seconds: float) -> TableEntry:
+    row = find(draft.connection, database, name, include_dropped=True)
+    if row.tombstoned_at is None and (users := views.using_table(draft.connection, row.id)):
+        raise FailedPrecondition(
+            f"Table {database}.{name} is a member of the view{'s' if len(users) > 1 else ''} {', '.join(users)}; "
+            "drop or change them first."
+        )
+    bury(draft, s.tables, row, grace_seconds)
+    return to_entry(database, _by_id(draft.connection, row.id))
+
+
+def resurrect(draft: Draft, database: str, name: str) -> TableEntry:
+    parent = databases.find_parent(draft.connection, database)
+    named = sa.and_(s.tables.c.database_id == parent.id, s.tables.c.name == name)
+    row = to_resurrect(draft.connection, s.tables, named, draft.now, f"Table {database}.{name}")
+    if row is not None:
+        require_free_name(draft.connection, parent, name)
+        lift(draft, s.tables, [row.id])
+    return to_entry(database, find(draft.connection, database, name))
+
+
+def _by_id(connection: sa.Connection, table_id: UUID) -> Any:
+    return connection.execute(sa.select(s.tables).where(s.tables.c.id == table_id)).one()

@@ -1,0 +1,99 @@
+"""Every knob, in one place, strict: an unknown name or a value that does not fit is an error.
+
+Values come from, lowest first: the defaults here, `moulin.toml` in a lake's folder, `MOULIN_<NAME>` in the environment, and
+keywords of `moulin.connect`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moulin.errors import InvalidInput
+
+MINUTE = 60.0
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The effective configuration of one connection. Times are seconds, sizes are bytes."""
+
+    # Grace windows: how long a dropped object can be brought back.
+    database_grace: float = DAY
+    table_grace: float = DAY
+    view_grace: float = 5 * MINUTE
+    # Bytes of a purged or expired object are deleted no earlier than this after they became garbage.
+    byte_floor: float = 12 * MINUTE
+    # Versions younger than this stay readable; files that no commit names are swept when older than `orphan_grace`.
+    history_keep: float = 7 * DAY
+    orphan_grace: float = DAY
+    # A pinned version stays readable this long after its last use.
+    pin_seconds: float = HOUR
+    # A commit is tried this often before a conflict is reported.
+    commit_attempts: int = 16
+    # Waiting for the lake's counter, and an idle transaction, end after this.
+    lock_seconds: float = 5.0
+    # A full manifest is written when this many deltas lie on the last one (more for large tables, see docs/formats/manifest.md).
+    manifest_deltas: int = 64
+    # Appended rows are cut into segments of about this size in memory; merged ones of about `merge_segment_bytes` on disk.
+    append_segment_bytes: int = 256 * MIB
+    merge_segment_bytes: int = 256 * MIB
+    # One merge reads at most this much, and starts when a partition has at least `merge_min_inputs` segments of a level.
+    merge_max_bytes: int = 8192 * MIB
+    merge_min_inputs: int = 4
+    # Merges that read less than this run in-process even when Spark is at hand.
+    merge_local_bytes: int = 64 * MIB
+    # How long the inputs of a running merge stay reserved for it.
+    merge_lease_seconds: float = HOUR
+    # Rows per batch of a streamed scan, and bytes it may read ahead.
+    scan_batch_rows: int = 131_072
+    scan_ahead_bytes: int = 256 * MIB
+
+    def replace(self, **changes: Any) -> Config:
+        """A copy with `changes`; InvalidInput names an unknown knob or a value of the wrong kind."""
+        return dataclasses.replace(self, **{name: _value(name, raw) for name, raw in changes.items()})
+
+
+_FIELDS = {f.name: type(f.default) for f in dataclasses.fields(Config)}
+
+
+def _value(name: str, raw: Any) -> float | int:
+    kind = _FIELDS.get(name)
+    if kind is None:
+        raise InvalidInput(f"Unknown setting {name!r}; known are: {', '.join(sorted(_FIELDS))}.")
+    try:
+        if isinstance(raw, bool):
+            raise ValueError
+        value = kind(raw)
+        if isinstance(raw, float) and kind is int and value != raw:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise InvalidInput(f"Setting {name!r} takes a number, not {raw!r}.") from None
+    if value < 0 or value != value or (kind is int and value < 1):
+        raise InvalidInput(f"Setting {name!r} must be {'at least 1' if kind is int else 'zero or more'}, not {raw!r}.")
+    return value
+
+
+def load_config(
+    folder: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any
+) -> Config:
+    """The configuration for a lake in `folder`: defaults, then its moulin.toml, the environment, and `overrides`."""
+    settings: dict[str, Any] = {}
+    if folder is not None and (file := folder / "moulin.toml").is_file():
+        try:
+            settings.update(tomllib.loads(file.read_text(encoding="utf-8")))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{file.name} is not valid TOML: {error}.") from None
+    for name in _FIELDS:
+        if (raw := (os.environ if environ is None else environ).get(f"MOULIN_{name.upper()}")) is not None:
+            settings[name] = raw
+    settings.update(overrides)
+    return Config().replace(**settings)

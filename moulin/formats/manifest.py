@@ -1,0 +1,187 @@
+"""Manifests: bytes <-> protobuf values, and segments <-> their references. See docs/formats/manifest.md.
+
+    "MRUB" | format byte: 1 full, 2 delta | payload length, little-endian u32 | payload: a protobuf Manifest
+
+The payload ends with field 199, the CRC-32 of what precedes it in the payload.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.errors import Corrupt, Unsupported
+from moulin.model.facts import ColumnFacts, LiveSegment, SegmentFacts, VectorFacts
+
+MAGIC = b"MRUB"
+FULL = 1
+DELTA = 2
+_HEADER = struct.Struct("<4sBI")
+_CHECKSUM_TAG = b"\xbd\x0c"  # field 199, fixed32
+_CHECKSUM_SIZE = len(_CHECKSUM_TAG) + 4
+
+# DO NOT CHANGE: feature bits are stored in manifests.
+FEATURE_DELETION_VECTORS = 1
+FEATURE_ROW_LINEAGE = 2
+KNOWN_FEATURES = FEATURE_DELETION_VECTORS | FEATURE_ROW_LINEAGE
+
+EXISTING, ADDED, DELETED = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedManifest:
+    """A manifest, and whether it is full; `writable` is False when a writer feature is not known here."""
+
+    manifest: pb.Manifest
+    full: bool
+    writable: bool
+
+
+def encode(manifest: pb.Manifest, *, full: bool) -> bytes:
+    """The bytes of a manifest; unknown fields that it was read with are kept."""
+    manifest.ClearField("checksum")
+    body = manifest.SerializeToString(deterministic=True)
+    payload = body + _CHECKSUM_TAG + struct.pack("<I", zlib.crc32(body))
+    return _HEADER.pack(MAGIC, FULL if full else DELTA, len(payload)) + payload
+
+
+def decode(data: bytes, name: str) -> DecodedManifest:
+    """The manifest in `data`. Corrupt when a byte is wrong or missing, Unsupported when a newer version is needed to read it."""
+    if len(data) < _HEADER.size:
+        raise Corrupt(f"Manifest {name} is cut short: {len(data)} bytes, less than its header.")
+    magic, form, length = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise Corrupt(f"Manifest {name} does not start with MRUB.")
+    if form not in (FULL, DELTA):
+        raise Unsupported(f"Manifest {name} has format {form}, which this version does not know; upgrade moulin.")
+    payload = data[_HEADER.size :]
+    if len(payload) != length:
+        raise Corrupt(f"Manifest {name} should have {length} bytes after its header and has {len(payload)}.")
+    body = payload[:-_CHECKSUM_SIZE]
+    if payload[len(body) : len(body) + 2] == _CHECKSUM_TAG:
+        if struct.unpack("<I", payload[-4:])[0] != zlib.crc32(body):
+            raise Corrupt(f"Manifest {name} does not match its checksum.")
+    else:
+        body = payload
+    manifest = pb.Manifest()
+    try:
+        manifest.ParseFromString(body)
+    except DecodeError:
+        raise Corrupt(f"Manifest {name} is not a readable manifest.") from None
+    if body is payload and manifest.version:
+        raise Corrupt(f"Manifest {name} has lost its checksum.")
+    if unknown := manifest.reader_features & ~KNOWN_FEATURES:
+        raise Unsupported(f"Manifest {name} needs reader features {unknown:#x}, unknown here; upgrade moulin.")
+    return DecodedManifest(manifest, form == FULL, not manifest.writer_features & ~KNOWN_FEATURES)
+
+
+def encode_columns(columns: Iterable[ColumnFacts], split_offsets: Iterable[int]) -> pb.SegmentColumns:
+    """Column facts as stored in manifests and in the catalog."""
+    return pb.SegmentColumns(
+        columns=[
+            pb.ColumnFacts(
+                field_id=c.field_id,
+                values=c.values,
+                nulls=c.nulls,
+                nans=c.nans,
+                size=c.size,
+                lower=c.lower,
+                upper=c.upper,
+            )
+            for c in columns
+        ],
+        split_offsets=split_offsets,
+    )
+
+
+def decode_columns(stored: pb.SegmentColumns) -> tuple[ColumnFacts, ...]:
+    """The inverse of `encode_columns`, without the split offsets."""
+    return tuple(
+        ColumnFacts(
+            c.field_id,
+            c.values,
+            c.nulls,
+            c.nans if c.HasField("nans") else None,
+            c.size,
+            c.lower if c.HasField("lower") else None,
+            c.upper if c.HasField("upper") else None,
+        )
+        for c in stored.columns
+    )
+
+
+def segment_to_ref(segment: LiveSegment, status: int) -> pb.DataFileRef:
+    """A segment with all its facts and its deletion vector."""
+    facts = segment.facts
+    ref = pb.DataFileRef(
+        path=facts.path,
+        file_size=facts.size,
+        num_rows=facts.rows,
+        level=facts.level,
+        seq_min=segment.sequence if facts.seq_min is None else facts.seq_min,
+        seq_max=segment.sequence if facts.seq_max is None else facts.seq_max,
+        key_min=facts.key_min or b"",
+        key_max=facts.key_max or b"",
+        status=status,
+        format=0,
+        number=facts.number,
+        schema_id=facts.schema_id,
+        spec_id=facts.spec_id,
+        partition=[pb.PartitionValue(value=value) for value in facts.partition],
+        sort_order_id=facts.sort_order_id,
+        sha256=facts.sha256,
+        columns=encode_columns(facts.columns, facts.split_offsets),
+        time_min=facts.time_min,
+        time_max=facts.time_max,
+        has_lineage=facts.has_lineage,
+        first_row_id=segment.first_row_id,
+        sequence=segment.sequence,
+        added_version=segment.added_version,
+    )
+    if segment.vector:
+        set_vector(ref, segment.vector)
+    return ref
+
+
+def set_vector(ref: pb.DataFileRef, vector: VectorFacts) -> None:
+    """Point `ref` to its deletion vector."""
+    ref.dv_path, ref.dv_offset, ref.dv_length = vector.path, vector.offset, vector.length
+    ref.dv_id, ref.dv_cardinality = vector.id, vector.cardinality
+
+
+def ref_to_segment(ref: pb.DataFileRef) -> LiveSegment:
+    """The inverse of `segment_to_ref`."""
+    facts = SegmentFacts(
+        number=ref.number,
+        path=ref.path,
+        rows=ref.num_rows,
+        size=ref.file_size,
+        level=ref.level,
+        schema_id=ref.schema_id,
+        spec_id=ref.spec_id,
+        partition=tuple(p.value if p.HasField("value") else None for p in ref.partition),
+        sha256=ref.sha256,
+        columns=decode_columns(ref.columns),
+        time_min=ref.time_min if ref.HasField("time_min") else None,
+        time_max=ref.time_max if ref.HasField("time_max") else None,
+        has_lineage=ref.has_lineage,
+        seq_min=ref.seq_min,
+        seq_max=ref.seq_max,
+        key_min=ref.key_min or None,
+        key_max=ref.key_max or None,
+        sort_order_id=ref.sort_order_id,
+        split_offsets=tuple(ref.columns.split_offsets),
+    )
+    return LiveSegment(facts, ref.first_row_id, ref.sequence, ref.added_version, ref_to_vector(ref))
+
+
+def ref_to_vector(ref: pb.DataFileRef) -> VectorFacts | None:
+    """The deletion vector that `ref` points to, if any."""
+    if not ref.dv_id:
+        return None
+    return VectorFacts(ref.dv_id, ref.number, ref.dv_path, ref.dv_offset, ref.dv_length, ref.dv_cardinality)

@@ -1,0 +1,276 @@
+"""Lake: the front door, thin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from moulin.catalog.catalog import Catalog
+from moulin.catalog.engine import Clock
+from moulin.catalog.tables import NewTable
+from moulin.config import Config, load_config
+from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput, Unsupported
+from moulin.model.entities import Database, DropPreview, TableEntry, View
+from moulin.model.names import check_name, parse_table_name
+from moulin.model.partition import parse_spec
+from moulin.model.event_time import event_time_id
+from moulin.model.schema import make_schema
+from moulin.model.sort import parse_sort
+from moulin.storage import paths
+from moulin.storage.store import Store, open_store
+from moulin.table.context import Context
+from moulin.table.properties import check_properties
+from moulin.table.table import Table
+from moulin.table.tasks import TaskRunner
+from moulin.table.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class SqlEngine(Protocol):
+    """Spark, as the lake sees it. `moulin.pipeline` fills this in."""
+
+    def session(self) -> SparkSession: ...
+    def sql(self, text: str) -> DataFrame: ...
+    def read(self, table: Table, version: int | None) -> DataFrame: ...
+    def runner(self) -> TaskRunner | None: ...
+    def close(self) -> None: ...
+
+
+class Lake:
+    """One catalog and one storage root. Safe to use from several threads; several processes may open the same lake."""
+
+    def __init__(self, catalog: Catalog, store: Store, uri: str, make_engine: Callable[[Lake], SqlEngine] | None = None) -> None:
+        self.uri = uri
+        self.store = store
+        self.catalog = catalog
+        self._make_engine = make_engine
+        self._engine: SqlEngine | None = None
+        self._closed = False
+        self.context = Context(catalog, store, self._spark_runner)
+
+    @classmethod
+    def open(
+        cls,
+        uri: str | Path,
+        *,
+        storage: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        make_engine: Callable[[Lake], SqlEngine] | None = None,
+    ) -> Lake:
+        """Open a lake; see `moulin.connect`."""
+        catalog_uri, store, config = locate(str(uri), storage, storage_options, settings)
+        return cls(Catalog.open(catalog_uri, store, config, clock=clock), store, str(uri), make_engine)
+
+    @property
+    def config(self) -> Config:
+        return self.catalog.config
+
+    @property
+    def version(self) -> int:
+        """The newest version of the lake."""
+        return self._open_catalog().version()
+
+    # Databases
+
+    def create_database(
+        self, name: str, *, properties: Mapping[str, Any] | None = None, if_not_exists: bool = False
+    ) -> Database:
+        check_name(name, "database")
+        return self._open_catalog().create_database(
+            name, check_properties(properties or {}), if_not_exists=if_not_exists
+        )
+
+    def databases(self, *, include_dropped: bool = False) -> list[Database]:
+        return self._open_catalog().databases(include_dropped=include_dropped)
+
+    def rename_database(self, name: str, new_name: str) -> Database:
+        return self._open_catalog().rename_database(name, check_name(new_name, "database"))
+
+    def preview_drop_database(self, name: str) -> DropPreview:
+        """What a drop with `cascade` would take, without doing anything."""
+        return self._open_catalog().preview_drop_database(name)
+
+    def drop_database(self, name: str, cascade: bool = False, immediate: bool = False) -> Database:
+        return self._open_catalog().drop_database(name, cascade=cascade, immediate=immediate)
+
+    def resurrect_database(self, name: str) -> Database:
+        return self._open_catalog().resurrect_database(name)
+
+    # Tables
+
+    def create_table(
+        self,
+        name: str,
+        schema: Any,
+        *,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        sort_by: Sequence[str] = (),
+        event_time: str | None = None,
+        properties: Mapping[str, Any] | None = None,
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Make a table. `schema` is a pyarrow.Schema or (name, type[, nullable]) tuples.
+
+        Rows are kept sorted by `sort_by`, or else by `event_time`, the column that time ranges prune on.
+        """
+        database, table = parse_table_name(name)
+        if primary_key:
+            raise Unsupported("Keyed tables are not in this version; leave primary_key out to make an event table.")
+        made = make_schema(schema)
+        time_field = event_time_id(made, event_time) if event_time else None
+        order = list(sort_by) or ([event_time] if event_time else [])
+        spec, last_partition_id = parse_spec(list(partition_by), made)
+        new = NewTable(
+            made,
+            made.highest_field_id,
+            spec,
+            last_partition_id,
+            parse_sort(order, made),
+            time_field,
+            check_properties(properties or {}),
+        )
+        try:
+            state = self._open_catalog().create_table(database, table, new)
+        except AlreadyExists:
+            if not if_not_exists:
+                raise
+            return self.table(name)
+        return self._table(state.id)
+
+    def table(self, name: str, read_only: bool = False) -> Table:
+        return self._table(self._resolve(name), read_only=read_only)
+
+    def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]:
+        return self._open_catalog().tables(database, include_dropped=include_dropped)
+
+    def rename_table(self, name: str, new_name: str) -> Table:
+        database, new = parse_table_name(new_name)
+        return self._table(self._open_catalog().rename_table(*parse_table_name(name), database, new).id)
+
+    def drop_table(self, name: str, immediate: bool = False) -> TableEntry:
+        return self._open_catalog().drop_table(*parse_table_name(name), immediate=immediate)
+
+    def resurrect_table(self, name: str) -> Table:
+        return self._table(self._open_catalog().resurrect_table(*parse_table_name(name)).id)
+
+    # Views
+
+    def create_view(self, name: str, tables: Sequence[str], *, description: str | None = None) -> View:
+        """An ordered union of tables of the view's database."""
+        database, view = parse_table_name(name)
+        return self._open_catalog().create_view(database, view, _members(database, tables), description)
+
+    def set_view_tables(self, name: str, tables: Sequence[str]) -> View:
+        database, view = parse_table_name(name)
+        return self._open_catalog().set_view_members(database, view, _members(database, tables))
+
+    def view(self, name: str) -> View:
+        return self._open_catalog().view(*parse_table_name(name))
+
+    def views(self, database: str, *, include_dropped: bool = False) -> list[View]:
+        return self._open_catalog().views(database, include_dropped=include_dropped)
+
+    def rename_view(self, name: str, new_name: str) -> View:
+        database, view = parse_table_name(name)
+        new_database, new = parse_table_name(new_name)
+        if new_database != database:
+            raise InvalidInput("A view unites tables of its own database and cannot move to another.")
+        return self._open_catalog().rename_view(database, view, new)
+
+    def drop_view(self, name: str) -> View:
+        return self._open_catalog().drop_view(*parse_table_name(name))
+
+    def resurrect_view(self, name: str) -> View:
+        return self._open_catalog().resurrect_view(*parse_table_name(name))
+
+    # All of it
+
+    def transaction(self) -> Transaction:
+        """Changes of several tables as one version."""
+        self._open_catalog()
+        return Transaction(self.context, self._resolve)
+
+    def sql(self, text: str) -> DataFrame:
+        """Run Spark SQL over the tables and views of the lake."""
+        return self.engine().sql(text)
+
+    def spark(self) -> SparkSession:
+        """The Spark session with the lake attached."""
+        return self.engine().session()
+
+    def engine(self) -> SqlEngine:
+        """Spark, started when first needed."""
+        self._open_catalog()
+        if self._engine is None:
+            if self._make_engine is None:
+                raise FailedPrecondition("This lake was opened without Spark; open it with moulin.connect.")
+            self._engine = self._make_engine(self)
+        return self._engine
+
+    def close(self) -> None:
+        """Publish what waits and let go of the catalog. The Spark session, if any, goes on."""
+        if not self._closed:
+            self._closed = True
+            if self._engine is not None:
+                self._engine.close()
+            self.catalog.close()
+
+    def __enter__(self) -> Lake:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Lake({self.store.uri!r})"
+
+    def _open_catalog(self) -> Catalog:
+        if self._closed:
+            raise Closed("The lake was closed; connect again.")
+        return self.catalog
+
+    def _resolve(self, name: str) -> UUID:
+        return self._open_catalog().table(*parse_table_name(name)).id
+
+    def _table(self, table_id: UUID, *, read_only: bool = False) -> Table:
+        return Table(self.context, table_id, read_only=read_only, to_spark=lambda t, v: self.engine().read(t, v))
+
+    def _spark_runner(self) -> TaskRunner | None:
+        return None if self._engine is None else self._engine.runner()
+
+
+def locate(
+    uri: str, storage: str | None, options: Mapping[str, str] | None, settings: Mapping[str, Any] | None
+) -> tuple[str, Store, Config]:
+    """Catalog address, storage and configuration for what `moulin.connect` was given."""
+    if uri.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
+        if storage is None:
+            raise InvalidInput("A lake on PostgreSQL needs storage=, a folder or an object store for its files.")
+        return uri.replace("postgres://", "postgresql://", 1), open_store(storage, options), load_config(**settings or {})
+    if "://" in uri and not uri.startswith("file://"):
+        raise InvalidInput(
+            f"{uri.split('://')[0]}:// is not a lake's address; use a folder, or postgresql:// with storage=."
+        )
+    folder = open_store(uri)
+    root = folder.local_path("")
+    assert root is not None
+    catalog_uri = f"sqlite:///{root / paths.catalog_file()}"
+    return catalog_uri, open_store(storage, options) if storage else folder, load_config(root, **settings or {})
+
+
+def _members(database: str, tables: Sequence[str]) -> list[str]:
+    """Bare names of member tables; a name may be given with its database, if that is the view's own."""
+    names = []
+    for table in tables:
+        owner, _, name = table.rpartition(".")
+        if owner not in ("", database):
+            raise InvalidInput(f"A view unites tables of its own database: {table} is not in {database!r}.")
+        names.append(name)
+    return names

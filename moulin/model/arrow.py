@@ -1,0 +1,161 @@
+"""The Arrow form of a schema: one canonical Arrow type per Iceberg type, and the field id on every field, nested too.
+
+Segments are written and read in exactly these types, so two batches of one schema can always be concatenated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from moulin.errors import Unsupported
+
+FIELD_ID_KEY = b"PARQUET:field_id"
+
+# Names and ids of the lineage columns; the ids are reserved by the Iceberg specification and stored in files: never change them.
+ROW_ID = "_row_id"
+ROW_ID_FIELD_ID = 2147483540
+LAST_UPDATED_SEQUENCE = "_last_updated_sequence_number"
+LAST_UPDATED_SEQUENCE_FIELD_ID = 2147483539
+
+# What users see in place of the sequence number: the lake's version. Derived at read, never stored.
+LAST_UPDATED_VERSION = "_last_updated_version"
+# Position of a row in its segment. Derived at read, never stored.
+POSITION = "_pos"
+
+_PRIMITIVES: Mapping[type[IcebergType], Callable[[Any], pa.DataType]] = MappingProxyType(
+    {
+        BooleanType: lambda _: pa.bool_(),
+        IntegerType: lambda _: pa.int32(),
+        LongType: lambda _: pa.int64(),
+        FloatType: lambda _: pa.float32(),
+        DoubleType: lambda _: pa.float64(),
+        DecimalType: lambda t: pa.decimal128(t.precision, t.scale),
+        DateType: lambda _: pa.date32(),
+        TimeType: lambda _: pa.time64("us"),
+        TimestampType: lambda _: pa.timestamp("us"),
+        TimestamptzType: lambda _: pa.timestamp("us", tz="UTC"),
+        TimestampNanoType: lambda _: pa.timestamp("ns"),
+        TimestamptzNanoType: lambda _: pa.timestamp("ns", tz="UTC"),
+        StringType: lambda _: pa.string(),
+        UUIDType: lambda _: pa.uuid(),
+        FixedType: lambda t: pa.binary(len(t)),
+        BinaryType: lambda _: pa.binary(),
+    }
+)
+
+
+def arrow_schema(schema: Schema, *, lineage: bool = False) -> pa.Schema:
+    """The Arrow schema of `schema`; with `lineage`, the two nullable lineage columns follow its columns.
+
+    The result is cached by the identity of `schema`, which is immutable.
+    """
+    return _cached(_ByIdentity(schema), lineage)
+
+
+def arrow_field(field: NestedField) -> pa.Field:
+    """The Arrow field of one column, with its field id."""
+    return _field(field.name, field.field_type, field.field_id, field.required)
+
+
+def arrow_type(iceberg: IcebergType) -> pa.DataType:
+    """The Arrow type of an Iceberg type. Fields inside it carry their ids."""
+    if isinstance(iceberg, StructType):
+        return pa.struct([arrow_field(field) for field in iceberg.fields])
+    if isinstance(iceberg, ListType):
+        return pa.list_(_field("element", iceberg.element_type, iceberg.element_id, iceberg.element_required))
+    if isinstance(iceberg, MapType):
+        return pa.map_(
+            _field("key", iceberg.key_type, iceberg.key_id, True),
+            _field("value", iceberg.value_type, iceberg.value_id, iceberg.value_required),
+        )
+    build = _PRIMITIVES.get(type(iceberg))
+    if build is None:
+        raise Unsupported(f"Columns of type {iceberg} cannot be stored; choose another type.")
+    return build(iceberg)
+
+
+def field_id(field: pa.Field) -> int | None:
+    """The field id that an Arrow field carries, or None."""
+    found = (field.metadata or {}).get(FIELD_ID_KEY)
+    return None if found is None else int(found)
+
+
+def lineage_fields() -> tuple[pa.Field, pa.Field]:
+    """The stored lineage columns, in the order in which they follow a table's own columns."""
+    return _LINEAGE
+
+
+def _field(name: str, iceberg: IcebergType, number: int, required: bool) -> pa.Field:
+    return pa.field(name, arrow_type(iceberg), nullable=not required, metadata={FIELD_ID_KEY: str(number).encode()})
+
+
+_LINEAGE = (
+    _field(ROW_ID, LongType(), ROW_ID_FIELD_ID, False),
+    _field(LAST_UPDATED_SEQUENCE, LongType(), LAST_UPDATED_SEQUENCE_FIELD_ID, False),
+)
+
+
+class _ByIdentity:
+    """A cache key: schemas are not hashable, and comparing them costs more than building the result."""
+
+    __slots__ = ("schema",)
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    def __hash__(self) -> int:
+        return id(self.schema)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and other.schema is self.schema
+
+
+@lru_cache(maxsize=512)
+def _cached(key: _ByIdentity, lineage: bool) -> pa.Schema:
+    fields = [arrow_field(field) for field in key.schema.fields]
+    return pa.schema([*fields, *_LINEAGE] if lineage else fields)
+
+
+__all__ = [
+    "FIELD_ID_KEY",
+    "LAST_UPDATED_SEQUENCE",
+    "LAST_UPDATED_SEQUENCE_FIELD_ID",
+    "LAST_UPDATED_VERSION",
+    "POSITION",
+    "ROW_ID",
+    "ROW_ID_FIELD_ID",
+    "arrow_field",
+    "arrow_schema",
+    "arrow_type",
+    "field_id",
+    "lineage_fields",
+]

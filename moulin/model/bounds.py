@@ -1,0 +1,183 @@
+"""Iceberg single-value bytes (Appendix D of its specification), as kept in `ColumnFacts.lower` and `.upper`.
+
+Values are what pyiceberg uses: int for whole numbers and for dates (days), times and timestamps (their own unit since the
+epoch), bytes for uuid, fixed and binary, and bool, float, str and Decimal for the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    UUIDType,
+)
+from pyiceberg.utils.decimal import unscaled_to_decimal
+
+from moulin.errors import Corrupt, InvalidInput
+
+TRUNCATE_LENGTH = 16
+"""Code points of a string, or bytes of a binary value, that a bound keeps."""
+
+INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
+
+_DAY_NS = 86_400 * 10**9
+_UNITS_PER_DAY = {
+    TimestampType: 86_400 * 10**6,
+    TimestamptzType: 86_400 * 10**6,
+    TimestampNanoType: _DAY_NS,
+    TimestamptzNanoType: _DAY_NS,
+}
+_LAST_CODE_POINT = 0x10FFFF
+_SURROGATES = range(0xD800, 0xE000)
+_UNFIT = (ArithmeticError, AttributeError, TypeError, ValueError, struct.error)
+
+_Text = TypeVar("_Text", str, bytes)
+
+
+def bound_to_bytes(iceberg: PrimitiveType, value: Any) -> bytes:
+    """The bytes of one value, whole. InvalidInput for NaN and for what the type cannot hold."""
+    if isinstance(value, float) and math.isnan(value):
+        raise InvalidInput(f"NaN is never a bound of a {iceberg} column; leave the bound out.")
+    try:
+        data = bytes(to_bytes(iceberg, _rescaled(iceberg, value)))
+    except _UNFIT as error:
+        raise InvalidInput(f"The value {value!r} does not fit type {iceberg}.") from error
+    if (isinstance(iceberg, FixedType) and len(data) != len(iceberg)) or (
+        isinstance(iceberg, UUIDType) and len(data) != 16
+    ):
+        raise InvalidInput(f"The value {value!r} of {len(data)} bytes does not fit type {iceberg}.")
+    return data
+
+
+def bound_from_bytes(iceberg: PrimitiveType, data: bytes) -> Any:
+    """The value of `data`, which may have been written before its column was widened to `iceberg`."""
+    try:
+        if isinstance(iceberg, DecimalType):
+            return unscaled_to_decimal(int.from_bytes(data, "big", signed=True), iceberg.scale)
+        per_day = _UNITS_PER_DAY.get(type(iceberg))
+        if per_day is not None and len(data) == 4:
+            return int(from_bytes(DateType(), data)) * per_day
+        if isinstance(iceberg, UUIDType) and len(data) != 16:
+            raise ValueError("a uuid has 16 bytes")
+        return from_bytes(iceberg, bytes(data))
+    except _UNFIT as error:
+        raise Corrupt(f"The bound {bytes(data).hex()} is not a value of type {iceberg}.") from error
+
+
+def lower_bound(iceberg: PrimitiveType, value: Any) -> bytes | None:
+    """The bytes of a bound <= `value`: truncated for text and binary, -0.0 for a zero. None for NaN."""
+    if isinstance(iceberg, FloatType | DoubleType):
+        if math.isnan(value):
+            return None
+        value = -0.0 if value == 0 else value
+    elif isinstance(iceberg, StringType | BinaryType):
+        value = truncate_lower(value)
+    return bound_to_bytes(iceberg, value)
+
+
+def upper_bound(iceberg: PrimitiveType, value: Any) -> bytes | None:
+    """The bytes of a bound >= `value`: truncated for text and binary, +0.0 for a zero. None for NaN, or if none exists."""
+    if isinstance(iceberg, FloatType | DoubleType):
+        if math.isnan(value):
+            return None
+        value = 0.0 if value == 0 else value
+    elif isinstance(iceberg, StringType | BinaryType):
+        value = truncate_upper(value)
+    return None if value is None else bound_to_bytes(iceberg, value)
+
+
+def truncate_lower(value: _Text, length: int = TRUNCATE_LENGTH) -> _Text:
+    """The first `length` code points or bytes: a value <= `value`."""
+    return value[:length]
+
+
+def truncate_upper(value: _Text, length: int = TRUNCATE_LENGTH) -> _Text | None:
+    """A value >= `value` of at most `length` code points or bytes: itself if it is short enough, None if there is none."""
+    if len(value) <= length:
+        return value
+    for last in range(length - 1, -1, -1):
+        grown = _grown(value[last : last + 1])
+        if grown is not None:
+            return value[:last] + grown
+    return None
+
+
+def time_range_ns(iceberg: PrimitiveType, lower: bytes, upper: bytes) -> tuple[int, int]:
+    """The instants that two bounds of a date or timestamp column span, in Unix nanoseconds.
+
+    A date spans its whole day, up to its last nanosecond. Instants outside of 64 bits are moved to the nearest end of
+    that range, so that comparing with instants treated alike still answers "may overlap" whenever they do.
+    """
+    first, last = bound_from_bytes(iceberg, lower), bound_from_bytes(iceberg, upper)
+    if isinstance(iceberg, DateType):
+        return _clamped(first * _DAY_NS), _clamped((last + 1) * _DAY_NS - 1)
+    per_day = _UNITS_PER_DAY.get(type(iceberg))
+    if per_day is None:
+        raise InvalidInput(f"A column of type {iceberg} has no event time; choose a date or timestamp column.")
+    return _clamped(first * (_DAY_NS // per_day)), _clamped(last * (_DAY_NS // per_day))
+
+
+def has_time_range(iceberg: object) -> bool:
+    """Whether `time_range_ns` takes the type."""
+    return isinstance(iceberg, DateType) or type(iceberg) in _UNITS_PER_DAY
+
+
+def _grown(last: _Text) -> _Text | None:
+    """The character or byte after `last`, or None after the greatest."""
+    if isinstance(last, bytes):
+        return bytes([last[0] + 1]) if last[0] < 0xFF else None
+    point = ord(last) + 1
+    if point > _LAST_CODE_POINT:
+        return None
+    return chr(_SURROGATES.stop if point in _SURROGATES else point)
+
+
+def _rescaled(iceberg: PrimitiveType, value: Any) -> Any:
+    if isinstance(iceberg, LongType) and isinstance(value, bool):
+        raise TypeError("a boolean is not a number")
+    if not isinstance(iceberg, DecimalType):
+        return value
+    sign, digits, exponent = Decimal(value).as_tuple()
+    shift = iceberg.scale + int(exponent)
+    unscaled = int("".join(map(str, digits))) * 10 ** max(shift, 0)
+    unscaled, lost = divmod(unscaled, 10 ** max(-shift, 0))
+    if lost or len(str(unscaled)) > iceberg.precision:
+        raise ValueError("too many digits")
+    return unscaled_to_decimal(-unscaled if sign else unscaled, iceberg.scale)
+
+
+def _clamped(instant: int) -> int:
+    return max(INT64_MIN, min(INT64_MAX, instant))
+
+
+__all__ = [
+    "INT64_MAX",
+    "INT64_MIN",
+    "TRUNCATE_LENGTH",
+    "bound_from_bytes",
+    "bound_to_bytes",
+    "has_time_range",
+    "lower_bound",
+    "time_range_ns",
+    "truncate_lower",
+    "truncate_upper",
+    "upper_bound",
+]

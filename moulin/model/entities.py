@@ -1,0 +1,143 @@
+"""What the catalog answers with: plain values, each describing one object at one version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
+from pyiceberg.types import NestedField
+
+from moulin.model.operations import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A dropped object in its grace window. Unix nanoseconds; it can be brought back before `delete_at`."""
+
+    tombstoned_at: int
+    delete_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    id: UUID
+    name: str
+    properties: Mapping[str, str]
+    created_at: int
+    tombstone: Tombstone | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A table as a view or a preview names it."""
+
+    id: UUID
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An ordered union of tables of one database."""
+
+    id: UUID
+    database: str
+    name: str
+    members: tuple[Member, ...]
+    created_at: int
+    description: str | None = None
+    tombstone: Tombstone | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """A table as a list shows it: the counts are those of its newest version."""
+
+    id: UUID
+    database: str
+    name: str
+    created_at: int
+    head_version: int
+    segments: int
+    rows: int
+    bytes: int
+    tombstone: Tombstone | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table at one version: everything but its segments.
+
+    `version` is the lake's version the state was read at; `head_version` the last one, up to it, that changed this table.
+    """
+
+    id: UUID
+    database: str
+    name: str
+    version: int
+    head_version: int
+    created_version: int
+    oldest_version: int
+    created_at: int
+    schemas: Mapping[int, Schema]
+    schema_id: int
+    specs: Mapping[int, PartitionSpec]
+    spec_id: int
+    sort_orders: Mapping[int, SortOrder]
+    sort_order_id: int
+    event_time: int | None
+    last_column_id: int
+    last_partition_id: int
+    last_sequence: int
+    next_row_id: int
+    properties: Mapping[str, str]
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.database}.{self.name}"
+
+    @property
+    def schema(self) -> Schema:
+        return self.schemas[self.schema_id]
+
+    @property
+    def spec(self) -> PartitionSpec:
+        return self.specs[self.spec_id]
+
+    @property
+    def sort_order(self) -> SortOrder:
+        return self.sort_orders[self.sort_order_id]
+
+    @property
+    def event_time_field(self) -> NestedField | None:
+        return None if self.event_time is None else self.schema.find_field(self.event_time)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """One operation of one version on one table."""
+
+    version: int
+    ordinal: int
+    timestamp_ns: int
+    kind: Kind | str
+    schema_id: int
+    spec_id: int
+    sequence: int
+    snapshot_id: int
+    first_row_id: int
+    added_rows: int
+    summary: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DropPreview:
+    """What dropping a database with `cascade` would tombstone, and how long it could be brought back."""
+
+    database: Database
+    tables: tuple[Member, ...]
+    views: tuple[Member, ...]
+    grace_seconds: float

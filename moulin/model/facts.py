@@ -1,0 +1,81 @@
+"""What the catalog knows of a data file without opening it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """Facts of one leaf column, keyed by its field id.
+
+    `lower` and `upper` are Iceberg single-value bytes (Appendix D of its specification), or None when unknown or when
+    every value is null or NaN. They may be truncated: lower <= every value <= upper always holds. NaN is never a bound.
+    """
+
+    field_id: int
+    values: int
+    nulls: int
+    nans: int | None = None
+    size: int = 0
+    lower: bytes | None = None
+    upper: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """One immutable data file, as its writer describes it.
+
+    `path` is relative to the lake's storage root. `partition` holds the partition tuple as Iceberg single-value bytes (None for
+    null), in the order of the spec's fields. `time_min`/`time_max` are the event-time range in Unix nanoseconds, None when the
+    table has no event time or every value is null. `has_lineage` says that the file stores `_row_id` and
+    `_last_updated_sequence_number`; otherwise they are derived from the first row id and sequence number given at commit.
+    `seq_min`/`seq_max` are the lowest and highest stored `_last_updated_sequence_number`, None without lineage.
+    """
+
+    number: int
+    path: str
+    rows: int
+    size: int
+    level: int
+    schema_id: int
+    spec_id: int
+    partition: tuple[bytes | None, ...]
+    sha256: bytes
+    columns: tuple[ColumnFacts, ...] = ()
+    time_min: int | None = None
+    time_max: int | None = None
+    has_lineage: bool = False
+    seq_min: int | None = None
+    seq_max: int | None = None
+    key_min: bytes | None = None
+    key_max: bytes | None = None
+    sort_order_id: int = 0
+    split_offsets: tuple[int, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFacts:
+    """One stored deletion vector: a blob in a Puffin file. Covers every deleted position of its segment."""
+
+    id: int
+    segment: int
+    path: str
+    offset: int
+    length: int
+    cardinality: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSegment:
+    """A segment as one version sees it: its facts, the numbers given at its commit, and its deletion vector then."""
+
+    facts: SegmentFacts
+    first_row_id: int
+    sequence: int
+    added_version: int
+    vector: VectorFacts | None = None
+
+    @property
+    def live_rows(self) -> int:
+        return self.facts.rows - (self.vector.cardinality if self.vector else 0)

@@ -1,0 +1,90 @@
+"""Names of databases, tables, views and columns: which are allowed, how two-part names are read, how SQL quotes them.
+
+Names are case-sensitive and are kept as given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from moulin.errors import InvalidInput
+
+MAX_LENGTH = 255
+RESERVED_PREFIX = "_moulin"
+
+# Columns that reads and the change feed add to a table's own.
+RESERVED_COLUMNS = frozenset(
+    {"_row_id", "_last_updated_version", "_last_updated_sequence_number", "_pos", "_change_type", "_version"}
+)
+
+
+def check_name(name: object, what: str) -> str:
+    """`name` itself when it may name a database, table or view; `what` says which of them in the error."""
+    text = _check_text(name, what)
+    if text != text.strip():
+        raise InvalidInput(f"{what.capitalize()} name {text!r} begins or ends with a space: remove it.")
+    if "/" in text:
+        raise InvalidInput(f"{what.capitalize()} name {text!r} contains '/': use letters, digits, '_' and '-'.")
+    if text.lower().startswith(RESERVED_PREFIX):
+        raise InvalidInput(f"{what.capitalize()} name {text!r} begins with '{RESERVED_PREFIX}', which is reserved.")
+    return text
+
+
+def check_column_name(name: object) -> str:
+    """`name` itself when it may name a column or a field inside one."""
+    text = _check_text(name, "column")
+    if text.lower() in RESERVED_COLUMNS or text.lower().startswith(RESERVED_PREFIX):
+        raise InvalidInput(f"Column name {text!r} is reserved: choose another.")
+    return text
+
+
+def parse_table_name(name: object) -> tuple[str, str]:
+    """The two parts of "database.table"; a view is named in the same way."""
+    if not isinstance(name, str):
+        raise InvalidInput(f'A table is named by text such as "database.table", not by {type(name).__name__}.')
+    parts = name.split(".")
+    if len(parts) != 2:
+        raise InvalidInput(f'Table name {name!r} has {len(parts)} parts, not two: write "database.table".')
+    return check_name(parts[0], "database"), check_name(parts[1], "table")
+
+
+def quote(*parts: str) -> str:
+    """The name as Spark SQL text, each part between backquotes: quote("shop", "orders") is `shop`.`orders`."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question to append to an error: the nearest of `known`, after a space; empty when none is near."""
+    by_folded = {candidate.lower(): candidate for candidate in known}
+    near = get_close_matches(name.lower(), by_folded, n=1, cutoff=0.6)
+    return f" Did you mean {by_folded[near[0]]!r}?" if near else ""
+
+
+def _check_text(name: object, what: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidInput(f"A {what} name must be text, not {type(name).__name__}.")
+    if not name.strip():
+        raise InvalidInput(f"A {what} name must not be blank.")
+    if len(name) > MAX_LENGTH:
+        raise InvalidInput(
+            f"{what.capitalize()} name {name[:40]!r}... has {len(name)} characters; at most {MAX_LENGTH} go."
+        )
+    if not name.isprintable():
+        raise InvalidInput(f"{what.capitalize()} name {name!r} contains a control or invisible character: remove it.")
+    for character in ".`":
+        if character in name:
+            raise InvalidInput(f"{what.capitalize()} name {name!r} contains {character!r}: use '_' in its place.")
+    return name
+
+
+__all__ = [
+    "MAX_LENGTH",
+    "RESERVED_COLUMNS",
+    "RESERVED_PREFIX",
+    "check_column_name",
+    "check_name",
+    "did_you_mean",
+    "parse_table_name",
+    "quote",
+]

@@ -1,0 +1,180 @@
+"""Typed operations on a table, and the table of what happens when two of them meet.
+
+A commit is `(read_version, operation)`. Two operations *meet* when the one that commits now was prepared before the other
+committed and both touch the same thing: the same segment, property, column or partitioning. Operations that do not meet always
+commute. What happens when they do is data: `verdict(committing, committed)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import ClassVar
+
+from moulin.model.schema_change import SchemaChange
+from moulin.model.facts import SegmentFacts, VectorFacts
+
+
+class Kind(StrEnum):
+    """The kinds of operation. The values are stored in catalogs and manifests: do not change them."""
+
+    APPEND = "append"
+    DELETE = "delete"
+    UPSERT = "upsert"
+    MERGE = "merge"
+    TRIM = "trim"
+    OVERWRITE = "overwrite"
+    RESTORE = "restore"
+    ALTER_SCHEMA = "alter-schema"
+    SET_PROPERTIES = "set-properties"
+    SET_PARTITIONING = "set-partitioning"
+
+
+class Verdict(StrEnum):
+    """What becomes of the later of two operations that meet."""
+
+    COMMUTES = "commutes"  # both stand as they are
+    REBASE = "rebase"  # the commit adjusts the later one (positions carried over, vectors united) and goes on
+    RETRY = "retry"  # the later one is computed again from the new state
+    CONFLICT = "conflict"  # the later one fails
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A segment that an operation touches, with the deletion vector it was seen with (0: none)."""
+
+    segment: int
+    vector_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewVector:
+    """The deletion vector that replaces the one seen; `facts.id` is given at commit."""
+
+    expected: Expected
+    facts: VectorFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataOperation:
+    """Segments come, segments go, vectors change. `removed` and `vectors` must still be as expected at commit."""
+
+    kind: ClassVar[Kind]
+    added: tuple[SegmentFacts, ...] = ()
+    removed: tuple[Expected, ...] = ()
+    vectors: tuple[NewVector, ...] = ()
+    # Deletion vectors of segments in `added` itself: rows that were deleted in the inputs while a merge ran.
+    added_vectors: Mapping[int, VectorFacts] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append(DataOperation):
+    """New rows."""
+
+    kind = Kind.APPEND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete(DataOperation):
+    """Rows hidden by deletion vectors, or whole segments removed."""
+
+    kind = Kind.DELETE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upsert(DataOperation):
+    """New rows, and the old positions of their keys hidden."""
+
+    kind = Kind.UPSERT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge(DataOperation):
+    """The live rows of `removed`, rewritten into `added`; no row changes. `journals` are their old -> new positions."""
+
+    kind = Kind.MERGE
+    journals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trim(DataOperation):
+    """Rows removed by retention."""
+
+    kind = Kind.TRIM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overwrite(DataOperation):
+    """New rows in place of old ones; `everything` removes whatever is live when it commits."""
+
+    kind = Kind.OVERWRITE
+    everything: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Rows and schema as they were at `version`."""
+
+    version: int
+    kind: ClassVar[Kind] = Kind.RESTORE
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSchema:
+    """Changes applied, in order, to whatever the schema is at commit."""
+
+    changes: tuple[SchemaChange, ...]
+    kind: ClassVar[Kind] = Kind.ALTER_SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperties:
+    """Properties set, and removed."""
+
+    updates: Mapping[str, str]
+    removals: tuple[str, ...] = ()
+    kind: ClassVar[Kind] = Kind.SET_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class SetPartitioning:
+    """A new partitioning for segments written from now on; older segments keep theirs."""
+
+    fields: tuple[str, ...]
+    kind: ClassVar[Kind] = Kind.SET_PARTITIONING
+
+
+Operation = DataOperation | Restore | AlterSchema | SetProperties | SetPartitioning
+
+_C, _B, _R, _X = Verdict.COMMUTES, Verdict.REBASE, Verdict.RETRY, Verdict.CONFLICT
+
+# Row: what commits now. Column: what committed since it was prepared. Columns in the order of Kind.
+_TABLE: dict[Kind, tuple[Verdict, ...]] = {
+    #                       append del  ups  merge trim over rest alter props part
+    Kind.APPEND: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
+    Kind.DELETE: (_C, _B, _B, _B, _R, _R, _R, _C, _C, _C),
+    Kind.UPSERT: (_B, _B, _B, _B, _R, _R, _R, _C, _C, _C),
+    Kind.MERGE: (_C, _B, _B, _X, _X, _X, _X, _C, _C, _C),
+    Kind.TRIM: (_C, _B, _B, _R, _R, _R, _R, _C, _C, _C),
+    Kind.OVERWRITE: (_C, _R, _R, _R, _R, _R, _R, _C, _C, _C),
+    Kind.RESTORE: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
+    Kind.ALTER_SCHEMA: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X),
+    Kind.SET_PROPERTIES: (_C, _C, _C, _C, _C, _C, _C, _C, _X, _C),
+    Kind.SET_PARTITIONING: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X),
+}
+_COLUMN = {kind: place for place, kind in enumerate(Kind)}
+
+
+def verdict(committing: Kind, committed: Kind) -> Verdict:
+    """What becomes of `committing`, prepared before `committed`, when the two meet."""
+    return _TABLE[committing][_COLUMN[committed]]
+
+
+_STRENGTH = {Verdict.COMMUTES: 0, Verdict.REBASE: 1, Verdict.RETRY: 2, Verdict.CONFLICT: 3}
+
+
+def strongest(verdicts: list[Verdict]) -> Verdict:
+    """The verdict that decides when several commits lie between."""
+    return max(verdicts, key=_STRENGTH.__getitem__, default=Verdict.COMMUTES)

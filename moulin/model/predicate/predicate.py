@@ -1,0 +1,124 @@
+"""A predicate: which rows of a table a `where` takes. Made by `where.parse_where`.
+
+Only rows for which it is TRUE match, as in SQL: `a != 1` and `not (a = 1)` leave out rows where a is null. Floats
+follow Spark: NaN equals NaN and is greater than every other number, and -0.0 equals 0.0. (A pyarrow expression means
+what it means to Arrow, for which no comparison with NaN holds but !=.) Pruning never leaves out a row that matches,
+and `must_match` never takes in one that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import acero
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+
+from moulin.errors import InvalidInput
+from moulin.model.facts import ColumnFacts
+from moulin.model.predicate.condition import FALSE, TRUE, Column, Condition, columns_of, complement, expression_of
+from moulin.model.predicate.prune import narrow, possible, state_of_facts, state_of_partition, time_range
+
+_DESCRIPTION = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Predicate:
+    """`condition` is simplified: TRUE or FALSE when that can be seen without data. `text` is what the user wrote."""
+
+    schema: Schema
+    condition: Condition
+    text: str
+
+    @classmethod
+    def of(cls, schema: Schema, condition: Condition, text: str) -> Predicate:
+        """The predicate of `condition`, which is over columns of `schema`."""
+        if narrow(condition, {}) is None:
+            condition = FALSE
+        elif narrow(complement(condition), {}) is None:
+            condition = TRUE
+        return cls(schema, condition, text)
+
+    @property
+    def is_true(self) -> bool:
+        return self.condition == TRUE
+
+    @property
+    def is_false(self) -> bool:
+        return self.condition == FALSE
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The top-level columns that `expression` and `mask` read, in the order of the schema."""
+        needed = {column.path[0] for column in self._columns}
+        return tuple(field.name for field in self.schema.fields if field.name in needed)
+
+    @cached_property
+    def expression(self) -> pc.Expression:
+        """True for exactly the rows that match, and false or null for others.
+
+        It is over rows of `arrow_schema(schema)`, or of `columns` alone.
+        """
+        return expression_of(self.condition)
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Which rows of `batch` match. It needs `columns`, others are not looked at."""
+        if self.is_true or self.is_false:
+            return pa.repeat(self.is_true, batch.num_rows)
+        source = pa.Table.from_batches([batch.select(list(self.columns))])
+        plan = acero.Declaration.from_sequence(
+            [
+                acero.Declaration("table_source", acero.TableSourceNodeOptions(source)),
+                acero.Declaration("project", acero.ProjectNodeOptions([self.expression], ["mask"])),
+            ]
+        )
+        try:
+            found = plan.to_table(use_threads=False).column("mask")
+        except pa.ArrowException as error:
+            raise InvalidInput(
+                f"The where {self.describe()!r} cannot be evaluated: {str(error).splitlines()[0]}."
+            ) from error
+        return pc.fill_null(pa.concat_arrays(found.chunks) if found.num_chunks else pa.array([], pa.bool_()), False)
+
+    def may_match(self, facts: Mapping[int, ColumnFacts], rows: int) -> bool:
+        """Whether a segment of `rows` rows may hold a match; `facts` are by field id, what is missing is unknown."""
+        return possible(self.condition, state_of_facts(self._columns, facts, rows))
+
+    def must_match(self, facts: Mapping[int, ColumnFacts], rows: int) -> bool:
+        """Whether every row of such a segment surely matches."""
+        return not possible(self._complement, state_of_facts(self._columns, facts, rows))
+
+    def may_match_partition(self, spec: PartitionSpec, schema: Schema, partition: tuple[bytes | None, ...]) -> bool:
+        """Whether a segment with this partition tuple may hold a match. `schema` has the source columns of `spec`."""
+        return possible(self.condition, state_of_partition(self._columns, spec, schema, partition))
+
+    def must_match_partition(self, spec: PartitionSpec, schema: Schema, partition: tuple[bytes | None, ...]) -> bool:
+        """Whether every row of a segment with this partition tuple surely matches."""
+        return not possible(self._complement, state_of_partition(self._columns, spec, schema, partition))
+
+    def time_range(self, field_id: int) -> tuple[int | None, int | None] | None:
+        """The closed range of Unix nanoseconds in which a date or timestamp column of every match lies.
+
+        An end is None when open, and both are when a row with null may match. None when nothing matches.
+        """
+        column = next((column for column in self._columns if column.field_id == field_id), None)
+        if column is None:
+            return None if self.is_false else (None, None)
+        return time_range(narrow(self.condition, {}), column)
+
+    def describe(self) -> str:
+        """What the user wrote, on one line, cut to a length that fits a summary."""
+        line = " ".join(self.text.split())
+        return line if len(line) <= _DESCRIPTION else line[: _DESCRIPTION - 3] + "..."
+
+    @cached_property
+    def _columns(self) -> tuple[Column, ...]:
+        return columns_of(self.condition)
+
+    @cached_property
+    def _complement(self) -> Condition:
+        return complement(self.condition)

@@ -1,0 +1,100 @@
+"""Arrow arrays from Python values: dicts for structs and maps, lists for lists, and what Python has for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from moulin.model.conversion import Misfit, Target, build_list, build_struct, check_required, convert
+from moulin.model.names import did_you_mean
+
+
+def from_python(values: Sequence[Any], target: Target) -> pa.Array:
+    """The values as an array that fits `target`; None is null. Numbers for a float column are rounded to floats."""
+    return check_required(_build(values, target), target)
+
+
+def _build(values: Sequence[Any], target: Target) -> pa.Array:
+    if not target.inner:
+        return convert(_leaf(values, target), target, rounding=True)
+    present = [value for value in values if value is not None]
+    mask = pa.array([value is None for value in values]) if len(present) < len(values) else None
+    if pt.is_struct(target.type):
+        return _build_struct(values, present, target, mask)
+    for value in present:
+        if not (_is_map(value) if pt.is_map(target.type) else _is_list(value)):
+            raise Misfit(target, f"it does not fit type {target.kind}.")
+    lengths = np.array([0 if value is None else len(value) for value in values], np.int64)
+    if pt.is_map(target.type):
+        pairs = list(chain.from_iterable(value.items() if isinstance(value, Mapping) else value for value in present))
+        columns = [[key for key, _ in pairs], [value for _, value in pairs]]
+    else:
+        columns = [list(chain.from_iterable(present))]
+    children = [from_python(column, child) for column, child in zip(columns, target.inner, strict=True)]
+    return build_list(lengths, children, target, mask)
+
+
+def _build_struct(values: Sequence[Any], present: Sequence[Any], target: Target, mask: pa.Array | None) -> pa.Array:
+    known = {child.name for child in target.inner}
+    for value in present:
+        if not isinstance(value, Mapping):
+            raise Misfit(target, f"it does not fit type {target.kind}.")
+        if not value.keys() <= known:
+            name = next(str(key) for key in value if key not in known)
+            raise Misfit(target, f"it has a field {name!r} that the table lacks.{did_you_mean(name, known)}")
+    missing = len(values) - len(present)
+    children = []
+    for child in target.inner:
+        column = [None if value is None else value.get(child.name, child.default) for value in values]
+        children.append(check_required(_build(column, child), child, missing))
+    return build_struct(children, target, mask)
+
+
+def _is_map(value: object) -> bool:
+    """Whether it is a dict, or what Arrow gives back for a map: a list of pairs."""
+    pairs = isinstance(value, list) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
+    return pairs or isinstance(value, Mapping)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes | bytearray)
+
+
+def _leaf(values: Sequence[Any], target: Target) -> pa.Array:
+    """The values in whatever Arrow type they suggest."""
+    if isinstance(values, np.ndarray):
+        return pa.array(values)
+    kinds = set(map(type, values))
+    if datetime in kinds and pt.is_timestamp(target.type):
+        values = _moments(values, kinds, target)
+    try:
+        # A whole number that needs more than 64 bits has no type to suggest; for decimals Arrow itself checks exactly.
+        explicit = target.type if pt.is_decimal(target.type) and str not in kinds else None
+        return pa.array(values, explicit)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise Misfit(target, f"it does not fit type {target.kind} ({error}).") from None
+
+
+def _moments(values: Sequence[Any], kinds: set[type], target: Target) -> Sequence[Any]:
+    """Dates among the times as midnights, and none without a zone among those with one: Arrow would lose either."""
+    if date in kinds:
+        values = [datetime.combine(value, time()) if type(value) is date else value for value in values]
+    zoned = {value.tzinfo is not None for value in values if isinstance(value, datetime)}
+    if zoned == {True, False}:
+        if target.type.tz is None:
+            raise Misfit(target, "it mixes times with and without a zone.")
+        values = [_in_utc(value) if isinstance(value, datetime) else value for value in values]
+    return values
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+__all__ = ["from_python"]

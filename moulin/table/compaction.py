@@ -1,0 +1,115 @@
+"""Compaction: pick groups, reserve their inputs, run merge tasks, commit each group once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from moulin.catalog.commit import CommitResult
+from moulin.model.entities import TableState
+from moulin.model.ids import new_id
+from moulin.table.change import MergeChange
+from moulin.table.context import Context
+from moulin.table.layout import Layout
+from moulin.table.merge_planner import Group, cut, pick
+from moulin.table.properties import effective
+from moulin.table.tasks import MergeResult, TaskRunner
+
+_NUMBERS = 4096  # segment numbers reserved for one merge: far more than it can need
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What a compaction did: segments and bytes before and after, in the groups it merged."""
+
+    version: int
+    merges: int = 0
+    segments_in: int = 0
+    segments_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    rows: int = 0
+
+
+def compact(
+    context: Context,
+    load: Callable[[], TableState],
+    *,
+    everything: bool = False,
+    runner: TaskRunner | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Compaction:
+    """Merge what is worth merging. Reads, writes and deletes go on meanwhile; none of them is lost.
+
+    Inputs are reserved, so several compactions of one table share the work. `progress(done, all)` counts input bytes.
+    """
+    state = load()
+    config = effective(context.config, state.properties)
+    owner = str(new_id())
+    segments = context.catalog.segments(state.id, state.version, with_columns=False)
+    groups = pick(segments, config, segment_bytes=config.merge_segment_bytes, everything=everything)
+    total = sum(group.size for group in groups)
+    result = Compaction(state.head_version)
+    done = 0
+    try:
+        for group in groups:
+            wanted = [segment.facts.number for segment in group.segments]
+            granted = set(context.catalog.reserve_inputs(owner, wanted))
+            kept = Group(tuple(s for s in group.segments if s.facts.number in granted), group.level)
+            if len(kept.segments) == len(group.segments):
+                result = _merge(context, state, kept, config.merge_segment_bytes, result, runner)
+            done += group.size
+            if progress:
+                progress(done, total)
+    finally:
+        context.catalog.release_inputs(owner)
+    return result
+
+
+def _merge(
+    context: Context, state: TableState, group: Group, segment_bytes: int, so_far: Compaction, runner: TaskRunner | None
+) -> Compaction:
+    change = run_group(context, state, group, segment_bytes, runner)
+    committed = commit_merge(context, change)
+    return Compaction(
+        committed.version,
+        so_far.merges + 1,
+        so_far.segments_in + len(group.segments),
+        so_far.segments_out + len(change.added),
+        so_far.bytes_in + group.size,
+        so_far.bytes_out + sum(facts.size for facts in change.added),
+        so_far.rows + sum(facts.rows for facts in change.added),
+    )
+
+
+def run_group(
+    context: Context, state: TableState, group: Group, segment_bytes: int, runner: TaskRunner | None = None
+) -> MergeChange:
+    """Run the tasks of one merge; the change still has to be committed."""
+    first = context.catalog.reserve_segments(_NUMBERS)
+    tasks = cut(
+        context.store,
+        Layout.of(state),
+        group,
+        segment_bytes=segment_bytes,
+        cores=os.cpu_count() or 1,
+        numbers=range(first, first + _NUMBERS),
+    )
+    results = []
+    for result in (runner or context.runner(group.size)).run(tasks):
+        assert isinstance(result, MergeResult)
+        results.append(result)
+    return MergeChange(
+        state.id,
+        state.version,
+        {segment.facts.number: segment.vector for segment in group.segments},
+        tuple(facts for result in results for facts in result.added),
+        tuple(result.journal for result in results),
+        {"level": str(group.level)},
+    )
+
+
+def commit_merge(context: Context, change: MergeChange) -> CommitResult:
+    """Commit a merge; deletes that landed while it ran are carried over to its outputs."""
+    return context.committer.commit([change])

@@ -1,0 +1,28 @@
+"""What a writer of segments must know of a table; small, and sent to Spark tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
+
+from moulin.model.entities import TableState
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Schema, partitioning and order that new segments of a table are written with."""
+
+    table_id: UUID
+    name: str
+    schema: Schema
+    spec: PartitionSpec
+    sort_order: SortOrder
+    event_time: int | None
+
+    @classmethod
+    def of(cls, state: TableState) -> Layout:
+        return cls(state.id, state.full_name, state.schema, state.spec, state.sort_order, state.event_time)

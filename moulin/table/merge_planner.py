@@ -1,0 +1,145 @@
+"""Which segments to merge, and how to cut the work into tasks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table.sorting import NullOrder, SortDirection
+
+from moulin.config import Config
+from moulin.formats.segment_reader import SegmentReader
+from moulin.model.facts import LiveSegment
+from moulin.storage.store import Store
+from moulin.table.layout import Layout
+from moulin.table.tasks import MergeTask, Slice
+
+_MANY_DELETED = 0.1  # a segment with this share of deleted rows is rewritten even when it is large and alone
+_TASK_BYTES = 32 << 20  # work below this is not worth cutting
+_SAMPLES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Segments of one partition that one merge takes, and the level it writes."""
+
+    segments: tuple[LiveSegment, ...]
+    level: int
+
+    @property
+    def size(self) -> int:
+        return sum(segment.facts.size for segment in self.segments)
+
+
+def pick(segments: Sequence[LiveSegment], config: Config, *, segment_bytes: int, everything: bool) -> list[Group]:
+    """The groups worth merging. `everything` takes all segments of a partition that are not perfect already."""
+    partitions: dict[tuple[int, tuple[bytes | None, ...]], list[LiveSegment]] = defaultdict(list)
+    for segment in segments:
+        partitions[segment.facts.spec_id, segment.facts.partition].append(segment)
+    groups = []
+    for members in partitions.values():
+        worth = [s for s in members if everything or _needs_merge(s, segment_bytes)]
+        worth.sort(key=lambda s: (s.facts.time_min or 0, s.facts.number))
+        for run in _capped(worth, config.merge_max_bytes):
+            if len(run) >= 2 or any(_is_worn(s) or s.facts.level == 0 for s in run):
+                size = sum(s.facts.size for s in run)
+                deepest = max(s.facts.level for s in run)
+                groups.append(Group(tuple(run), max(deepest, 2 if size >= segment_bytes // 2 else 1)))
+    return groups
+
+
+def _needs_merge(segment: LiveSegment, segment_bytes: int) -> bool:
+    return segment.facts.level == 0 or segment.facts.size < segment_bytes // 2 or _is_worn(segment)
+
+
+def _is_worn(segment: LiveSegment) -> bool:
+    return segment.vector is not None and segment.vector.cardinality >= _MANY_DELETED * segment.facts.rows
+
+
+def _capped(segments: Sequence[LiveSegment], limit: int) -> list[list[LiveSegment]]:
+    runs: list[list[LiveSegment]] = []
+    size = 0
+    for segment in segments:
+        if not runs or size + segment.facts.size > limit:
+            runs.append([])
+            size = 0
+        runs[-1].append(segment)
+        size += segment.facts.size
+    return runs
+
+
+def cut(store: Store, layout: Layout, group: Group, *, segment_bytes: int, cores: int, numbers: Sequence[int]) -> list[MergeTask]:
+    """Tasks over ranges of the sort key, about as many as there are cores or outputs; `numbers` says how many numbers are free
+    from its first on."""
+    parts = int(max(1, min(max(cores, group.size // segment_bytes), group.size // _TASK_BYTES)))
+    ranges = _slices(store, layout, group.segments, parts)
+    share = len(numbers) // len(ranges)
+    facts = group.segments[0].facts
+    return [
+        MergeTask(
+            store,
+            layout,
+            slices,
+            facts.partition,
+            facts.spec_id,
+            group.level,
+            numbers[0] + place * share,
+            share,
+            segment_bytes,
+        )
+        for place, slices in enumerate(ranges)
+    ]
+
+
+def _slices(
+    store: Store, layout: Layout, segments: Sequence[LiveSegment], parts: int
+) -> list[tuple[Slice, ...]]:
+    whole = [tuple(Slice(s, 0, s.facts.rows) for s in segments)]
+    if parts == 1 or not layout.sort_order.fields:
+        return whole
+    if any(s.facts.sort_order_id != layout.sort_order.order_id for s in segments):
+        return whole  # an input in another order cannot be cut by key
+    first = layout.sort_order.fields[0]
+    field = layout.schema.find_field(first.source_id)
+    if field.name not in layout.schema.column_names:
+        return whole
+    keys = [_key(store, layout, s, field.name) for s in segments]
+    descending = first.direction == SortDirection.DESC
+    if descending and pa.types.is_floating(keys[0].type):
+        return whole  # NaN comes first, where comparisons cannot see it
+    sample = pa.chunked_array([key.take(_spread(len(key))) for key in keys]).drop_null()
+    if len(sample) < parts:
+        return whole
+    order = pc.sort_indices(sample, sort_keys=[("", "descending" if descending else "ascending")])
+    cuts = [sample[order[len(sample) * n // parts].as_py()] for n in range(1, parts)]
+    before = pc.greater if descending else pc.less
+    edges = np.zeros((parts + 1, len(segments)), dtype=np.int64)
+    edges[parts] = [len(key) for key in keys]
+    for row, value in enumerate(cuts, start=1):
+        for column, key in enumerate(keys):
+            nulls = key.null_count if first.null_order == NullOrder.NULLS_FIRST else 0
+            edges[row, column] = nulls + (pc.sum(before(key, value)).as_py() or 0)
+    ranges = []
+    for n in range(parts):
+        spans = zip(segments, edges[n].tolist(), edges[n + 1].tolist(), strict=True)
+        slices = tuple(Slice(s, start, stop) for s, start, stop in spans if stop > start)
+        if slices:
+            ranges.append(slices)
+    return ranges
+
+
+def _key(store: Store, layout: Layout, segment: LiveSegment, name: str) -> pa.ChunkedArray:
+    """The first sort column of a segment, all positions, in the storage type that can be compared."""
+    reader = SegmentReader(
+        store.reader(segment.facts.path, segment.facts.size), layout.schema, columns=[name], name=segment.facts.path
+    )
+    key = reader.table().column(0)
+    return key.cast(pa.binary(16)) if key.type == pa.uuid() else key
+
+
+def _spread(rows: int) -> pa.Array:
+    return pa.array(np.unique(np.linspace(0, rows - 1, min(rows, _SAMPLES)).astype(np.int64)))

@@ -1,0 +1,41 @@
+"""Table properties that Moulin itself reads. Names that start with `moulin.` are its own: an unknown one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from moulin.config import Config
+from moulin.errors import InvalidInput
+from moulin.model.names import did_you_mean
+
+PREFIX = "moulin."
+KNOWN = {
+    "moulin.append-segment-bytes": "append_segment_bytes",
+    "moulin.merge-segment-bytes": "merge_segment_bytes",
+    "moulin.history-keep-seconds": "history_keep",
+}
+
+
+def check_properties(properties: Mapping[str, Any]) -> dict[str, str]:
+    """The properties as text; InvalidInput names one that is unknown or does not fit."""
+    checked = {}
+    for key, value in properties.items():
+        if not isinstance(key, str) or not key.strip():
+            raise InvalidInput(f"A property's name is text, not {key!r}.")
+        if not isinstance(value, str | int | float):
+            raise InvalidInput(f"Property {key!r} takes text or a number, not {value!r}.")
+        if key.startswith(PREFIX):
+            if key not in KNOWN:
+                raise InvalidInput(
+                    f"Unknown property {key!r}{did_you_mean(key, KNOWN)}; names with {PREFIX!r} are Moulin's own: "
+                    f"{', '.join(KNOWN)}."
+                )
+            Config().replace(**{KNOWN[key]: value})
+        checked[key] = str(value)
+    return checked
+
+
+def effective(config: Config, properties: Mapping[str, str]) -> Config:
+    """The configuration with what the table's properties override."""
+    return config.replace(**{name: properties[key] for key, name in KNOWN.items() if key in properties})

@@ -1,0 +1,277 @@
+"""Scans: plan from the catalog's facts, read only what may match, stream with bounded memory."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from moulin.catalog.catalog import Catalog
+from moulin.errors import InvalidInput
+from moulin.formats.segment_reader import SegmentReader
+from moulin.model.arrow import LAST_UPDATED_SEQUENCE, LAST_UPDATED_VERSION, ROW_ID, arrow_schema
+from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment
+from moulin.model.names import did_you_mean
+from moulin.model.predicate import Predicate
+from moulin.model.where import parse_where
+from moulin.storage.store import Store
+from moulin.table.vectors import VectorCache
+
+if TYPE_CHECKING:
+    import pandas
+
+Where = str | pc.Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The segments that may hold matching rows, out of how many the version has."""
+
+    segments: tuple[LiveSegment, ...]
+    total: int
+
+
+def plan_segments(catalog: Catalog, state: TableState, predicate: Predicate, *, with_columns: bool = True) -> list[LiveSegment]:
+    """Prune by partition and event time in SQL, then by the bounds of each segment."""
+    if predicate.is_false:
+        return []
+    time_range = (None, None) if state.event_time is None else predicate.time_range(state.event_time)
+    if time_range is None:
+        return []
+    filtered = not predicate.is_true
+
+    def may_hold(spec_id: int, partition: tuple[bytes | None, ...]) -> bool:
+        return predicate.may_match_partition(state.specs[spec_id], state.schema, partition)
+
+    found = catalog.segments(
+        state.id,
+        state.version,
+        partition_filter=may_hold if filtered else None,
+        time_range=time_range,
+        with_columns=filtered and with_columns,
+    )
+    if not filtered or not with_columns:
+        return found
+    return [s for s in found if predicate.may_match({c.field_id: c for c in s.facts.columns}, s.facts.rows)]
+
+
+class Scan:
+    """Rows of one version. Nothing is read before one of the methods is called; each call reads anew."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: Store,
+        vectors: VectorCache,
+        state: TableState,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        limit: int | None = None,
+    ) -> None:
+        if limit is not None and limit < 0:
+            raise InvalidInput(f"limit must be zero or more, not {limit}.")
+        self._catalog, self._store, self._vectors, self._state = catalog, store, vectors, state
+        self._predicate = parse_where(where, state.schema)
+        self._limit = limit
+        self._lineage = [name for name in columns or () if name in (ROW_ID, LAST_UPDATED_VERSION)]
+        self._columns = _checked_columns(columns, state)
+        self.schema = self._output_schema(columns)
+
+    def plan(self) -> Plan:
+        """What a read would touch: the segments left after pruning."""
+        kept = plan_segments(self._catalog, self._state, self._predicate)
+        total = self._catalog.segments(self._state.id, self._state.version, with_columns=False)
+        return Plan(tuple(kept), len(total))
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Stream the rows, segment by segment, reading ahead no more than the configuration allows."""
+        left = self._limit
+        if left == 0:
+            return
+        for table in self._tables():
+            for batch in table.to_batches(max_chunksize=self._catalog.config.scan_batch_rows):
+                if left is not None and batch.num_rows >= left:
+                    yield batch.slice(0, left)
+                    return
+                if left is not None:
+                    left -= batch.num_rows
+                if batch.num_rows:
+                    yield batch
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one table."""
+        if self._limit is None:
+            return pa.concat_tables([self.schema.empty_table(), *self._tables()])
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The stream as a RecordBatchReader, which DuckDB and others take as it is."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """All rows as dictionaries."""
+        return self.to_arrow().to_pylist()
+
+    def count(self) -> int:
+        """How many rows: from facts alone without `where`, else from the columns that `where` names."""
+        if self._predicate.is_true:
+            rows = self._catalog.count_rows(self._state.id, self._state.version)
+        else:
+            narrow = Scan(self._catalog, self._store, self._vectors, self._state, columns=[], where=None)
+            narrow._predicate = self._predicate
+            rows = sum(table.num_rows for table in narrow._tables())
+        return rows if self._limit is None else min(rows, self._limit)
+
+    def _output_schema(self, columns: Sequence[str] | None) -> pa.Schema:
+        full = arrow_schema(self._state.schema)
+        if columns is None:
+            return full
+        lineage = {ROW_ID: pa.field(ROW_ID, pa.int64()), LAST_UPDATED_VERSION: pa.field(LAST_UPDATED_VERSION, pa.int64())}
+        return pa.schema([lineage.get(name) or full.field(name) for name in columns])
+
+    def _tables(self) -> Iterator[pa.Table]:
+        segments = plan_segments(self._catalog, self._state, self._predicate)
+        versions = self._catalog.sequence_versions(self._state.id) if self._lineage else ([], [])
+        read = _UnitReader(self._store, self._vectors, self._state, self._predicate, self._columns, bool(self._lineage))
+        for table in _ahead(read, segments, self._catalog.config.scan_ahead_bytes):
+            yield self._finish(table, versions)
+
+    def _finish(self, table: pa.Table, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Table:
+        if LAST_UPDATED_VERSION in self._lineage:
+            place = table.schema.get_field_index(LAST_UPDATED_SEQUENCE)
+            mapped = map_sequences(table.column(place), versions)
+            table = table.append_column(pa.field(LAST_UPDATED_VERSION, pa.int64()), mapped)
+        if table.schema.names != self.schema.names:
+            table = table.select(self.schema.names)
+        return table.cast(self.schema) if table.schema != self.schema else table
+
+
+def map_sequences(sequences: pa.ChunkedArray, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Array:
+    """The versions that these sequence numbers were committed as."""
+    known, mapped = (np.asarray(side, dtype=np.int64) for side in versions)
+    return pa.array(mapped[np.searchsorted(known, sequences.to_numpy())])
+
+
+def _checked_columns(columns: Sequence[str] | None, state: TableState) -> list[str] | None:
+    if columns is None:
+        return None
+    if isinstance(columns, str):
+        raise InvalidInput(f"columns takes a list of names; write columns=[{columns!r}].")
+    known = [field.name for field in state.schema.fields]
+    for name in columns:
+        if name not in known and name not in (ROW_ID, LAST_UPDATED_VERSION):
+            raise InvalidInput(
+                f"Table {state.full_name} has no column {name!r}{did_you_mean(name, known)}; it has {', '.join(known)}."
+            )
+    if len(set(columns)) != len(columns):
+        raise InvalidInput("columns names a column twice.")
+    return [name for name in columns if name in known]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Rows [start, stop) of a segment: what one thread reads at once."""
+
+    segment: LiveSegment
+    start: int
+    stop: int
+    size: int
+
+
+class _UnitReader:
+    """Reads units of one scan; called from several threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        vectors: VectorCache,
+        state: TableState,
+        predicate: Predicate,
+        columns: list[str] | None,
+        lineage: bool,
+    ) -> None:
+        self._store, self._vectors, self._state = store, vectors, state
+        self._predicate, self._columns, self._lineage = predicate, columns, lineage
+
+    def open(self, segment: LiveSegment) -> tuple[SegmentReader, BitMap64 | None]:
+        facts = segment.facts
+        reader = SegmentReader(
+            self._store.reader(facts.path, facts.size), self._state.schema, columns=self._columns, name=facts.path
+        )
+        deleted = self._vectors.get(self._store, segment.vector, facts.rows) if segment.vector else None
+        return reader, deleted
+
+    def __call__(self, segment: LiveSegment, units: list[_Unit]) -> pa.Table:
+        reader, deleted = self.open(segment)
+        filtered = not self._predicate.is_true
+        return reader.table(
+            deleted=deleted,
+            expression=self._predicate.expression if filtered else None,
+            extra_columns=self._predicate.columns if filtered else (),
+            keep_group=self._predicate.may_match if filtered else None,
+            start=units[0].start,
+            stop=units[-1].stop,
+            row_id=self._lineage,
+            first_row_id=segment.first_row_id,
+            sequence=self._lineage,
+            sequence_number=segment.sequence,
+        )
+
+
+def _ahead(read: _UnitReader, segments: Sequence[LiveSegment], limit: int) -> Iterator[pa.Table]:
+    """Read units in order, some of them ahead of what was asked for: as many as there are cores, within `limit` bytes."""
+    units = list(_units(segments, limit))
+    if len(units) <= 1:
+        for unit in units:
+            yield read(unit.segment, [unit])
+        return
+    threads = min(len(units), os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads, thread_name_prefix="moulin-scan") as pool:
+        running: deque[tuple[Future[pa.Table], int]] = deque()
+        held, following = 0, 0
+        try:
+            while running or following < len(units):
+                while following < len(units) and (not running or held + units[following].size <= limit):
+                    unit = units[following]
+                    running.append((pool.submit(read, unit.segment, [unit]), unit.size))
+                    held, following = held + unit.size, following + 1
+                    if len(running) > 2 * threads:
+                        break
+                future, size = running.popleft()
+                yield future.result()
+                held -= size
+        finally:
+            for future, _ in running:
+                future.cancel()
+
+
+def _units(segments: Sequence[LiveSegment], limit: int) -> Iterator[_Unit]:
+    """Cut segments so that a few units fit into `limit`."""
+    for segment in segments:
+        rows, size = segment.facts.rows, segment.facts.size
+        parts = max(1, -(-size * 4 // limit))
+        step = -(-rows // parts)
+        for start in range(0, rows, step):
+            yield _Unit(segment, start, min(start + step, rows), size // parts)
+
+
+def facts_by_field(segment: LiveSegment) -> Mapping[int, Any]:
+    """Column facts of a segment by field id."""
+    return {facts.field_id: facts for facts in segment.facts.columns}

@@ -1,0 +1,286 @@
+"""Table: the front door to one table. Thin: each verb lives in its own module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from moulin.errors import Closed, FailedPrecondition, InvalidInput
+from moulin.model.arrow import arrow_schema
+from moulin.model.entities import CommitInfo, TableState
+from moulin.model.operations import (
+    AlterSchema,
+    Operation,
+    Restore,
+    SetPartitioning,
+    SetProperties,
+)
+from moulin.model.schema_change import (
+    AddColumn,
+    DropColumn,
+    MoveColumn,
+    RenameColumn,
+    SchemaChange,
+    SetNullable,
+    WidenColumn,
+)
+from moulin.model.type_reader import to_type
+from moulin.table.change import SettingChange, retried
+from moulin.table.compaction import Compaction, compact
+from moulin.table.context import Context
+from moulin.table.properties import check_properties
+from moulin.table.scan import Scan, Where
+from moulin.table.snapshot import Snapshot
+from moulin.table.writes import Outcome, prepare_append, prepare_delete, prepare_overwrite
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class TableStats:
+    """What a table is made of now."""
+
+    name: str
+    version: int
+    rows: int
+    segments: int
+    bytes: int
+    deleted_rows: int
+    levels: Mapping[int, int]
+    partitioning: str
+
+
+ToSpark = Callable[["Table", int | None], "DataFrame"]
+
+
+class Table:
+    """One table of a lake. Holds no state of its own but its id: every call sees the newest version."""
+
+    def __init__(self, context: Context, table_id: UUID, *, read_only: bool = False, to_spark: ToSpark | None = None) -> None:
+        self._context = context
+        self.id = table_id
+        self._read_only = read_only
+        self._to_spark = to_spark
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r})"
+
+    # What it is
+
+    @property
+    def name(self) -> str:
+        return self._state().full_name
+
+    @property
+    def version(self) -> int:
+        """The last version that changed this table."""
+        return self._state().head_version
+
+    @property
+    def schema(self) -> pa.Schema:
+        return arrow_schema(self._state().schema)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return dict(self._state().properties)
+
+    def state(self, version: int | None = None) -> TableState:
+        """Everything the catalog knows of the table but its segments, at `version` or now."""
+        return self._state(version)
+
+    def stats(self) -> TableStats:
+        state = self._state()
+        segments = self._context.catalog.segments(self.id, state.version, with_columns=False)
+        levels: dict[int, int] = {}
+        for segment in segments:
+            levels[segment.facts.level] = levels.get(segment.facts.level, 0) + 1
+        return TableStats(
+            state.full_name,
+            state.head_version,
+            sum(segment.live_rows for segment in segments),
+            len(segments),
+            sum(segment.facts.size for segment in segments),
+            sum(segment.facts.rows - segment.live_rows for segment in segments),
+            dict(sorted(levels.items())),
+            _partitioning(state),
+        )
+
+    # Rows
+
+    def append(self, data: object, *, request_id: str | None = None) -> Outcome:
+        """Add rows: Arrow in any of its forms, a list of dicts, or anything that exports an Arrow stream.
+
+        With a `request_id`, a second append of the same id does nothing and answers with the first one's version.
+        """
+        state = self._writable()
+        if request_id is not None and (earlier := self._context.catalog.committed(request_id)):
+            return Outcome(earlier.version)
+        change = prepare_append(self._context, state, data)
+        if not change.added:
+            return Outcome(state.head_version)
+        committed = self._context.committer.commit([change], request_id=request_id)
+        return Outcome(committed.version, rows_added=sum(facts.rows for facts in change.added))
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        version: int | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """Rows of the newest version, or of `version`; read when the result is asked for them."""
+        return Snapshot(self._context, self._state(version)).scan(columns, where, limit)
+
+    def delete_where(self, where: Where) -> Outcome:
+        """Delete the rows that match; no data is rewritten."""
+
+        def run() -> Outcome:
+            state = self._writable()
+            change, rows = prepare_delete(self._context, state, where)
+            if rows == 0:
+                return Outcome(state.head_version)
+            return Outcome(self._context.committer.commit([change]).version, rows_deleted=rows)
+
+        return retried(self._context.config.commit_attempts, run)
+
+    def overwrite(self, data: object, where: Where = None) -> Outcome:
+        """Replace all rows, or those that match, with the rows of `data`, in one version."""
+        added = prepare_append(self._context, self._writable(), data).added
+
+        def run() -> Outcome:
+            change, rows = prepare_overwrite(self._context, self._writable(), added, where)
+            version = self._context.committer.commit([change]).version
+            return Outcome(version, sum(facts.rows for facts in added), rows)
+
+        return retried(self._context.config.commit_attempts, run)
+
+    # Versions
+
+    def history(self, limit: int | None = None) -> list[CommitInfo]:
+        """What happened to the table, newest first."""
+        self._require_open()
+        return self._context.catalog.history(self.id, limit)
+
+    def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
+        """The table as it was at a version of the lake, or at a time. In a `with` block it is pinned against clean-up."""
+        if (version is None) == (timestamp is None):
+            raise InvalidInput("at() takes one of version and timestamp.")
+        if timestamp is not None:
+            version = self._context.catalog.version_at(to_nanos(timestamp))
+        return Snapshot(self._context, self._state(version))
+
+    def restore(self, version: int) -> Outcome:
+        """Bring back the rows and the schema of an older version, as a new version."""
+        return self._set(Restore(_whole_number(version)))
+
+    # Settings
+
+    def add_column(
+        self, name: str, type: Any, default: Any = None, *, required: bool = False, doc: str | None = None
+    ) -> Outcome:
+        """Add a column; rows that lack it, old and new, read as `default`."""
+        return self._alter(AddColumn(name, to_type(type, f"column {name}"), default, required, doc))
+
+    def rename_column(self, name: str, new_name: str) -> Outcome:
+        return self._alter(RenameColumn(name, new_name))
+
+    def drop_column(self, name: str) -> Outcome:
+        return self._alter(DropColumn(name))
+
+    def widen_column(self, name: str, type: Any) -> Outcome:
+        return self._alter(WidenColumn(name, to_type(type, f"column {name}")))
+
+    def move_column(
+        self, name: str, *, first: bool = False, after: str | None = None, before: str | None = None
+    ) -> Outcome:
+        return self._alter(MoveColumn(name, first, after, before))
+
+    def set_nullable(self, name: str) -> Outcome:
+        return self._alter(SetNullable(name))
+
+    def set_properties(self, properties: Mapping[str, Any], *, remove: Sequence[str] = ()) -> Outcome:
+        """Set properties, and remove those named in `remove`."""
+        return self._set(SetProperties(check_properties(properties), tuple(remove)))
+
+    def set_partitioning(self, fields: Sequence[str]) -> Outcome:
+        """Partition what is written from now on; older segments keep theirs."""
+        return self._set(SetPartitioning(tuple(fields)))
+
+    # Maintenance
+
+    def compact(
+        self, *, everything: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> Compaction:
+        """Merge small, fresh and worn segments; on Spark when a session is at hand and the work is large."""
+        self._writable()
+        return compact(self._context, self._state, everything=everything, progress=progress)
+
+    def refresh(self) -> int:
+        """The newest version of the lake. Reads need no refresh; this answers what they will see."""
+        return self._state().version
+
+    def to_spark(self, version: int | None = None) -> DataFrame:
+        """The table as a Spark DataFrame, read natively."""
+        if self._to_spark is None:
+            raise FailedPrecondition("This table was opened without Spark; open it with moulin.connect(...).table(...).")
+        return self._to_spark(self, version)
+
+    def close(self) -> None:
+        """Refuse further use of this object."""
+        self._closed = True
+
+    def _state(self, version: int | None = None) -> TableState:
+        self._require_open()
+        return self._context.catalog.table_by_id(self.id, None if version is None else _whole_number(version))
+
+    def _writable(self) -> TableState:
+        state = self._state()
+        if self._read_only:
+            raise FailedPrecondition(f"Table {state.full_name} was opened read-only; open it again to write.")
+        return state
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Closed("The table was closed; open it again with lake.table(...).")
+
+    def _alter(self, *changes: SchemaChange) -> Outcome:
+        return self._set(AlterSchema(changes))
+
+    def _set(self, operation: Operation) -> Outcome:
+        state = self._writable()
+        change = SettingChange(self.id, state.version, operation)
+        return Outcome(self._context.committer.commit([change]).version)
+
+
+def _partitioning(state: TableState) -> str:
+    return ", ".join(
+        f"{field.transform}({state.schema.find_column_name(field.source_id)})" for field in state.spec.fields
+    )
+
+
+def to_nanos(timestamp: datetime | str) -> int:
+    """Unix nanoseconds of a time; text is ISO 8601, without a zone it is UTC."""
+    if isinstance(timestamp, str):
+        try:
+            timestamp = datetime.fromisoformat(timestamp)
+        except ValueError:
+            raise InvalidInput(f"{timestamp!r} is not a time; write it like 2024-03-01T12:00:00+00:00.") from None
+    if not isinstance(timestamp, datetime):
+        raise InvalidInput(f"timestamp takes a datetime or ISO 8601 text, not {timestamp!r}.")
+    if timestamp.tzinfo is None:
+        timestamp = timestamp.replace(tzinfo=UTC)
+    delta = timestamp - datetime(1970, 1, 1, tzinfo=UTC)
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000_000 + delta.microseconds * 1000
+
+
+def _whole_number(version: object) -> int:
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise InvalidInput(f"A version is a whole number, not {version!r}.")
+    return version

@@ -1,0 +1,136 @@
+"""Planned tasks: table-sized work cut into pieces that need nothing but storage.
+
+The driver plans from the catalog's facts, a runner runs the tasks (in this process, or on Spark), and the driver commits what
+they return, once. A task that fails or runs twice leaves files that no commit names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from pyiceberg.schema import Schema
+from pyroaring import BitMap64
+
+from moulin.formats import deletion_vector
+from moulin.formats.segment_reader import POSITION, SegmentReader
+from moulin.model.facts import LiveSegment, SegmentFacts
+from moulin.model.where import parse_where
+from moulin.storage.store import Store
+from moulin.table.layout import Layout
+from moulin.table.vectors import read_vector
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Positions [start, stop) of an input of a merge."""
+
+    segment: LiveSegment
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Merge slices into new segments of one partition; `numbers` are reserved for the outputs."""
+
+    store: Store
+    layout: Layout
+    slices: tuple[Slice, ...]
+    partition: tuple[bytes | None, ...]
+    spec_id: int
+    level: int
+    first_number: int
+    numbers: int
+    segment_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """The segments written, and where their journal lies."""
+
+    added: tuple[SegmentFacts, ...]
+    journal: str
+
+
+@dataclass(frozen=True, slots=True)
+class MatchTask:
+    """Find the rows of segments that a filter matches."""
+
+    store: Store
+    schema: Schema
+    where: str
+    segments: tuple[LiveSegment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MatchResult:
+    """Matching positions by segment, as deletion-vector blobs; segments without a match are left out."""
+
+    positions: tuple[tuple[int, bytes], ...]
+
+
+Task = MergeTask | MatchTask
+Result = MergeResult | MatchResult
+
+
+class TaskRunner(Protocol):
+    """Runs planned tasks somewhere; results come in the order of the tasks."""
+
+    def run(self, tasks: Sequence[Task]) -> Iterable[Result]: ...
+
+
+class LocalRunner:
+    """Runs tasks in this process, as many at a time as there are cores."""
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Result]:
+        if len(tasks) == 1:
+            yield run_task(tasks[0])
+            return
+        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="moulin-task") as pool:
+            yield from pool.map(run_task, tasks)
+
+
+def run_task(task: Task) -> Result:
+    """Run one task; the same function here and on Spark."""
+    if isinstance(task, MergeTask):
+        from moulin.table.merge import run_merge
+
+        return run_merge(task)
+    return run_match(task)
+
+
+def run_match(task: MatchTask) -> MatchResult:
+    """The kernel of deletes: read the columns that the filter names, keep the positions that match and are live."""
+    found = []
+    for segment in task.segments:
+        deleted = None
+        if segment.vector is not None:
+            deleted = read_vector(task.store, segment.vector, segment.facts.rows)
+        positions = match_positions(task.store, task.schema, task.where, segment, deleted)
+        if positions:
+            found.append((segment.facts.number, deletion_vector.encode(positions)))
+    return MatchResult(tuple(found))
+
+
+def match_positions(
+    store: Store, schema: Schema, where: object, segment: LiveSegment, deleted: BitMap64 | None
+) -> BitMap64:
+    """Live positions of a segment that match."""
+    predicate = parse_where(where, schema)
+    reader = SegmentReader(
+        store.reader(segment.facts.path, segment.facts.size), schema, columns=[], name=segment.facts.path
+    )
+    batches = reader.batches(
+        deleted=deleted,
+        expression=predicate.expression,
+        extra_columns=predicate.columns,
+        keep_group=predicate.may_match,
+        position=True,
+    )
+    places = [batch.column(POSITION).to_numpy() for batch in batches]
+    return deletion_vector.from_positions(np.concatenate(places)) if places else BitMap64()

@@ -1,0 +1,79 @@
+"""Deletion vectors in storage: read with a cache, and write the successors of several in one Puffin file."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from pyroaring import BitMap64
+
+from moulin.errors import Corrupt
+from moulin.formats import deletion_vector
+from moulin.formats.puffin import DeletionVectorBlob, write_puffin
+from moulin.model.facts import VectorFacts
+from moulin.model.ids import new_id
+from moulin.storage import paths
+from moulin.storage.store import Store
+
+_CACHE_BYTES = 64 << 20
+
+
+class VectorCache:
+    """Decoded vectors by their place in storage, the least recently used dropped first. Vectors never change."""
+
+    def __init__(self, limit: int = _CACHE_BYTES) -> None:
+        self._limit = limit
+        self._size = 0
+        self._held: OrderedDict[tuple[str, int], tuple[BitMap64, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, store: Store, vector: VectorFacts, rows: int) -> BitMap64:
+        """The positions of a vector of a segment of `rows` rows. Do not change what is returned."""
+        key = (vector.path, vector.offset)
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+                return self._held[key][0]
+        bitmap = read_vector(store, vector, rows)
+        with self._lock:
+            if key not in self._held:
+                self._held[key] = (bitmap, vector.length)
+                self._size += vector.length
+            while self._size > self._limit and len(self._held) > 1:
+                self._size -= self._held.popitem(last=False)[1][1]
+        return bitmap
+
+
+def read_vector(store: Store, vector: VectorFacts, rows: int) -> BitMap64:
+    """Read and check one vector."""
+    blob = store.get_range(vector.path, vector.offset, vector.length)
+    source = f"The deletion vector of segment {vector.segment} in {vector.path}"
+    bitmap = deletion_vector.decode(blob, rows=rows, source=source)
+    if len(bitmap) != vector.cardinality:
+        raise Corrupt(f"{source} has {len(bitmap)} positions where the catalog says {vector.cardinality}.")
+    return bitmap
+
+
+@dataclass(frozen=True, slots=True)
+class VectorTarget:
+    """A segment that gets a vector, and all positions in it."""
+
+    path: str
+    positions: BitMap64
+
+
+def write_vectors(store: Store, table_id: UUID, targets: Mapping[int, VectorTarget]) -> dict[int, VectorFacts]:
+    """Write one Puffin file with a vector per segment. Ids are given at commit."""
+    if not targets:
+        return {}
+    path = paths.vector_path(table_id, new_id())
+    blobs = [DeletionVectorBlob(f"{store.uri}/{target.path}", target.positions) for target in targets.values()]
+    data, places = write_puffin(blobs)
+    store.put(path, data)
+    return {
+        number: VectorFacts(0, number, path, place.offset, place.length, place.cardinality)
+        for number, place in zip(targets, places, strict=True)
+    }
