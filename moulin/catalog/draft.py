@@ -78,18 +78,16 @@ class Draft:
 
     def _start(self) -> pb.Manifest:
         return start_manifest(
-            self._lake_uuid, self.write.incarnation, self.version, self.now, self._kind, codec.KNOWN_FEATURES
+            self._lake_uuid, self.write.incarnation, self.version, self.now, self._kind
         )
 
 
-def start_manifest(
-    lake_uuid: UUID, incarnation: int, version: int, timestamp_ns: int, kind: str, features: int
-) -> pb.Manifest:
+def start_manifest(lake_uuid: UUID, incarnation: int, version: int, timestamp_ns: int, kind: str) -> pb.Manifest:
     """A manifest with what every manifest carries."""
     return pb.Manifest(
         version=version,
-        reader_features=features,
-        writer_features=features,
+        reader_features=codec.KNOWN_FEATURES,
+        writer_features=codec.KNOWN_FEATURES,
         lake_uuid=lake_uuid.bytes,
         incarnation=incarnation,
         timestamp_ns=timestamp_ns,
@@ -121,6 +119,7 @@ def table_entry(row: Any) -> pb.TableEntry:
         name=row.name,
         created_at=row.created_at,
         created_version=row.created_version,
+        oldest_version=row.oldest_version,
         tombstone=_tombstone(row),
     )
 

@@ -20,7 +20,6 @@ from sqlalchemy import exc
 from moulin.catalog import schema as s
 from moulin.config import Config
 from moulin.errors import (
-    Conflict,
     Corrupt,
     FailedPrecondition,
     Fenced,
@@ -33,6 +32,8 @@ from moulin.errors import (
 
 HEAD_REVISION = "0001"
 _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
+
+CHUNK = 500  # values in one IN list
 
 Clock = Callable[[], int]
 
@@ -80,10 +81,13 @@ class Engine:
                 yield connection
 
     @contextmanager
-    def unordered(self) -> Iterator[sa.Connection]:
-        """A mutation that takes no version: reserved numbers, leases, pins, the outbox and the trash."""
+    def unordered(self, *, durable: bool = True) -> Iterator[sa.Connection]:
+        """A mutation that takes no version: reserved numbers, leases, pins, the outbox and the trash.
+
+        One that is not `durable` may be lost in a power cut, and does not wait for the disk.
+        """
         with _translated(), self._engine.connect() as connection:
-            connection = connection.execution_options(moulin_write=True)
+            connection = connection.execution_options(moulin_write="FULL" if durable else "NORMAL")
             with connection.begin():
                 yield connection
 
@@ -123,10 +127,10 @@ class Engine:
 
     def reserve(self, name: str, count: int) -> int:
         """Hand out `count` numbers that are never handed out again; returns the first."""
+        if count < 1:
+            raise InvalidInput(f"At least one {name} number must be asked for, not {count}.")
         with self.unordered() as connection:
-            row = s.reserves.c.name == name
-            connection.execute(s.reserves.update().where(row).values(next=s.reserves.c.next + count))
-            return int(connection.execute(sa.select(s.reserves.c.next).where(row)).scalar_one()) - count
+            return take(connection, name, count)
 
     def revision(self) -> str | None:
         """The schema revision found, None for an empty database."""
@@ -157,6 +161,13 @@ class Engine:
             command.upgrade(settings, HEAD_REVISION)
 
 
+def take(connection: sa.Connection, name: str, count: int) -> int:
+    """Numbers from a reserve, inside the running transaction; returns the first of `count`."""
+    row = s.reserves.c.name == name
+    connection.execute(s.reserves.update().where(row).values(next=s.reserves.c.next + count))
+    return int(connection.execute(sa.select(s.reserves.c.next).where(row)).scalar_one()) - count
+
+
 def _sqlite(url: sa.URL, config: Config) -> sa.Engine:
     engine = sa.create_engine(url, connect_args={"timeout": config.lock_seconds, "check_same_thread": False})
 
@@ -164,14 +175,16 @@ def _sqlite(url: sa.URL, config: Config) -> sa.Engine:
     def _connect(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # the driver must not begin transactions on its own
         cursor = connection.cursor()
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY"):
+        for pragma in ("journal_mode=WAL", "foreign_keys=ON", "temp_store=MEMORY"):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        write = connection.get_execution_options().get("moulin_write", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        level = connection.get_execution_options().get("moulin_write")
+        if level is not None:
+            connection.exec_driver_sql(f"PRAGMA synchronous={level}")
+        connection.exec_driver_sql("BEGIN" if level is None else "BEGIN IMMEDIATE")
 
     return engine
 
@@ -205,7 +218,7 @@ def _translated() -> Iterator[None]:
     except MoulinError:
         raise
     except exc.IntegrityError as error:
-        raise Conflict(f"The catalog refused a duplicate row: {_reason(error)}.") from error
+        raise InvalidInput(f"The catalog refused the change: {_reason(error)}.") from error
     except (exc.OperationalError, exc.InternalError, exc.DatabaseError, exc.TimeoutError) as error:
         reason = _reason(error)
         if "no such table" in reason or "does not exist" in reason:

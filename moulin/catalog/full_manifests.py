@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -15,85 +16,100 @@ from moulin.catalog.engine import Engine
 from moulin.formats import manifest as codec
 from moulin.storage import paths
 
-FULL = "full"
 
-
-def build(engine: Engine, lake_uuid: UUID, table_id: UUID | None) -> tuple[str, bytes]:
-    """Path and bytes of a full manifest of the newest version, from one snapshot."""
+def build(engine: Engine, lake_uuid: UUID, table_id: UUID | None) -> tuple[int, str, bytes]:
+    """Version, path and bytes of a full manifest of the newest version of a table (None: the lake), from one snapshot."""
     with engine.read() as connection:
-        lake = connection.execute(sa.select(s.lake)).one()
         if table_id is None:
-            version, manifest = _lake(connection, lake_uuid, lake)
-            return paths.lake_manifest(version, "full"), codec.encode(manifest, full=True)
-        manifest = _table(connection, lake_uuid, lake.incarnation, table_id)
-    return paths.table_manifest(table_id, manifest.version, "full"), codec.encode(manifest, full=True)
-
-
-def mark_written(engine: Engine, table_id: UUID | None) -> None:
-    """Start counting deltas anew."""
-    with engine.unordered() as connection:
-        if table_id is None:
-            connection.execute(s.counter.update().values(deltas=0))
+            manifest = lake_manifest(connection, lake_uuid)
+            path = paths.lake_manifest(manifest.version, "full")
         else:
-            connection.execute(s.tables.update().where(s.tables.c.id == table_id).values(deltas=0))
+            manifest = _table(connection, lake_uuid, table_id)
+            path = paths.table_manifest(table_id, manifest.version, "full")
+    return manifest.version, path, codec.encode(manifest, full=True)
 
 
-def _table(connection: sa.Connection, lake_uuid: UUID, incarnation: int, table_id: UUID) -> pb.Manifest:
+def mark_written(engine: Engine, table_id: UUID | None, version: int) -> None:
+    """Count deltas anew, from `version` on."""
+    c, v = s.table_commits, s.versions
+    with engine.unordered(durable=False) as connection:
+        if table_id is None:  # an upper bound: not every version has a lake manifest
+            newer = sa.select(sa.func.count()).select_from(v).where(v.c.version > version).scalar_subquery()
+            connection.execute(
+                s.counter.update().values(deltas=sa.case((s.counter.c.deltas > newer, newer), else_=s.counter.c.deltas))
+            )
+        else:
+            newer = sa.select(sa.func.count(c.c.version.distinct())).where(c.c.table_id == table_id)
+            newer = newer.where(c.c.version > version)
+            connection.execute(
+                s.tables.update().where(s.tables.c.id == table_id).values(deltas=newer.scalar_subquery())
+            )
+
+
+def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Manifest:
     row = connection.execute(sa.select(s.tables).where(s.tables.c.id == table_id)).one()
+    incarnation = connection.execute(sa.select(s.lake.c.incarnation)).scalar_one()
     version = row.head_version
     c = s.table_commits
     last = connection.execute(
-        sa.select(c).where(c.c.table_id == table_id, c.c.version == version).order_by(c.c.ordinal.desc()).limit(1)
-    ).one()
-    manifest = start_manifest(lake_uuid, incarnation, version, last.timestamp_ns, FULL, codec.KNOWN_FEATURES)
+        sa.select(c).where(c.c.table_id == table_id, c.c.version == version).order_by(c.c.ordinal)
+    ).all()
+    kind = connection.execute(sa.select(s.versions.c.kind).where(s.versions.c.version == version)).scalar_one()
+    manifest = start_manifest(lake_uuid, incarnation, version, last[-1].timestamp_ns, kind)
     manifest.table_uuid = str(table_id)
     manifest.tables.append(table_id.bytes)
-    manifest.snapshot_id = last.snapshot_id
+    manifest.snapshot_id = last[-1].snapshot_id
     tables.fill_state(manifest, row)
-    for name, source in (
-        ("schemas", s.table_schemas),
-        ("specs", s.table_specs),
-        ("sort_orders", s.table_sort_orders),
-    ):
+    for name, source in tables.SETTINGS.items():
         settings = connection.execute(sa.select(source.c[1], source.c.json).where(source.c.table_id == table_id))
         getattr(manifest.table, name).extend(pb.Setting(id=setting[0], json=setting[1]) for setting in settings)
-    manifest.commits.append(
-        pb.Commit(
-            version=version,
-            ordinal=last.ordinal,
-            timestamp_ns=last.timestamp_ns,
-            kind=last.kind,
-            schema_id=last.schema_id,
-            spec_id=last.spec_id,
-            sort_order_id=last.sort_order_id,
-            sequence=last.sequence,
-            snapshot_id=last.snapshot_id,
-            first_row_id=last.first_row_id,
-            added_rows=last.added_rows,
-            properties_json=json.dumps(dict(row.properties), sort_keys=True),
-            summary_json=json.dumps(dict(last.summary), sort_keys=True),
-        )
-    )
+    manifest.commits.extend(_commit(commit) for commit in last)
+    # Whoever starts here needs the properties even if it was an older version that changed them.
+    manifest.commits[-1].properties_json = json.dumps(dict(row.properties), sort_keys=True)
     sequences = connection.execute(
         sa.select(c.c.sequence, sa.func.min(c.c.version)).where(c.c.table_id == table_id).group_by(c.c.sequence)
     )
     manifest.sequence_versions.update({sequence: first for sequence, first in sequences})
-    for segment in segments.at_version(connection, table_id, version):
-        manifest.data_files.append(codec.segment_to_ref(segment, codec.EXISTING))
+    manifest.data_files.extend(segments.refs_at_version(connection, table_id, version))
     return manifest
 
 
-def _lake(connection: sa.Connection, lake_uuid: UUID, lake: sa.Row[tuple[object, ...]]) -> tuple[int, pb.Manifest]:
+def _commit(row: Any) -> pb.Commit:
+    return pb.Commit(
+        version=row.version,
+        ordinal=row.ordinal,
+        timestamp_ns=row.timestamp_ns,
+        kind=row.kind,
+        schema_id=row.schema_id,
+        spec_id=row.spec_id,
+        sort_order_id=row.sort_order_id,
+        sequence=row.sequence,
+        snapshot_id=row.snapshot_id,
+        first_row_id=row.first_row_id,
+        added_rows=row.added_rows,
+        properties_json=None if row.properties is None else json.dumps(row.properties, sort_keys=True),
+        summary_json=json.dumps(row.summary, sort_keys=True),
+    )
+
+
+def lake_manifest(connection: sa.Connection, lake_uuid: UUID) -> pb.Manifest:
+    """Everything that lake manifests hold, as the connection sees it."""
+    lake = connection.execute(sa.select(s.lake)).one()
     counter = connection.execute(sa.select(s.counter)).one()
+    last = connection.execute(sa.select(s.versions).where(s.versions.c.version == counter.version)).first()
     manifest = start_manifest(
-        lake_uuid, lake.incarnation, counter.version, counter.clock_ns, FULL, codec.KNOWN_FEATURES
+        lake_uuid,
+        lake.incarnation,
+        counter.version,
+        last.timestamp_ns if last else counter.clock_ns,
+        last.kind if last else "",
     )
     manifest.lake = True
-    for row in connection.execute(sa.select(s.databases)).all():
+    for row in connection.execute(sa.select(s.databases).order_by(s.databases.c.id)).all():
         manifest.databases.append(database_entry(row))
-    for row in connection.execute(sa.select(s.tables)).all():
+    for row in connection.execute(sa.select(s.tables).order_by(s.tables.c.id)).all():
         manifest.table_entries.append(table_entry(row))
-    for row in connection.execute(sa.select(s.views)).all():
+    for row in connection.execute(sa.select(s.views).order_by(s.views.c.id)).all():
         manifest.views.append(view_entry(connection, row))
     for row in connection.execute(sa.select(s.requests)).all():
         manifest.requests.append(pb.Request(id=row.id, version=row.version, created_at=row.created_at))
@@ -114,4 +130,4 @@ def _lake(connection: sa.Connection, lake_uuid: UUID, lake: sa.Row[tuple[object,
             ],
         )
     )
-    return counter.version, manifest
+    return manifest

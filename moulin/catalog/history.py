@@ -79,9 +79,9 @@ def merges_of(connection: sa.Connection, numbers: Sequence[int], after: int) -> 
     """The merges after version `after` that consumed any of the segments, oldest first."""
     m, j = s.merge_inputs, s.journals
     found = []
-    for start in range(0, len(numbers), 500):
+    for start in range(0, len(numbers), CHUNK):
         query = sa.select(m).where(
-            m.c.segment.in_(numbers[start : start + 500]), m.c.version > after
+            m.c.segment.in_(numbers[start : start + CHUNK]), m.c.version > after
         )
         found.extend(connection.execute(query).all())
     journals: dict[tuple[int, UUID], tuple[str, ...]] = {}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin.catalog import schema as s
-from moulin.catalog.engine import Engine
+from moulin.catalog.engine import CHUNK, Engine
+from moulin.catalog.tables import find_by_id, require_kept
 from moulin.catalog.tombstones import NANOS
 from moulin.errors import NotFound
 from moulin.model.ids import new_id
@@ -18,43 +19,44 @@ def reserve_inputs(engine: Engine, owner: str, numbers: Sequence[int], seconds: 
     """Reserve segments for a merge; returns those that were free (or whose reservation had run out)."""
     r = s.reservations
     granted: list[int] = []
-    with engine.unordered() as connection:
+    wanted = sorted(set(numbers))  # in one order, so that two who want the same do not wait for each other in turn
+    insert = sqlite.insert if engine.is_sqlite else postgresql.insert
+    with engine.unordered(durable=False) as connection:
         now = engine.now(connection)
         connection.execute(r.delete().where(r.c.expires_at <= now))
-        for start in range(0, len(numbers), 500):
-            block = list(numbers[start : start + 500])
-            taken = set(connection.execute(sa.select(r.c.segment).where(r.c.segment.in_(block))).scalars())
-            granted.extend(number for number in block if number not in taken)
-        if granted:
-            expires_at = now + int(seconds * NANOS)
-            connection.execute(
-                r.insert(), [{"segment": number, "owner": owner, "expires_at": expires_at} for number in granted]
-            )
-    return granted
+        expires_at = now + int(seconds * NANOS)
+        for start in range(0, len(wanted), CHUNK):
+            rows = [
+                {"segment": number, "owner": owner, "expires_at": expires_at}
+                for number in wanted[start : start + CHUNK]
+            ]
+            query = insert(r).values(rows).on_conflict_do_nothing().returning(r.c.segment)
+            granted.extend(connection.execute(query).scalars())
+    return sorted(granted)
 
 
 def release_inputs(engine: Engine, owner: str) -> None:
     """Give up what `owner` still has reserved."""
-    with engine.unordered() as connection:
+    with engine.unordered(durable=False) as connection:
         connection.execute(s.reservations.delete().where(s.reservations.c.owner == owner))
 
 
 def pin(engine: Engine, table_id: UUID, version: int, seconds: float) -> UUID:
     """Keep a version readable until it is unpinned, or `seconds` after its last renewal."""
     pin_id = new_id()
-    with engine.unordered() as connection:
-        oldest = connection.execute(sa.select(s.tables.c.oldest_version).where(s.tables.c.id == table_id)).scalar_one()
-        if version < oldest:
-            raise NotFound(f"Version {version} was cleaned up; the oldest that can still be read is {oldest}.")
+    with engine.unordered(durable=False) as connection:
         expires_at = engine.now(connection) + int(seconds * NANOS)
         connection.execute(
             s.pins.insert().values(id=pin_id, table_id=table_id, version=version, expires_at=expires_at)
         )
+        # Only now: clean-up holds off new pins while it decides, so what is read here is what it decided.
+        row = find_by_id(connection, table_id)
+        require_kept(row, f"{row.database}.{row.name}", version, version)
     return pin_id
 
 
 def renew_pin(engine: Engine, pin_id: UUID, seconds: float) -> None:
-    with engine.unordered() as connection:
+    with engine.unordered(durable=False) as connection:
         expires_at = engine.now(connection) + int(seconds * NANOS)
         done = connection.execute(s.pins.update().where(s.pins.c.id == pin_id).values(expires_at=expires_at))
         if done.rowcount == 0:
@@ -62,5 +64,5 @@ def renew_pin(engine: Engine, pin_id: UUID, seconds: float) -> None:
 
 
 def unpin(engine: Engine, pin_id: UUID) -> None:
-    with engine.unordered() as connection:
+    with engine.unordered(durable=False) as connection:
         connection.execute(s.pins.delete().where(s.pins.c.id == pin_id))

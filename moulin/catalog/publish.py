@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -16,7 +17,7 @@ import sqlalchemy as sa
 from moulin.catalog import full_manifests
 from moulin.catalog import schema as s
 from moulin.catalog.engine import Engine
-from moulin.errors import AlreadyExists, Fenced, MoulinError, Unavailable
+from moulin.errors import AlreadyExists, FailedPrecondition, Fenced, MoulinError, Unavailable
 from moulin.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -35,17 +36,18 @@ class Publisher:
     def publish(self) -> None:
         """Put every manifest that waits into storage. Raises Unavailable when storage does not take it."""
         with self._lock:
-            while rows := self._waiting():
-                for row in rows:
-                    self._put(row.path, row.data)
-                with self._engine.unordered() as connection:
-                    connection.execute(s.outbox.delete().where(s.outbox.c.version <= rows[-1].version))
+            while versions := self._waiting():
+                for version in versions:
+                    for row in self._parts(version):
+                        self._put(row.path, row.data)
+                with self._engine.unordered(durable=False) as connection:
+                    connection.execute(s.outbox.delete().where(s.outbox.c.version <= versions[-1]))
 
     def publish_quietly(self) -> None:
         """Publish after a commit: what storage refuses now stays in the outbox, and the commit stands."""
         try:
             self.publish()
-        except Unavailable as error:
+        except (Unavailable, FailedPrecondition) as error:
             log.warning("Manifests wait in the outbox: %s", error)
 
     def write_full_if_due(self, table_ids: list[UUID]) -> None:
@@ -63,10 +65,11 @@ class Publisher:
                 self._pending[key] = self._background.submit(self._write_full, key)
 
     def write_full(self, table_id: UUID | None) -> None:
-        """Write a full manifest of a table, or of the lake (None), now."""
-        path, data = full_manifests.build(self._engine, self._lake_uuid, table_id)
+        """Write a full manifest of a table, or of the lake (None), now; after every delta that it stands for."""
+        version, path, data = full_manifests.build(self._engine, self._lake_uuid, table_id)
+        self.publish()
         self._put(path, data, same_bytes=False)
-        full_manifests.mark_written(self._engine, table_id)
+        full_manifests.mark_written(self._engine, table_id, version)
 
     def published_version(self) -> int:
         """Every manifest up to this version is in storage."""
@@ -79,17 +82,16 @@ class Publisher:
         """Wait for manifests being written."""
         self._background.shutdown(wait=True)
 
-    def _waiting(self) -> list[sa.Row[tuple[int, str, bytes]]]:
+    def _waiting(self) -> list[int]:
+        o = s.outbox
         with self._engine.read() as connection:
-            rows = connection.execute(sa.select(s.outbox).order_by(s.outbox.c.version).limit(256)).all()
-        if len(rows) == 256:  # the last version may be cut: leave it for the next round, unless it is all there is
-            whole = [row for row in rows if row.version < rows[-1].version]
-            rows = whole or self._whole_version(rows[0].version)
-        return list(rows)
+            return list(
+                connection.execute(sa.select(o.c.version).group_by(o.c.version).order_by(o.c.version).limit(64)).scalars()
+            )
 
-    def _whole_version(self, version: int) -> list[sa.Row[tuple[int, str, bytes]]]:
+    def _parts(self, version: int) -> list[Any]:
         with self._engine.read() as connection:
-            return list(connection.execute(sa.select(s.outbox).where(s.outbox.c.version == version)).all())
+            return list(connection.execute(sa.select(s.outbox).where(s.outbox.c.version == version)))
 
     def _put(self, path: str, data: bytes, *, same_bytes: bool = True) -> None:
         try:
@@ -102,7 +104,6 @@ class Publisher:
 
     def _write_full(self, table_id: UUID | None) -> None:
         try:
-            self.publish()
             self.write_full(table_id)
         except MoulinError as error:
             log.warning("A full manifest was not written and will be tried again: %s", error)

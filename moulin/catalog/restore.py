@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog import schema as s
 from moulin.catalog import segments, tables
+from moulin.catalog.data import close_spans, select_spans, span_row
 from moulin.formats import manifest as codec
 from moulin.model.operations import Restore
 
@@ -28,10 +29,12 @@ def apply_restore(change: TableChange, operation: Restore) -> None:
     p = s.segment_spans
     mine = sa.and_(p.c.table_id == change.table_id, p.c.branch == s.MAIN)
     newer = change.connection.execute(
-        _spans().where(mine, p.c.added_version > target, p.c.removed_version == s.OPEN)
+        select_spans().where(mine, p.c.added_version > target, p.c.removed_version == s.OPEN)
     ).all()
     older = change.connection.execute(
-        _spans().where(mine, p.c.removed_version > target, p.c.removed_version < s.OPEN, p.c.added_version <= target)
+        select_spans().where(
+            mine, p.c.removed_version > target, p.c.removed_version < s.OPEN, p.c.added_version <= target
+        )
     ).all()
     same = {(r.segment, r.vector_id) for r in newer} & {(r.segment, r.vector_id) for r in older}
     closed = [row for row in newer if (row.segment, row.vector_id) not in same]
@@ -40,20 +43,9 @@ def apply_restore(change: TableChange, operation: Restore) -> None:
     _open(change, opened)
 
 
-def _spans() -> sa.Select[Any]:
-    p, g, d = s.segment_spans, s.segments, s.deletion_vectors
-    return sa.select(p, g.c.path, g.c.rows, g.c.size, sa.func.coalesce(d.c.cardinality, 0).label("deleted")).select_from(
-        p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True)
-    )
-
-
 def _close(change: TableChange, rows: list[Any]) -> None:
+    close_spans(change, rows)
     for row in rows:
-        change.connection.execute(
-            s.segment_spans.update()
-            .where(s.segment_spans.c.id == row.id)
-            .values(removed_version=change.draft.version)
-        )
         change.manifest.data_files.append(pb.DataFileRef(path=row.path, number=row.segment, status=codec.DELETED))
     change.add(
         segments=-len(rows),
@@ -68,17 +60,7 @@ def _open(change: TableChange, rows: list[Any]) -> None:
     change.connection.execute(
         s.segment_spans.insert(),
         [
-            {
-                "table_id": change.table_id,
-                "branch": s.MAIN,
-                "segment": row.segment,
-                "vector_id": row.vector_id,
-                "added_version": change.draft.version,
-                "removed_version": s.OPEN,
-                "partition_id": row.partition_id,
-                "time_class": row.time_class,
-                "time_min": row.time_min,
-            }
+            span_row(change, row.segment, row.vector_id, row.partition_id, row.time_class, row.time_min)
             for row in rows
         ],
     )

@@ -78,9 +78,9 @@ def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -
     spans = s.segment_spans
     found: dict[int, LiveSegment] = {}
     wanted = list(numbers)
-    for start in range(0, len(wanted), 500):
+    for start in range(0, len(wanted), CHUNK):
         query = _query().where(
-            spans.c.segment.in_(wanted[start : start + 500]),
+            spans.c.segment.in_(wanted[start : start + CHUNK]),
             spans.c.added_version <= version,
             spans.c.removed_version > version,
         )
@@ -172,8 +172,8 @@ def _to_live(row: Any, partitions: _Places, with_columns: bool) -> LiveSegment:
         time_min=row.time_min,
         time_max=row.time_max,
         has_lineage=row.has_lineage,
-        seq_min=row.seq_min,
-        seq_max=row.seq_max,
+        seq_min=row.seq_min if row.has_lineage else None,
+        seq_max=row.seq_max if row.has_lineage else None,
         key_min=row.key_min,
         key_max=row.key_max,
         sort_order_id=row.sort_order_id,

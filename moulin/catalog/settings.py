@@ -27,6 +27,7 @@ def apply_setting(change: TableChange, operation: Operation) -> None:
                 _refuse_after_restore(change)
                 _alter_schema(change, operation)
             case SetPartitioning():
+                _refuse_after_restore(change)
                 _refuse_second(change)
                 _set_partitioning(change, operation)
             case SetProperties():
@@ -34,11 +35,7 @@ def apply_setting(change: TableChange, operation: Operation) -> None:
     except Conflict:
         raise
     except MoulinError as error:
-        if any(
-            verdict(operation.kind, Kind(row.kind)) is Verdict.CONFLICT
-            for row in change.since()
-            if row.kind != tables.CREATE
-        ):
+        if any(verdict(operation.kind, Kind(row.kind)) is Verdict.CONFLICT for row in change.since()):
             raise change.stale(f"the {operation.kind.value}", "applicable", f"refused ({error.message})") from error
         raise
 
@@ -64,22 +61,20 @@ def _alter_schema(change: TableChange, operation: AlterSchema) -> None:
 
 
 def _refuse_after_restore(change: TableChange) -> None:
-    """A restore that changed the schema took the ground away from changes prepared before it."""
-    if any(row.kind == Kind.RESTORE for row in change.since()):
-        read = _schema_at_read(change)
-        if read != change.row.schema_id:
-            raise change.stale("the schema", f"id {read}", f"id {change.row.schema_id}")
-
-
-def _schema_at_read(change: TableChange) -> int:
+    """A restore that changed schema or partitioning took the ground away from changes prepared before it."""
+    restores = {row.version for row in change.since() if row.kind == Kind.RESTORE}
+    if not restores:
+        return
     c = s.table_commits
     query = (
-        sa.select(c.c.schema_id)
+        sa.select(c.c.schema_id, c.c.spec_id)
         .where(c.c.table_id == change.table_id, c.c.version <= change.commit.read_version)
         .order_by(c.c.version.desc(), c.c.ordinal.desc())
         .limit(1)
     )
-    return int(change.connection.execute(query).scalar_one())
+    read, found = change.connection.execute(query).one(), (change.row.schema_id, change.row.spec_id)
+    if tuple(read) != found:
+        raise change.stale("schema and partitioning", f"{read[0]} and {read[1]}", f"{found[0]} and {found[1]}", restores)
 
 
 def _set_partitioning(change: TableChange, operation: SetPartitioning) -> None:
@@ -97,15 +92,15 @@ def _set_partitioning(change: TableChange, operation: SetPartitioning) -> None:
 
 
 def _refuse_second(change: TableChange) -> None:
-    if any(row.kind == Kind.SET_PARTITIONING for row in change.since()):
-        raise change.stale("the partitioning", "as read", "changed")
+    if changed := {row.version for row in change.since() if row.kind == Kind.SET_PARTITIONING}:
+        raise change.stale("the partitioning", "as read", "changed", changed)
 
 
 def _set_properties(change: TableChange, operation: SetProperties) -> None:
     keys = {*operation.updates, *operation.removals}
     for row in change.since():
         if row.kind == Kind.SET_PROPERTIES and (both := keys & set(json.loads(row.summary.get("keys", "[]")))):
-            raise change.stale(f"property {min(both)!r}", "as read", "changed")
+            raise change.stale(f"property {min(both)!r}", "as read", "changed", {row.version})
     properties = {key: value for key, value in change.row.properties.items() if key not in operation.removals}
     properties.update(operation.updates)
     change.updates["properties"] = properties

@@ -109,14 +109,16 @@ def create(draft: Draft, database: str, name: str, new: NewTable) -> UUID:
     return table_id
 
 
-_SETTINGS = {"table_schemas": "schemas", "table_specs": "specs", "table_sort_orders": "sort_orders"}
+# The lists of a manifest's TableState, and the tables that hold the same.
+SETTINGS = {"schemas": s.table_schemas, "specs": s.table_specs, "sort_orders": s.table_sort_orders}
 
 
 def store_setting(draft: Draft, table: sa.Table, table_id: UUID, setting_id: int, text: str) -> None:
     """Keep one schema, spec or sort order, here and in the manifest."""
     key = table.c[1]
     draft.connection.execute(table.insert().values({"table_id": table_id, key.name: setting_id, "json": text}))
-    getattr(draft.table(table_id).table, _SETTINGS[table.name]).append(pb.Setting(id=setting_id, json=text))
+    name = next(name for name, source in SETTINGS.items() if source is table)
+    getattr(draft.table(table_id).table, name).append(pb.Setting(id=setting_id, json=text))
 
 
 def record_commit(

@@ -19,7 +19,6 @@ from pyiceberg.types import (
     DoubleType,
     FixedType,
     FloatType,
-    LongType,
     PrimitiveType,
     StringType,
     TimestampNanoType,
@@ -28,7 +27,7 @@ from pyiceberg.types import (
     TimestamptzType,
     UUIDType,
 )
-from pyiceberg.utils.decimal import unscaled_to_decimal
+from pyiceberg.utils.decimal import bytes_required, unscaled_to_decimal
 
 from moulin.errors import Corrupt, InvalidInput
 
@@ -57,7 +56,9 @@ def bound_to_bytes(iceberg: PrimitiveType, value: Any) -> bytes:
     if isinstance(value, float) and math.isnan(value):
         raise InvalidInput(f"NaN is never a bound of a {iceberg} column; leave the bound out.")
     try:
-        data = bytes(to_bytes(iceberg, _rescaled(iceberg, value)))
+        if isinstance(iceberg, DecimalType):
+            return unscaled_to_bytes(_unscaled(iceberg, Decimal(value)))
+        data = bytes(to_bytes(iceberg, value))
     except _UNFIT as error:
         raise InvalidInput(f"The value {value!r} does not fit type {iceberg}.") from error
     if (isinstance(iceberg, FixedType) and len(data) != len(iceberg)) or (
@@ -135,6 +136,11 @@ def time_range_ns(iceberg: PrimitiveType, lower: bytes, upper: bytes) -> tuple[i
     return _clamped(first * (_DAY_NS // per_day)), _clamped(last * (_DAY_NS // per_day))
 
 
+def unscaled_to_bytes(unscaled: int) -> bytes:
+    """The bytes of a decimal: its digits without the point, as the shortest big-endian two's complement."""
+    return unscaled.to_bytes(bytes_required(unscaled), "big", signed=True)
+
+
 def has_time_range(iceberg: object) -> bool:
     """Whether `time_range_ns` takes the type."""
     return isinstance(iceberg, DateType) or type(iceberg) in _UNITS_PER_DAY
@@ -150,18 +156,14 @@ def _grown(last: _Text) -> _Text | None:
     return chr(_SURROGATES.stop if point in _SURROGATES else point)
 
 
-def _rescaled(iceberg: PrimitiveType, value: Any) -> Any:
-    if isinstance(iceberg, LongType) and isinstance(value, bool):
-        raise TypeError("a boolean is not a number")
-    if not isinstance(iceberg, DecimalType):
-        return value
-    sign, digits, exponent = Decimal(value).as_tuple()
+def _unscaled(iceberg: DecimalType, value: Decimal) -> int:
+    sign, digits, exponent = value.as_tuple()
     shift = iceberg.scale + int(exponent)
-    unscaled = int("".join(map(str, digits))) * 10 ** max(shift, 0)
-    unscaled, lost = divmod(unscaled, 10 ** max(-shift, 0))
-    if lost or len(str(unscaled)) > iceberg.precision:
+    number = int("".join(map(str, digits))) * 10 ** max(shift, 0)
+    number, lost = divmod(number, 10 ** max(-shift, 0))
+    if lost or len(str(number)) > iceberg.precision:
         raise ValueError("too many digits")
-    return unscaled_to_decimal(-unscaled if sign else unscaled, iceberg.scale)
+    return -number if sign else number
 
 
 def _clamped(instant: int) -> int:
@@ -179,5 +181,6 @@ __all__ = [
     "time_range_ns",
     "truncate_lower",
     "truncate_upper",
+    "unscaled_to_bytes",
     "upper_bound",
 ]

@@ -26,10 +26,10 @@ def to_batches(data: object, schema: Schema) -> Iterator[pa.RecordBatch]:
     """The rows of `data` in batches of exactly `arrow_schema(schema)`, without a copy where they have it already.
 
     `data` is an Arrow table, batch or reader, anything that exports an Arrow stream or array (pandas, polars, DuckDB),
-    a dict of columns, or an iterable of dicts, batches or tables. Columns are matched by name, in any order; one that is
-    missing gets its write default, or null. Values are converted only without loss. The error for a value that does not
-    fit names its column and its row, counted from 0 over all of `data`, and is raised when the iterator gets there:
-    commit nothing before its end.
+    a dict of columns, or an iterable of dicts, batches or tables. Columns are matched by name, in any order; a missing
+    one gets its write default, or null. Values are converted only without loss. The error for a value that does not fit
+    names its column and its row, counted from 0 over all of `data`, and is raised when the iterator gets there: commit
+    nothing before its end.
     """
     intake = _Intake(schema)
     if _is_arrow(data):
@@ -156,9 +156,8 @@ class _Intake:
 
     def _refusal(self, misfit: Misfit, row: int, value: Callable[[str, int], Any]) -> InvalidInput:
         found = value(misfit.path.split(".")[0], row)
-        if isinstance(found, pa.Scalar):
-            found = found.as_py() if found.is_valid else None
-        shown = "" if found is None else f" The value is {_short(found)}."
+        missing = not found.is_valid if isinstance(found, pa.Scalar) else found is None
+        shown = "" if missing else f" The value is {_short(found)}."
         return InvalidInput(f"Row {self._row + row} (the first is 0), column {misfit.path}: {misfit.reason}{shown}")
 
     def _match(self, names: Sequence[Any]) -> dict[str, int]:
@@ -192,8 +191,11 @@ def _column(name: str, values: Any) -> Any:
     return values if isinstance(values, list) or (isinstance(values, np.ndarray) and values.ndim == 1) else list(values)
 
 
-def _short(value: object) -> str:
-    text = repr(value)
+def _short(value: Any) -> str:
+    try:
+        text = repr(value.as_py() if isinstance(value, pa.Scalar) else value)
+    except (ValueError, OverflowError):  # a time that Python cannot hold
+        text = str(value.cast(pa.int64()))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 

@@ -85,9 +85,7 @@ class LocalStore(Store):
         with _reading(file), open(file, "rb") as source:
             size = os.fstat(source.fileno()).st_size
             for start, length in checked_ranges(ranges):
-                first = min(
-                    start, size
-                )  # damaged numbers must not seek past what a disk has, nor claim that much memory
+                first = min(start, size)  # damaged numbers must neither seek past a disk nor claim that much memory
                 source.seek(first)
                 chunks.append(complete(file, start, length, source.read(min(length, size - first))))
         return tuple(chunks)

@@ -1,0 +1,306 @@
+"""Commits that change rows: segments come and go, deletion vectors follow one another, merges leave their journals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog import schema as s
+from moulin.catalog.engine import CHUNK, take
+from moulin.catalog.segments import encode_partition, time_class
+from moulin.errors import InvalidInput
+from moulin.formats import manifest as codec
+from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
+from moulin.model.operations import DataOperation, Expected, Kind, Merge, NewVector, Overwrite, Upsert
+
+if TYPE_CHECKING:
+    from moulin.catalog.commit import TableChange
+
+def apply_data(change: TableChange, operation: DataOperation) -> None:
+    expected = [*operation.removed, *(vector.expected for vector in operation.vectors)]
+    if len({e.segment for e in expected}) != len(expected):
+        raise InvalidInput("An operation may touch each segment once.")
+    if isinstance(operation, Upsert):
+        _require_no_new_segments(change)
+    spans = _expected_spans(change, expected)
+    _remove(change, [spans[e.segment] for e in operation.removed])
+    if isinstance(operation, Overwrite) and operation.everything:
+        _remove(change, list(open_spans(change)))
+    _replace_vectors(change, [(spans[v.expected.segment], v) for v in operation.vectors])
+    _add(change, operation.added, operation.added_vectors)
+    if isinstance(operation, Merge):
+        _record_merge(change, operation)
+
+
+def _require_no_new_segments(change: TableChange) -> None:
+    """An upsert looked for its keys in the segments that it saw; they may be in those that came since, too."""
+    came = {row.version for row in change.since() if row.added_rows or row.kind == Kind.RESTORE}
+    if came:
+        raise change.stale("the set of segments", "as read", "larger", came)
+
+
+def open_spans(change: TableChange, numbers: Iterable[int] | None = None) -> Iterator[Any]:
+    """Open spans of the table with what the sums need, all or those of the segments `numbers`."""
+    p = s.segment_spans
+    query = select_spans().where(p.c.table_id == change.table_id, p.c.branch == s.MAIN, p.c.removed_version == s.OPEN)
+    if numbers is None:
+        yield from change.connection.execute(query).all()
+        return
+    wanted = list(numbers)
+    for start in range(0, len(wanted), CHUNK):
+        yield from change.connection.execute(query.where(p.c.segment.in_(wanted[start : start + CHUNK]))).all()
+
+
+def select_spans() -> sa.Select[Any]:
+    """Spans, each with the path, rows and size of its segment and how many of the rows are `deleted`."""
+    p, g, d = s.segment_spans, s.segments, s.deletion_vectors
+    return sa.select(
+        p, g.c.path, g.c.rows, g.c.size, sa.func.coalesce(d.c.cardinality, 0).label("deleted")
+    ).select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
+
+
+def _expected_spans(change: TableChange, expected: Sequence[Expected]) -> dict[int, Any]:
+    spans = {row.segment: row for row in open_spans(change, [e.segment for e in expected])}
+    for e in expected:
+        span = spans.get(e.segment)
+        if span is None:
+            raise change.stale(f"segment {e.segment}", "live", "gone", _versions_that_touched(change, e.segment))
+        if span.vector_id != e.vector_id:
+            touched = _versions_that_touched(change, e.segment)
+            raise change.stale(f"the deletion vector of segment {e.segment}", e.vector_id, span.vector_id, touched)
+    return spans
+
+
+def _versions_that_touched(change: TableChange, segment: int) -> set[int]:
+    p = s.segment_spans
+    query = sa.select(p.c.added_version, p.c.removed_version).where(
+        p.c.table_id == change.table_id, p.c.branch == s.MAIN, p.c.segment == segment
+    )
+    return {version for span in change.connection.execute(query) for version in span if version < s.OPEN}
+
+
+def close_spans(change: TableChange, spans: Sequence[Any]) -> None:
+    ids = [span.id for span in spans]
+    for start in range(0, len(ids), CHUNK):
+        change.connection.execute(
+            s.segment_spans.update()
+            .where(s.segment_spans.c.id.in_(ids[start : start + CHUNK]))
+            .values(removed_version=change.draft.version)
+        )
+
+
+def _remove(change: TableChange, spans: Sequence[Any]) -> None:
+    if not spans:
+        return
+    close_spans(change, spans)
+    for span in spans:
+        change.manifest.data_files.append(pb.DataFileRef(path=span.path, number=span.segment, status=codec.DELETED))
+    rows = sum(span.rows - span.deleted for span in spans)
+    change.add(segments=-len(spans), rows=-rows, bytes=-sum(span.size for span in spans))
+    change.count("deleted-data-files", len(spans))
+    change.count("deleted-records", rows)
+
+
+def _replace_vectors(change: TableChange, vectors: Sequence[tuple[Any, NewVector]]) -> None:
+    if not vectors:
+        return
+    for span, new in vectors:
+        if new.facts.segment != span.segment or not span.deleted < new.facts.cardinality <= span.rows:
+            raise InvalidInput(
+                f"A deletion vector of segment {new.facts.segment} with {new.facts.cardinality} positions cannot follow "
+                f"one with {span.deleted} on segment {span.segment} of {span.rows} rows."
+            )
+    stored = _store_vectors(change, [new.facts for _, new in vectors])
+    spans = [span for span, _ in vectors]
+    close_spans(change, spans)
+    reopened = []
+    for span, vector in zip(spans, stored, strict=True):
+        reopened.append(span_row(change, span.segment, vector.id, span.partition_id, span.time_class, span.time_min))
+        ref = pb.DataFileRef(
+            path=span.path, number=span.segment, status=codec.EXISTING, dv_version=change.draft.version
+        )
+        codec.set_vector(ref, vector)
+        change.manifest.data_files.append(ref)
+    change.connection.execute(s.segment_spans.insert(), reopened)
+    rows = sum(vector.cardinality - span.deleted for span, vector in zip(spans, stored, strict=True))
+    change.add(rows=-rows)
+    change.count("deleted-records", rows)
+    change.count("changed-deletion-vectors", len(vectors))
+
+
+def span_row(
+    change: TableChange, segment: int, vector_id: int, partition_id: int, time_class: int, time_min: int
+) -> dict[str, Any]:
+    """A span that opens with this version."""
+    return {
+        "table_id": change.table_id,
+        "branch": s.MAIN,
+        "segment": segment,
+        "vector_id": vector_id,
+        "added_version": change.draft.version,
+        "removed_version": s.OPEN,
+        "partition_id": partition_id,
+        "time_class": time_class,
+        "time_min": time_min,
+    }
+
+
+def _store_vectors(change: TableChange, vectors: Sequence[VectorFacts]) -> list[VectorFacts]:
+    """Number deletion vectors and keep them."""
+    first = take(change.connection, "vector", len(vectors))
+    stored = [
+        VectorFacts(first + place, v.segment, v.path, v.offset, v.length, v.cardinality)
+        for place, v in enumerate(vectors)
+    ]
+    rows = [vector_row(change.table_id, vector, change.draft.version) for vector in stored]
+    change.connection.execute(s.deletion_vectors.insert(), rows)
+    return stored
+
+
+def vector_row(table_id: UUID, vector: VectorFacts, version: int) -> dict[str, Any]:
+    return {
+        "id": vector.id,
+        "table_id": table_id,
+        "segment": vector.segment,
+        "path": vector.path,
+        "offset": vector.offset,
+        "length": vector.length,
+        "cardinality": vector.cardinality,
+        "added_version": version,
+    }
+
+
+def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[int, VectorFacts]) -> None:
+    _check_added(change, added, vectors)
+    if not added:
+        return
+    version, sequence = change.draft.version, change.updates.get("last_sequence", change.row.last_sequence)
+    stored = dict(zip(vectors, _store_vectors(change, list(vectors.values())), strict=True)) if vectors else {}
+    places = partition_ids(change.connection, change.table_id, {(f.spec_id, f.partition) for f in added})
+    first_row_id, classes = change.row.next_row_id, change.row.time_classes
+    segment_rows, span_rows = [], []
+    for facts in added:
+        live = LiveSegment(facts, first_row_id, sequence, version, stored.get(facts.number))
+        ref = codec.segment_to_ref(live, codec.ADDED)
+        change.manifest.data_files.append(ref)
+        place = places[facts.spec_id, facts.partition]
+        segment_rows.append(segment_row(change.table_id, live, ref, place))
+        k = time_class(facts.time_min, facts.time_max)
+        classes |= 1 << k if k >= 0 else 0
+        span_rows.append(
+            span_row(change, facts.number, live.vector.id if live.vector else 0, place, k, facts.time_min or 0)
+        )
+        first_row_id += facts.rows
+    change.connection.execute(s.segments.insert(), segment_rows)
+    change.connection.execute(s.segment_spans.insert(), span_rows)
+    rows = first_row_id - change.row.next_row_id
+    live_rows = rows - sum(vector.cardinality for vector in stored.values())
+    change.updates["next_row_id"], change.updates["time_classes"] = first_row_id, classes
+    change.add(segments=len(added), rows=live_rows, bytes=sum(facts.size for facts in added))
+    change.added_rows += rows
+    change.count("added-data-files", len(added))
+    change.count("added-records", live_rows)
+    change.count("added-files-size", sum(facts.size for facts in added))
+
+
+def _check_added(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[int, VectorFacts]) -> None:
+    rows = {facts.number: facts.rows for facts in added}
+    if len(rows) != len(added):
+        raise InvalidInput("An operation may add each segment once.")
+    for number, vector in vectors.items():
+        if vector.segment != number or not 0 < vector.cardinality <= rows.get(number, 0):
+            raise InvalidInput(f"The deletion vector of added segment {number} does not fit it.")
+    for source, used in (
+        (s.table_schemas, {facts.schema_id for facts in added} - {change.row.schema_id}),
+        (s.table_specs, {facts.spec_id for facts in added} - {change.row.spec_id}),
+    ):
+        if used:  # older than the current one: it must have existed
+            query = sa.select(source.c[1]).where(source.c.table_id == change.table_id)
+            if unknown := used.difference(change.connection.execute(query).scalars()):
+                raise InvalidInput(f"{change.name} has no {source.c[1].name} {min(unknown)}, which a segment names.")
+
+
+def segment_row(table_id: UUID, live: LiveSegment, ref: pb.DataFileRef, partition_id: int) -> dict[str, Any]:
+    """The row of a segment; `ref` is its reference in the manifest."""
+    facts = live.facts
+    return {
+        "number": facts.number,
+        "table_id": table_id,
+        "path": facts.path,
+        "rows": facts.rows,
+        "size": facts.size,
+        "level": facts.level,
+        "schema_id": facts.schema_id,
+        "partition_id": partition_id,
+        "sort_order_id": facts.sort_order_id,
+        "sha256": facts.sha256,
+        "facts": ref.columns.SerializeToString(deterministic=True),
+        "time_min": facts.time_min,
+        "time_max": facts.time_max,
+        "has_lineage": facts.has_lineage,
+        "seq_min": ref.seq_min,
+        "seq_max": ref.seq_max,
+        "key_min": facts.key_min,
+        "key_max": facts.key_max,
+        "first_row_id": live.first_row_id,
+        "sequence": live.sequence,
+        "added_version": live.added_version,
+    }
+
+
+Place = tuple[int, tuple[bytes | None, ...]]
+
+
+def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Place]) -> dict[Place, int]:
+    """The number of each partition (spec id and values) of a table, given one when new."""
+    p = s.partitions
+    stored = {(spec_id, encode_partition(values)): (spec_id, values) for spec_id, values in wanted}
+
+    def known() -> dict[Place, int]:
+        ids: dict[Place, int] = {}
+        tuples = list({data for _, data in stored})
+        for start in range(0, len(tuples), CHUNK):
+            query = sa.select(p.c.spec_id, p.c.tuple, p.c.id).where(
+                p.c.table_id == table_id, p.c.tuple.in_(tuples[start : start + CHUNK])
+            )
+            found = {(row[0], row[1]): row[2] for row in connection.execute(query)}
+            ids.update({stored[key]: found[key] for key in stored.keys() & found.keys()})
+        return ids
+
+    ids = known()
+    new = [
+        {"table_id": table_id, "spec_id": spec_id, "tuple": data}
+        for (spec_id, data), place in stored.items()
+        if place not in ids
+    ]
+    if new:
+        connection.execute(p.insert(), new)
+        ids = known()
+    return ids
+
+
+def _record_merge(change: TableChange, operation: Merge) -> None:
+    version = change.draft.version
+    inputs = [e.segment for e in operation.removed]
+    if inputs:
+        change.connection.execute(s.merge_inputs.insert(), merge_rows(change.table_id, version, inputs))
+    if operation.journals:
+        change.connection.execute(s.journals.insert(), journal_rows(change.table_id, version, operation.journals))
+    for start in range(0, len(inputs), CHUNK):
+        change.connection.execute(
+            s.reservations.delete().where(s.reservations.c.segment.in_(inputs[start : start + CHUNK]))
+        )
+    change.manifest.journals.extend(operation.journals)
+    change.manifest.merge_inputs.extend(inputs)
+
+
+def merge_rows(table_id: UUID, version: int, inputs: Iterable[int]) -> list[dict[str, Any]]:
+    return [{"segment": number, "version": version, "table_id": table_id} for number in inputs]
+
+
+def journal_rows(table_id: UUID, version: int, journals: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"path": path, "table_id": table_id, "version": version} for path in journals]

@@ -1,0 +1,80 @@
+"""`moulin db`: databases."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moulin.cli.options import All, DatabaseName, DryRun, Json, open_lake
+from moulin.cli.output import moment, say, show_rows
+
+app = typer.Typer(help="Databases.", no_args_is_help=True)
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: DatabaseName,
+    if_not_exists: Annotated[bool, typer.Option(help="Do nothing when it is there.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a database."""
+    with open_lake(context) as lake:
+        made = lake.create_database(name, if_not_exists=if_not_exists)
+        say(f"Database {made.name} is ready.", as_json, id=made.id, name=made.name)
+
+
+@app.command("list")
+def list_all(context: typer.Context, everything: All = False, as_json: Json = False) -> None:
+    """List databases."""
+    with open_lake(context) as lake:
+        rows = [
+            {
+                "name": d.name,
+                "tables": len(lake.tables(d.name)) if d.tombstone is None else 0,
+                "views": len(lake.views(d.name)) if d.tombstone is None else 0,
+                "created": moment(d.created_at),
+                **({"gone at": moment(d.tombstone.delete_at) if d.tombstone else None} if everything else {}),
+            }
+            for d in lake.databases(include_dropped=everything)
+        ]
+        show_rows(rows, as_json, empty="No databases yet; make one with: moulin db create NAME")
+
+
+@app.command()
+def rename(context: typer.Context, name: DatabaseName, new_name: str) -> None:
+    """Give a database another name."""
+    with open_lake(context) as lake:
+        lake.rename_database(name, new_name)
+        say(f"Database {name} is now {new_name}.")
+
+
+@app.command()
+def drop(
+    context: typer.Context,
+    name: DatabaseName,
+    cascade: Annotated[bool, typer.Option(help="With all its tables and views.")] = False,
+    immediate: Annotated[bool, typer.Option(help="Without a grace window.")] = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Drop a database; it can be brought back until its grace window ends."""
+    with open_lake(context) as lake:
+        if dry_run:
+            preview = lake.preview_drop_database(name)
+            rows = [{"kind": "table", "name": m.name} for m in preview.tables]
+            rows += [{"kind": "view", "name": m.name} for m in preview.views]
+            show_rows(rows, as_json, title=f"Dropping {name} would take", empty=f"Database {name} is empty.")
+            return
+        dropped = lake.drop_database(name, cascade=cascade, immediate=immediate)
+        until = moment(dropped.tombstone.delete_at) if dropped.tombstone else None
+        say(f"Database {name} is dropped; `moulin db resurrect {name}` works until {until}.", as_json, until=until)
+
+
+@app.command()
+def resurrect(context: typer.Context, name: DatabaseName) -> None:
+    """Bring a dropped database back, with its children."""
+    with open_lake(context) as lake:
+        lake.resurrect_database(name)
+        say(f"Database {name} is back.")

@@ -1,0 +1,92 @@
+"""The command line: `moulin --lake URI COMMAND ...`. Errors are one sentence; exit 0, 1 for an error, 2 for wrong usage."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+import moulin
+from moulin.cli import data, databases, maintenance, tables, views
+from moulin.cli.demo import demo
+from moulin.cli.options import Address, open_lake, parse_options
+from moulin.cli.output import errors, say
+from moulin.errors import MoulinError
+
+app = typer.Typer(
+    name="moulin",
+    help="A lakehouse engine: rows in, sorted Parquet out, one SQL transaction per commit.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(databases.app, name="db")
+app.add_typer(tables.app, name="table")
+app.add_typer(views.app, name="view")
+data.register(app)
+maintenance.register(app)
+app.command()(demo)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"moulin {moulin.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    context: typer.Context,
+    lake: Annotated[str | None, typer.Option(envvar="MOULIN_LAKE", help="A folder, or postgresql://...")] = None,
+    storage: Annotated[
+        str | None, typer.Option(envvar="MOULIN_STORAGE", help="Where files lie, when not in the lake's folder.")
+    ] = None,
+    storage_option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the object store; may be repeated.")
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    context.obj = Address(lake, storage, parse_options(storage_option or []))
+
+
+@app.command()
+def init(context: typer.Context) -> None:
+    """Make a lake."""
+    with open_lake(context, create=True) as lake:
+        say(f"The lake in {lake.store.uri} is ready, at version {lake.version}.")
+
+
+def main() -> None:
+    """The `moulin` script."""
+    try:
+        app(standalone_mode=False)
+    except MoulinError as error:
+        _fail(error.message, 1)
+    except typer.Abort:
+        _fail("Stopped.", 1)
+    except typer.Exit as stop:
+        sys.exit(stop.exit_code)
+    except KeyboardInterrupt:
+        _fail("Stopped.", 130)
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # wrong usage, as click reports it
+            _fail(f"{error.format_message()} Try `moulin --help`.", 2)
+        if os.environ.get("MOULIN_DEBUG"):
+            raise
+        _fail(f"Unexpected {type(error).__name__}: {error}. Set MOULIN_DEBUG=1 to see where.", 1)
+
+
+def _fail(sentence: str, code: int) -> None:
+    errors.print(f"[red]Error:[/red] {sentence}", markup=True, soft_wrap=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

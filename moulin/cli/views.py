@@ -1,0 +1,92 @@
+"""`moulin view`: ordered unions of tables."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moulin.cli.options import All, DatabaseName, Json, ViewName, open_lake
+from moulin.cli.output import moment, say, show_rows, show_values
+
+app = typer.Typer(help="Views: ordered unions of tables.", no_args_is_help=True)
+Members = Annotated[list[str], typer.Argument(metavar="TABLE...")]
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: ViewName,
+    tables: Members,
+    description: Annotated[str | None, typer.Option()] = None,
+) -> None:
+    """Make a view over tables of its database."""
+    with open_lake(context) as lake:
+        lake.create_view(name, tables, description=description)
+        say(f"View {name} is ready.")
+
+
+@app.command("set")
+def set_tables(context: typer.Context, name: ViewName, tables: Members) -> None:
+    """Replace the tables of a view."""
+    with open_lake(context) as lake:
+        lake.set_view_tables(name, tables)
+        say(f"View {name} unites {', '.join(tables)}.")
+
+
+@app.command("list")
+def list_all(
+    context: typer.Context, database: DatabaseName, everything: All = False, as_json: Json = False
+) -> None:
+    """List the views of a database."""
+    with open_lake(context) as lake:
+        rows = [
+            {
+                "name": v.name,
+                "tables": ", ".join(m.name for m in v.members),
+                "description": v.description,
+                **({"gone at": moment(v.tombstone.delete_at) if v.tombstone else None} if everything else {}),
+            }
+            for v in lake.views(database, include_dropped=everything)
+        ]
+        show_rows(rows, as_json, empty=f"Database {database} has no views.")
+
+
+@app.command()
+def show(context: typer.Context, name: ViewName, as_json: Json = False) -> None:
+    """Show a view."""
+    with open_lake(context) as lake:
+        view = lake.view(name)
+        show_values(
+            {
+                "name": f"{view.database}.{view.name}",
+                "tables": [m.name for m in view.members],
+                "description": view.description,
+                "created": moment(view.created_at),
+            },
+            as_json,
+        )
+
+
+@app.command()
+def rename(context: typer.Context, name: ViewName, new_name: str) -> None:
+    """Give a view another name."""
+    with open_lake(context) as lake:
+        lake.rename_view(name, new_name)
+        say(f"View {name} is now {new_name}.")
+
+
+@app.command()
+def drop(context: typer.Context, name: ViewName) -> None:
+    """Drop a view; it can be brought back for five minutes."""
+    with open_lake(context) as lake:
+        lake.drop_view(name)
+        say(f"View {name} is dropped; `moulin view resurrect {name}` brings it back.")
+
+
+@app.command()
+def resurrect(context: typer.Context, name: ViewName) -> None:
+    """Bring a dropped view back."""
+    with open_lake(context) as lake:
+        lake.resurrect_view(name)
+        say(f"View {name} is back.")
