@@ -1,8 +1,8 @@
 """Moulin: a lakehouse engine. Rows pour in, Spark mills them into sorted Parquet, every commit is a table any engine reads.
 
-    import moulin
+import moulin
 
-    lake = moulin.connect("./lake")
+lake = moulin.connect("./lake")
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ def connect(
         engine: SqlEngine = importlib.import_module("moulin.pipeline.engine").Engine(lake, spark)
         return engine
 
-    return Lake.open(
-        uri, storage=storage, storage_options=storage_options, settings=settings, make_engine=make_engine
-    )
+    return Lake.open(uri, storage=storage, storage_options=storage_options, settings=settings, make_engine=make_engine)
 
 
 def __getattr__(name: str) -> Any:

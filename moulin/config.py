@@ -59,10 +59,13 @@ class Config:
 
     def replace(self, **changes: Any) -> Config:
         """A copy with `changes`; InvalidInput names an unknown knob or a value of the wrong kind."""
-        return dataclasses.replace(self, **{name: _value(name, raw) for name, raw in changes.items()})
+        checked: dict[str, Any] = {name: _value(name, raw) for name, raw in changes.items()}
+        return dataclasses.replace(self, **checked)
 
 
-_FIELDS = {f.name: type(f.default) for f in dataclasses.fields(Config)}
+_FIELDS: dict[str, type[int] | type[float]] = {
+    f.name: int if isinstance(f.default, int) else float for f in dataclasses.fields(Config)
+}
 
 
 def _value(name: str, raw: Any) -> float | int:
@@ -77,14 +80,12 @@ def _value(name: str, raw: Any) -> float | int:
             raise ValueError
     except (TypeError, ValueError):
         raise InvalidInput(f"Setting {name!r} takes a number, not {raw!r}.") from None
-    if value < 0 or value != value or (kind is int and value < 1):
+    if not value >= (1 if kind is int else 0):
         raise InvalidInput(f"Setting {name!r} must be {'at least 1' if kind is int else 'zero or more'}, not {raw!r}.")
     return value
 
 
-def load_config(
-    folder: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any
-) -> Config:
+def load_config(folder: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
     """The configuration for a lake in `folder`: defaults, then its moulin.toml, the environment, and `overrides`."""
     settings: dict[str, Any] = {}
     if folder is not None and (file := folder / "moulin.toml").is_file():

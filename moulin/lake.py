@@ -43,7 +43,9 @@ class SqlEngine(Protocol):
 class Lake:
     """One catalog and one storage root. Safe to use from several threads; several processes may open the same lake."""
 
-    def __init__(self, catalog: Catalog, store: Store, uri: str, make_engine: Callable[[Lake], SqlEngine] | None = None) -> None:
+    def __init__(
+        self, catalog: Catalog, store: Store, uri: str, make_engine: Callable[[Lake], SqlEngine] | None = None
+    ) -> None:
         self.uri = uri
         self.store = store
         self.catalog = catalog
@@ -253,16 +255,20 @@ def locate(
     if uri.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
         if storage is None:
             raise InvalidInput("A lake on PostgreSQL needs storage=, a folder or an object store for its files.")
-        return uri.replace("postgres://", "postgresql://", 1), open_store(storage, options), load_config(**settings or {})
+        return (
+            uri.replace("postgres://", "postgresql://", 1),
+            open_store(storage, options),
+            load_config(**settings or {}),
+        )
     if "://" in uri and not uri.startswith("file://"):
         raise InvalidInput(
             f"{uri.split('://')[0]}:// is not a lake's address; use a folder, or postgresql:// with storage=."
         )
     folder = open_store(uri)
-    root = folder.local_path("")
-    assert root is not None
-    catalog_uri = f"sqlite:///{root / paths.catalog_file()}"
-    return catalog_uri, open_store(storage, options) if storage else folder, load_config(root, **settings or {})
+    catalog_file = folder.local_path(paths.catalog_file())
+    assert catalog_file is not None
+    config = load_config(catalog_file.parent, **settings or {})
+    return f"sqlite:///{catalog_file}", open_store(storage, options) if storage else folder, config
 
 
 def _members(database: str, tables: Sequence[str]) -> list[str]:

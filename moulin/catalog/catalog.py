@@ -1,4 +1,4 @@
-"""The catalog: one truth, one SQL transaction per change. This class only opens transactions; the nouns have their modules."""
+"""The catalog: one truth, one SQL transaction per change. It only opens transactions; the nouns have their modules."""
 
 from __future__ import annotations
 
@@ -130,9 +130,7 @@ class Catalog:
 
     def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableState:
         with self._mutation("rename-table") as draft:
-            row = tables.find_by_id(
-                draft.connection, tables.rename(draft, database, name, new_database, new_name)
-            )
+            row = tables.find_by_id(draft.connection, tables.rename(draft, database, name, new_database, new_name))
             return tables.load(draft.connection, row, current=draft.write.version)
 
     def drop_table(self, database: str, name: str, *, immediate: bool = False) -> TableEntry:
@@ -146,9 +144,7 @@ class Catalog:
 
     # Views
 
-    def create_view(
-        self, database: str, name: str, members: Sequence[str], description: str | None = None
-    ) -> View:
+    def create_view(self, database: str, name: str, members: Sequence[str], description: str | None = None) -> View:
         with self._mutation("create-view") as draft:
             return views.create(draft, database, name, members, description)
 
@@ -291,7 +287,7 @@ def read_marker(store: Store) -> dict[str, object] | None:
         raise Corrupt(f"{paths.marker()} in {store.uri} is not a lake's marker.") from None
     if found > s.FORMAT:
         raise Unsupported(
-            f"The lake in {store.uri} has format {found}; this version of moulin knows up to {s.FORMAT}. Upgrade moulin."
+            f"The lake in {store.uri} has format {found}; this version knows up to {s.FORMAT}. Upgrade moulin."
         )
     return dict(marker)
 
@@ -314,7 +310,9 @@ def _lake_row(engine: Engine, store: Store, marker: Mapping[str, object] | None)
             engine.incarnation = 1
             return lake_uuid
     if row.format > s.FORMAT:
-        raise Unsupported(f"The catalog has lake format {row.format}; this version knows up to {s.FORMAT}. Upgrade moulin.")
+        raise Unsupported(
+            f"The catalog has lake format {row.format}; this version knows up to {s.FORMAT}. Upgrade moulin."
+        )
     if marker is not None and str(row.uuid) != marker["uuid"]:
         raise FailedPrecondition(f"The catalog and {store.uri} belong to different lakes; check both addresses.")
     if marker is None and row.storage != store.uri:

@@ -1,8 +1,8 @@
 """The commit: check what an operation expects, apply it, and number it. Called under the counter's lock; SQL only.
 
-Cost follows what the operation touches, never how large the table is. What it expects is checked thing by thing: segment,
-property, column. When one no longer holds, the verdict of `model.operations` on what changed that thing meanwhile says what the
-caller may do about it.
+Cost follows what the operation touches, never how large the table is. What it expects is checked thing by thing:
+segment, property, column. When one no longer holds, the verdict of `model.operations` on what changed that thing
+meanwhile says what the caller may do about it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Stale(Conflict):
 
 
 class TableChange:
-    """One operation on one table of the version being committed: the table's row, its manifest, what the row becomes."""
+    """One operation on one table of the version being committed: the table's row, its manifest, what both become."""
 
     def __init__(self, draft: Draft, commit: TableCommit) -> None:
         self.draft = draft

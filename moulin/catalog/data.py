@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog import schema as s
-from moulin.catalog.engine import CHUNK, take
+from moulin.catalog.engine import chunks, take
 from moulin.catalog.segments import encode_partition, time_class
 from moulin.errors import InvalidInput
 from moulin.formats import manifest as codec
@@ -19,6 +19,7 @@ from moulin.model.operations import DataOperation, Expected, Kind, Merge, NewVec
 
 if TYPE_CHECKING:
     from moulin.catalog.commit import TableChange
+
 
 def apply_data(change: TableChange, operation: DataOperation) -> None:
     expected = [*operation.removed, *(vector.expected for vector in operation.vectors)]
@@ -46,13 +47,13 @@ def _require_no_new_segments(change: TableChange) -> None:
 def open_spans(change: TableChange, numbers: Iterable[int] | None = None) -> Iterator[Any]:
     """Open spans of the table with what the sums need, all or those of the segments `numbers`."""
     p = s.segment_spans
-    query = select_spans().where(p.c.table_id == change.table_id, p.c.branch == s.MAIN, p.c.removed_version == s.OPEN)
+    query = select_spans().where(p.c.removed_version == s.OPEN, p.c.branch == s.MAIN)
     if numbers is None:
-        yield from change.connection.execute(query).all()
+        yield from change.connection.execute(query.where(p.c.table_id == change.table_id)).all()
         return
-    wanted = list(numbers)
-    for start in range(0, len(wanted), CHUNK):
-        yield from change.connection.execute(query.where(p.c.segment.in_(wanted[start : start + CHUNK]))).all()
+    for chunk in chunks(list(numbers)):
+        rows = change.connection.execute(query.where(p.c.segment.in_(chunk))).all()
+        yield from (row for row in rows if row.table_id == change.table_id)
 
 
 def select_spans() -> sa.Select[Any]:
@@ -77,20 +78,14 @@ def _expected_spans(change: TableChange, expected: Sequence[Expected]) -> dict[i
 
 def _versions_that_touched(change: TableChange, segment: int) -> set[int]:
     p = s.segment_spans
-    query = sa.select(p.c.added_version, p.c.removed_version).where(
-        p.c.table_id == change.table_id, p.c.branch == s.MAIN, p.c.segment == segment
-    )
+    query = sa.select(p.c.added_version, p.c.removed_version).where(p.c.segment == segment, p.c.branch == s.MAIN)
     return {version for span in change.connection.execute(query) for version in span if version < s.OPEN}
 
 
 def close_spans(change: TableChange, spans: Sequence[Any]) -> None:
-    ids = [span.id for span in spans]
-    for start in range(0, len(ids), CHUNK):
-        change.connection.execute(
-            s.segment_spans.update()
-            .where(s.segment_spans.c.id.in_(ids[start : start + CHUNK]))
-            .values(removed_version=change.draft.version)
-        )
+    p = s.segment_spans
+    for chunk in chunks([span.id for span in spans]):
+        change.connection.execute(p.update().where(p.c.id.in_(chunk)).values(removed_version=change.draft.version))
 
 
 def _remove(change: TableChange, spans: Sequence[Any]) -> None:
@@ -111,8 +106,8 @@ def _replace_vectors(change: TableChange, vectors: Sequence[tuple[Any, NewVector
     for span, new in vectors:
         if new.facts.segment != span.segment or not span.deleted < new.facts.cardinality <= span.rows:
             raise InvalidInput(
-                f"A deletion vector of segment {new.facts.segment} with {new.facts.cardinality} positions cannot follow "
-                f"one with {span.deleted} on segment {span.segment} of {span.rows} rows."
+                f"A deletion vector of segment {new.facts.segment} with {new.facts.cardinality} positions cannot "
+                f"follow one with {span.deleted} on segment {span.segment} of {span.rows} rows."
             )
     stored = _store_vectors(change, [new.facts for _, new in vectors])
     spans = [span for span, _ in vectors]
@@ -262,11 +257,8 @@ def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Pl
 
     def known() -> dict[Place, int]:
         ids: dict[Place, int] = {}
-        tuples = list({data for _, data in stored})
-        for start in range(0, len(tuples), CHUNK):
-            query = sa.select(p.c.spec_id, p.c.tuple, p.c.id).where(
-                p.c.table_id == table_id, p.c.tuple.in_(tuples[start : start + CHUNK])
-            )
+        for chunk in chunks(list({data for _, data in stored})):
+            query = sa.select(p.c.spec_id, p.c.tuple, p.c.id).where(p.c.table_id == table_id, p.c.tuple.in_(chunk))
             found = {(row[0], row[1]): row[2] for row in connection.execute(query)}
             ids.update({stored[key]: found[key] for key in stored.keys() & found.keys()})
         return ids
@@ -290,10 +282,8 @@ def _record_merge(change: TableChange, operation: Merge) -> None:
         change.connection.execute(s.merge_inputs.insert(), merge_rows(change.table_id, version, inputs))
     if operation.journals:
         change.connection.execute(s.journals.insert(), journal_rows(change.table_id, version, operation.journals))
-    for start in range(0, len(inputs), CHUNK):
-        change.connection.execute(
-            s.reservations.delete().where(s.reservations.c.segment.in_(inputs[start : start + CHUNK]))
-        )
+    for chunk in chunks(inputs):
+        change.connection.execute(s.reservations.delete().where(s.reservations.c.segment.in_(chunk)))
     change.manifest.journals.extend(operation.journals)
     change.manifest.merge_inputs.extend(inputs)
 

@@ -49,9 +49,7 @@ def create(draft: Draft, name: str, properties: Mapping[str, str], *, if_not_exi
     if row is None:
         database_id = new_id()
         draft.connection.execute(
-            s.databases.insert().values(
-                id=database_id, name=name, properties=dict(properties), created_at=draft.now
-            )
+            s.databases.insert().values(id=database_id, name=name, properties=dict(properties), created_at=draft.now)
         )
         add_rows(draft, s.databases, [database_id])
         row = _live(draft.connection, name)
@@ -99,7 +97,8 @@ def drop(draft: Draft, name: str, *, cascade: bool, grace_seconds: float) -> Dat
     for table in (s.views, s.tables):
         # Children that fell with it before have its tombstone: when that ends earlier now, so does theirs.
         fell_with_it = sa.or_(table.c.tombstoned_at.is_(None), table.c.tombstoned_at == row.tombstoned_at)
-        for child in draft.connection.execute(sa.select(table).where(table.c.database_id == row.id, fell_with_it)).all():
+        children = sa.select(table).where(table.c.database_id == row.id, fell_with_it)
+        for child in draft.connection.execute(children).all():
             bury(draft, table, child, grace_seconds)
     return to_database(_by_id(draft.connection, row.id))
 

@@ -53,10 +53,10 @@ class Draft:
 
     def request(self, request_id: str) -> None:
         """Remember an idempotency key with this version."""
-        row = {"id": request_id, "version": self.version, "created_at": self.now}
-        self.connection.execute(s.requests.insert().values(row))
+        values = {"id": request_id, "version": self.version, "created_at": self.now}
+        self.connection.execute(s.requests.insert().values(values))
         holder = self._lake or next(iter(self._tables.values()), None) or self.lake()
-        holder.requests.append(pb.Request(**row))
+        holder.requests.append(pb.Request(id=request_id, version=self.version, created_at=self.now))
 
     def save(self) -> None:
         """Put the manifests into the outbox; nothing when no version was taken."""
@@ -77,9 +77,7 @@ class Draft:
         self.connection.execute(s.outbox.insert(), rows)
 
     def _start(self) -> pb.Manifest:
-        return start_manifest(
-            self._lake_uuid, self.write.incarnation, self.version, self.now, self._kind
-        )
+        return start_manifest(self._lake_uuid, self.write.incarnation, self.version, self.now, self._kind)
 
 
 def start_manifest(lake_uuid: UUID, incarnation: int, version: int, timestamp_ns: int, kind: str) -> pb.Manifest:

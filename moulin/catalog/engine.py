@@ -1,18 +1,18 @@
 """Connections and transactions: one snapshot for readers, one lock for writers.
 
-Every mutation goes through `Engine.write`, which locks the counter row first. So versions become visible in order: once version
-V was read, nothing with a version <= V appears later. No I/O but SQL happens while the lock is held.
+Every mutation goes through `Engine.write`, which locks the counter row first. So versions become visible in order: once
+version V was read, nothing with a version <= V appears later. No I/O but SQL happens while the lock is held.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -33,9 +33,8 @@ from moulin.errors import (
 HEAD_REVISION = "0001"
 _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
 
-CHUNK = 500  # values in one IN list
-
 Clock = Callable[[], int]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -74,9 +73,7 @@ class Engine:
         """One consistent snapshot. Do not keep it open across anything slow."""
         with _translated(), self._engine.connect() as connection:
             if not self.is_sqlite:
-                connection = connection.execution_options(
-                    isolation_level="REPEATABLE READ", postgresql_readonly=True
-                )
+                connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection.begin():
                 yield connection
 
@@ -166,6 +163,11 @@ def take(connection: sa.Connection, name: str, count: int) -> int:
     row = s.reserves.c.name == name
     connection.execute(s.reserves.update().where(row).values(next=s.reserves.c.next + count))
     return int(connection.execute(sa.select(s.reserves.c.next).where(row)).scalar_one()) - count
+
+
+def chunks(values: Sequence[T], size: int = 500) -> Iterator[Sequence[T]]:
+    """`values` in pieces short enough for one IN list."""
+    return (values[start : start + size] for start in range(0, len(values), size))
 
 
 def _sqlite(url: sa.URL, config: Config) -> sa.Engine:

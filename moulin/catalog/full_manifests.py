@@ -1,4 +1,4 @@
-"""Full manifests: the whole state of a table, or of the lake, at one version. They bound how many deltas a reader replays."""
+"""Full manifests: the whole state of a table, or of the lake, at one version. They bound how many deltas are replayed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from moulin.storage import paths
 
 
 def build(engine: Engine, lake_uuid: UUID, table_id: UUID | None) -> tuple[int, str, bytes]:
-    """Version, path and bytes of a full manifest of the newest version of a table (None: the lake), from one snapshot."""
+    """Version, path and bytes of the full manifest of a table (None: the lake) as it is now, from one snapshot."""
     with engine.read() as connection:
         if table_id is None:
             manifest = lake_manifest(connection, lake_uuid)
@@ -33,17 +33,13 @@ def mark_written(engine: Engine, table_id: UUID | None, version: int) -> None:
     """Count deltas anew, from `version` on."""
     c, v = s.table_commits, s.versions
     with engine.unordered(durable=False) as connection:
-        if table_id is None:  # an upper bound: not every version has a lake manifest
-            newer = sa.select(sa.func.count()).select_from(v).where(v.c.version > version).scalar_subquery()
-            connection.execute(
-                s.counter.update().values(deltas=sa.case((s.counter.c.deltas > newer, newer), else_=s.counter.c.deltas))
-            )
+        if table_id is None:  # at most so many: not every version has a lake manifest
+            newer = connection.execute(sa.select(sa.func.count()).where(v.c.version > version)).scalar_one()
+            connection.execute(s.counter.update().where(s.counter.c.deltas > newer).values(deltas=newer))
         else:
-            newer = sa.select(sa.func.count(c.c.version.distinct())).where(c.c.table_id == table_id)
-            newer = newer.where(c.c.version > version)
-            connection.execute(
-                s.tables.update().where(s.tables.c.id == table_id).values(deltas=newer.scalar_subquery())
-            )
+            versions = sa.select(sa.func.count(c.c.version.distinct()))
+            newer = connection.execute(versions.where(c.c.table_id == table_id, c.c.version > version)).scalar_one()
+            connection.execute(s.tables.update().where(s.tables.c.id == table_id).values(deltas=newer))
 
 
 def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Manifest:
@@ -69,7 +65,7 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
     sequences = connection.execute(
         sa.select(c.c.sequence, sa.func.min(c.c.version)).where(c.c.table_id == table_id).group_by(c.c.sequence)
     )
-    manifest.sequence_versions.update({sequence: first for sequence, first in sequences})
+    manifest.sequence_versions.update({row[0]: row[1] for row in sequences})
     manifest.data_files.extend(segments.refs_at_version(connection, table_id, version))
     return manifest
 

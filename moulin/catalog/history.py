@@ -10,6 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog import schema as s
+from moulin.catalog.engine import chunks
 from moulin.errors import NotFound
 from moulin.model.entities import CommitInfo
 
@@ -56,7 +57,10 @@ def version_at(connection: sa.Connection, timestamp_ns: int) -> int:
     """The newest version of the lake that was committed at or before a time."""
     v = s.versions
     found = connection.execute(
-        sa.select(v.c.version).where(v.c.timestamp_ns <= timestamp_ns).order_by(v.c.timestamp_ns.desc(), v.c.version.desc()).limit(1)
+        sa.select(v.c.version)
+        .where(v.c.timestamp_ns <= timestamp_ns)
+        .order_by(v.c.timestamp_ns.desc(), v.c.version.desc())
+        .limit(1)
     ).scalar_one_or_none()
     if found is None:
         raise NotFound("The lake has no version as old as that time.")
@@ -78,11 +82,9 @@ def sequence_versions(connection: sa.Connection, table_id: UUID) -> tuple[list[i
 def merges_of(connection: sa.Connection, numbers: Sequence[int], after: int) -> list[MergeOf]:
     """The merges after version `after` that consumed any of the segments, oldest first."""
     m, j = s.merge_inputs, s.journals
-    found = []
-    for start in range(0, len(numbers), CHUNK):
-        query = sa.select(m).where(
-            m.c.segment.in_(numbers[start : start + CHUNK]), m.c.version > after
-        )
+    found: list[Any] = []
+    for chunk in chunks(numbers):
+        query = sa.select(m).where(m.c.segment.in_(chunk), m.c.version > after)
         found.extend(connection.execute(query).all())
     journals: dict[tuple[int, UUID], tuple[str, ...]] = {}
     for version, table_id in {(row.version, row.table_id) for row in found}:

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin.catalog import schema as s
-from moulin.catalog.engine import CHUNK, Engine
+from moulin.catalog.engine import Engine, chunks
 from moulin.catalog.tables import find_by_id, require_kept
 from moulin.catalog.tombstones import NANOS
 from moulin.errors import NotFound
@@ -25,11 +25,8 @@ def reserve_inputs(engine: Engine, owner: str, numbers: Sequence[int], seconds: 
         now = engine.now(connection)
         connection.execute(r.delete().where(r.c.expires_at <= now))
         expires_at = now + int(seconds * NANOS)
-        for start in range(0, len(wanted), CHUNK):
-            rows = [
-                {"segment": number, "owner": owner, "expires_at": expires_at}
-                for number in wanted[start : start + CHUNK]
-            ]
+        for chunk in chunks(wanted):
+            rows = [{"segment": number, "owner": owner, "expires_at": expires_at} for number in chunk]
             query = insert(r).values(rows).on_conflict_do_nothing().returning(r.c.segment)
             granted.extend(connection.execute(query).scalars())
     return sorted(granted)
@@ -46,12 +43,9 @@ def pin(engine: Engine, table_id: UUID, version: int, seconds: float) -> UUID:
     pin_id = new_id()
     with engine.unordered(durable=False) as connection:
         expires_at = engine.now(connection) + int(seconds * NANOS)
-        connection.execute(
-            s.pins.insert().values(id=pin_id, table_id=table_id, version=version, expires_at=expires_at)
-        )
+        connection.execute(s.pins.insert().values(id=pin_id, table_id=table_id, version=version, expires_at=expires_at))
         # Only now: clean-up holds off new pins while it decides, so what is read here is what it decided.
-        row = find_by_id(connection, table_id)
-        require_kept(row, f"{row.database}.{row.name}", version, version)
+        require_kept(find_by_id(connection, table_id), version)
     return pin_id
 
 

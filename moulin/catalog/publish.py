@@ -1,7 +1,8 @@
 """From the outbox to storage: manifests appear in version order, after their commit, never under the counter's lock.
 
-Several processes may publish at once: each starts with the lowest version waiting, and the same bytes go to the same name, so who
-wins does not matter. A commit stands whether or not it was published; what is left waits for the next commit, open or clean-up.
+Several processes may publish at once: each starts with the lowest version waiting, and the same bytes go to the same
+name, so who wins does not matter. A commit stands whether or not it was published; what is left waits for the next
+commit, open or clean-up.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from moulin.errors import AlreadyExists, FailedPrecondition, Fenced, MoulinError
 from moulin.storage.store import Store
 
 log = logging.getLogger(__name__)
-_SEGMENTS_PER_DELTA = 256  # a full manifest is rewritten once that share of the table changed, so its cost stays in proportion
+_SEGMENTS_PER_DELTA = (
+    256  # a full manifest is rewritten once that share of the table changed, so its cost stays in proportion
+)
 
 
 class Publisher:
@@ -86,7 +89,9 @@ class Publisher:
         o = s.outbox
         with self._engine.read() as connection:
             return list(
-                connection.execute(sa.select(o.c.version).group_by(o.c.version).order_by(o.c.version).limit(64)).scalars()
+                connection.execute(
+                    sa.select(o.c.version).group_by(o.c.version).order_by(o.c.version).limit(64)
+                ).scalars()
             )
 
     def _parts(self, version: int) -> list[Any]:

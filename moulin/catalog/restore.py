@@ -59,10 +59,7 @@ def _open(change: TableChange, rows: list[Any]) -> None:
         return
     change.connection.execute(
         s.segment_spans.insert(),
-        [
-            span_row(change, row.segment, row.vector_id, row.partition_id, row.time_class, row.time_min)
-            for row in rows
-        ],
+        [span_row(change, row.segment, row.vector_id, row.partition_id, row.time_class, row.time_min) for row in rows],
     )
     # With all facts: a reader of manifests may have started after these segments were last live.
     live = segments.by_number(change.connection, [row.segment for row in rows], change.draft.version)

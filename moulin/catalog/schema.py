@@ -259,9 +259,17 @@ segment_spans = Table(
     Index("spans_segment", "segment", "removed_version"),
     Index("spans_time", "table_id", "branch", "time_class", "time_min", "removed_version"),
     Index("spans_partition", "table_id", "branch", "partition_id", "removed_version"),
-    Index("spans_removed", "table_id", "removed_version"),
-    Index("spans_added", "table_id", "added_version"),
+    Index("spans_removed", "table_id", "branch", "removed_version", "added_version"),
 )
+
+# What SQLite's planner should believe about the spans of a large table: rows in all, then rows per distinct value of
+# the index's first column, first two columns, and so on. Without it, it takes an index by the number of its columns.
+SPAN_STATISTICS = {
+    "spans_segment": "1000000 2 1",
+    "spans_time": "1000000 1000000 1000000 200000 2 1",
+    "spans_partition": "1000000 1000000 1000000 100 20",
+    "spans_removed": "1000000 1000000 1000000 500000 10",
+}
 
 deletion_vectors = Table(
     "deletion_vectors",

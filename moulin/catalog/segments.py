@@ -1,13 +1,13 @@
 """Segments and their spans: what is live at a version, found by partition and by time.
 
-A time range is answered from one index. Spans are put into classes by length (class k holds spans shorter than 2^k ns), so the
-start of an overlapping span of class k lies within 2^k before the range: one short index scan per class that the table uses,
-however many segments there are and however long the longest one is.
+A time range is answered from one index. Spans are put into classes by length (class k holds spans shorter than 2^k ns),
+so the start of an overlapping span of class k lies within 2^k before the range: one short index scan per class that the
+table uses, however many segments there are and however long the longest one is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -15,11 +15,14 @@ import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog import schema as s
+from moulin.catalog import tables
+from moulin.catalog.engine import chunks
 from moulin.formats import manifest as codec
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 
 NO_TIME = -1
 _LAST_CLASS = 62
+_MIN, _MAX = -(1 << 63), (1 << 63) - 1
 
 PartitionFilter = Callable[[int, tuple[bytes | None, ...]], bool]
 TimeRange = tuple[int | None, int | None]
@@ -34,7 +37,8 @@ def time_class(time_min: int | None, time_max: int | None) -> int:
 
 def encode_partition(values: Sequence[bytes | None]) -> bytes:
     message = pb.PartitionTuple(values=[pb.PartitionValue(value=value) for value in values])
-    return message.SerializeToString(deterministic=True)
+    data: bytes = message.SerializeToString(deterministic=True)
+    return data
 
 
 def decode_partition(data: bytes) -> tuple[bytes | None, ...]:
@@ -53,106 +57,127 @@ def at_version(
 ) -> list[LiveSegment]:
     """The live segments of a table at `version`, in order of their numbers.
 
-    `partition_filter` is asked once per partition of the table. `time_range` is a closed range of event time; None on a side
-    leaves it open. Both may let through more than what matches, never less.
+    `partition_filter` is asked once per partition of the table. `time_range` is a closed range of event time; None on a
+    side leaves it open, and segments without any event time are never in it. Both may let through more than what
+    matches, never less.
     """
-    base = _live_query(table_id, version)
-    partitions = _partitions(connection, table_id)
+    table = tables.find_by_id(connection, table_id)
+    tables.require_kept(table, version)
+    query, parameters = _LIVE, [{"table_id": table_id, "version": version}]
     if partition_filter is not None:
+        partitions = _partitions(connection, s.partitions.c.table_id == table_id)
         kept = [key for key, (spec_id, values) in partitions.items() if partition_filter(spec_id, values)]
-        if not kept:
-            return []
         if len(kept) < len(partitions):
-            base = base.where(s.segment_spans.c.partition_id.in_(kept))
-    queries = [base]
+            query = query.where(_IN_PARTITIONS)
+            parameters = [{**parameters[0], "partition_ids": chunk} for chunk in chunks(kept)]
     if time_range is not None and time_range != (None, None):
-        classes = connection.execute(sa.select(s.tables.c.time_classes).where(s.tables.c.id == table_id)).scalar_one()
-        queries = [_in_range(base, k, time_range) for k in range(_LAST_CLASS + 1) if classes >> k & 1]
-    rows = [row for query in queries for row in connection.execute(query).all()]
+        query = query.where(*_IN_RANGE)
+        parameters = [{**p, **bounds} for p in parameters for bounds in _time_bounds(table.time_classes, time_range)]
+    rows = [row for values in parameters for row in connection.execute(query, values)]
     rows.sort(key=lambda row: row.number)
-    return [_to_live(row, partitions, with_columns) for row in rows]
+    places = _partitions_of(connection, rows)
+    return [_to_live(row, places, with_columns) for row in rows]
 
 
 def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
     """Those of the segments `numbers` that are live at `version`."""
-    spans = s.segment_spans
+    p = s.segment_spans
     found: dict[int, LiveSegment] = {}
-    wanted = list(numbers)
-    for start in range(0, len(wanted), CHUNK):
-        query = _query().where(
-            spans.c.segment.in_(wanted[start : start + CHUNK]),
-            spans.c.added_version <= version,
-            spans.c.removed_version > version,
-        )
+    for chunk in chunks(list(numbers)):
+        query = _query().where(p.c.segment.in_(chunk), p.c.branch == s.MAIN, *_at(version))
         rows = connection.execute(query).all()
-        places = _partition_rows(connection, {row.partition_id for row in rows})
+        places = _partitions_of(connection, rows)
         found.update({row.number: _to_live(row, places, True) for row in rows})
     return found
 
 
 def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
     """Live rows at `version`, from facts alone."""
-    spans, g, d = s.segment_spans, s.segments, s.deletion_vectors
+    table = tables.find_by_id(connection, table_id)
+    tables.require_kept(table, version)
+    if version >= table.head_version:
+        return int(table.rows)
+    p, g, d = s.segment_spans, s.segments, s.deletion_vectors
     query = (
         sa.select(sa.func.sum(g.c.rows - sa.func.coalesce(d.c.cardinality, 0)))
-        .select_from(spans.join(g, g.c.number == spans.c.segment).join(d, d.c.id == spans.c.vector_id, isouter=True))
-        .where(*_is_live(table_id, version))
+        .select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
+        .where(p.c.table_id == table_id, p.c.branch == s.MAIN, *_at(version))
     )
     return int(connection.execute(query).scalar_one() or 0)
 
 
-def _is_live(table_id: UUID, version: int) -> list[sa.ColumnElement[bool]]:
-    spans = s.segment_spans
-    return [
-        spans.c.table_id == table_id,
-        spans.c.branch == s.MAIN,
-        spans.c.added_version <= version,
-        spans.c.removed_version > version,
-    ]
+def refs_at_version(connection: sa.Connection, table_id: UUID, version: int) -> Iterator[pb.DataFileRef]:
+    """The live segments of a table at `version` as a full manifest holds them."""
+    query = _LIVE.order_by(s.segments.c.number)
+    rows = connection.execute(query, {"table_id": table_id, "version": version}).all()
+    places = _partitions(connection, s.partitions.c.table_id == table_id)
+    for row in rows:
+        ref = codec.segment_to_ref(_to_live(row, places, False), codec.EXISTING)
+        ref.columns.MergeFromString(row.facts)
+        ref.since_version = row.since_version
+        if row.vector_id:
+            ref.dv_version = row.vector_version
+        yield ref
+
+
+def _at(version: int | sa.BindParameter[int]) -> tuple[sa.ColumnElement[bool], ...]:
+    p = s.segment_spans
+    return p.c.added_version <= version, p.c.removed_version > version
 
 
 def _query() -> sa.Select[Any]:
-    spans, g, d = s.segment_spans, s.segments, s.deletion_vectors
+    p, g, d = s.segment_spans, s.segments, s.deletion_vectors
     return sa.select(
         g,
+        p.c.added_version.label("since_version"),
         d.c.id.label("vector_id"),
         d.c.path.label("vector_path"),
         d.c.offset,
         d.c.length,
         d.c.cardinality,
-    ).select_from(spans.join(g, g.c.number == spans.c.segment).join(d, d.c.id == spans.c.vector_id, isouter=True))
+        d.c.added_version.label("vector_version"),
+    ).select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
 
 
-def _live_query(table_id: UUID, version: int) -> sa.Select[Any]:
-    return _query().where(*_is_live(table_id, version))
+# Built once: putting a statement together takes longer than running it.
+_LIVE = _query().where(
+    s.segment_spans.c.table_id == sa.bindparam("table_id"),
+    s.segment_spans.c.branch == s.MAIN,
+    *_at(sa.bindparam("version")),
+)
+_IN_PARTITIONS = s.segment_spans.c.partition_id.in_(sa.bindparam("partition_ids", expanding=True))
+_IN_RANGE = (
+    s.segment_spans.c.time_class == sa.bindparam("time_class"),
+    s.segment_spans.c.time_min >= sa.bindparam("first_start"),
+    s.segment_spans.c.time_min <= sa.bindparam("last_start"),
+    s.segments.c.time_max >= sa.bindparam("first_end"),
+)
 
 
-def _in_range(base: sa.Select[Any], k: int, time_range: TimeRange) -> sa.Select[Any]:
-    low, high = time_range
-    spans = s.segment_spans
-    query = base.where(spans.c.time_class == k)
-    if high is not None:
-        query = query.where(spans.c.time_min <= high)
-    if low is not None:
-        query = query.where(s.segments.c.time_max >= low)
-        if k < _LAST_CLASS:
-            query = query.where(spans.c.time_min >= max(low - (1 << k), -(1 << 63)))
-    return query
+def _time_bounds(classes: int, time_range: TimeRange) -> Iterator[dict[str, int]]:
+    """What to ask of each class that the table uses."""
+    low = _MIN if time_range[0] is None else min(max(time_range[0], _MIN), _MAX)
+    high = _MAX if time_range[1] is None else min(max(time_range[1], _MIN), _MAX)
+    for k in range(_LAST_CLASS + 1):
+        if classes >> k & 1:
+            first = _MIN if k == _LAST_CLASS else max(low - (1 << k) + 1, _MIN)
+            yield {"time_class": k, "first_start": first, "last_start": high, "first_end": low}
 
 
 _Places = dict[int, tuple[int, tuple[bytes | None, ...]]]
 
 
-def _partitions(connection: sa.Connection, table_id: UUID) -> _Places:
+def _partitions(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> _Places:
     p = s.partitions
-    rows = connection.execute(sa.select(p.c.id, p.c.spec_id, p.c.tuple).where(p.c.table_id == table_id))
+    rows = connection.execute(sa.select(p.c.id, p.c.spec_id, p.c.tuple).where(condition))
     return {row[0]: (row[1], decode_partition(row[2])) for row in rows}
 
 
-def _partition_rows(connection: sa.Connection, ids: set[int]) -> _Places:
-    p = s.partitions
-    rows = connection.execute(sa.select(p.c.id, p.c.spec_id, p.c.tuple).where(p.c.id.in_(ids)))
-    return {row[0]: (row[1], decode_partition(row[2])) for row in rows}
+def _partitions_of(connection: sa.Connection, rows: Sequence[Any]) -> _Places:
+    places: _Places = {}
+    for chunk in chunks(sorted({row.partition_id for row in rows})):
+        places.update(_partitions(connection, s.partitions.c.id.in_(chunk)))
+    return places
 
 
 def _to_live(row: Any, partitions: _Places, with_columns: bool) -> LiveSegment:

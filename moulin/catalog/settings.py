@@ -1,4 +1,4 @@
-"""Commits that change a table's settings: schema, properties, partitioning. Applied to what is current, under the lock."""
+"""Commits that change a table's settings: schema, properties, partitioning. Applied to what is current."""
 
 from __future__ import annotations
 
@@ -42,20 +42,19 @@ def apply_setting(change: TableChange, operation: Operation) -> None:
 
 def _alter_schema(change: TableChange, operation: AlterSchema) -> None:
     state = tables.load(change.connection, change.row)
-    in_use = {f.source_id for f in state.spec.fields} | {f.source_id for f in state.sort_order.fields}
-    in_use |= set(state.schema.identifier_field_ids)
+    in_use = dict.fromkeys((f.source_id for f in state.sort_order.fields), "the sort order")
+    in_use.update(dict.fromkeys((f.source_id for f in state.spec.fields), "the partitioning"))
     if state.event_time is not None:
-        in_use.add(state.event_time)
+        in_use[state.event_time] = "the event time"
     changed, last_column_id = apply_changes(
         state.schema,
         state.last_column_id,
         operation.changes,
         schema_id=max(state.schemas) + 1,
         in_use=in_use,
+        partition_names=[f.name for f in state.spec.fields],
     )
-    tables.store_setting(
-        change.draft, s.table_schemas, change.table_id, changed.schema_id, schema_to_json(changed)
-    )
+    tables.store_setting(change.draft, s.table_schemas, change.table_id, changed.schema_id, schema_to_json(changed))
     change.updates.update(schema_id=changed.schema_id, last_column_id=last_column_id)
     change.summary["changes"] = "; ".join(f"{c.action} {c.name}" for c in operation.changes)
 
@@ -74,7 +73,9 @@ def _refuse_after_restore(change: TableChange) -> None:
     )
     read, found = change.connection.execute(query).one(), (change.row.schema_id, change.row.spec_id)
     if tuple(read) != found:
-        raise change.stale("schema and partitioning", f"{read[0]} and {read[1]}", f"{found[0]} and {found[1]}", restores)
+        raise change.stale(
+            "schema and partitioning", f"{read[0]} and {read[1]}", f"{found[0]} and {found[1]}", restores
+        )
 
 
 def _set_partitioning(change: TableChange, operation: SetPartitioning) -> None:

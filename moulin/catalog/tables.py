@@ -44,10 +44,13 @@ class NewTable:
 
 
 def find(connection: sa.Connection, database: str, name: str, *, include_dropped: bool = False) -> Any:
-    """The row of a table: the live one, else (if asked for) the one dropped last."""
+    """The row of a table, as of `find_by_id`: the live one, else (if asked for) the one dropped last."""
     t = s.tables
     parent = databases.find(connection, database, include_dropped=include_dropped)
-    query = sa.select(t).where(t.c.database_id == parent.id, t.c.name == name)
+    version = sa.select(s.counter.c.version).scalar_subquery().label("lake_version")
+    query = sa.select(t, sa.literal(parent.name).label("database"), version).where(
+        t.c.database_id == parent.id, t.c.name == name
+    )
     if not include_dropped:
         query = query.where(t.c.tombstoned_at.is_(None))
     row = connection.execute(query.order_by(t.c.tombstoned_at.desc().nulls_first()).limit(1)).first()
@@ -57,10 +60,11 @@ def find(connection: sa.Connection, database: str, name: str, *, include_dropped
 
 
 def find_by_id(connection: sa.Connection, table_id: UUID) -> Any:
-    """The row of a live table with its database's name as `database`."""
+    """The row of a live table, with its database's name as `database` and the newest version as `lake_version`."""
     t, d = s.tables, s.databases
+    version = sa.select(s.counter.c.version).scalar_subquery().label("lake_version")
     row = connection.execute(
-        sa.select(t, d.c.name.label("database")).join(d, d.c.id == t.c.database_id).where(t.c.id == table_id)
+        sa.select(t, d.c.name.label("database"), version).join(d, d.c.id == t.c.database_id).where(t.c.id == table_id)
     ).first()
     if row is None:
         raise NotFound("The table was dropped and purged.")
@@ -188,24 +192,17 @@ def fill_state(manifest: pb.Manifest, row: Any) -> None:
     state.properties_json = json.dumps(dict(row.properties), sort_keys=True)
 
 
-def load(
-    connection: sa.Connection, row: Any, version: int | None = None, *, current: int | None = None
-) -> TableState:
+def load(connection: sa.Connection, row: Any, version: int | None = None, *, current: int | None = None) -> TableState:
     """The state of a table (a row of `find` or `find_by_id`) at `version`, by default the newest.
 
     `current` is the newest version inside a mutation, which others do not see yet.
     """
     c = s.table_commits
-    if current is None:
-        current = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
+    current = row.lake_version if current is None else current
     schema_id, spec_id, sort_order_id = row.schema_id, row.spec_id, row.sort_order_id
     head, properties, sequence, next_row_id = row.head_version, row.properties, row.last_sequence, row.next_row_id
-    database = connection.execute(
-        sa.select(s.databases.c.name).where(s.databases.c.id == row.database_id)
-    ).scalar_one()
-    name = f"{database}.{row.name}"
     if version is not None:
-        require_kept(row, name, version, current)
+        require_kept(row, version, current=current)
         last = connection.execute(
             sa.select(c)
             .where(c.c.table_id == row.id, c.c.version <= version)
@@ -222,7 +219,7 @@ def load(
         ).scalar_one()
     return TableState(
         id=row.id,
-        database=database,
+        database=row.database,
         name=row.name,
         version=current if version is None else version,
         head_version=head,
@@ -244,8 +241,9 @@ def load(
     )
 
 
-def require_kept(row: Any, name: str, version: int, current: int) -> None:
+def require_kept(row: Any, version: int, *, current: int | None = None) -> None:
     """Refuse a version that the table did not exist in, that is not there yet, or that clean-up has passed."""
+    name, current = f"{row.database}.{row.name}", row.lake_version if current is None else current
     if version > current:
         raise NotFound(f"Version {version} does not exist yet; the lake is at {current}.")
     if version < row.created_version:

@@ -33,9 +33,7 @@ def bury(draft: Draft, table: sa.Table, row: Any, grace_seconds: float) -> None:
 def lift(draft: Draft, table: sa.Table, ids: list[UUID]) -> None:
     """Make tombstoned rows live again."""
     if ids:
-        draft.connection.execute(
-            table.update().where(table.c.id.in_(ids)).values(tombstoned_at=None, delete_at=None)
-        )
+        draft.connection.execute(table.update().where(table.c.id.in_(ids)).values(tombstoned_at=None, delete_at=None))
         add_rows(draft, table, ids)
 
 

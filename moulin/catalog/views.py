@@ -96,7 +96,8 @@ def resurrect(draft: Draft, database: str, name: str) -> View:
         gone = [m.name for m in view.members if not _is_live(draft.connection, parent.id, m.id)]
         if gone:
             raise FailedPrecondition(
-                f"View {database}.{name} unites tables that are no longer there: {', '.join(gone)}; resurrect them first."
+                f"View {database}.{name} unites tables that are no longer there: {', '.join(gone)}; "
+                "resurrect them first."
             )
         lift(draft, s.views, [row.id])
     return load(draft.connection, database, name)

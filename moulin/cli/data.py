@@ -25,7 +25,9 @@ def append(
     context: typer.Context,
     name: TableName,
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="parquet, csv or ndjson; - for standard input")],
-    kind: Annotated[str | None, typer.Option("--format", help="parquet, csv or ndjson, when the ending does not tell.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--format", help="parquet, csv or ndjson, when the ending does not tell.")
+    ] = None,
     request_id: Annotated[str | None, typer.Option(help="Append once, however often this is run.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -88,5 +90,3 @@ def sql(context: typer.Context, text: str, limit: Limit = 100, as_json: Json = F
         if len(rows) > limit and not as_json:
             console.print(f"[dim]The first {limit} rows; --limit shows more.[/dim]")
         lake.spark().stop()
-
-

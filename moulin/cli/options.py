@@ -55,9 +55,7 @@ def open_lake(context: typer.Context, *, create: bool = False) -> Iterator[Lake]
     assert address.lake is not None
     if not create:
         require_lake(address.lake)
-    with moulin.connect(
-        address.lake, storage=address.storage, storage_options=address.storage_options or None
-    ) as lake:
+    with moulin.connect(address.lake, storage=address.storage, storage_options=address.storage_options or None) as lake:
         yield lake
 
 

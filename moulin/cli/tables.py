@@ -48,9 +48,7 @@ def _column(text: str) -> tuple[str, str, bool]:
 
 
 @app.command("list")
-def list_all(
-    context: typer.Context, database: DatabaseName, everything: All = False, as_json: Json = False
-) -> None:
+def list_all(context: typer.Context, database: DatabaseName, everything: All = False, as_json: Json = False) -> None:
     """List the tables of a database."""
     with open_lake(context) as lake:
         rows = [

@@ -35,9 +35,7 @@ def set_tables(context: typer.Context, name: ViewName, tables: Members) -> None:
 
 
 @app.command("list")
-def list_all(
-    context: typer.Context, database: DatabaseName, everything: All = False, as_json: Json = False
-) -> None:
+def list_all(context: typer.Context, database: DatabaseName, everything: All = False, as_json: Json = False) -> None:
     """List the views of a database."""
     with open_lake(context) as lake:
         rows = [

@@ -45,13 +45,13 @@ class DecodedManifest:
 def encode(manifest: pb.Manifest, *, full: bool) -> bytes:
     """The bytes of a manifest; unknown fields that it was read with are kept."""
     manifest.ClearField("checksum")
-    body = manifest.SerializeToString(deterministic=True)
+    body: bytes = manifest.SerializeToString(deterministic=True)
     payload = body + _CHECKSUM_TAG + struct.pack("<I", zlib.crc32(body))
     return _HEADER.pack(MAGIC, FULL if full else DELTA, len(payload)) + payload
 
 
 def decode(data: bytes, name: str) -> DecodedManifest:
-    """The manifest in `data`. Corrupt when a byte is wrong or missing, Unsupported when a newer version is needed to read it."""
+    """The manifest in `data`; Corrupt when a byte is wrong or missing, Unsupported when only a newer version reads it."""
     if len(data) < _HEADER.size:
         raise Corrupt(f"Manifest {name} is cut short: {len(data)} bytes, less than its header.")
     magic, form, length = _HEADER.unpack_from(data)

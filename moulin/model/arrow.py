@@ -6,11 +6,13 @@ Segments are written and read in exactly these types, so two batches of one sche
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -109,6 +111,43 @@ def field_id(field: pa.Field) -> int | None:
     return None if found is None else int(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A column that holds values: its place among a Parquet file's columns, its dotted path there, its id and type.
+
+    `repeated` says that it lies inside a list or map; `column` is the place of the top-level column around it.
+    """
+
+    index: int
+    column: int
+    path: str
+    field_id: int | None
+    type: pa.DataType
+    repeated: bool
+
+
+def leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
+    """The leaf columns of an Arrow schema in the order in which Parquet stores them."""
+    found: list[Leaf] = []
+
+    def walk(field: pa.Field, path: str, column: int, repeated: bool) -> None:
+        kind = field.type
+        if pt.is_struct(kind):
+            for child in kind:
+                walk(child, f"{path}.{child.name}", column, repeated)
+        elif pt.is_map(kind):
+            walk(kind.key_field, f"{path}.key_value.key", column, True)
+            walk(kind.item_field, f"{path}.key_value.value", column, True)
+        elif pt.is_nested(kind):
+            walk(kind.value_field, f"{path}.list.element", column, True)
+        else:
+            found.append(Leaf(len(found), column, path, field_id(field), kind, repeated))
+
+    for column, field in enumerate(schema):
+        walk(field, field.name, column, False)
+    return tuple(found)
+
+
 def lineage_fields() -> tuple[pa.Field, pa.Field]:
     """The stored lineage columns, in the order in which they follow a table's own columns."""
     return _LINEAGE
@@ -153,9 +192,11 @@ __all__ = [
     "POSITION",
     "ROW_ID",
     "ROW_ID_FIELD_ID",
+    "Leaf",
     "arrow_field",
     "arrow_schema",
     "arrow_type",
     "field_id",
+    "leaves",
     "lineage_fields",
 ]

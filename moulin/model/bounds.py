@@ -19,6 +19,7 @@ from pyiceberg.types import (
     DoubleType,
     FixedType,
     FloatType,
+    IcebergType,
     PrimitiveType,
     StringType,
     TimestampNanoType,
@@ -121,19 +122,19 @@ def truncate_upper(value: _Text, length: int = TRUNCATE_LENGTH) -> _Text | None:
     return None
 
 
-def time_range_ns(iceberg: PrimitiveType, lower: bytes, upper: bytes) -> tuple[int, int]:
+def time_range_ns(iceberg: IcebergType, lower: bytes, upper: bytes) -> tuple[int, int]:
     """The instants that two bounds of a date or timestamp column span, in Unix nanoseconds.
 
     A date spans its whole day, up to its last nanosecond. Instants outside of 64 bits are moved to the nearest end of
     that range, so that comparing with instants treated alike still answers "may overlap" whenever they do.
     """
+    if not isinstance(iceberg, PrimitiveType) or not has_time_range(iceberg):
+        raise InvalidInput(f"A column of type {iceberg} has no event time; choose a date or timestamp column.")
     first, last = bound_from_bytes(iceberg, lower), bound_from_bytes(iceberg, upper)
     if isinstance(iceberg, DateType):
         return _clamped(first * _DAY_NS), _clamped((last + 1) * _DAY_NS - 1)
-    per_day = _UNITS_PER_DAY.get(type(iceberg))
-    if per_day is None:
-        raise InvalidInput(f"A column of type {iceberg} has no event time; choose a date or timestamp column.")
-    return _clamped(first * (_DAY_NS // per_day)), _clamped(last * (_DAY_NS // per_day))
+    unit = _DAY_NS // _UNITS_PER_DAY[type(iceberg)]
+    return _clamped(first * unit), _clamped(last * unit)
 
 
 def unscaled_to_bytes(unscaled: int) -> bytes:
@@ -141,7 +142,7 @@ def unscaled_to_bytes(unscaled: int) -> bytes:
     return unscaled.to_bytes(bytes_required(unscaled), "big", signed=True)
 
 
-def has_time_range(iceberg: object) -> bool:
+def has_time_range(iceberg: IcebergType) -> bool:
     """Whether `time_range_ns` takes the type."""
     return isinstance(iceberg, DateType) or type(iceberg) in _UNITS_PER_DAY
 
@@ -159,7 +160,7 @@ def _grown(last: _Text) -> _Text | None:
 def _unscaled(iceberg: DecimalType, value: Decimal) -> int:
     sign, digits, exponent = value.as_tuple()
     shift = iceberg.scale + int(exponent)
-    number = int("".join(map(str, digits))) * 10 ** max(shift, 0)
+    number: int = int("".join(map(str, digits))) * 10 ** max(shift, 0)
     number, lost = divmod(number, 10 ** max(-shift, 0))
     if lost or len(str(number)) > iceberg.precision:
         raise ValueError("too many digits")

@@ -133,6 +133,8 @@ def convert(array: pa.Array, target: Target, rounding: bool) -> pa.Array:
     if not target.inner and not pt.is_nested(source):
         try:
             converted = convert_leaf(array, target.type, rounding)
+        except TypeError as error:
+            raise TypeMisfit(target, str(error)) from None
         except (ValueError, pa.ArrowNotImplementedError) as error:
             raise Misfit(target, f"it does not fit type {target.kind} ({error}).") from None
         if converted is not None:

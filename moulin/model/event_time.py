@@ -21,5 +21,7 @@ def event_time_id(schema: Schema, name: str) -> int:
     """The field id of a column that can be an event time: a top-level date or timestamp."""
     field = find_column(schema, name)
     if not isinstance(field.field_type, _TYPES) or field not in schema.fields:
-        raise InvalidInput(f"The event time must be a top-level date or timestamp column; {name!r} is {field.field_type}.")
+        raise InvalidInput(
+            f"The event time must be a top-level date or timestamp column; {name!r} is {field.field_type}."
+        )
     return field.field_id

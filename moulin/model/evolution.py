@@ -53,14 +53,17 @@ def apply_changes(
     schema_id: int,
     in_use: Collection[int] | Mapping[int, str] = (),
     partition_names: Collection[str] = (),
+    partition_sources: Collection[int] = (),
 ) -> tuple[Schema, int]:
     """The schema after `changes`, in order, with `schema_id`, and the new last column id.
 
     `in_use` holds the ids of fields that partitioning, sort order or event time rest on; as a mapping it names, for
     errors, which of them. Those and the key cannot be dropped. New top-level names must not be among `partition_names`.
+    `partition_sources` are the source ids of every partitioning the table has had: stored partition values hold their
+    types, so no change may make them mean something else.
     """
     last_id = max(last_column_id, schema.highest_field_id)
-    rules = _Rules(last_id, set(schema.identifier_field_ids), in_use, partition_names)
+    rules = _Rules(last_id, set(schema.identifier_field_ids), in_use, partition_names, partition_sources)
     columns = StructType(*schema.fields)
     for change in changes:
         columns = _apply(columns, change, rules)
@@ -77,6 +80,7 @@ class _Rules:
     key: set[int]
     in_use: Collection[int] | Mapping[int, str]
     partition_names: Collection[str]
+    partition_sources: Collection[int]
 
     def next_id(self) -> int:
         if self.last_id >= MAX_FIELD_ID:
@@ -192,7 +196,9 @@ def _widen(siblings: _Siblings, path: tuple[str, ...], change: WidenColumn, rule
             f"Column {change.name} of type {old} cannot become {new}: only int to long, float to double, decimal to "
             "more digits of the same scale, and date to timestamp or timestamp_ns are possible."
         )
-    use = rules.use_of(field.field_id)
+    use = rules.use_of(field.field_id) or (
+        "earlier partitioning" if field.field_id in rules.partition_sources else None
+    )
     if isinstance(old, DateType) and use is not None:
         raise FailedPrecondition(
             f"Column {change.name} cannot become {new}: {use} rests on its days, and stored values would not match."

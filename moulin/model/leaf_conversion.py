@@ -13,8 +13,8 @@ import pyarrow.types as pt
 def convert_leaf(array: pa.Array, target: pa.DataType, rounding: bool) -> pa.Array | None:
     """`array`, of a type without fields inside, as `target`, a canonical type; None when the types do not go together.
 
-    Raises ValueError (ArrowInvalid is one) when a value would be changed. Text is read as dates, times, decimals and
-    UUIDs. A time without a zone counts as UTC where the column has one; one with a zone does not fit a column without.
+    Raises ValueError (ArrowInvalid is one) when a value would be changed, TypeError when the type says so. Text is
+    read as dates, times, decimals and UUIDs. A time without a zone counts as UTC where the column has one.
     """
     for matches, convert in _BY_TARGET:
         if matches(target):
@@ -68,7 +68,7 @@ def _timestamp(array: pa.Array, target: pa.DataType, _: bool) -> pa.Array | None
     source = array.type
     if pt.is_timestamp(source):
         if source.tz is not None and target.tz is None:
-            raise ValueError("it has a time zone, which a column without one cannot keep; use timestamptz")
+            raise TypeError("its values have a time zone, which type timestamp does not keep: use timestamptz.")
         return array.cast(target)
     if pt.is_date(source):
         return array.cast(pa.timestamp(target.unit)).cast(target)

@@ -70,11 +70,13 @@ def _leaf(values: Sequence[Any], target: Target) -> pa.Array:
     """The values in whatever Arrow type they suggest."""
     if isinstance(values, np.ndarray):
         return pa.array(values)
-    kinds = set(map(type, values))
-    if datetime in kinds and pt.is_timestamp(target.type):
+    kinds = set(map(type, values)) - {type(None)}
+    if str in kinds and len(kinds) > 1:
+        raise Misfit(target, "it mixes text with other values.")  # alone, each of them may fit
+    if datetime in kinds and (pt.is_timestamp(target.type) or pt.is_date(target.type)):
         values = _moments(values, kinds, target)
     try:
-        # A whole number that needs more than 64 bits has no type to suggest; for decimals Arrow itself checks exactly.
+        # A whole number of more than 64 bits suggests no type; for decimals Arrow itself takes nothing but what fits.
         explicit = target.type if pt.is_decimal(target.type) and str not in kinds else None
         return pa.array(values, explicit)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
@@ -86,8 +88,8 @@ def _moments(values: Sequence[Any], kinds: set[type], target: Target) -> Sequenc
     if date in kinds:
         values = [datetime.combine(value, time()) if type(value) is date else value for value in values]
     zoned = {value.tzinfo is not None for value in values if isinstance(value, datetime)}
-    if zoned == {True, False}:
-        if target.type.tz is None:
+    if len(zoned) > 1:
+        if getattr(target.type, "tz", None) is None:
             raise Misfit(target, "it mixes times with and without a zone.")
         values = [_in_utc(value) if isinstance(value, datetime) else value for value in values]
     return values

@@ -61,7 +61,11 @@ class _Intake:
                 reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
         except (pa.ArrowException, ValueError, TypeError):
             raise _unknown_form(data) from None
-        return self._arrow_batches(reader, self._match(reader.schema.names))
+        places = self._match(reader.schema.names)
+        for target in self._targets:
+            if target.name in places:
+                self._fit(pa.nulls(0, reader.schema.field(places[target.name]).type), target)
+        return self._arrow_batches(reader, places)
 
     def columns(self, data: Mapping[Any, Any]) -> Iterator[pa.RecordBatch]:
         """From a dict of columns."""
@@ -117,12 +121,15 @@ class _Intake:
         def convert(target: Target, start: int, length: int) -> pa.Array:
             if target.name not in places:
                 return absent(target, length)
-            try:
-                return fit(batch.column(places[target.name])[start : start + length], target)
-            except TypeMisfit as misfit:
-                raise InvalidInput(f"Column {misfit.path}: {misfit.reason}") from None
+            return self._fit(batch.column(places[target.name])[start : start + length], target)
 
         return self._pieces(batch.num_rows, convert, lambda name, row: batch.column(places[name])[row])
+
+    def _fit(self, array: pa.Array, target: Target) -> pa.Array:
+        try:
+            return fit(array, target)
+        except TypeMisfit as misfit:
+            raise InvalidInput(f"Column {misfit.path}: {misfit.reason}") from None
 
     def _python_batch(self, columns: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         def convert(target: Target, start: int, length: int) -> pa.Array:

@@ -56,12 +56,12 @@ def make_schema(spec: object, primary_key: Sequence[str] = ()) -> Schema:
     check_unique(fields, "The schema")
     key = _check_key(fields, primary_key)
     fields = [field.model_copy(update={"required": True}) if field.name in key else field for field in fields]
-    struct = renumber(StructType(*fields), count(1).__next__)
+    numbers = count(1)
+    struct = renumber(StructType(*fields), numbers.__next__)
     assert isinstance(struct, StructType)
+    check_field_count(next(numbers) - 1)
     by_name = {field.name: field.field_id for field in struct.fields}
-    schema = Schema(*struct.fields, schema_id=0, identifier_field_ids=[by_name[name] for name in key])
-    check_field_count(schema.highest_field_id)
-    return schema
+    return Schema(*struct.fields, schema_id=0, identifier_field_ids=[by_name[name] for name in key])
 
 
 def check_field_count(fields: int) -> None:

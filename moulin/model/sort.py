@@ -36,7 +36,7 @@ from moulin.errors import InvalidInput, Unsupported
 from moulin.model.schema import column_path, find_column, from_stored
 from moulin.model.transform import raw_values, source_column
 
-_FIELD = re.compile(r"\s*(.+?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
+_FIELD = re.compile(r"\s*(\S.*?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
 # Rows that `is_sorted` looks at first: most unsorted data betrays itself there.
 _GLANCE = 1024
 

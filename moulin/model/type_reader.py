@@ -130,10 +130,11 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._shown = repr(text if len(text) <= 200 else f"{text[:200]}...")
         self._place = 0
 
     def type(self, depth: int) -> IcebergType:
-        check_depth(depth, repr(self._text))
+        check_depth(depth, self._shown)
         word = self._take(self._WORD, "a type").lower()
         word = _ALIASES.get(word, word)
         if word in PLAIN_TYPES:
@@ -157,7 +158,7 @@ class _Parser:
         if word == "struct":
             return self._struct(depth)
         near = did_you_mean(word, (*PLAIN_TYPES, *_ALIASES, *_PARAMETRIC))
-        raise InvalidInput(f"Unknown type {word!r} in {self._text!r}.{near} Known types: {KNOWN_TYPES}.")
+        raise InvalidInput(f"Unknown type {word!r} in {self._shown}.{near} Known types: {KNOWN_TYPES}.")
 
     def end(self) -> None:
         self._skip()
@@ -170,14 +171,14 @@ class _Parser:
         self._expect(",")
         scale = int(self._take(self._NUMBER, "a scale"))
         self._expect(")")
-        return decimal_type(precision, scale, repr(self._text))
+        return decimal_type(precision, scale, self._shown)
 
     def _fixed(self) -> IcebergType:
         opening = self._text[self._place : self._place + 1]
         self._expect("(" if opening == "(" else "[")
         length = int(self._take(self._NUMBER, "a length"))
         self._expect(")" if opening == "(" else "]")
-        return fixed_type(length, repr(self._text))
+        return fixed_type(length, self._shown)
 
     def _struct(self, depth: int) -> IcebergType:
         self._expect("<")
@@ -189,7 +190,7 @@ class _Parser:
             if not self._accept(","):
                 break
         self._expect(">")
-        check_unique(fields, f"The struct in {self._text!r}")
+        check_unique(fields, f"The struct in {self._shown}")
         return StructType(*fields)
 
     def _skip(self) -> None:
@@ -218,7 +219,7 @@ class _Parser:
     def _fail(self, expected: str) -> NoReturn:
         found = repr(self._text[self._place]) if self._place < len(self._text) else "its end"
         raise InvalidInput(
-            f"The type {self._text!r} has {found} at character {self._place + 1} where {expected} belongs. "
+            f"The type {self._shown} has {found} at character {self._place + 1} where {expected} belongs. "
             f"Known types: {KNOWN_TYPES}."
         )
 

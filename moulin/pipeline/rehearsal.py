@@ -2,7 +2,7 @@
 
 It does in little what a lake does in large: sorted Parquet files written and read back by field id, an Arrow table
 broadcast against them, SQL with grouping, and planned tasks in Python workers.
-Run as `python -m moulin.pipeline.rehearsal <JVM options>`; the JVM has ended, and written what it records, when it returns.
+`python -m moulin.pipeline.rehearsal <JVM options>` returns when the JVM has ended and has written what it recorded.
 """
 
 from __future__ import annotations
@@ -38,16 +38,18 @@ def _run(spark: SparkSession, folder: Path) -> None:
     rows = spark.range(20_000).selectExpr("id", "concat('n', id % 10) as name", "timestamp_seconds(id) as at")
     rows = rows.select(*(F.col(field.name).alias(field.name, metadata=field.metadata) for field in _SCHEMA))
     rows.sortWithinPartitions("id").write.parquet(f"{folder}/rows/segment=1")
-    read = spark.read.option("basePath", f"{folder}/rows").schema(StructType([*_SCHEMA, StructField("segment", LongType())]))
+    schema = StructType([*_SCHEMA, StructField("segment", LongType())])
     words = pa.table({"segment": pa.array([1], pa.int64()), "words": pa.array([[1, 2, 3]], pa.list_(pa.int64()))})
     live = (
-        read.parquet(f"{folder}/rows/segment=1")
+        spark.read.option("basePath", f"{folder}/rows")
+        .schema(schema)
+        .parquet(f"{folder}/rows/segment=1")
         .withColumn("place", F.col("_metadata.row_index"))
         .join(F.broadcast(spark.createDataFrame(words)), "segment", "left")
         .where("words is null or (shiftright(get(words, cast(place >> 6 as int)), cast(place & 63 as int)) & 1L) = 0")
     )
-    query = "with t as (select * from {live} where id > 5) select name, count(*), sum(id), max(at) from t group by name order by name"
-    spark.sql(query, live=live).toArrow()
+    query = "with late as (select * from {live} where id > 5) select name, count(*), sum(id), max(at) from late"
+    spark.sql(f"{query} group by name order by name", live=live).toArrow()
     live.groupBy("name").agg(F.max("at")).collect()
     live.createOrReplaceTempView("live")
     spark.sql("select a.name, count(*) from live a join live b on a.id = b.id + 1 group by 1").show()

@@ -62,16 +62,31 @@ def spark_session(
 ) -> SparkSession:
     """The running session of this process, or a new one on `master` (`local[*]` when not given).
 
-    A running session is kept, with the settings a lake needs and those of `conf` applied to it. Raises FailedPrecondition
-    when it runs on another master than the one asked for, or when a setting of `conf` cannot be changed any more.
-    On a cluster, the package is shipped to the executors.
+    A running session is kept, and made fit for a lake as `adopt` does. Raises FailedPrecondition if it runs on another
+    master than the one asked for, or if a setting of `conf` can only be given at the start.
     """
     if SparkContext._active_spark_context is None:
-        spark = start_session(master or "local[*]", app_name, conf or {}, class_cache_options())
-    else:
-        spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-        _adapt(spark, master, conf or {})
-    if not is_local(spark.sparkContext.master):
+        return start_session(master or "local[*]", app_name, conf or {}, class_cache_options())
+    spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    if master is not None and master != spark.sparkContext.master:
+        raise FailedPrecondition(
+            f"Spark already runs on {spark.sparkContext.master}, not on {master}: stop that session first."
+        )
+    return adopt(spark, conf)
+
+
+def adopt(spark: SparkSession, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Makes a running session fit for a lake: the settings it needs, those of `conf`, and the package on a cluster.
+
+    Raises FailedPrecondition, with nothing changed, when a setting of `conf` can only be given at the start.
+    """
+    for key, value in (conf or {}).items():
+        if not spark.conf.isModifiable(key) and spark.conf.get(key, None) != value:
+            raise FailedPrecondition(f"The setting {key} cannot change while Spark runs: stop the session first.")
+    for key, value in {**REQUIRED, **(conf or {})}.items():
+        if spark.conf.isModifiable(key):
+            spark.conf.set(key, value)
+    if not is_local(spark.sparkContext.master or ""):
         ship_package(spark)
     return spark
 
@@ -86,11 +101,12 @@ def start_session(master: str, app_name: str, conf: Mapping[str, str], jvm_optio
         builder = builder.config(key, value)
     with _environment():
         try:
-            return builder.getOrCreate()
+            spark = builder.getOrCreate()
         except PySparkException as error:
-            raise FailedPrecondition(
-                f"Spark did not start on {master}: {error}; what its JVM printed above says why."
-            ) from error
+            raise FailedPrecondition(f"Spark did not start on {master}: {error} Its JVM says why above.") from error
+    if not is_local(master):
+        ship_package(spark)
+    return spark
 
 
 def is_local(master: str) -> bool:
@@ -138,19 +154,6 @@ def _cores(master: str) -> int:
     if number is not None:
         return int(number[1])
     return 1 if master == "local" else os.cpu_count() or 1
-
-
-def _adapt(spark: SparkSession, master: str | None, conf: Mapping[str, str]) -> None:
-    """Applies settings to a running session, all of `conf` or none."""
-    running = spark.sparkContext.master
-    if master is not None and master != running:
-        raise FailedPrecondition(f"Spark already runs on {running}, not on {master}: stop that session first.")
-    for key, value in conf.items():
-        if not spark.conf.isModifiable(key) and spark.conf.get(key, None) != value:
-            raise FailedPrecondition(f"The setting {key} cannot change while Spark runs: stop the session first.")
-    for key, value in {**REQUIRED, **conf}.items():
-        if spark.conf.isModifiable(key):
-            spark.conf.set(key, value)
 
 
 @contextmanager

@@ -72,7 +72,9 @@ def _capped(segments: Sequence[LiveSegment], limit: int) -> list[list[LiveSegmen
     return runs
 
 
-def cut(store: Store, layout: Layout, group: Group, *, segment_bytes: int, cores: int, numbers: Sequence[int]) -> list[MergeTask]:
+def cut(
+    store: Store, layout: Layout, group: Group, *, segment_bytes: int, cores: int, numbers: Sequence[int]
+) -> list[MergeTask]:
     """Tasks over ranges of the sort key, about as many as there are cores or outputs; `numbers` says how many numbers are free
     from its first on."""
     parts = int(max(1, min(max(cores, group.size // segment_bytes), group.size // _TASK_BYTES)))
@@ -95,9 +97,7 @@ def cut(store: Store, layout: Layout, group: Group, *, segment_bytes: int, cores
     ]
 
 
-def _slices(
-    store: Store, layout: Layout, segments: Sequence[LiveSegment], parts: int
-) -> list[tuple[Slice, ...]]:
+def _slices(store: Store, layout: Layout, segments: Sequence[LiveSegment], parts: int) -> list[tuple[Slice, ...]]:
     whole = [tuple(Slice(s, 0, s.facts.rows) for s in segments)]
     if parts == 1 or not layout.sort_order.fields:
         return whole

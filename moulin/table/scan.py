@@ -7,19 +7,19 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap64
 
 from moulin.catalog.catalog import Catalog
 from moulin.errors import InvalidInput
 from moulin.formats.segment_reader import SegmentReader
 from moulin.model.arrow import LAST_UPDATED_SEQUENCE, LAST_UPDATED_VERSION, ROW_ID, arrow_schema
 from moulin.model.entities import TableState
-from moulin.model.facts import LiveSegment
+from moulin.model.facts import ColumnFacts, LiveSegment
 from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate
 from moulin.model.where import parse_where
@@ -29,7 +29,9 @@ from moulin.table.vectors import VectorCache
 if TYPE_CHECKING:
     import pandas
 
-Where = str | pc.Expression | None
+_UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
+
+Where: TypeAlias = str | pc.Expression | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,9 @@ class Plan:
     total: int
 
 
-def plan_segments(catalog: Catalog, state: TableState, predicate: Predicate, *, with_columns: bool = True) -> list[LiveSegment]:
+def plan_segments(
+    catalog: Catalog, state: TableState, predicate: Predicate, *, with_columns: bool = True
+) -> list[LiveSegment]:
     """Prune by partition and event time in SQL, then by the bounds of each segment."""
     if predicate.is_false:
         return []
@@ -61,7 +65,7 @@ def plan_segments(catalog: Catalog, state: TableState, predicate: Predicate, *, 
     )
     if not filtered or not with_columns:
         return found
-    return [s for s in found if predicate.may_match({c.field_id: c for c in s.facts.columns}, s.facts.rows)]
+    return [s for s in found if predicate.may_match(facts_by_field(s), s.facts.rows)]
 
 
 class Scan:
@@ -127,7 +131,8 @@ class Scan:
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as dictionaries."""
-        return self.to_arrow().to_pylist()
+        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
+        return rows
 
     def count(self) -> int:
         """How many rows: from facts alone without `where`, else from the columns that `where` names."""
@@ -143,7 +148,10 @@ class Scan:
         full = arrow_schema(self._state.schema)
         if columns is None:
             return full
-        lineage = {ROW_ID: pa.field(ROW_ID, pa.int64()), LAST_UPDATED_VERSION: pa.field(LAST_UPDATED_VERSION, pa.int64())}
+        lineage = {
+            ROW_ID: pa.field(ROW_ID, pa.int64()),
+            LAST_UPDATED_VERSION: pa.field(LAST_UPDATED_VERSION, pa.int64()),
+        }
         return pa.schema([lineage.get(name) or full.field(name) for name in columns])
 
     def _tables(self) -> Iterator[pa.Table]:
@@ -187,7 +195,7 @@ def _checked_columns(columns: Sequence[str] | None, state: TableState) -> list[s
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """Rows [start, stop) of a segment: what one thread reads at once."""
+    """Rows [start, stop) of a segment, whole row groups: what one thread reads at once."""
 
     segment: LiveSegment
     start: int
@@ -210,68 +218,63 @@ class _UnitReader:
         self._store, self._vectors, self._state = store, vectors, state
         self._predicate, self._columns, self._lineage = predicate, columns, lineage
 
-    def open(self, segment: LiveSegment) -> tuple[SegmentReader, BitMap64 | None]:
-        facts = segment.facts
-        reader = SegmentReader(
-            self._store.reader(facts.path, facts.size), self._state.schema, columns=self._columns, name=facts.path
-        )
-        deleted = self._vectors.get(self._store, segment.vector, facts.rows) if segment.vector else None
-        return reader, deleted
+    def units(self, segments: Sequence[LiveSegment], limit: int) -> Iterator[_Unit]:
+        """Cut large segments at row groups, so that several units fit into `limit` bytes."""
+        for segment in segments:
+            rows, size = segment.facts.rows, segment.facts.size
+            if size <= limit // _UNITS_AHEAD:
+                yield _Unit(segment, 0, rows, size)
+                continue
+            starts = self._open(segment).group_starts
+            step = max(1, len(starts) * (limit // _UNITS_AHEAD) // size)
+            edges = [*starts[::step], rows]
+            for start, stop in pairwise(edges):
+                yield _Unit(segment, start, stop, size * (stop - start) // rows)
 
-    def __call__(self, segment: LiveSegment, units: list[_Unit]) -> pa.Table:
-        reader, deleted = self.open(segment)
-        filtered = not self._predicate.is_true
-        return reader.table(
+    def __call__(self, unit: _Unit) -> pa.Table:
+        segment, filtered = unit.segment, not self._predicate.is_true
+        deleted = self._vectors.get(self._store, segment.vector, segment.facts.rows) if segment.vector else None
+        return self._open(segment).table(
             deleted=deleted,
             expression=self._predicate.expression if filtered else None,
             extra_columns=self._predicate.columns if filtered else (),
             keep_group=self._predicate.may_match if filtered else None,
-            start=units[0].start,
-            stop=units[-1].stop,
+            start=unit.start,
+            stop=unit.stop,
             row_id=self._lineage,
             first_row_id=segment.first_row_id,
             sequence=self._lineage,
             sequence_number=segment.sequence,
         )
 
+    def _open(self, segment: LiveSegment) -> SegmentReader:
+        facts = segment.facts
+        source = self._store.reader(facts.path, facts.size)
+        return SegmentReader(source, self._state.schema, columns=self._columns, name=facts.path)
+
 
 def _ahead(read: _UnitReader, segments: Sequence[LiveSegment], limit: int) -> Iterator[pa.Table]:
-    """Read units in order, some of them ahead of what was asked for: as many as there are cores, within `limit` bytes."""
-    units = list(_units(segments, limit))
-    if len(units) <= 1:
-        for unit in units:
-            yield read(unit.segment, [unit])
-        return
-    threads = min(len(units), os.cpu_count() or 1)
+    """Read units in order, some of them ahead of what was asked for, within `limit` bytes."""
+    units = read.units(segments, limit)
+    threads = os.cpu_count() or 1
+    running: deque[tuple[Future[pa.Table], int]] = deque()
+    held = 0
     with ThreadPoolExecutor(threads, thread_name_prefix="moulin-scan") as pool:
-        running: deque[tuple[Future[pa.Table], int]] = deque()
-        held, following = 0, 0
         try:
-            while running or following < len(units):
-                while following < len(units) and (not running or held + units[following].size <= limit):
-                    unit = units[following]
-                    running.append((pool.submit(read, unit.segment, [unit]), unit.size))
-                    held, following = held + unit.size, following + 1
-                    if len(running) > 2 * threads:
-                        break
-                future, size = running.popleft()
-                yield future.result()
-                held -= size
+            for unit in units:
+                while running and (held + unit.size > limit or len(running) >= _UNITS_AHEAD):
+                    future, size = running.popleft()
+                    yield future.result()
+                    held -= size
+                running.append((pool.submit(read, unit), unit.size))
+                held += unit.size
+            while running:
+                yield running.popleft()[0].result()
         finally:
             for future, _ in running:
                 future.cancel()
 
 
-def _units(segments: Sequence[LiveSegment], limit: int) -> Iterator[_Unit]:
-    """Cut segments so that a few units fit into `limit`."""
-    for segment in segments:
-        rows, size = segment.facts.rows, segment.facts.size
-        parts = max(1, -(-size * 4 // limit))
-        step = -(-rows // parts)
-        for start in range(0, rows, step):
-            yield _Unit(segment, start, min(start + step, rows), size // parts)
-
-
-def facts_by_field(segment: LiveSegment) -> Mapping[int, Any]:
+def facts_by_field(segment: LiveSegment) -> Mapping[int, ColumnFacts]:
     """Column facts of a segment by field id."""
     return {facts.field_id: facts for facts in segment.facts.columns}

@@ -37,9 +37,7 @@ class Snapshot:
     def state(self) -> TableState:
         return self._state
 
-    def scan(
-        self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None
-    ) -> Scan:
+    def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
         """Rows of this version."""
         if self._pin is not None:
             self._context.catalog.renew_pin(self._pin)

@@ -62,7 +62,9 @@ ToSpark = Callable[["Table", int | None], "DataFrame"]
 class Table:
     """One table of a lake. Holds no state of its own but its id: every call sees the newest version."""
 
-    def __init__(self, context: Context, table_id: UUID, *, read_only: bool = False, to_spark: ToSpark | None = None) -> None:
+    def __init__(
+        self, context: Context, table_id: UUID, *, read_only: bool = False, to_spark: ToSpark | None = None
+    ) -> None:
         self._context = context
         self.id = table_id
         self._read_only = read_only
@@ -215,9 +217,7 @@ class Table:
 
     # Maintenance
 
-    def compact(
-        self, *, everything: bool = False, progress: Callable[[int, int], None] | None = None
-    ) -> Compaction:
+    def compact(self, *, everything: bool = False, progress: Callable[[int, int], None] | None = None) -> Compaction:
         """Merge small, fresh and worn segments; on Spark when a session is at hand and the work is large."""
         self._writable()
         return compact(self._context, self._state, everything=everything, progress=progress)
@@ -229,7 +229,9 @@ class Table:
     def to_spark(self, version: int | None = None) -> DataFrame:
         """The table as a Spark DataFrame, read natively."""
         if self._to_spark is None:
-            raise FailedPrecondition("This table was opened without Spark; open it with moulin.connect(...).table(...).")
+            raise FailedPrecondition(
+                "This table was opened without Spark; open it with moulin.connect(...).table(...)."
+            )
         return self._to_spark(self, version)
 
     def close(self) -> None:

@@ -17,7 +17,8 @@ from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
 from moulin.formats import deletion_vector
-from moulin.formats.segment_reader import POSITION, SegmentReader
+from moulin.formats.segment_reader import SegmentReader
+from moulin.model.arrow import POSITION
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.where import parse_where
 from moulin.storage.store import Store

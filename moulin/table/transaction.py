@@ -91,9 +91,7 @@ class TransactionTable:
         operation = SetProperties(check_properties(properties), tuple(remove))
         self._transaction._stage(SettingChange(self._state.id, self._state.version, operation))
 
-    def scan(
-        self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None
-    ) -> Scan:
+    def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
         return Snapshot(self._context, self._state).scan(columns, where, limit)
 
 

@@ -63,10 +63,14 @@ def number_source(context: Context) -> NumberSource:
     return following
 
 
-def prepare_delete(context: Context, state: TableState, where: Where, *, kind: Kind = Kind.DELETE) -> tuple[DataChange, int]:
+def prepare_delete(
+    context: Context, state: TableState, where: Where, *, kind: Kind = Kind.DELETE
+) -> tuple[DataChange, int]:
     """The live rows that match, as positions and whole segments; and how many they are."""
     if where is None:
-        raise InvalidInput("delete_where needs a condition; to remove all rows use overwrite with none, or where='true'.")
+        raise InvalidInput(
+            "delete_where needs a condition; to remove all rows use overwrite with none, or where='true'."
+        )
     predicate = parse_where(where, state.schema)
     whole: dict[int, int] = {}
     open_question: list[LiveSegment] = []
@@ -110,15 +114,13 @@ def _surely_all(predicate: Predicate, state: TableState, segment: LiveSegment) -
     )
 
 
-def _match(
-    context: Context, state: TableState, where: Any, segments: Sequence[LiveSegment]
-) -> Mapping[int, BitMap64]:
+def _match(context: Context, state: TableState, where: Any, segments: Sequence[LiveSegment]) -> Mapping[int, BitMap64]:
     size = sum(segment.facts.size for segment in segments)
     if not isinstance(where, str):  # an Arrow expression does not travel to other processes
         return {
-            s.facts.number: found
+            s.facts.number: places
             for s in segments
-            if (found := match_positions(context.store, state.schema, where, s, _deleted(context, s)))
+            if (places := match_positions(context.store, state.schema, where, s, _deleted(context, s)))
         }
     tasks = [
         MatchTask(context.store, state.schema, where, tuple(part))

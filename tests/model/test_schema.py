@@ -99,10 +99,8 @@ def test_field_ids_count_from_the_top_level_inwards() -> None:
         primary_key=["id"],
     )
     ids = {name: schema.find_field(name).field_id for name in schema.column_names}
-    assert ids == {
-        **{"a": 1, "m": 2, "id": 3, "a.x": 4, "a.y": 5, "a.y.element": 6, "a.y.element.z": 7},
-        **{"m.key": 8, "m.value": 9, "m.value.v": 10},
-    }
+    outer, inner = {"a": 1, "m": 2, "id": 3}, {"a.x": 4, "a.y": 5, "a.y.element": 6, "a.y.element.z": 7}
+    assert ids == outer | inner | {"m.key": 8, "m.value": 9, "m.value.v": 10}
     assert schema.highest_field_id == 10
     assert schema.identifier_field_ids == [3]
 
@@ -250,8 +248,8 @@ def test_finding_columns() -> None:
     assert column_path(schema, 3) == ("a", "b")
     assert column_path(schema, find_column(schema, "l.element.x").field_id) is None
     assert column_path(schema, 99) is None
-    with pytest.raises(NotFound, match="no column 'L1'. The columns are: a, l"):
-        find_column(schema, "L1")
+    with pytest.raises(NotFound, match=r"no column 'zzz'\. The columns are: a, l\."):
+        find_column(schema, "zzz")
     with pytest.raises(NotFound, match=r"Did you mean 'a\.b'"):
         find_column(schema, "a.bb")
 

@@ -103,7 +103,8 @@ class Predicate:
     def time_range(self, field_id: int) -> tuple[int | None, int | None] | None:
         """The closed range of Unix nanoseconds in which a date or timestamp column of every match lies.
 
-        An end is None when open, and both are when a row with null may match. None when nothing matches.
+        An end is None when open, and both are when a row with null may match. None when nothing matches. Ends are moved
+        into 64 bits, as those of a segment's own time range are.
         """
         column = next((column for column in self._columns if column.field_id == field_id), None)
         if column is None:

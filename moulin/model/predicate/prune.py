@@ -8,7 +8,6 @@ leaves nothing. A column without facts is unknown.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -17,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
-from pyiceberg.conversions import from_bytes
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
@@ -42,7 +40,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from moulin.errors import Corrupt
 from moulin.model.arrow import arrow_type
+from moulin.model.bounds import INT64_MAX, INT64_MIN, bound_from_bytes
 from moulin.model.facts import ColumnFacts
 from moulin.model.predicate.condition import And, Column, Computed, Condition, Constant, Or
 from moulin.model.predicate.domain import Bucket, Domain, following, unknown
@@ -56,7 +56,7 @@ _DAY_UNITS: Mapping[type[IcebergType], int] = {
     TimestampNanoType: 86_400_000_000_000,
     TimestamptzNanoType: 86_400_000_000_000,
 }
-DAY_NS = 86_400_000_000_000
+_DAY_NS = 86_400_000_000_000
 
 
 def narrow(condition: Condition, state: State) -> State | None:
@@ -123,16 +123,21 @@ def state_of_partition(
 
 
 def time_range(state: State | None, column: Column) -> tuple[int | None, int | None] | None:
-    """The closed range of Unix nanoseconds in which `column` lies in a state made by `narrow`."""
+    """The closed range of Unix nanoseconds in which `column` lies in a state made by `narrow`; ends fit in 64 bits."""
     if state is None:
         return None
     unit, domain = _DAY_UNITS.get(type(column.type)), state.get(column.field_id)
     # A null lies in no range, so one that may match forbids any.
     if unit is None or domain is None or domain.null:
         return None, None
-    step = DAY_NS // unit
-    lower = None if domain.lower is None else domain.lower * step
-    return lower, None if domain.upper is None else domain.upper * step + step - 1
+    step = _DAY_NS // unit
+    lower = None if domain.lower is None else _in_64_bits(domain.lower * step)
+    return lower, None if domain.upper is None else _in_64_bits(domain.upper * step + step - 1)
+
+
+def _in_64_bits(ns: int) -> int:
+    """As segments' own time ranges, which are compared with this."""
+    return max(INT64_MIN, min(ns, INT64_MAX))
 
 
 def _join(left: State, right: State) -> State:
@@ -218,8 +223,8 @@ def _key(iceberg: IcebergType, data: bytes | None, nan: bool = False) -> Any:
     if isinstance(iceberg, DecimalType):
         return int.from_bytes(data, "big", signed=True)
     try:
-        key: Any = from_bytes(iceberg, data)
-    except (struct.error, UnicodeDecodeError, TypeError):
+        key = bound_from_bytes(iceberg, data)
+    except Corrupt:
         return None
     if isinstance(key, bool):
         return int(key)
@@ -260,20 +265,22 @@ def _computed_may_match(condition: Computed, state: State) -> bool:
 
 
 def _guarantee(column: Column, domain: Domain) -> pc.Expression:
-    """What holds for every row, in the form Arrow can use: null allowed beside each bound, no bounds where NaN is."""
-    field = column.stored
-    if not (domain.value or domain.nan):
+    """What holds for every row, in the form that Arrow can use: null is allowed beside each bound."""
+    field, arrow = column.stored, arrow_type(column.type)
+    if domain.nan:
+        return pc.scalar(True)  # is_null(nan_is_null=True) may be asked
+    if not domain.value:
         return field.is_null()
-    if domain.nan or isinstance(column.type, UUIDType):
-        return pc.scalar(True) if domain.null else field.is_valid()
+    found = pc.scalar(True) if domain.null else field.is_valid()
+    if column.is_floating or isinstance(column.type, UUIDType):
+        return found  # it weighs bounds against a NaN in the filter wrongly, and cannot compare extension types
     bounds = []
     if domain.lower is not None:
-        lower = column.scalar(domain.lower, arrow_type(column.type))
+        lower = column.scalar(domain.lower, arrow)
         bounds.append(field > lower if domain.lower_open else field >= lower)
     if domain.upper is not None:
-        upper = column.scalar(domain.upper, arrow_type(column.type))
+        upper = column.scalar(domain.upper, arrow)
         bounds.append(field < upper if domain.upper_open else field <= upper)
-    found = pc.scalar(True) if domain.null else field.is_valid()
     for bound in bounds:
         found = found & (bound | field.is_null() if domain.null else bound)
     return found

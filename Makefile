@@ -1,0 +1,82 @@
+# Every target sets up what it needs first; stamps in .venv keep that from happening twice.
+PYTHON ?= python3
+UV_VERSION := 0.13.7
+BIN := .venv/bin
+ARGS ?=
+
+# Installs with uv, or with pip where uv does not reach an index (it does not read pip's settings).
+install = $(BIN)/uv pip install -q -p $(BIN)/python $(1) || $(BIN)/python -m pip install -q $(1)
+compile = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile -q --universal --python-version 3.11 \
+          --generate-hashes --no-annotate --no-emit-index-url $(1)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-long check format bench proto lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: .venv/.java ## Make .venv with Moulin, Spark and, if need be, Java (PYTHON=... chooses the Python)
+
+demo: setup ## Take the tour: a lake from its first row to its recovery
+	@$(BIN)/moulin demo $(ARGS)
+
+test: .venv/.test ## Run the tests (ARGS="-k catalog" is passed on)
+	$(BIN)/pytest $(ARGS)
+
+test-long: .venv/.test ## Run the tests that take minutes
+	$(BIN)/pytest -m long $(ARGS)
+
+check: .venv/.test ## Check format, lint, types and layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/.test ## Format the code and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.bench ## Measure against plain Parquet, polars, DuckDB and others
+	$(BIN)/python -m benchmarks $(ARGS)
+
+proto: .venv/.test ## Generate moulin/_proto from proto/
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=moulin/_proto --pyi_out=moulin/_proto $$(find proto -name '*.proto')
+
+lock: $(BIN)/uv ## Write the locks anew (ARGS=--upgrade moves to the newest versions)
+	@$(call compile,pyproject.toml --extra spark $(ARGS) -o requirements/demo.lock)
+	@$(call compile,pyproject.toml --extra spark --group test $(ARGS) -c requirements/demo.lock -o requirements/test.lock)
+	@$(call compile,pyproject.toml --extra spark --group bench $(ARGS) -c requirements/test.lock -o requirements/bench.lock)
+	@$(call compile,--group java $(ARGS) -c requirements/test.lock -o requirements/java.lock)
+
+clean: ## Remove .venv and everything that was generated
+	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Moulin needs Python 3.11 or newer, and "$(PYTHON)" is not: try make PYTHON=python3.11.' >&2; exit 1; }
+	@echo "Making .venv ..."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -q --disable-pip-version-check uv==$(UV_VERSION)
+
+.venv/.demo: requirements/demo.lock pyproject.toml | $(BIN)/uv
+	@echo "Installing Moulin and Spark (about 500 MB to fetch the first time) ..."
+	@$(call install,-r requirements/demo.lock)
+	@$(call install,--no-deps -e .)
+	@touch $@
+
+.venv/.java: .venv/.demo
+	@$(BIN)/python -m moulin.pipeline.java --check || \
+	  { echo "Installing Java, as none of version 17 or newer was found ..."; $(call install,-r requirements/java.lock); }
+	@$(BIN)/python -m moulin.pipeline.java
+	@touch $@
+
+.venv/.test: requirements/test.lock .venv/.java
+	@echo "Installing what the tests need ..."
+	@$(call install,-r requirements/test.lock)
+	@touch $@
+
+.venv/.bench: requirements/bench.lock .venv/.java
+	@echo "Installing the engines to compare with ..."
+	@$(call install,-r requirements/bench.lock)
+	@touch $@

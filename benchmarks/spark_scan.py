@@ -1,0 +1,86 @@
+"""Spark aggregates over a table of the lake, and over the same rows as plain Parquet that Spark wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks import events, lakes
+from benchmarks.harness import Bench, Line
+from moulin.table.table import Table
+
+TITLE = "Spark aggregate / plain Parquet"
+WHOLE, DELETED = 1.10, 1.30
+
+QUERIES = {
+    "group by": "select region, count(*) as n, sum(amount) as total from {} group by region",
+    "all columns": "select region, count(*) as n, max(id) as id, max(ts) as ts, approx_count_distinct(user) as users, "
+    "sum(amount) as total, max(note) as note from {} group by region",
+}
+
+
+def run(bench: Bench) -> Iterator[Line]:
+    bench.spark()
+    for kind, make in (("level 0", lakes.fresh_table), ("merged", lakes.merged_table)):
+        table = make(bench)
+        whole = table.version
+        yield from _compare(bench, table, f"{kind}, no deletes", WHOLE)
+        bench.step(f"{kind}: deleting {events.FIVE_PERCENT}")
+        table.delete_where(events.FIVE_PERCENT)
+        yield from _compare(bench, table, f"{kind}, 5 % deleted", DELETED)
+        table.restore(whole)
+
+
+def _compare(bench: Bench, table: Table, case: str, target: float) -> Iterator[Line]:
+    bench.step(f"{case}: plain copy")
+    plain = _plain_copy(bench, table, bench.folder / "plain" / case.replace(" ", "-"))
+    spark, lake = bench.spark(), bench.lake()
+    schema = spark.read.parquet(str(plain)).schema
+
+    def peer(text: str) -> list[object]:
+        return spark.sql(text.format("{plain}"), plain=spark.read.schema(schema).parquet(str(plain))).collect()
+
+    def ours(text: str) -> list[object]:
+        return lake.sql(text.format(table.name)).collect()
+
+    for name, text in QUERIES.items():
+        _require_equal(ours(text), peer(text))
+        yield bench.compare(
+            "spark_scan",
+            f"{name}, {case}",
+            lambda text=text: ours(text),
+            {"plain Parquet": lambda text=text: peer(text)},
+            target=target,
+        )
+
+
+def _plain_copy(bench: Bench, table: Table, folder: Path) -> Path:
+    """The live rows of the table, in its order, in as many files as it has segments, written by Spark."""
+    rows = table.scan().to_arrow()
+    files = table.stats().segments
+    share = -(-rows.num_rows // files)
+    staged = folder.with_name("staged.parquet")
+    staged.parent.mkdir(parents=True, exist_ok=True)
+    for number in range(files):
+        pq.write_table(_unmarked(rows.slice(number * share, share)), staged)
+        frame = bench.spark().read.parquet(str(staged)).coalesce(1)
+        frame.write.mode("append").option("compression", "zstd").parquet(str(folder))
+    staged.unlink()
+    return folder
+
+
+def _unmarked(rows: pa.Table) -> pa.Table:
+    """Without field ids, as a stranger would write it."""
+    return rows.cast(events.SCHEMA)
+
+
+def _require_equal(ours: list[object], theirs: list[object]) -> None:
+    def rounded(rows: list[object]) -> list[tuple[object, ...]]:
+        plain = [tuple(round(v, 1) if isinstance(v, float) else v for v in row) for row in rows]  # type: ignore[attr-defined]
+        return sorted(plain, key=str)
+
+    if rounded(ours) != rounded(theirs):
+        raise AssertionError("The table and the plain files give different answers.")

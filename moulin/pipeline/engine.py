@@ -1,0 +1,162 @@
+"""Spark for one lake: the session, SQL over its tables, DataFrames out and in, and a runner for planned tasks."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import reduce
+from uuid import uuid4
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from moulin.errors import Closed, InvalidInput, MoulinError, NotFound
+from moulin.lake import Lake
+from moulin.model.entities import TableState
+from moulin.pipeline.reader import TableReader
+from moulin.pipeline.runner import SparkRunner
+from moulin.pipeline.session import REQUIRED, spark_session
+from moulin.pipeline.sql import Reference, Statement, unparsed
+from moulin.pipeline.writer import append_frame, overwrite_frame
+from moulin.table.scan import Where
+from moulin.table.table import Table, to_nanos
+from moulin.table.writes import Outcome
+
+_VIEW_PREFIX = "_moulin_"
+
+
+class Engine:
+    """Fills `moulin.lake.SqlEngine`. `spark` is a session, a master's address, or None for the session that runs already or
+    else a local one. The session starts when it is first needed and outlives the engine. Thread-safe."""
+
+    def __init__(self, lake: Lake, spark: SparkSession | str | None = None) -> None:
+        self._lake = lake
+        self._given = spark
+        self._reader: TableReader | None = None
+        self._spark: SparkSession | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def session(self) -> SparkSession:
+        """The Spark session, started when there is none."""
+        with self._lock:
+            if self._closed:
+                raise Closed("The lake was closed; connect again.")
+            if self._spark is None:
+                self._spark = _start(self._given)
+                self._reader = TableReader(self._spark, self._lake.context)
+            return self._spark
+
+    def sql(self, text: str) -> DataFrame:
+        """Run a query; all tables in it are seen at one version of the lake, unless it says `version as of`."""
+        statement = Statement(text)
+        spark = self.session()
+        if not statement.is_parsed:
+            return _run_unparsed(spark, text)
+        version = self._lake.catalog.version()
+        views: dict[Reference, str] = {}
+        try:
+            for reference in statement.references:
+                frame = self._resolve(reference, version)
+                views[reference] = f"{_VIEW_PREFIX}{uuid4().hex}"
+                frame.createOrReplaceTempView(views[reference])
+            result = _run(spark, statement.with_names(views.__getitem__))
+        except BaseException:
+            _drop_views(spark, list(views.values()))
+            raise
+        if views:
+            weakref.finalize(result, _drop_views, spark, list(views.values())).atexit = False
+        return result
+
+    def read(self, table: Table, version: int | None = None) -> DataFrame:
+        """A table at a version, or as it is now."""
+        self.session()
+        return self._frame(table.state(version))
+
+    def append(self, table: Table, frame: DataFrame, *, request_id: str | None = None) -> Outcome:
+        """Add the rows of a DataFrame to a table, as one version."""
+        return append_frame(self._lake.context, table.state(), frame, request_id=request_id)
+
+    def overwrite(self, table: Table, frame: DataFrame, where: Where = None) -> Outcome:
+        """Replace all rows of a table, or those that match, with the rows of a DataFrame, as one version."""
+        return overwrite_frame(self._lake.context, table.state(), frame, where)
+
+    def runner(self) -> SparkRunner | None:
+        """A runner of planned tasks, once the session has started."""
+        return None if self._spark is None else SparkRunner(self._spark)
+
+    def close(self) -> None:
+        """Let go of files that were copied for Spark. The session goes on."""
+        with self._lock:
+            self._closed = True
+            if self._reader is not None:
+                self._reader.close()
+
+    def _frame(self, state: TableState) -> DataFrame:
+        assert self._reader is not None
+        return self._reader.frame(state)
+
+    def _resolve(self, reference: Reference, version: int) -> DataFrame:
+        catalog = self._lake.catalog
+        if reference.version is not None:
+            version = reference.version
+        elif reference.timestamp is not None:
+            version = catalog.version_at(to_nanos(reference.timestamp))
+        try:
+            return self._frame(catalog.table(reference.database, reference.name, version))
+        except NotFound as missing:
+            try:
+                view = catalog.view(reference.database, reference.name)
+            except NotFound:
+                raise missing from None
+        members = [self._frame(catalog.table_by_id(member.id, version)) for member in view.members]
+        try:
+            return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), members)
+        except AnalysisException as error:
+            raise _refused(
+                error, f"View {reference.database}.{reference.name} unites columns that do not go together"
+            ) from None
+
+
+def _start(given: SparkSession | str | None) -> SparkSession:
+    if given is None or isinstance(given, str):
+        return spark_session(master=given)
+    for key, value in REQUIRED.items():
+        if given.conf.isModifiable(key):
+            given.conf.set(key, value)
+    return given
+
+
+def _run(spark: SparkSession, text: str) -> DataFrame:
+    try:
+        return spark.sql(text)
+    except (AnalysisException, ParseException) as error:
+        raise _refused(error, "Spark refuses the query") from None
+
+
+def _run_unparsed(spark: SparkSession, text: str) -> DataFrame:
+    """A query that sqlglot cannot read: perhaps it is wrong, which Spark says best; perhaps it names no lake table."""
+    try:
+        return spark.sql(text)
+    except ParseException as error:
+        raise _refused(error, "Spark refuses the query") from None
+    except AnalysisException as error:
+        if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+            raise unparsed(text) from None
+        raise _refused(error, "Spark refuses the query") from None
+
+
+def _refused(error: PySparkException, what: str) -> MoulinError:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    reason = lines[0] if lines else type(error).__name__
+    return InvalidInput(f"{what}: {reason.rstrip(';')}")
+
+
+def _drop_views(spark: SparkSession, names: Sequence[str]) -> None:
+    """Quietly: the session may have ended."""
+    with suppress(PySparkException, Py4JError, OSError):
+        for name in names:
+            spark.catalog.dropTempView(name)

