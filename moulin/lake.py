@@ -12,7 +12,8 @@ from moulin.catalog.engine import Clock
 from moulin.catalog.tables import NewTable
 from moulin.config import Config, load_config
 from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput, Unsupported
-from moulin.model.entities import Database, DropPreview, TableEntry, View
+from moulin.model.entities import Database, DropPreview, TableEntry, TableState, View
+from moulin.model.facts import SegmentFacts
 from moulin.model.names import check_name, parse_table_name
 from moulin.model.partition import parse_spec
 from moulin.model.event_time import event_time_id
@@ -36,6 +37,7 @@ class SqlEngine(Protocol):
     def session(self) -> SparkSession: ...
     def sql(self, text: str) -> DataFrame: ...
     def read(self, table: Table, version: int | None) -> DataFrame: ...
+    def write(self, state: TableState, frame: DataFrame) -> Sequence[SegmentFacts]: ...
     def runner(self) -> TaskRunner | None: ...
     def close(self) -> None: ...
 
@@ -52,7 +54,7 @@ class Lake:
         self._make_engine = make_engine
         self._engine: SqlEngine | None = None
         self._closed = False
-        self.context = Context(catalog, store, self._spark_runner)
+        self.context = Context(catalog, store, self._spark_runner, lambda state, frame: self.engine().write(state, frame))
 
     @classmethod
     def open(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
@@ -17,19 +16,15 @@ from moulin.catalog.commit import CommitResult, TableCommit
 from moulin.catalog.draft import Draft
 from moulin.catalog.engine import Clock, Engine, engine_url
 from moulin.catalog.history import MergeOf
+from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
 from moulin.catalog.publish import Publisher
 from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
 from moulin.config import Config
-from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unsupported
+from moulin.errors import InvalidInput
 from moulin.model.entities import CommitInfo, Database, DropPreview, TableEntry, TableState, View
 from moulin.model.facts import LiveSegment
-from moulin.model.ids import new_id
-from moulin.storage import paths
 from moulin.storage.store import Store
-
-RESERVES = ("segment", "vector")
-_LOST = "The lake in {} has lost its catalog; `moulin recover` rebuilds it from the manifests in storage."
 
 
 class Catalog:
@@ -48,14 +43,18 @@ class Catalog:
         if marker is None:
             store.check_put_if_absent()
         elif url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
-            raise FailedPrecondition(_LOST.format(store.uri))
+            raise lost_catalog(store)
         engine = Engine(url, config, clock)
-        engine.migrate()
-        lake_uuid = _lake_row(engine, store, marker)
-        if marker is None:
-            write_marker(store, lake_uuid)
-        catalog = cls(engine, store, lake_uuid)
-        catalog.publisher.publish_quietly()
+        try:
+            engine.migrate()
+            lake_uuid = identify(engine, store, marker)
+            if marker is None:
+                write_marker(store, lake_uuid)
+            catalog = cls(engine, store, lake_uuid)
+            catalog.publisher.publish_quietly()
+        except BaseException:
+            engine.close()
+            raise
         return catalog
 
     def close(self) -> None:
@@ -199,6 +198,7 @@ class Catalog:
         partition_filter: PartitionFilter | None = None,
         time_range: TimeRange | None = None,
         with_columns: bool = True,
+        columns: Collection[int] | None = None,
     ) -> list[LiveSegment]:
         """The live segments of a table at a version; see segments.py for the filters."""
         with self.engine.read() as connection:
@@ -209,6 +209,7 @@ class Catalog:
                 partition_filter=partition_filter,
                 time_range=time_range,
                 with_columns=with_columns,
+                columns=columns,
             )
 
     def segments_by_number(self, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
@@ -230,7 +231,7 @@ class Catalog:
     def commit(self, changes: Sequence[TableCommit], *, request_id: str | None = None) -> CommitResult:
         """Apply all changes as one version. Raises Stale when what one of them expects no longer holds."""
         if not changes:
-            raise FailedPrecondition("There is nothing to commit.")
+            raise InvalidInput("There is nothing to commit.")
         kinds = {change.operation.kind.value for change in changes}
         with self.engine.write() as write:
             if request_id is not None and (earlier := _replay(write.connection, request_id)):
@@ -271,61 +272,3 @@ class Catalog:
 def _replay(connection: sa.Connection, request_id: str) -> CommitResult | None:
     row = connection.execute(sa.select(s.requests).where(s.requests.c.id == request_id)).first()
     return None if row is None else CommitResult(row.version, row.created_at, replayed=True)
-
-
-def read_marker(store: Store) -> dict[str, object] | None:
-    """The file that says which lake a storage root holds, None where there is none."""
-    try:
-        data = store.get(paths.marker())
-    except NotFound:
-        return None
-    try:
-        marker = json.loads(data)
-        found = int(marker["format"])
-        UUID(marker["uuid"])
-    except (ValueError, KeyError, TypeError):
-        raise Corrupt(f"{paths.marker()} in {store.uri} is not a lake's marker.") from None
-    if found > s.FORMAT:
-        raise Unsupported(
-            f"The lake in {store.uri} has format {found}; this version knows up to {s.FORMAT}. Upgrade moulin."
-        )
-    return dict(marker)
-
-
-def write_marker(store: Store, lake_uuid: UUID) -> None:
-    store.put(paths.marker(), json.dumps({"format": s.FORMAT, "uuid": str(lake_uuid)}).encode() + b"\n")
-
-
-def _lake_row(engine: Engine, store: Store, marker: Mapping[str, object] | None) -> UUID:
-    """The lake's id, given to it now if the catalog is new."""
-    with engine.unordered() as connection:
-        if not engine.is_sqlite:
-            connection.execute(sa.text("LOCK TABLE lake IN SHARE ROW EXCLUSIVE MODE"))
-        row = connection.execute(sa.select(s.lake)).first()
-        if row is None and marker is not None:
-            raise FailedPrecondition(_LOST.format(store.uri))
-        if row is None:
-            lake_uuid = new_id()
-            create_rows(connection, store.uri, lake_uuid, engine.now(connection))
-            engine.incarnation = 1
-            return lake_uuid
-    if row.format > s.FORMAT:
-        raise Unsupported(
-            f"The catalog has lake format {row.format}; this version knows up to {s.FORMAT}. Upgrade moulin."
-        )
-    if marker is not None and str(row.uuid) != marker["uuid"]:
-        raise FailedPrecondition(f"The catalog and {store.uri} belong to different lakes; check both addresses.")
-    if marker is None and row.storage != store.uri:
-        raise FailedPrecondition(f"The catalog belongs to the lake in {row.storage}, and {store.uri} holds none.")
-    engine.incarnation = row.incarnation
-    found: UUID = row.uuid
-    return found
-
-
-def create_rows(connection: sa.Connection, storage: str, lake_uuid: UUID, now: int) -> None:
-    """The single rows of a new catalog."""
-    values = {"uuid": lake_uuid, "format": s.FORMAT, "storage": storage, "incarnation": 1, "created_at": now}
-    connection.execute(s.lake.insert().values(id=1, **values))
-    connection.execute(s.incarnations.insert().values(number=1, continues_from=0, first_version=0, started_at=now))
-    connection.execute(s.counter.insert().values(id=1, version=0, response_seq=0, clock_ns=0, deltas=0))
-    connection.execute(s.reserves.insert(), [{"name": name, "next": 1} for name in RESERVES])

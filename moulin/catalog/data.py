@@ -114,7 +114,7 @@ def _replace_vectors(change: TableChange, vectors: Sequence[tuple[Any, NewVector
     close_spans(change, spans)
     reopened = []
     for span, vector in zip(spans, stored, strict=True):
-        reopened.append(span_row(change, span.segment, vector.id, span.partition_id, span.time_class, span.time_min))
+        reopened.append(new_span(change, span.segment, vector.id, span.partition_id, span.time_class, span.time_min))
         ref = pb.DataFileRef(
             path=span.path, number=span.segment, status=codec.EXISTING, dv_version=change.draft.version
         )
@@ -127,7 +127,7 @@ def _replace_vectors(change: TableChange, vectors: Sequence[tuple[Any, NewVector
     change.count("changed-deletion-vectors", len(vectors))
 
 
-def span_row(
+def new_span(
     change: TableChange, segment: int, vector_id: int, partition_id: int, time_class: int, time_min: int
 ) -> dict[str, Any]:
     """A span that opens with this version."""
@@ -183,11 +183,11 @@ def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[in
         ref = codec.segment_to_ref(live, codec.ADDED)
         change.manifest.data_files.append(ref)
         place = places[facts.spec_id, facts.partition]
-        segment_rows.append(segment_row(change.table_id, live, ref, place))
+        segment_rows.append(segment_row(change.table_id, ref, place))
         k = time_class(facts.time_min, facts.time_max)
         classes |= 1 << k if k >= 0 else 0
         span_rows.append(
-            span_row(change, facts.number, live.vector.id if live.vector else 0, place, k, facts.time_min or 0)
+            new_span(change, facts.number, live.vector.id if live.vector else 0, place, k, facts.time_min or 0)
         )
         first_row_id += facts.rows
     change.connection.execute(s.segments.insert(), segment_rows)
@@ -219,31 +219,30 @@ def _check_added(change: TableChange, added: Sequence[SegmentFacts], vectors: Ma
                 raise InvalidInput(f"{change.name} has no {source.c[1].name} {min(unknown)}, which a segment names.")
 
 
-def segment_row(table_id: UUID, live: LiveSegment, ref: pb.DataFileRef, partition_id: int) -> dict[str, Any]:
-    """The row of a segment; `ref` is its reference in the manifest."""
-    facts = live.facts
+def segment_row(table_id: UUID, ref: pb.DataFileRef, partition_id: int) -> dict[str, Any]:
+    """The row of a segment, from its full reference in a manifest: both hold the same."""
     return {
-        "number": facts.number,
+        "number": ref.number,
         "table_id": table_id,
-        "path": facts.path,
-        "rows": facts.rows,
-        "size": facts.size,
-        "level": facts.level,
-        "schema_id": facts.schema_id,
+        "path": ref.path,
+        "rows": ref.num_rows,
+        "size": ref.file_size,
+        "level": ref.level,
+        "schema_id": ref.schema_id,
         "partition_id": partition_id,
-        "sort_order_id": facts.sort_order_id,
-        "sha256": facts.sha256,
+        "sort_order_id": ref.sort_order_id,
+        "sha256": ref.sha256,
         "facts": ref.columns.SerializeToString(deterministic=True),
-        "time_min": facts.time_min,
-        "time_max": facts.time_max,
-        "has_lineage": facts.has_lineage,
+        "time_min": ref.time_min if ref.HasField("time_min") else None,
+        "time_max": ref.time_max if ref.HasField("time_max") else None,
+        "has_lineage": ref.has_lineage,
         "seq_min": ref.seq_min,
         "seq_max": ref.seq_max,
-        "key_min": facts.key_min,
-        "key_max": facts.key_max,
-        "first_row_id": live.first_row_id,
-        "sequence": live.sequence,
-        "added_version": live.added_version,
+        "key_min": ref.key_min or None,
+        "key_max": ref.key_max or None,
+        "first_row_id": ref.first_row_id,
+        "sequence": ref.sequence,
+        "added_version": ref.added_version,
     }
 
 

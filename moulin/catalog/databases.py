@@ -81,7 +81,7 @@ def preview_drop(connection: sa.Connection, name: str, grace_seconds: float) -> 
 
 
 def drop(draft: Draft, name: str, *, cascade: bool, grace_seconds: float) -> Database:
-    """Tombstone the database; with `cascade`, its live children too, with the same end of grace, in the same version."""
+    """Tombstone the database; with `cascade`, its live children too, with the same end of grace, in one version."""
     row = find(draft.connection, name, include_dropped=True)
     held = [
         f"{kind} {member.name!r}"

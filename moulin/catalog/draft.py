@@ -118,6 +118,7 @@ def table_entry(row: Any) -> pb.TableEntry:
         created_at=row.created_at,
         created_version=row.created_version,
         oldest_version=row.oldest_version,
+        head_version=row.head_version,
         tombstone=_tombstone(row),
     )
 

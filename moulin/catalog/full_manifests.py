@@ -1,4 +1,4 @@
-"""Full manifests: the whole state of a table, or of the lake, at one version. They bound how many deltas are replayed."""
+"""Full manifests: the whole state of a table, or of the lake, at one version. They bound how much is replayed."""
 
 from __future__ import annotations
 

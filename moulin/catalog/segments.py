@@ -7,7 +7,7 @@ table uses, however many segments there are and however long the longest one is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -54,12 +54,14 @@ def at_version(
     partition_filter: PartitionFilter | None = None,
     time_range: TimeRange | None = None,
     with_columns: bool = True,
+    columns: Collection[int] | None = None,
 ) -> list[LiveSegment]:
     """The live segments of a table at `version`, in order of their numbers.
 
     `partition_filter` is asked once per partition of the table. `time_range` is a closed range of event time; None on a
     side leaves it open, and segments without any event time are never in it. Both may let through more than what
-    matches, never less.
+    matches, never less. Column facts come for all fields, or for those whose ids are in `columns`; reading them is most
+    of the work.
     """
     table = tables.find_by_id(connection, table_id)
     tables.require_kept(table, version)
@@ -76,7 +78,7 @@ def at_version(
     rows = [row for values in parameters for row in connection.execute(query, values)]
     rows.sort(key=lambda row: row.number)
     places = _partitions_of(connection, rows)
-    return [_to_live(row, places, with_columns) for row in rows]
+    return [_to_live(row, places, with_columns, columns) for row in rows]
 
 
 def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
@@ -180,7 +182,9 @@ def _partitions_of(connection: sa.Connection, rows: Sequence[Any]) -> _Places:
     return places
 
 
-def _to_live(row: Any, partitions: _Places, with_columns: bool) -> LiveSegment:
+def _to_live(
+    row: Any, partitions: _Places, with_columns: bool, columns: Collection[int] | None = None
+) -> LiveSegment:
     spec_id, partition = partitions[row.partition_id]
     stored = pb.SegmentColumns.FromString(row.facts) if with_columns else pb.SegmentColumns()
     facts = SegmentFacts(
@@ -193,7 +197,7 @@ def _to_live(row: Any, partitions: _Places, with_columns: bool) -> LiveSegment:
         spec_id=spec_id,
         partition=partition,
         sha256=row.sha256,
-        columns=codec.decode_columns(stored),
+        columns=codec.decode_columns(stored, columns),
         time_min=row.time_min,
         time_max=row.time_max,
         has_lineage=row.has_lineage,

@@ -53,6 +53,7 @@ def _alter_schema(change: TableChange, operation: AlterSchema) -> None:
         schema_id=max(state.schemas) + 1,
         in_use=in_use,
         partition_names=[f.name for f in state.spec.fields],
+        partition_sources=[f.source_id for spec in state.specs.values() for f in spec.fields],
     )
     tables.store_setting(change.draft, s.table_schemas, change.table_id, changed.schema_id, schema_to_json(changed))
     change.updates.update(schema_id=changed.schema_id, last_column_id=last_column_id)

@@ -89,4 +89,3 @@ def sql(context: typer.Context, text: str, limit: Limit = 100, as_json: Json = F
         show_rows(rows[:limit], as_json, empty="No rows.")
         if len(rows) > limit and not as_json:
             console.print(f"[dim]The first {limit} rows; --limit shows more.[/dim]")
-        lake.spark().stop()

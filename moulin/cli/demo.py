@@ -60,7 +60,6 @@ def _tour(root: Path, rows: int) -> None:
         expected = sales.scan().count()
         lake = _lose_and_recover(lake, root, expected)
     finally:
-        lake.spark().stop()
         lake.close()
 
 

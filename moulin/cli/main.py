@@ -63,13 +63,12 @@ def init(context: typer.Context) -> None:
 def main() -> None:
     """The `moulin` script."""
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except MoulinError as error:
         _fail(error.message, 1)
     except typer.Abort:
         _fail("Stopped.", 1)
-    except typer.Exit as stop:
-        sys.exit(stop.exit_code)
     except KeyboardInterrupt:
         _fail("Stopped.", 130)
     except BrokenPipeError:  # the reader of a pipe, such as `head`, has gone

@@ -50,3 +50,83 @@ def merge(
         bytes_in=done.bytes_in,
         bytes_out=done.bytes_out,
     )
+
+
+def gc(
+    context: typer.Context,
+    dry_run: DryRun = False,
+    history_keep: Annotated[float | None, typer.Option(help="Keep versions this many seconds.")] = None,
+    orphan_grace: Annotated[
+        float | None, typer.Option(help="Spare unnamed files younger than this, in seconds.")
+    ] = None,
+    byte_floor: Annotated[float | None, typer.Option(help="Spare garbage younger than this, in seconds.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Clean up: purge what was dropped, forget old versions, delete files that nothing names."""
+    with open_lake(context) as lake, progress("Cleaning up", quiet=as_json):
+        done = collect(
+            lake.catalog,
+            dry_run=dry_run,
+            history_keep=history_keep,
+            orphan_grace=orphan_grace,
+            byte_floor=byte_floor,
+        )
+    values = {
+        "purged": done.purged,
+        "expired": {found.table: found.oldest_version for found in done.expired},
+        "to the trash": len(done.trashed),
+        "deleted files": len(done.deleted),
+        "deleted bytes": done.bytes_deleted,
+        "waiting in the trash": done.waiting,
+        "failures": done.failures,
+    }
+    if as_json:
+        show_json({**values, "files": [g.path for g in done.deleted], "trash": [g.path for g in done.trashed]})
+        return
+    if dry_run:
+        console.print("[dim]A dry run: nothing was changed. This is what would happen.[/dim]")
+    show_values({**values, "deleted bytes": size(done.bytes_deleted)}, False)
+    if done.failures:
+        raise typer.Exit(1)
+
+
+def check(
+    context: typer.Context,
+    quick: Annotated[bool, typer.Option("--quick", help="Only sizes, without reading every byte.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Check every row and every file against what was recorded; exit 1 when something is wrong."""
+    with open_lake(context) as lake, progress("Checking", quiet=as_json) as bar:
+        task = bar.task_ids[0]
+        findings = check_catalog(
+            lake.catalog, data=not quick, progress=lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    rows = [{"rule": f.rule, "where": f.where, "found": f.found} for f in findings]
+    show_rows(rows, as_json, empty="Everything is as it was written.")
+    if findings:
+        raise typer.Exit(1)
+
+
+def recover(context: typer.Context, as_json: Json = False) -> None:
+    """Rebuild a lost catalog from the manifests in storage."""
+    address = require_address(context)
+    assert address.lake is not None
+    uri, store, config = locate(address.lake, address.storage, address.storage_options or None, None)
+    with progress("Reading manifests", quiet=as_json) as bar:
+        task = bar.task_ids[0]
+        found = recover_catalog(
+            store, uri, config, progress=lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    values = {
+        "version": found.version,
+        "databases": found.databases,
+        "tables": found.tables,
+        "views": found.views,
+        "segments": found.segments,
+        "goes on with version": found.first_version,
+        "left out": found.incomplete,
+        "ignored": list(found.ignored),
+    }
+    if not as_json:
+        console.print(f"The catalog is back, as it was at version {found.version}.")
+    show_values(values, as_json)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
@@ -51,7 +51,7 @@ def encode(manifest: pb.Manifest, *, full: bool) -> bytes:
 
 
 def decode(data: bytes, name: str) -> DecodedManifest:
-    """The manifest in `data`; Corrupt when a byte is wrong or missing, Unsupported when only a newer version reads it."""
+    """The manifest in `data`; Corrupt when a byte is wrong or missing, Unsupported when it takes a newer moulin."""
     if len(data) < _HEADER.size:
         raise Corrupt(f"Manifest {name} is cut short: {len(data)} bytes, less than its header.")
     magic, form, length = _HEADER.unpack_from(data)
@@ -99,8 +99,8 @@ def encode_columns(columns: Iterable[ColumnFacts], split_offsets: Iterable[int])
     )
 
 
-def decode_columns(stored: pb.SegmentColumns) -> tuple[ColumnFacts, ...]:
-    """The inverse of `encode_columns`, without the split offsets."""
+def decode_columns(stored: pb.SegmentColumns, wanted: Collection[int] | None = None) -> tuple[ColumnFacts, ...]:
+    """The inverse of `encode_columns`, without the split offsets; of all fields, or of those whose ids are `wanted`."""
     return tuple(
         ColumnFacts(
             c.field_id,
@@ -112,6 +112,7 @@ def decode_columns(stored: pb.SegmentColumns) -> tuple[ColumnFacts, ...]:
             c.upper if c.HasField("upper") else None,
         )
         for c in stored.columns
+        if wanted is None or c.field_id in wanted
     )
 
 

@@ -58,7 +58,7 @@ class Projection:
         Raises FailedPrecondition when a stored value is outside of the range of the type that it was widened to.
         """
         if not self._columns:
-            return rows.select([])
+            return rows.select([]).replace_schema_metadata(None)
         arrays = [
             self._array(rows, column, field.type) for column, field in zip(self._columns, self.schema, strict=True)
         ]
@@ -215,13 +215,15 @@ def _match_map(stored: _Stored, wanted: MapType, where: str) -> _Match:
     value = _match(_Stored(source.item_field, value_leaf), wanted.value_type, where)
     target = arrow_type(wanted)
     kind = pa.map_(source.key_field.with_type(key.type), source.item_field.with_type(value.type))
-    if key.convert is None and value.convert is None and kind == target:
+    # A key of which only a part is read makes pyarrow give a list of structs.
+    whole = len(key.leaves) == value_leaf - stored.leaf
+    if whole and key.convert is None and value.convert is None and kind == target:
         return _Match(key.leaves + value.leaves, kind, None)
 
-    def convert(array: pa.MapArray) -> pa.Array:
+    def convert(array: pa.Array) -> pa.Array:
         offsets, first, count = _offsets(array)
-        keys = _changed(array.keys.slice(first, count), key.convert)
-        values = _changed(array.items.slice(first, count), value.convert)
+        entries = array.values.slice(first, count)
+        keys, values = _changed(entries.field(0), key.convert), _changed(entries.field(1), value.convert)
         return pa.MapArray.from_arrays(offsets, keys, values, type=target, mask=_null_mask(array))
 
     return _Match(key.leaves + value.leaves, kind, convert)

@@ -223,10 +223,9 @@ class SegmentReader:
         if stored is not None and not stored.null_count:
             return stored
         given = read.first_row_id if field is _ROW_ID_FIELD else read.sequence_number
-        if given is None:
-            raise InvalidInput(
-                f"{self.name} does not store {field.name} of every row: say from which number it follows."
-            )
+        if given is None and runs:
+            raise InvalidInput(f"{self.name} does not store {field.name} of every row: give the numbers of its commit.")
+        given = given or 0
         if field is _ROW_ID_FIELD:
             derived = pa.array(_positions(runs) + given)
         else:

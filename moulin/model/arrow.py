@@ -42,7 +42,7 @@ from moulin.errors import Unsupported
 
 FIELD_ID_KEY = b"PARQUET:field_id"
 
-# Names and ids of the lineage columns; the ids are reserved by the Iceberg specification and stored in files: never change them.
+# The lineage columns. Their ids are those that Iceberg reserves, and they are stored in files: never change them.
 ROW_ID = "_row_id"
 ROW_ID_FIELD_ID = 2147483540
 LAST_UPDATED_SEQUENCE = "_last_updated_sequence_number"

@@ -1,7 +1,7 @@
 """Iceberg single-value bytes (Appendix D of its specification), as kept in `ColumnFacts.lower` and `.upper`.
 
-Values are what pyiceberg uses: int for whole numbers and for dates (days), times and timestamps (their own unit since the
-epoch), bytes for uuid, fixed and binary, and bool, float, str and Decimal for the rest.
+Values are what pyiceberg uses: int for whole numbers and for dates (days), times and timestamps (their own unit since
+the epoch), bytes for uuid, fixed and binary, and bool, float, str and Decimal for the rest.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def lower_bound(iceberg: PrimitiveType, value: Any) -> bytes | None:
 
 
 def upper_bound(iceberg: PrimitiveType, value: Any) -> bytes | None:
-    """The bytes of a bound >= `value`: truncated for text and binary, +0.0 for a zero. None for NaN, or if none exists."""
+    """The bytes of a bound >= `value`: truncated for text and binary, +0.0 for a zero. None for NaN, or without one."""
     if isinstance(iceberg, FloatType | DoubleType):
         if math.isnan(value):
             return None
@@ -112,7 +112,7 @@ def truncate_lower(value: _Text, length: int = TRUNCATE_LENGTH) -> _Text:
 
 
 def truncate_upper(value: _Text, length: int = TRUNCATE_LENGTH) -> _Text | None:
-    """A value >= `value` of at most `length` code points or bytes: itself if it is short enough, None if there is none."""
+    """A value >= `value` of at most `length` code points or bytes: itself if it is that short, None if there is none."""
     if len(value) <= length:
         return value
     for last in range(length - 1, -1, -1):

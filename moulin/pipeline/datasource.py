@@ -32,13 +32,15 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.names import did_you_mean
+from moulin.model.operations import Kind
 from moulin.model.where import parse_where
 from moulin.pipeline.columns import spark_schema
 from moulin.pipeline.filters import to_where
 from moulin.pipeline.segment_scan import SegmentScan
-from moulin.pipeline.writer import WriteJob, commit_append, commit_overwrite, current_task, plan_write
+from moulin.pipeline.writer import current_task, plan_write
 from moulin.storage import paths
 from moulin.storage.store import open_store
+from moulin.table.change import DataChange
 from moulin.table.scan import plan_segments
 from moulin.table.table import to_nanos
 
@@ -203,7 +205,9 @@ class TableSourceWriter(DataSourceArrowWriter):
 
     def __init__(self, place: Place, columns: StructType, overwrite: bool) -> None:
         with place.open() as lake:
-            self._job: WriteJob = plan_write(lake.context, place.state(lake), columns)
+            state = place.state(lake)
+            self._job = plan_write(lake.context, state, columns)
+        self._table_id, self._version = state.id, state.version
         self._place, self._overwrite = place, overwrite
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -211,12 +215,15 @@ class TableSourceWriter(DataSourceArrowWriter):
         return _Written(tuple(self._job.write(current_task(), iterator)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        added = _segments(messages)
         with self._place.open() as lake:
-            state = self._place.state(lake)
             if self._overwrite:
-                commit_overwrite(lake.context, state, _segments(messages))
+                change = DataChange(self._table_id, self._version, Kind.OVERWRITE, added, everything=True)
+            elif added:
+                change = DataChange(self._table_id, self._version, Kind.APPEND, added)
             else:
-                commit_append(lake.context, state, _segments(messages))
+                return
+            lake.context.committer.commit([change])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self._job.store.delete([facts.path for facts in _segments(messages)])

@@ -16,14 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from moulin.errors import Closed, InvalidInput, MoulinError, NotFound
 from moulin.lake import Lake
 from moulin.model.entities import TableState
+from moulin.model.facts import SegmentFacts
 from moulin.pipeline.reader import TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import REQUIRED, spark_session
 from moulin.pipeline.sql import Reference, Statement, unparsed
-from moulin.pipeline.writer import append_frame, overwrite_frame
-from moulin.table.scan import Where
+from moulin.pipeline.writer import plan_write, write_frame
 from moulin.table.table import Table, to_nanos
-from moulin.table.writes import Outcome
 
 _VIEW_PREFIX = "_moulin_"
 
@@ -76,13 +75,10 @@ class Engine:
         self.session()
         return self._frame(table.state(version))
 
-    def append(self, table: Table, frame: DataFrame, *, request_id: str | None = None) -> Outcome:
-        """Add the rows of a DataFrame to a table, as one version."""
-        return append_frame(self._lake.context, table.state(), frame, request_id=request_id)
-
-    def overwrite(self, table: Table, frame: DataFrame, where: Where = None) -> Outcome:
-        """Replace all rows of a table, or those that match, with the rows of a DataFrame, as one version."""
-        return overwrite_frame(self._lake.context, table.state(), frame, where)
+    def write(self, state: TableState, frame: DataFrame) -> Sequence[SegmentFacts]:
+        """Write the rows of a DataFrame as segments of a table; nothing is committed."""
+        self.session()
+        return write_frame(plan_write(self._lake.context, state, frame.schema), frame)
 
     def runner(self) -> SparkRunner | None:
         """A runner of planned tasks, once the session has started."""

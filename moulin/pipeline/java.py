@@ -215,7 +215,8 @@ def _has_aot_cache(java: Java) -> bool:
 def _record_options(java: Java, cache: Path) -> list[str]:
     if _has_aot_cache(java):
         return [f"-XX:AOTCacheOutput={cache}"]
-    return [f"-XX:ArchiveClassesAtExit={cache}"]
+    # The archive holds classes only: an optimised job would not make it better, only take longer.
+    return [f"-XX:ArchiveClassesAtExit={cache}", "-XX:TieredStopAtLevel=1"]
 
 
 def _use_options(java: Java, cache: Path) -> list[str]:

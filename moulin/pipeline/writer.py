@@ -21,18 +21,14 @@ from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.conversion import Misfit, Target, fit
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
-from moulin.model.operations import Kind
 from moulin.model.rows import to_batches
 from moulin.pipeline.batches import spark_arrow_schema
 from moulin.pipeline.runner import RESULT_SCHEMA, collect_results, outcome
 from moulin.storage.store import Store
-from moulin.table.change import DataChange, retried
 from moulin.table.context import Context
 from moulin.table.layout import Layout
 from moulin.table.properties import effective
-from moulin.table.scan import Where
 from moulin.table.segment_writer import write_batches
-from moulin.table.writes import Outcome, prepare_overwrite
 
 _TASKS = 1 << 16
 _NUMBERS = 1 << 16
@@ -98,44 +94,6 @@ def write_frame(job: WriteJob, frame: DataFrame) -> tuple[SegmentFacts, ...]:
     """Run the job: the segments of all rows, not yet committed."""
     results = collect_results(frame.mapInArrow(partial(_write_task, job), RESULT_SCHEMA))
     return tuple(facts for task in sorted(results) for facts in results[task])
-
-
-def append_frame(context: Context, state: TableState, frame: DataFrame, *, request_id: str | None = None) -> Outcome:
-    """Add the rows of a DataFrame, as one version. See Table.append for `request_id`."""
-    if request_id is not None and (earlier := context.catalog.committed(request_id)):
-        return Outcome(earlier.version)
-    added = write_frame(plan_write(context, state, frame.schema), frame)
-    return commit_append(context, state, added, request_id=request_id)
-
-
-def commit_append(
-    context: Context, state: TableState, added: tuple[SegmentFacts, ...], *, request_id: str | None = None
-) -> Outcome:
-    """Commit written segments; a write of no rows leaves the table as it is."""
-    if not added:
-        return Outcome(state.head_version)
-    change = DataChange(state.id, state.version, Kind.APPEND, added)
-    committed = context.committer.commit([change], request_id=request_id)
-    return Outcome(committed.version, rows_added=sum(facts.rows for facts in added))
-
-
-def overwrite_frame(context: Context, state: TableState, frame: DataFrame, where: Where = None) -> Outcome:
-    """Replace all rows, or those that match, with the rows of a DataFrame, in one version."""
-    added = write_frame(plan_write(context, state, frame.schema), frame)
-    return commit_overwrite(context, state, added, where)
-
-
-def commit_overwrite(
-    context: Context, state: TableState, added: tuple[SegmentFacts, ...], where: Where = None
-) -> Outcome:
-    """Commit written segments in place of rows of the table's newest version."""
-
-    def run() -> Outcome:
-        change, rows = prepare_overwrite(context, context.catalog.table_by_id(state.id), added, where)
-        version = context.committer.commit([change]).version
-        return Outcome(version, sum(facts.rows for facts in added), rows)
-
-    return retried(context.config.commit_attempts, run)
 
 
 def _write_task(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from moulin.catalog.catalog import Catalog
 from moulin.config import Config
+from moulin.errors import FailedPrecondition
+from moulin.model.entities import TableState
+from moulin.model.facts import SegmentFacts
 from moulin.storage.store import Store
 from moulin.table.change import Committer
 from moulin.table.tasks import LocalRunner, TaskRunner
 from moulin.table.vectors import VectorCache
 
 
+def _no_spark(state: TableState, frame: Any) -> Sequence[SegmentFacts]:
+    raise FailedPrecondition("This lake was opened without Spark; to write DataFrames open it with moulin.connect.")
+
+
 @dataclass(slots=True)
 class Context:
-    """Catalog, storage and caches of a lake. `spark_runner` gives a runner when a Spark session is at hand, else None."""
+    """Catalog, storage and caches of a lake.
+
+    `spark_runner` gives a runner when a Spark session is at hand, else None. `write_frame` writes the rows of a Spark DataFrame
+    as segments.
+    """
 
     catalog: Catalog
     store: Store
     spark_runner: Callable[[], TaskRunner | None] = lambda: None
+    write_frame: Callable[[TableState, Any], Sequence[SegmentFacts]] = _no_spark
     vectors: VectorCache = field(default_factory=VectorCache)
     committer: Committer = field(init=False)
 

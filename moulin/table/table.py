@@ -117,7 +117,7 @@ class Table:
     # Rows
 
     def append(self, data: object, *, request_id: str | None = None) -> Outcome:
-        """Add rows: Arrow in any of its forms, a list of dicts, or anything that exports an Arrow stream.
+        """Add rows: Arrow in any of its forms, a list of dicts, anything that exports an Arrow stream, or a Spark DataFrame.
 
         With a `request_id`, a second append of the same id does nothing and answers with the first one's version.
         """

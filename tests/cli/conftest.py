@@ -1,10 +1,9 @@
-"""The command line, run as a person runs it: a process of its own."""
+"""The command line, run as a person runs it, but in this process: starting one for each command takes too long."""
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from moulin.cli.main import main
 
 
 @dataclass(frozen=True)
@@ -28,19 +29,20 @@ Run = Callable[..., Done]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run `moulin --lake <a fresh folder> ...`."""
+    monkeypatch.setenv("COLUMNS", "160")
 
-    def run_it(*words: str, stdin: str | None = None, lake: Path | None = None, timeout: float = 120) -> Done:
-        done = subprocess.run(
-            [sys.executable, "-m", "moulin.cli.main", "--lake", str(lake or tmp_path / "lake"), *words],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env={**os.environ, "COLUMNS": "160", "NO_COLOR": "1"},
-            check=False,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+    def run_it(*words: str, stdin: str = "", lake: Path | None = None) -> Done:
+        monkeypatch.setattr(sys, "argv", ["moulin", "--lake", str(lake or tmp_path / "lake"), *words])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        capsys.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
 
     return run_it

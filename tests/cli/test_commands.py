@@ -115,7 +115,7 @@ def test_sql(lake: Run) -> None:
         (("table", "show", "shop.nothing"), 1, "shop.nothing does not exist"),
         (("table", "create", "shop.x", "id"), 1, "NAME:TYPE"),
         (("table", "create", "shop.x", "id:lnog"), 1, "lnog"),
-        (("scan", "shop.orders", "--where", "id ="), 1, "id ="),
+        (("scan", "shop.orders", "--where", "id ="), 1, "line 1, column 4"),
         (("append", "shop.orders", "no-such-file.csv"), 1, "no-such-file.csv"),
         (("append", "shop.orders", "-", "--format", "xml"), 1, "xml"),
         (("db", "create"), 2, "DATABASE"),

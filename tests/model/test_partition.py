@@ -249,10 +249,10 @@ def test_every_row_lands_in_its_partition_and_in_its_order(made: list[dict[str, 
 
 
 def test_more_partition_fields_than_codes_could_count() -> None:
-    """The product of the cardinalities of these columns exceeds 64 bits."""
+    """The product of the cardinalities of these columns exceeds 64 bits, and that of two of them a table of codes."""
     names = [f"c{place}" for place in range(8)]
     schema = make_schema([(name, "long") for name in names])
-    count = 600
+    count = 1100
     table = pa.table({name: [(row * (place + 7)) % count for row in range(count)] for place, name in enumerate(names)})
     spec, _ = parse_spec(names, schema)
     parts = split_by_partition(table.cast(arrow_schema(schema)), spec, schema)

@@ -294,7 +294,7 @@ narrow_rows = st.fixed_dictionaries(
     )
 )
 quick = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -339,6 +339,33 @@ def truncated_up(text: str, cut: int) -> str | None:
         if code <= 0x10FFFF:
             return text[: at - 1] + chr(0xE000 if code == 0xD800 else code)
     return None
+
+
+@pytest.mark.parametrize("column", sorted(VALUES))
+def test_every_comparison_with_every_literal(column: str) -> None:
+    rows: list[Row] = [{**dict.fromkeys(IDS), column: value} for value in [*VALUES[column], None]]
+    table, facts = table_of(rows), [facts_of([row]) for row in rows]
+    for value in VALUES[column] + EXTRA[column]:
+        for operator in OPERATORS:
+            predicate = parse_where(f"{column} {operator} {sql(value)}", SCHEMA)
+            expected = [compare(operator, row[column], value) is True for row in rows]
+            assert mask_of(predicate, table) == expected, predicate.text
+            assert [predicate.may_match(fact, 1) for fact in facts] == expected, predicate.text
+            assert [predicate.must_match(fact, 1) for fact in facts] == expected, predicate.text
+        predicate = parse_where(f"{column} in ({', '.join(map(sql, [value, *VALUES[column][:2]]))})", SCHEMA)
+        expected = [at < 2 or compare("=", row[column], value) is True for at, row in enumerate(rows)]
+        assert mask_of(predicate, table) == expected, predicate.text
+
+
+@pytest.mark.parametrize(("left", "right"), [("f", "d"), ("d", "f"), ("d", "d"), ("i", "d"), ("l", "n"), ("i", "l")])
+def test_every_comparison_of_two_columns(left: str, right: str) -> None:
+    rows: list[Row] = [
+        {**dict.fromkeys(IDS), left: a, right: b} for a in [*VALUES[left], None] for b in [*VALUES[right], None]
+    ]
+    table = table_of(rows)
+    for operator in OPERATORS:
+        predicate = parse_where(f"{left} {operator} {right}", SCHEMA)
+        assert mask_of(predicate, table) == [compare(operator, row[left], row[right]) is True for row in rows], operator
 
 
 @quick

@@ -145,19 +145,23 @@ def _join(left: State, right: State) -> State:
 
 
 def _domain_of_facts(column: Column, facts: ColumnFacts, rows: int) -> Domain:
-    domain = unknown(column)
+    known = unknown(column)
+    value, null, nan = True, True, known.nan
     if facts.values == rows:
-        nans = (facts.nans or 0) if column.is_floating else 0
-        domain = domain._replace(
-            null=facts.nulls > 0,
-            nan=column.is_floating and (facts.nans is None or nans > 0),
-            value=rows - facts.nulls - nans > 0,
-        )
+        nans = (facts.nans or 0) if nan else 0
+        value, null, nan = rows - facts.nulls - nans > 0, facts.nulls > 0, nan and facts.nans != 0
     lower, upper = _key(column.type, facts.lower), _key(column.type, facts.upper)
     if lower is not None and upper is not None and lower > upper:
-        return domain
-    domain = domain if lower is None else domain.above(lower)
-    return domain if upper is None else domain.below(upper)
+        lower = upper = None
+    return Domain(
+        known.lower if lower is None else lower,
+        False,
+        known.upper if upper is None else upper,
+        False,
+        value,
+        null,
+        nan,
+    )
 
 
 def _domain_of_partition(column: Column, transform: Transform[Any, Any], data: bytes | None) -> Domain | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from sqlglot import Token, Tokenizer, TokenType, exp, parser
+from sqlglot import Token, TokenType, exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
@@ -18,7 +18,7 @@ TOO_DEEP = f"The where is nested too deeply; at most {MAX_DEPTH} levels of paren
 class Where(Dialect):
     """Standard SQL, with both kinds of quoted names and with bytes as x'00ff'."""
 
-    class Tokenizer(Tokenizer):
+    class Tokenizer(tokens.Tokenizer):
         IDENTIFIERS = ['"', "`"]  # noqa: RUF012
         HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012
 

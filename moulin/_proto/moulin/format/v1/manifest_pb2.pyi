@@ -293,7 +293,7 @@ class Database(_message.Message):
     def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., properties_json: _Optional[str] = ..., created_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ...) -> None: ...
 
 class TableEntry(_message.Message):
-    __slots__ = ("id", "database_id", "name", "created_at", "created_version", "tombstone", "oldest_version")
+    __slots__ = ("id", "database_id", "name", "created_at", "created_version", "tombstone", "oldest_version", "head_version")
     ID_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -301,6 +301,7 @@ class TableEntry(_message.Message):
     CREATED_VERSION_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
     OLDEST_VERSION_FIELD_NUMBER: _ClassVar[int]
+    HEAD_VERSION_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     database_id: bytes
     name: str
@@ -308,7 +309,8 @@ class TableEntry(_message.Message):
     created_version: int
     tombstone: Tombstone
     oldest_version: int
-    def __init__(self, id: _Optional[bytes] = ..., database_id: _Optional[bytes] = ..., name: _Optional[str] = ..., created_at: _Optional[int] = ..., created_version: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., oldest_version: _Optional[int] = ...) -> None: ...
+    head_version: int
+    def __init__(self, id: _Optional[bytes] = ..., database_id: _Optional[bytes] = ..., name: _Optional[str] = ..., created_at: _Optional[int] = ..., created_version: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., oldest_version: _Optional[int] = ..., head_version: _Optional[int] = ...) -> None: ...
 
 class View(_message.Message):
     __slots__ = ("id", "database_id", "name", "description", "created_at", "tombstone", "members")

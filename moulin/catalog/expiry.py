@@ -1,0 +1,162 @@
+"""What clean-up forgets, in SQL: versions past their time, and dropped objects past their grace window.
+
+What only forgotten rows named goes to the trash; bytes are deleted later, by gc.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog import schema as s
+from moulin.catalog.draft import Draft, add_rows
+from moulin.catalog.engine import chunks
+from moulin.catalog.tombstones import NANOS
+from moulin.storage import paths
+
+KEEP_PROPERTY = "moulin.history-keep-seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """An object in storage that no row names any more; a path that ends with / is a whole folder."""
+
+    path: str
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Versions of a table that were forgotten, and what only they named."""
+
+    table: str
+    oldest_version: int
+    garbage: tuple[Garbage, ...]
+
+
+def oldest_kept(connection: sa.Connection, row: Any, now: int, keep_seconds: float) -> int:
+    """The oldest version of a table to keep: what was current `keep_seconds` ago, or an older one that is pinned."""
+    keep = float(row.properties.get(KEEP_PROPERTY, keep_seconds))
+    v = s.versions
+    kept = connection.execute(
+        sa.select(sa.func.max(v.c.version)).where(v.c.timestamp_ns <= now - int(keep * NANOS))
+    ).scalar_one()
+    pinned = connection.execute(
+        sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.table_id == row.id, s.pins.c.expires_at > now)
+    ).scalar_one()
+    candidates = [version for version in (kept, pinned) if version is not None]
+    if kept is None:
+        return int(row.oldest_version)
+    return int(max(row.oldest_version, min([row.head_version, *candidates])))
+
+
+def expire(draft: Draft, row: Any, database: str, version: int) -> Expired:
+    """Forget the versions of a table before `version`."""
+    draft.connection.execute(s.tables.update().where(s.tables.c.id == row.id).values(oldest_version=version))
+    garbage = forget(draft.connection, row.id, version)
+    add_rows(draft, s.tables, [row.id])
+    return Expired(f"{database}.{row.name}", version, tuple(garbage))
+
+
+def forget(connection: sa.Connection, table_id: UUID, version: int) -> list[Garbage]:
+    """Delete the rows of a table that no version from `version` on needs; returns the files that only they named."""
+    p = s.segment_spans
+    over = sa.and_(p.c.table_id == table_id, p.c.removed_version <= version)
+    spans = connection.execute(sa.select(p.c.segment, p.c.vector_id).where(over)).all()
+    connection.execute(p.delete().where(over))
+    garbage = _forget_vectors(connection, {span.vector_id for span in spans} - {0})
+    garbage += _forget_segments(connection, {span.segment for span in spans})
+    j, m = s.journals, s.merge_inputs
+    old = connection.execute(sa.select(j.c.path).where(j.c.table_id == table_id, j.c.version <= version)).scalars()
+    garbage += [Garbage(path, 0, "expired journal") for path in old.all()]
+    connection.execute(j.delete().where(j.c.table_id == table_id, j.c.version <= version))
+    connection.execute(m.delete().where(m.c.table_id == table_id, m.c.version <= version))
+    return garbage
+
+
+def _forget_segments(connection: sa.Connection, numbers: set[int]) -> list[Garbage]:
+    g, p = s.segments, s.segment_spans
+    garbage = []
+    for block in chunks(sorted(numbers)):
+        unused = sa.and_(g.c.number.in_(block), ~sa.exists().where(p.c.segment == g.c.number))
+        rows = connection.execute(sa.select(g.c.number, g.c.path, g.c.size).where(unused)).all()
+        garbage += [Garbage(row.path, row.size, "expired segment") for row in rows]
+        connection.execute(g.delete().where(g.c.number.in_([row.number for row in rows])))
+    return garbage
+
+
+def _forget_vectors(connection: sa.Connection, ids: set[int]) -> list[Garbage]:
+    d, p = s.deletion_vectors, s.segment_spans
+    files: set[str] = set()
+    for block in chunks(sorted(ids)):
+        unused = sa.and_(d.c.id.in_(block), ~sa.exists().where(p.c.vector_id == d.c.id, p.c.segment == d.c.segment))
+        rows = connection.execute(sa.select(d.c.id, d.c.path).where(unused)).all()
+        files.update(row.path for row in rows)
+        connection.execute(d.delete().where(d.c.id.in_([row.id for row in rows])))
+    for block in chunks(sorted(files)):  # a file goes when the last of its vectors is gone
+        files.difference_update(connection.execute(sa.select(d.c.path).where(d.c.path.in_(block))).scalars())
+    return [Garbage(path, 0, "expired deletion vectors") for path in sorted(files)]
+
+
+def purge(draft: Draft) -> tuple[list[str], list[Garbage]]:
+    """Remove dropped objects past their grace window, for good; returns their names and their folders."""
+    connection = draft.connection
+    gone = connection.execute(sa.select(s.databases).where(s.databases.c.delete_at <= draft.now)).all()
+    database_ids = [row.id for row in gone]
+    names, garbage = [f"database {row.name}" for row in gone], []
+    for kind, source in (("view", s.views), ("table", s.tables)):
+        over = sa.or_(source.c.delete_at <= draft.now, source.c.database_id.in_(database_ids))
+        rows = connection.execute(sa.select(source).where(over)).all()
+        for row in rows:
+            names.append(f"{kind} {row.name}")
+            draft.lake().purged.append(row.id.bytes)
+            if source is s.tables:
+                garbage.append(Garbage(f"{paths.table_prefix(row.id)}/", row.bytes, "purged table"))
+                _purge_table(connection, row.id)
+            else:
+                connection.execute(s.view_members.delete().where(s.view_members.c.view_id == row.id))
+                connection.execute(s.views.delete().where(s.views.c.id == row.id))
+    for database_id in database_ids:
+        draft.lake().purged.append(database_id.bytes)
+        connection.execute(s.databases.delete().where(s.databases.c.id == database_id))
+    return names, garbage
+
+
+def _purge_table(connection: sa.Connection, table_id: UUID) -> None:
+    numbers = sa.select(s.segments.c.number).where(s.segments.c.table_id == table_id)
+    connection.execute(s.reservations.delete().where(s.reservations.c.segment.in_(numbers)))
+    for source in (
+        s.segment_spans,
+        s.deletion_vectors,
+        s.merge_inputs,
+        s.journals,
+        s.pins,
+        s.segments,
+        s.partitions,
+        s.table_commits,
+        s.table_schemas,
+        s.table_specs,
+        s.table_sort_orders,
+    ):
+        connection.execute(source.delete().where(source.c.table_id == table_id))
+    connection.execute(s.tables.delete().where(s.tables.c.id == table_id))
+
+
+def throw_away(connection: sa.Connection, garbage: Sequence[Garbage], delete_after: int) -> None:
+    """Put objects into the trash; what is in it already keeps its date."""
+    t = s.trash
+    known: set[str] = set()
+    for block in chunks([g.path for g in garbage]):
+        known.update(connection.execute(sa.select(t.c.path).where(t.c.path.in_(block))).scalars())
+    rows = [
+        {"path": g.path, "size": g.size, "reason": g.reason, "delete_after": delete_after, "failures": 0}
+        for g in {g.path: g for g in garbage}.values()
+        if g.path not in known
+    ]
+    if rows:
+        connection.execute(t.insert(), rows)

@@ -1,0 +1,248 @@
+"""Clean-up in two phases, each safe to stop anywhere: first the catalog forgets, later bytes are deleted.
+
+1. Dropped objects past their grace window are purged, versions past their time forgotten; what only they named goes to the trash.
+2. Manifests that no recovery needs any more follow, once newer full ones are in storage.
+3. What has lain in the trash for `byte_floor` is deleted, and files that no row names and that are older than `orphan_grace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
+from typing import Any, TypeVar
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog import expiry
+from moulin.catalog import schema as s
+from moulin.catalog.catalog import Catalog
+from moulin.catalog.draft import Draft
+from moulin.catalog.expiry import Expired, Garbage
+from moulin.catalog.tombstones import NANOS
+from moulin.errors import MoulinError
+from moulin.storage import paths
+from moulin.storage.store import ObjectInfo
+
+_BATCH = 500
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Collection:
+    """What a clean-up did, or with `dry_run` would do."""
+
+    dry_run: bool
+    purged: list[str] = field(default_factory=list)
+    expired: list[Expired] = field(default_factory=list)
+    trashed: list[Garbage] = field(default_factory=list)
+    deleted: list[Garbage] = field(default_factory=list)
+    waiting: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def bytes_deleted(self) -> int:
+        return sum(garbage.size for garbage in self.deleted)
+
+
+class _Undo(Exception):
+    """Leaves a dry run's transaction."""
+
+
+def collect(
+    catalog: Catalog,
+    *,
+    dry_run: bool = False,
+    history_keep: float | None = None,
+    orphan_grace: float | None = None,
+    byte_floor: float | None = None,
+) -> Collection:
+    """Clean up a lake. The times, in seconds, override the configuration for this run."""
+    config = catalog.config
+    keep = config.history_keep if history_keep is None else history_keep
+    floor = config.byte_floor if byte_floor is None else byte_floor
+    grace = config.orphan_grace if orphan_grace is None else orphan_grace
+    result = Collection(dry_run)
+    if not dry_run:
+        catalog.publisher.publish()  # bytes are deleted only of what recovery knows to be gone
+    _purge(catalog, result, floor)
+    _expire(catalog, result, keep, floor)
+    if not dry_run:
+        catalog.publisher.publish()
+        _trim_manifests(catalog, result, floor)
+    _empty_trash(catalog, result)
+    _sweep_orphans(catalog, result, grace)
+    return result
+
+
+def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
+    try:
+        with catalog.engine.write() as write:
+            draft = Draft(write, catalog.uuid, "purge")
+            result.purged, garbage = expiry.purge(draft)
+            result.trashed += garbage
+            _finish(draft, garbage, floor, result.dry_run)
+    except _Undo:
+        pass
+
+
+def _expire(catalog: Catalog, result: Collection, keep: float, floor: float) -> None:
+    with catalog.engine.read() as connection:
+        ids = list(connection.execute(sa.select(s.tables.c.id).where(s.tables.c.tombstoned_at.is_(None))).scalars())
+    for table_id in ids:
+        try:
+            with catalog.engine.write() as write:
+                draft = Draft(write, catalog.uuid, "gc")
+                found = _expire_table(draft, table_id, keep)
+                if found is not None:
+                    result.expired.append(found)
+                    result.trashed += found.garbage
+                    _finish(draft, found.garbage, floor, result.dry_run)
+        except _Undo:
+            pass
+
+
+def _expire_table(draft: Draft, table_id: UUID, keep: float) -> Expired | None:
+    t, d = s.tables, s.databases
+    row = draft.connection.execute(
+        sa.select(t, d.c.name.label("database"))
+        .join(d, d.c.id == t.c.database_id)
+        .where(t.c.id == table_id, t.c.tombstoned_at.is_(None))
+    ).first()
+    if row is None:
+        return None
+    version = expiry.oldest_kept(draft.connection, row, draft.now, keep)
+    return expiry.expire(draft, row, row.database, version) if version > row.oldest_version else None
+
+
+def _finish(draft: Draft, garbage: Sequence[Garbage], floor: float, dry_run: bool) -> None:
+    expiry.throw_away(draft.connection, garbage, draft.now + int(floor * NANOS))
+    draft.save()
+    if dry_run:
+        raise _Undo
+
+
+def _trim_manifests(catalog: Catalog, result: Collection, floor: float) -> None:
+    """Manifests older than a full one that recovery can start from. A new full manifest of the lake comes first."""
+    with catalog.engine.read() as connection:
+        counter = connection.execute(sa.select(s.counter.c.version, s.counter.c.deltas)).one()
+        rows = connection.execute(sa.select(s.tables.c.id, s.tables.c.oldest_version))
+        oldest: dict[UUID, int] = {row.id: row.oldest_version for row in rows}
+        long = connection.execute(
+            sa.select(s.tables.c.id).where(s.tables.c.deltas > catalog.config.manifest_deltas)
+        ).scalars()
+        for table_id in long.all():
+            catalog.publisher.write_full_if_due([table_id])
+    garbage = [g for table_id, version in oldest.items() for g in _old_table_manifests(catalog, table_id, version)]
+    if not garbage and counter.deltas <= catalog.config.manifest_deltas:
+        return
+    catalog.publisher.write_full(None)
+    listed = list(catalog.store.list(paths.lake_manifests_prefix()))
+    parsed = [(found, info) for info in listed if (found := paths.parse_lake_manifest(info.path))]
+    newest = max((version for (version, kind), _ in parsed if kind == "full"), default=0)
+    garbage += [Garbage(info.path, info.size, "old manifest") for (version, _), info in parsed if version < newest]
+    # Versions up to the lake's full manifest need no proof of being complete, so parts of them may go.
+    garbage = [g for g in garbage if _version_of(g.path) < newest]
+    result.trashed += garbage
+    with catalog.engine.unordered() as connection:
+        expiry.throw_away(connection, garbage, catalog.engine.now(connection) + int(floor * NANOS))
+
+
+def _old_table_manifests(catalog: Catalog, table_id: UUID, oldest: int) -> list[Garbage]:
+    """Manifests of a table below the newest full one that is not younger than the oldest kept version."""
+    infos = catalog.store.list(paths.table_manifests_prefix(table_id))
+    listed = [(found, info) for info in infos if (found := paths.parse_table_manifest(info.path))]
+    base = max((version for (_, version, kind), _ in listed if kind == "full" and version <= oldest), default=0)
+    return [Garbage(info.path, info.size, "old manifest") for (_, version, _), info in listed if version < base]
+
+
+def _version_of(path: str) -> int:
+    lake = paths.parse_lake_manifest(path)
+    if lake is not None:
+        return lake[0]
+    table = paths.parse_table_manifest(path)
+    return table[1] if table is not None else 0
+
+
+def _empty_trash(catalog: Catalog, result: Collection) -> None:
+    t = s.trash
+    with catalog.engine.read() as connection:
+        now = catalog.engine.now(connection)
+        due = connection.execute(sa.select(t).where(t.c.delete_after <= now).order_by(t.c.path)).all()
+        result.waiting = connection.execute(
+            sa.select(sa.func.count()).select_from(t).where(t.c.delete_after > now)
+        ).scalar_one()
+    for rows in _blocks(due):
+        if not result.dry_run:
+            try:
+                catalog.store.delete(chain.from_iterable(_objects(catalog, row.path) for row in rows))
+            except MoulinError as error:
+                _note_failure(catalog, rows, error, result)
+                continue
+            with catalog.engine.unordered() as connection:
+                connection.execute(t.delete().where(t.c.path.in_([row.path for row in rows])))
+        result.deleted += [Garbage(row.path, row.size, row.reason) for row in rows]
+    if due and not result.dry_run:
+        catalog.store.remove_empty_folders(paths.tables_prefix())
+
+
+def _objects(catalog: Catalog, path: str) -> Iterator[str]:
+    if path.endswith("/"):
+        yield from (info.path for info in catalog.store.list(path.rstrip("/")))
+    else:
+        yield path
+
+
+def _note_failure(catalog: Catalog, rows: Sequence[Any], error: MoulinError, result: Collection) -> None:
+    result.failures.append(error.message)
+    with catalog.engine.unordered() as connection:
+        connection.execute(
+            s.trash.update()
+            .where(s.trash.c.path.in_([row.path for row in rows]))
+            .values(failures=s.trash.c.failures + 1, last_error=error.message[:500])
+        )
+
+
+def _sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
+    """Files of failed or repeated tasks and of killed writers: named by no row, and old."""
+    with catalog.engine.read() as connection:
+        now = catalog.engine.now(connection)
+    before = datetime.fromtimestamp(now / NANOS, UTC) - timedelta(seconds=grace)
+    old = (info for info in catalog.store.list(paths.tables_prefix()) if info.modified < before)
+    for infos in _blocks(old):
+        with catalog.engine.read() as connection:
+            orphans = [info for info in infos if info.path not in _named(connection, infos)]
+        garbage = [Garbage(info.path, info.size, "orphan") for info in orphans]
+        if not result.dry_run:
+            try:
+                catalog.store.delete(info.path for info in orphans)
+            except MoulinError as error:
+                result.failures.append(error.message)
+                continue
+        result.deleted += garbage
+
+
+def _named(connection: sa.Connection, infos: Sequence[ObjectInfo]) -> set[str]:
+    """The paths among `infos` that the catalog knows, that wait in the trash, or that are not a lake's to delete."""
+    every = [info.path for info in infos]
+    named = {path for path in every if not _is_data(path) and not paths.is_temporary(path)}
+    named.update(connection.execute(sa.select(s.trash.c.path).where(s.trash.c.path.in_(every))).scalars())
+    numbers = {found[1] for path in every if (found := paths.parse_segment_path(path))}
+    named.update(connection.execute(sa.select(s.segments.c.path).where(s.segments.c.number.in_(numbers))).scalars())
+    for source in (s.deletion_vectors, s.journals):
+        named.update(connection.execute(sa.select(source.c.path).where(source.c.path.in_(every))).scalars())
+    folders = connection.execute(sa.select(s.trash.c.path).where(s.trash.c.path.like("%/"))).scalars().all()
+    named.update(path for path in every if path.startswith(tuple(folders)) and folders)
+    return named
+
+
+def _blocks(items: Iterable[_T]) -> Iterator[list[_T]]:
+    source = iter(items)
+    while block := list(islice(source, _BATCH)):
+        yield block
+
+
+def _is_data(path: str) -> bool:
+    return bool(paths.parse_segment_path(path) or paths.parse_vector_path(path) or paths.parse_journal_path(path))

@@ -1,0 +1,95 @@
+"""The manifests that a storage root holds: found by their names, read with what the name promises checked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from uuid import UUID
+
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.errors import Corrupt
+from moulin.formats import manifest as codec
+from moulin.storage import paths
+from moulin.storage.store import Store
+
+_AHEAD = 32  # manifests fetched before they are asked for
+_CACHE_BYTES = 256 << 20
+
+Versions = dict[paths.ManifestKind, list[int]]
+
+
+def _versions() -> Versions:
+    return {"delta": [], "full": []}
+
+
+class ManifestIndex:
+    """All manifests of a lake, by version. `highest_segment` is the highest number in the name of any segment file."""
+
+    def __init__(self, store: Store, lake_uuid: UUID) -> None:
+        self._store, self._lake_uuid = store, lake_uuid
+        self._cache: dict[str, bytes] = {}
+        self._room = _CACHE_BYTES
+        self.lake = _versions()
+        self.tables: dict[UUID, Versions] = defaultdict(_versions)
+        self.highest_segment = 0
+        for item in store.list(paths.lake_manifests_prefix()):
+            if (found := paths.parse_lake_manifest(item.path)) is not None:
+                self.lake[found[1]].append(found[0])
+        for item in store.list(paths.tables_prefix()):
+            if (manifest := paths.parse_table_manifest(item.path)) is not None:
+                self.tables[manifest[0]][manifest[2]].append(manifest[1])
+            elif (segment := paths.parse_segment_path(item.path)) is not None:
+                self.highest_segment = max(self.highest_segment, segment[1])
+        for kinds in (self.lake, *self.tables.values()):
+            for versions in kinds.values():
+                versions.sort()
+
+    @property
+    def highest_version(self) -> int:
+        every = (self.lake, *self.tables.values())
+        return max((versions[-1] for kinds in every for versions in kinds.values() if versions), default=0)
+
+    def read(self, path: str, *, again: bool = False) -> pb.Manifest:
+        """The manifest at `path`, which must be what the name promises; `again` says that it will be read once more."""
+        data = self._fetch(path)
+        if again and len(data) <= self._room:
+            self._room -= len(data)
+            self._cache[path] = data
+        return self._decode(path, data)
+
+    def read_in_order(self, names: Iterable[str]) -> Iterator[pb.Manifest]:
+        """Manifests one by one, the next ones fetched meanwhile."""
+        queue: list[tuple[str, Future[bytes]]] = []
+        rest = iter(names)
+        with ThreadPoolExecutor(max_workers=8, thread_name_prefix="moulin-manifests") as pool:
+            while True:
+                queue += [(name, pool.submit(self._fetch, name)) for name in islice(rest, _AHEAD - len(queue))]
+                if not queue:
+                    return
+                name, data = queue.pop(0)
+                yield self._decode(name, data.result())
+
+    def _fetch(self, path: str) -> bytes:
+        data = self._cache.pop(path, None)
+        return self._store.get(path) if data is None else data
+
+    def _decode(self, path: str, data: bytes) -> pb.Manifest:
+        decoded = codec.decode(data, path)
+        manifest = decoded.manifest
+        try:
+            table_id = UUID(manifest.table_uuid) if manifest.table_uuid else None
+        except ValueError:
+            raise Corrupt(f"Manifest {path} names no table: restore it from a copy.") from None
+        kind: paths.ManifestKind = "full" if decoded.full else "delta"
+        named = (
+            paths.lake_manifest(manifest.version, kind)
+            if table_id is None
+            else paths.table_manifest(table_id, manifest.version, kind)
+        )
+        if named != path:
+            raise Corrupt(f"Manifest {path} holds what belongs into {named}: it was moved. Put it back.")
+        if manifest.lake_uuid != self._lake_uuid.bytes:
+            raise Corrupt(f"Manifest {path} belongs to another lake: remove it.")
+        return manifest

@@ -1,0 +1,196 @@
+"""Clean-up: what is kept stays readable, what is garbage goes, in that order, whoever dies when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moulin.catalog.check import check
+from moulin.catalog.gc import collect
+from moulin.catalog.recover import recover
+from moulin.config import DAY, MINUTE
+from moulin.errors import NotFound
+from moulin.lake import Lake, locate
+from moulin.table.table import Table
+from tests.catalog.conftest import HandClock, OpenLake, files
+
+COLUMNS = [("id", "long", False)]
+
+
+def ids(source: object) -> list[int]:
+    return sorted(source.scan().to_arrow().column("id").to_pylist())  # type: ignore[attr-defined]
+
+
+def rows(first: int, count: int) -> list[dict[str, int]]:
+    return [{"id": first + n} for n in range(count)]
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    table = lake.create_table("shop.t", COLUMNS)
+    for n in range(4):
+        table.append(rows(n * 10, 10))
+    table.delete_where("id = 5")
+    return table
+
+
+def test_versions_stay_for_their_time_and_go_after_it(
+    lake: Lake, table: Table, clock: HandClock, tmp_path: Path
+) -> None:
+    old = table.version
+    table.compact(everything=True)
+    clock.forward(6 * DAY)
+    assert collect(lake.catalog).expired == []
+    assert len(ids(table.at(version=old))) == 39
+    clock.forward(2 * DAY)
+    first = collect(lake.catalog)
+    assert [found.table for found in first.expired] == ["shop.t"]
+    assert len(files(tmp_path, "*.parquet")) == 5, "bytes wait for the floor"
+    with pytest.raises(NotFound, match="cleaned up"):
+        table.at(version=old)
+    clock.forward(13 * MINUTE)
+    second = collect(lake.catalog)
+    assert len(files(tmp_path, "*.parquet")) == 1
+    assert not files(tmp_path, "*.puffin")
+    assert not files(tmp_path, "*.journal")
+    assert second.bytes_deleted > 0
+    assert len(ids(table)) == 39
+    assert check(lake.catalog) == []
+
+
+def test_lineage_outlives_history(lake: Lake, table: Table, clock: HandClock) -> None:
+    columns = ["id", "_row_id", "_last_updated_version"]
+    before = table.scan(columns=columns).to_arrow().sort_by("id")
+    table.compact(everything=True)
+    clock.forward(30 * DAY)
+    collect(lake.catalog)
+    assert table.scan(columns=columns).to_arrow().sort_by("id") == before
+
+
+def test_a_dry_run_changes_nothing(lake: Lake, table: Table, clock: HandClock, tmp_path: Path) -> None:
+    old = table.version
+    table.compact(everything=True)
+    lake.create_table("shop.gone", COLUMNS).append(rows(1, 1))
+    lake.drop_table("shop.gone")
+    clock.forward(30 * DAY)
+    version, before = lake.version, files(tmp_path, "*")
+    planned = collect(lake.catalog, dry_run=True)
+    assert planned.purged == ["table gone"]
+    assert [found.table for found in planned.expired] == ["shop.t"]
+    assert len([g for g in planned.trashed if g.path.endswith(".parquet")]) == 4
+    assert (lake.version, files(tmp_path, "*")) == (version, before)
+    assert len(ids(table.at(version=old))) == 39
+    done = collect(lake.catalog)
+    assert [g.path for g in done.trashed if "manifest" not in g.reason] == [g.path for g in planned.trashed]
+
+
+def test_pinned_versions_are_kept(lake: Lake, table: Table, clock: HandClock) -> None:
+    old = table.version
+    with table.at(version=old) as snapshot:
+        table.compact(everything=True)
+        clock.forward(30 * DAY)
+        snapshot.scan()  # renews the pin
+        collect(lake.catalog)
+        clock.forward(30 * MINUTE)
+        collect(lake.catalog)
+        assert len(ids(snapshot)) == 39
+    clock.forward(1)
+    assert collect(lake.catalog).expired
+
+
+def test_a_pin_runs_out(lake: Lake, table: Table, clock: HandClock) -> None:
+    with table.at(version=table.version) as snapshot:
+        table.compact(everything=True)
+        clock.forward(30 * DAY)
+        collect(lake.catalog)
+        with pytest.raises(NotFound):
+            ids(snapshot)
+
+
+def test_history_can_be_kept_per_table(lake: Lake, table: Table, clock: HandClock) -> None:
+    old = table.version
+    table.set_properties({"moulin.history-keep-seconds": 100 * DAY})
+    table.compact(everything=True)
+    clock.forward(30 * DAY)
+    collect(lake.catalog)
+    assert len(ids(table.at(version=old))) == 39
+
+
+def test_dropped_tables_stay_for_their_grace_and_the_floor(
+    lake: Lake, table: Table, clock: HandClock, tmp_path: Path
+) -> None:
+    lake.drop_table("shop.t")
+    clock.forward(DAY - MINUTE)
+    collect(lake.catalog)
+    lake.resurrect_table("shop.t")
+    assert len(ids(table)) == 39
+    lake.drop_table("shop.t", immediate=True)
+    collect(lake.catalog)
+    assert files(tmp_path, "*.parquet"), "even an immediate drop waits for the floor"
+    clock.forward(13 * MINUTE)
+    collect(lake.catalog)
+    assert not files(tmp_path / "lake" / "tables", "*")
+    assert lake.tables("shop", include_dropped=True) == []
+
+
+def test_orphans_go_when_they_are_old(lake: Lake, table: Table, clock: HandClock, tmp_path: Path) -> None:
+    """Files that no version names: a task that failed, a writer that was killed."""
+    folder = tmp_path / "lake" / "tables" / str(table.id) / "data" / "_moulin_segment=999"
+    folder.mkdir()
+    (folder / "0badf00d.parquet").write_bytes(b"half a segment")
+    foreign = tmp_path / "lake" / "tables" / str(table.id) / "notes.txt"
+    foreign.write_text("not ours")
+    clock.now = int((folder / "0badf00d.parquet").stat().st_mtime * 1e9)
+    assert not [g for g in collect(lake.catalog).deleted if g.reason == "orphan"]
+    clock.forward(2 * DAY)
+    assert [g.reason for g in collect(lake.catalog, dry_run=True).deleted] == ["orphan"]
+    assert [g.reason for g in collect(lake.catalog).deleted] == ["orphan"]
+    assert foreign.exists()
+    assert len(ids(table)) == 39
+
+
+def test_a_stop_between_the_phases_loses_nothing(lake: Lake, table: Table, clock: HandClock, tmp_path: Path) -> None:
+    """The trash is in the catalog: a second run goes on where the first one stopped."""
+    table.compact(everything=True)
+    clock.forward(30 * DAY)
+    collect(lake.catalog)
+    clock.forward(13 * MINUTE)
+    store = lake.catalog.store
+    for path in [p for p in files(tmp_path / "lake", "*.parquet")][:1]:
+        path.unlink() if "_moulin_segment=1/" in str(path) else None
+    assert store is lake.store
+    collect(lake.catalog)
+    assert len(files(tmp_path, "*.parquet")) == 1
+    assert collect(lake.catalog).deleted == []
+
+
+def test_recovery_after_clean_up(open_lake: OpenLake, clock: HandClock, tmp_path: Path) -> None:
+    """Old manifests are trimmed once full ones stand in for them, and recovery gives what was kept."""
+    lake = open_lake(manifest_deltas=4)
+    lake.create_database("shop")
+    table = lake.create_table("shop.t", COLUMNS)
+    for n in range(12):
+        table.append(rows(n * 10, 10))
+    lake.catalog.publisher.write_full(table.id)
+    clock.forward(30 * DAY)
+    kept = table.version
+    table.append(rows(500, 1))
+    collect(lake.catalog)
+    clock.forward(13 * MINUTE)
+    collect(lake.catalog)
+    manifests = files(tmp_path / "lake" / "tables", "*.delta")
+    assert len(manifests) < 12, "old deltas are gone"
+    version, expected = table.version, ids(table)
+    lake.close()
+    for file in (tmp_path / "lake").glob("catalog.sqlite*"):
+        file.unlink()
+    uri, store, config = locate(str(tmp_path / "lake"), None, None, None)
+    recover(store, uri, config, clock=clock)
+    again = open_lake()
+    assert ids(again.table("shop.t")) == expected
+    assert again.table("shop.t").version == version
+    assert len(ids(again.table("shop.t").at(version=kept))) == 120
+    with pytest.raises(NotFound):
+        again.table("shop.t").at(version=kept - 1)
+    assert check(again.catalog) == []

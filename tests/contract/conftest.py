@@ -1,0 +1,149 @@
+"""The backends that every test of this suite runs on. Tests use the public methods of Catalog only."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from moulin.catalog.catalog import Catalog
+from moulin.catalog.engine import Clock, Engine, engine_url
+from moulin.catalog.schema import metadata
+from moulin.config import Config
+from moulin.storage.store import Store, open_store
+
+
+class HandClock:
+    """Time that tests move by hand, in nanoseconds."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+    def forward(self, seconds: float) -> None:
+        self.now += int(seconds * 1e9)
+
+
+class Backend(ABC):
+    """Makes empty catalogs. A folder for files is at hand, where several processes can work."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._opened: list[Catalog] = []
+
+    @abstractmethod
+    def new_uri(self) -> str:
+        """The address of a catalog database with nothing in it but its empty tables."""
+
+    def open(
+        self, uri: str, store: Store | None = None, config: Config | None = None, clock: Clock | None = None
+    ) -> Catalog:
+        catalog = Catalog.open(uri, store or memory_store(), config or Config(), clock=clock)
+        self._opened.append(catalog)
+        return catalog
+
+    def close(self) -> None:
+        for catalog in self._opened:
+            catalog.close()
+
+
+class SqliteBackend(Backend):
+    def __init__(self, folder: Path, template: Path) -> None:
+        super().__init__(folder)
+        self._template = template
+
+    def new_uri(self) -> str:
+        file = self.folder / f"{uuid.uuid4().hex}.sqlite"
+        shutil.copyfile(self._template, file)
+        return f"sqlite:///{file}"
+
+
+class PostgresBackend(Backend):
+    """Databases are emptied and used again: making one takes longer than most tests."""
+
+    def __init__(self, folder: Path, server: str, free: list[str]) -> None:
+        super().__init__(folder)
+        self._server, self._free = server, free
+        self._used: list[str] = []
+
+    def new_uri(self) -> str:
+        if not self._free:
+            name = f"contract_{uuid.uuid4().hex}"
+            _run(f"{self._server}/postgres", f"create database {name} template template0")
+            self._free.append(f"{self._server}/{name}")
+            _migrate(self._free[-1])
+        self._used.append(self._free.pop())
+        return self._used[-1]
+
+    def close(self) -> None:
+        super().close()
+        for uri in self._used:
+            _run(uri, f"truncate {', '.join(metadata.tables)} restart identity")
+        self._free += self._used
+
+
+def memory_store() -> Store:
+    return open_store(f"memory://{uuid.uuid4().hex}")
+
+
+def _run(uri: str, statement: str) -> None:
+    with psycopg.connect(uri, autocommit=True) as connection:
+        connection.execute(statement)  # type: ignore[arg-type]
+
+
+def _migrate(uri: str) -> None:
+    engine = Engine(engine_url(uri), Config())
+    engine.migrate()
+    engine.close()
+
+
+@pytest.fixture
+def fast_folder() -> Iterator[Path]:
+    """A folder in memory where the system has one: the suite makes thousands of commits, and each waits for the disk."""
+    parent = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=parent if parent.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("template") / "template.sqlite"
+    _migrate(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture(scope="session")
+def postgres_databases() -> list[str]:
+    """Addresses of databases with nothing in them but empty tables."""
+    return []
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def backend(request: pytest.FixtureRequest, fast_folder: Path) -> Iterator[Backend]:
+    made: Backend
+    if request.param == "sqlite":
+        made = SqliteBackend(fast_folder, request.getfixturevalue("sqlite_template"))
+    else:
+        server: str = request.getfixturevalue("postgres_server")
+        made = PostgresBackend(fast_folder, server, request.getfixturevalue("postgres_databases"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def catalog(backend: Backend, clock: HandClock) -> Catalog:
+    """An empty catalog whose time stands still until the test moves it."""
+    return backend.open(backend.new_uri(), clock=clock)

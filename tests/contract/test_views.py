@@ -1,0 +1,155 @@
+"""Views: ordered unions of tables of one database. Rule numbers are those of the meta service."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from moulin.catalog.catalog import Catalog
+from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
+from tests.contract.conftest import HandClock
+from tests.contract.samples import make_table
+
+
+@pytest.fixture
+def abc(catalog: Catalog) -> Catalog:
+    """A catalog with tables a, b, c in database d."""
+    for name in "abc":
+        make_table(catalog, name)
+    return catalog
+
+
+def members(catalog: Catalog, name: str = "v") -> str:
+    return "".join(member.name for member in catalog.view("d", name).members)
+
+
+def test_create_keeps_the_order_of_members(abc: Catalog) -> None:
+    """VW-01, VW-06, VW-07"""
+    made = abc.create_view("d", "v", ["c", "a", "b"], "all of them")
+    assert (made.database, made.name, made.description, made.tombstone) == ("d", "v", "all of them", None)
+    assert [m.name for m in made.members] == ["c", "a", "b"]
+    assert [m.id for m in made.members] == [abc.table("d", name).id for name in "cab"]
+    assert abc.view("d", "v") == made
+    assert abc.views("d") == [made]
+
+
+def test_no_description_is_not_an_empty_one(abc: Catalog) -> None:
+    """VW-08"""
+    assert abc.create_view("d", "v", ["a"]).description is None
+    assert abc.create_view("d", "w", ["a"], "").description == ""
+    assert [view.description for view in abc.views("d")] == [None, ""]
+
+
+def test_members_must_be_live_tables_of_the_database(abc: Catalog) -> None:
+    """VW-02, VW-03, VW-04"""
+    make_table(abc, "elsewhere", "e")
+    abc.create_view("d", "v", ["a"])
+    abc.drop_table("d", "c")
+    version = abc.version()
+    for wrong, error in (
+        ([], InvalidInput),
+        (["a", "a"], InvalidInput),
+        (["elsewhere"], NotFound),
+        (["v"], NotFound),
+        (["a", "c"], NotFound),
+    ):
+        with pytest.raises(error):
+            abc.create_view("d", "w", wrong)
+        with pytest.raises(error):
+            abc.set_view_members("d", "v", wrong)
+    assert abc.version() == version
+    assert members(abc) == "a", "VW-10: the old list stays"
+
+
+def test_a_live_name_is_taken(abc: Catalog) -> None:
+    """VW-05"""
+    abc.create_view("d", "v", ["a"])
+    with pytest.raises(AlreadyExists, match=r"d\.v"):
+        abc.create_view("d", "v", ["b"])
+    with pytest.raises(InvalidInput):
+        abc.create_view("d", " ", ["a"])
+
+
+def test_members_are_replaced_as_a_whole(abc: Catalog) -> None:
+    """VW-10, VW-12"""
+    abc.create_view("d", "v", ["a", "b"], "text")
+    changed = abc.set_view_members("d", "v", ["c", "b"])
+    assert (changed.name, changed.description) == ("v", "text")
+    assert members(abc) == "cb"
+    abc.drop_view("d", "v")
+    with pytest.raises(NotFound):
+        abc.set_view_members("d", "v", ["a"])
+
+
+def test_readers_see_one_list_or_the_other(abc: Catalog) -> None:
+    """VW-11"""
+    abc.create_view("d", "v", ["a", "b"])
+
+    def change(place: int) -> None:
+        for _ in range(8):
+            abc.set_view_members("d", "v", ["a", "b"] if place else ["c", "b", "a"])
+
+    with ThreadPoolExecutor(3) as pool:
+        changes = [pool.submit(change, place) for place in range(2)]
+        while not all(done.done() for done in changes):
+            assert members(abc) in ("ab", "cba")
+        for done in changes:
+            done.result()
+    assert members(abc) in ("ab", "cba")
+
+
+def test_a_drop_has_five_minutes_of_grace(abc: Catalog, clock: HandClock) -> None:
+    """VW-13, VW-16"""
+    made = abc.create_view("d", "v", ["b", "a"], "text")
+    dropped = abc.drop_view("d", "v").tombstone
+    assert dropped is not None
+    assert dropped.delete_at - dropped.tombstoned_at == 300 * 10**9
+    assert abc.views("d") == []
+    assert [v.tombstone for v in abc.views("d", include_dropped=True)] == [dropped]
+    with pytest.raises(NotFound):
+        abc.view("d", "v")
+    clock.forward(10)
+    assert abc.drop_view("d", "v").tombstone == dropped
+    assert abc.resurrect_view("d", "v") == made
+    assert abc.resurrect_view("d", "v") == made
+    abc.drop_view("d", "v")
+    clock.forward(301)
+    with pytest.raises(FailedPrecondition, match="grace"):
+        abc.resurrect_view("d", "v")
+
+
+def test_resurrect_needs_the_members_and_the_name(abc: Catalog) -> None:
+    """VW-17"""
+    abc.create_database("e")
+    abc.create_view("d", "v", ["a", "b"])
+    abc.drop_view("d", "v")
+    abc.drop_table("d", "a")
+    with pytest.raises(FailedPrecondition, match=": a"):
+        abc.resurrect_view("d", "v")
+    abc.resurrect_table("d", "a")
+    abc.rename_table("d", "b", "e", "b")
+    with pytest.raises(FailedPrecondition, match=": b"):
+        abc.resurrect_view("d", "v")
+    abc.rename_table("e", "b", "d", "b")
+    abc.create_view("d", "v", ["c"])
+    with pytest.raises(AlreadyExists):
+        abc.resurrect_view("d", "v")
+    abc.rename_view("d", "v", "w")
+    abc.resurrect_view("d", "v")
+    assert (members(abc), members(abc, "w")) == ("ab", "c")
+
+
+def test_rename(abc: Catalog) -> None:
+    made = abc.create_view("d", "v", ["b", "a"])
+    renamed = abc.rename_view("d", "v", "w")
+    assert (renamed.id, renamed.members) == (made.id, made.members)
+    with pytest.raises(NotFound):
+        abc.view("d", "v")
+    with pytest.raises(NotFound):
+        abc.rename_view("d", "v", "x")
+    with pytest.raises(InvalidInput):
+        abc.rename_view("d", "w", "a/b")
+    version = abc.version()
+    abc.rename_view("d", "w", "w")
+    assert abc.version() == version
