@@ -1,4 +1,4 @@
-"""Moulin: a lakehouse engine. Rows pour in, Spark mills them into sorted Parquet, every commit is a table any engine reads.
+"""Moulin: a lakehouse engine. Rows pour in, Spark mills them into sorted Parquet, one SQL transaction is the commit.
 
 import moulin
 
@@ -43,8 +43,9 @@ def connect(
 ) -> Lake:
     """Open a lake, made when missing.
 
-    `uri` is a folder (catalog and files in one place) or a postgresql:// address with `storage`, the folder or object store for
-    the files. `storage_options` go to the object store. `spark` is a session or a master address to use instead of a local one.
+    `uri` is a folder (catalog and files in one place) or a postgresql:// address with `storage`, the folder or object
+    store for the files. `storage_options` go to the object store. `spark` is a session or a master address to use
+    instead of a local one.
     `settings` are the knobs of `moulin.config.Config`.
     """
     from moulin.lake import Lake, SqlEngine

@@ -1,7 +1,7 @@
 """Every knob, in one place, strict: an unknown name or a value that does not fit is an error.
 
-Values come from, lowest first: the defaults here, `moulin.toml` in a lake's folder, `MOULIN_<NAME>` in the environment, and
-keywords of `moulin.connect`.
+Values come from, lowest first: the defaults here, `moulin.toml` in a lake's folder, `MOULIN_<NAME>` in the
+environment, and keywords of `moulin.connect`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,15 @@ class Config:
     commit_attempts: int = 16
     # Waiting for the lake's counter, and an idle transaction, end after this.
     lock_seconds: float = 5.0
-    # A full manifest is written when this many deltas lie on the last one (more for large tables, see docs/formats/manifest.md).
+    # A full manifest is written when this many deltas lie on the last one (more for large tables, see
+    # docs/formats/manifest.md).
     manifest_deltas: int = 64
-    # Appended rows are cut into segments of about this size in memory; merged ones of about `merge_segment_bytes` on disk.
+    # Appended rows are cut into segments of about this size in memory; merged ones of about `merge_segment_bytes` on
+    # disk.
     append_segment_bytes: int = 256 * MIB
     merge_segment_bytes: int = 256 * MIB
-    # One merge reads at most this much, and starts when a partition has at least `merge_min_inputs` segments of a level.
+    # One merge reads at most this much, and starts when a partition has at least `merge_min_inputs` segments of a
+    # level.
     merge_max_bytes: int = 8192 * MIB
     merge_min_inputs: int = 4
     # Merges that read less than this run in-process even when Spark is at hand.

@@ -13,10 +13,10 @@ from moulin.catalog.tables import NewTable
 from moulin.config import Config, load_config
 from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput, Unsupported
 from moulin.model.entities import Database, DropPreview, TableEntry, TableState, View
+from moulin.model.event_time import event_time_id
 from moulin.model.facts import SegmentFacts
 from moulin.model.names import check_name, parse_table_name
 from moulin.model.partition import parse_spec
-from moulin.model.event_time import event_time_id
 from moulin.model.schema import make_schema
 from moulin.model.sort import parse_sort
 from moulin.storage import paths
@@ -54,7 +54,9 @@ class Lake:
         self._make_engine = make_engine
         self._engine: SqlEngine | None = None
         self._closed = False
-        self.context = Context(catalog, store, self._spark_runner, lambda state, frame: self.engine().write(state, frame))
+        self.context = Context(
+            catalog, store, self._spark_runner, lambda state, frame: self.engine().write(state, frame)
+        )
 
     @classmethod
     def open(

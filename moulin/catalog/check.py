@@ -1,4 +1,6 @@
-"""Is everything as the catalog says? Named invariants of its rows, and every file of every kept version against its facts."""
+"""Is everything as the catalog says? Named invariants of its rows, and every file of every kept version against its
+facts.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from moulin.catalog.segments import encode_partition, time_class
 from moulin.errors import InvalidInput
 from moulin.formats import manifest as codec
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
-from moulin.model.operations import DataOperation, Expected, Kind, Merge, NewVector, Overwrite, Upsert
+from moulin.model.operations import DataOperation, Expected, Merge, NewVector, Overwrite, Upsert
 
 if TYPE_CHECKING:
     from moulin.catalog.commit import TableChange
@@ -39,7 +39,7 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
 
 def _require_no_new_segments(change: TableChange) -> None:
     """An upsert looked for its keys in the segments that it saw; they may be in those that came since, too."""
-    came = {row.version for row in change.since() if row.added_rows or row.kind == Kind.RESTORE}
+    came = {row.version for row in change.since() if "added-data-files" in row.summary}
     if came:
         raise change.stale("the set of segments", "as read", "larger", came)
 

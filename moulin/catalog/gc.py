@@ -1,8 +1,8 @@
 """Clean-up in two phases, each safe to stop anywhere: first the catalog forgets, later bytes are deleted.
 
-1. Dropped objects past their grace window are purged, versions past their time forgotten; what only they named goes to the trash.
-2. Manifests that no recovery needs any more follow, once newer full ones are in storage.
-3. What has lain in the trash for `byte_floor` is deleted, and files that no row names and that are older than `orphan_grace`.
+1. Dropped objects past their grace window are purged, versions past their time forgotten; what only they named goes
+to the trash. 2. Manifests that no recovery needs any more follow, once newer full ones are in storage. 3. What has
+lain in the trash for `byte_floor` is deleted, and files that no row names and that are older than `orphan_grace`.
 """
 
 from __future__ import annotations

@@ -47,11 +47,10 @@ def _close(change: TableChange, rows: list[Any]) -> None:
     close_spans(change, rows)
     for row in rows:
         change.manifest.data_files.append(pb.DataFileRef(path=row.path, number=row.segment, status=codec.DELETED))
-    change.add(
-        segments=-len(rows),
-        rows=-sum(row.rows - row.deleted for row in rows),
-        bytes=-sum(row.size for row in rows),
-    )
+    live_rows = sum(row.rows - row.deleted for row in rows)
+    change.add(segments=-len(rows), rows=-live_rows, bytes=-sum(row.size for row in rows))
+    change.count("deleted-data-files", len(rows))
+    change.count("deleted-records", live_rows)
 
 
 def _open(change: TableChange, rows: list[Any]) -> None:
@@ -65,8 +64,7 @@ def _open(change: TableChange, rows: list[Any]) -> None:
     live = segments.by_number(change.connection, [row.segment for row in rows], change.draft.version)
     for segment in live.values():
         change.manifest.data_files.append(codec.segment_to_ref(segment, codec.EXISTING))
-    change.add(
-        segments=len(rows),
-        rows=sum(row.rows - row.deleted for row in rows),
-        bytes=sum(row.size for row in rows),
-    )
+    live_rows = sum(row.rows - row.deleted for row in rows)
+    change.add(segments=len(rows), rows=live_rows, bytes=sum(row.size for row in rows))
+    change.count("added-data-files", len(rows))
+    change.count("added-records", live_rows)

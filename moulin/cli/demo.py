@@ -163,7 +163,10 @@ def _merge(lake: Lake, sales: Table) -> None:
         "4. Merge",
         "Spark tasks mill the fresh segments into sorted, compressed ones; readers and writers go on meanwhile.",
     )
-    query = "select shop, sum(price) as turnover from shop.sales where at >= '2024-03-08' and at < '2024-03-09' group by shop order by shop"
+    query = (
+        "select shop, round(sum(price), 2) as turnover from shop.sales "
+        "where at >= '2024-03-08' and at < '2024-03-09' group by shop order by shop"
+    )
     before, answer = sales.stats(), _ask(lake, query)
     slow = _median(lambda: _ask(lake, query))
     with _timed("Merged"):
@@ -197,10 +200,11 @@ def _lose_and_recover(lake: Lake, root: Path, expected: int) -> Lake:
         catalog_uri, store, config = locate(str(root), None, None, None)
         found = recover(store, catalog_uri, config)
     lake = moulin.connect(root)
-    rows = lake.table("shop.sales").scan().count()
+    sales = lake.table("shop.sales")
+    rows, versions = sales.scan().count(), len(sales.history())
     console.print(
-        f"   Back at version {found.version} of {version}, {len(lake.table('shop.sales').history())} versions of shop.sales, "
-        f"{rows:,} rows ({'as before' if rows == expected else 'NOT as before'})."
+        f"   Back at version {found.version} of {version}, with {versions} versions of shop.sales "
+        f"and {rows:,} rows ({'as before' if rows == expected else 'NOT as before'})."
     )
     return lake
 

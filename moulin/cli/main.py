@@ -1,4 +1,7 @@
-"""The command line: `moulin --lake URI COMMAND ...`. Errors are one sentence; exit 0, 1 for an error, 2 for wrong usage."""
+"""The command line: `moulin --lake URI COMMAND ...`.
+
+Errors are one sentence; exit 0, 1 for an error, 2 for wrong usage.
+"""
 
 from __future__ import annotations
 

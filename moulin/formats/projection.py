@@ -58,7 +58,7 @@ class Projection:
         Raises FailedPrecondition when a stored value is outside of the range of the type that it was widened to.
         """
         if not self._columns:
-            return rows.select([]).replace_schema_metadata(None)
+            return rows.select([])
         arrays = [
             self._array(rows, column, field.type) for column, field in zip(self._columns, self.schema, strict=True)
         ]

@@ -89,23 +89,23 @@ def read_footer(source: pa.NativeFile, name: str) -> pq.FileMetaData:
     if length > len(end):
         end = source.read_at(length, size - length)
     footer = end[-length:]
-    _check(footer[:-_TAIL], name)
+    checked = _check(footer[:-_TAIL], name)
     metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer))
-    keys = metadata.metadata or {}
-    if LEVEL_KEY.encode() in keys and CHECKSUM_KEY.encode() not in keys:
+    if LEVEL_KEY.encode() in (metadata.metadata or {}) and not checked:
         raise Corrupt(f"{name} is damaged: its footer has lost its checksum. {RESTORE}")
     return metadata
 
 
-def _check(footer: bytes, name: str) -> None:
-    """The last mark counts: key-value metadata follows the statistics, which hold users' text."""
+def _check(footer: bytes, name: str) -> bool:
+    """Whether there is a checksum. The last mark counts: it follows the statistics, which hold users' text."""
     place = footer.rfind(_CHECKSUM_MARK) + len(_CHECKSUM_MARK)
     if place < len(_CHECKSUM_MARK):
-        return
+        return False
     stored = footer[place : place + len(NO_CHECKSUM)]
     found = f"{zlib.crc32(footer[:place] + NO_CHECKSUM.encode() + footer[place + len(stored) :]):08x}".encode()
     if stored != found:
         raise Corrupt(f"{name} is damaged: its footer has CRC32 {found!r} where {stored!r} is stored. {RESTORE}")
+    return True
 
 
 def footer_facts(

@@ -209,6 +209,7 @@ class SegmentReader:
             table = self._file.reader.read_row_groups(groups, column_indices=list(indices), use_threads=use_threads)
         if table.num_rows != sum(self.group_rows[group] for group in groups):
             raise self._damaged(f"row groups {groups} hold {table.num_rows} rows, which is not what its footer says")
+        table = table.replace_schema_metadata(None)
         pieces, at = [], 0
         for one in ranges:
             pieces.append(table.slice(at + one.start - self.group_starts[one.group], one.stop - one.start))
@@ -241,6 +242,8 @@ class SegmentReader:
             found = _evaluate(read.expression, table.select(read.extra_columns) if read.extra_columns else table)
         except (pa.ArrowException, KeyError, TypeError) as error:
             raise InvalidInput(f"The filter {read.expression} cannot be used: {str(error).splitlines()[0]}.") from error
+        if found.type != pa.bool_():
+            raise InvalidInput(f"The filter {read.expression} is not true or false, but of Arrow type {found.type}.")
         return found if kept is None else pc.and_(found, kept)
 
     def _projection(self, columns: tuple[str, ...]) -> Projection:
@@ -314,6 +317,8 @@ def _kept(deleted: BitMap64, runs: Sequence[range]) -> pa.Array | None:
 
 def _evaluate(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
     """The value of the expression for each row, in the order of the rows: one thread keeps it."""
+    if not table.num_columns:
+        table = pa.table({"": pa.nulls(table.num_rows)})
     plan = acero.Declaration.from_sequence(
         [
             acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),

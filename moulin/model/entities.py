@@ -71,7 +71,8 @@ class TableEntry:
 class TableState:
     """A table at one version: everything but its segments.
 
-    `version` is the lake's version the state was read at; `head_version` the last one, up to it, that changed this table.
+    `version` is the lake's version the state was read at; `head_version` the last one, up to it, that changed this
+    table.
     """
 
     id: UUID

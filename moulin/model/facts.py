@@ -26,10 +26,12 @@ class ColumnFacts:
 class SegmentFacts:
     """One immutable data file, as its writer describes it.
 
-    `path` is relative to the lake's storage root. `partition` holds the partition tuple as Iceberg single-value bytes (None for
-    null), in the order of the spec's fields. `time_min`/`time_max` are the event-time range in Unix nanoseconds, None when the
-    table has no event time or every value is null. `has_lineage` says that the file stores `_row_id` and
-    `_last_updated_sequence_number`; otherwise they are derived from the first row id and sequence number given at commit.
+    `path` is relative to the lake's storage root. `partition` holds the partition tuple as Iceberg single-value bytes
+    (None for null), in the order of the spec's fields. `time_min`/`time_max` are the event-time range in Unix
+    nanoseconds, None when the table has no event time or every value is null. `has_lineage` says that the file stores
+    `_row_id` and
+    `_last_updated_sequence_number`; otherwise they are derived from the first row id and sequence number given at
+    commit.
     `seq_min`/`seq_max` are the lowest and highest stored `_last_updated_sequence_number`, None without lineage.
     """
 

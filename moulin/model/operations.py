@@ -1,8 +1,8 @@
 """Typed operations on a table, and the table of what happens when two of them meet.
 
-A commit is `(read_version, operation)`. Two operations *meet* when the one that commits now was prepared before the other
-committed and both touch the same thing: the same segment, property, column or partitioning. Operations that do not meet always
-commute. What happens when they do is data: `verdict(committing, committed)`.
+A commit is `(read_version, operation)`. Two operations *meet* when the one that commits now was prepared before the
+other committed and both touch the same thing: the same segment, property, column or partitioning. Operations that do
+not meet always commute. What happens when they do is data: `verdict(committing, committed)`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar
 
-from moulin.model.schema_change import SchemaChange
 from moulin.model.facts import SegmentFacts, VectorFacts
+from moulin.model.schema_change import SchemaChange
 
 
 class Kind(StrEnum):

@@ -6,9 +6,9 @@ Spark reads most types as they are stored. Those it lacks are declared as what i
     uuid                           read as binary, shown as string
     fixed                          read and shown as binary
 
-A file is always declared with its own names and types, field ids included, and mapped to the current ones above the scan.
-Spark finds columns by field id but filters row groups by name: a declared name that means another column in the file would
-silently drop rows.
+A file is always declared with its own names and types, field ids included, and mapped to the current ones above the
+scan. Spark finds columns by field id but filters row groups by name: a declared name that means another column in the
+file would silently drop rows.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     spark.read.format("moulin").option("lake", "./lake").load("shop.orders")
     frame.write.format("moulin").option("lake", "./lake").mode("append").save("shop.orders")
 
-Spark runs this in Python processes of its own: the schema and the plan, every task, and the commit each open the lake anew.
-It reads all columns, because Spark's Python data sources are not told which ones a query needs; `.schema("id long, ...")` on
-the reader narrows them. lake.sql and table.to_spark() read natively and are faster.
+Spark runs this in Python processes of its own: whoever plans and whoever commits opens the lake anew. All columns are
+read, because Spark's Python data sources are not told which ones a query needs; `.schema("id long, ...")` on the reader
+narrows them. lake.sql and table.to_spark() read natively and are faster.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ class TableSourceReader(DataSourceReader):
         self._place = place
         self._columns = _checked_columns(columns, state)
         self._where: list[str] = []
-        # Spark refuses a reader of this kind, rather than just not calling it, where pushing filters to Python sources is
-        # switched off, as it is by default; it looks for a pushFilters that is not the base class's.
+        # Where pushing filters to Python sources is switched off, as it is by default, Spark refuses a reader that
+        # takes filters instead of not calling it; it looks for a pushFilters that is not the base class's.
         self.pushFilters = _FilterTaker(self._take_filters)  # type: ignore[method-assign]
 
     def _take_filters(self, filters: Sequence[Filter]) -> Iterable[Filter]:

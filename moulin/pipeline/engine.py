@@ -28,8 +28,11 @@ _VIEW_PREFIX = "_moulin_"
 
 
 class Engine:
-    """Fills `moulin.lake.SqlEngine`. `spark` is a session, a master's address, or None for the session that runs already or
-    else a local one. The session starts when it is first needed and outlives the engine. Thread-safe."""
+    """Fills `moulin.lake.SqlEngine`. Thread-safe.
+
+    `spark` is a session, a master's address, or None for the session that runs already, else a local one. The session
+    starts when it is first needed and outlives the engine.
+    """
 
     def __init__(self, lake: Lake, spark: SparkSession | str | None = None) -> None:
         self._lake = lake

@@ -1,4 +1,4 @@
-"""Planned tasks on Spark: one small task per piece of work, run by the kernels of table/, results back to the driver."""
+"""Planned tasks on Spark: one Spark task per piece of work, run by the kernels of table/; results go to the driver."""
 
 from __future__ import annotations
 

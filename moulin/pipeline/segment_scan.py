@@ -1,4 +1,4 @@
-"""Live rows of segments read by tasks in Python, for `format("moulin")` and for object stores that Spark cannot read itself."""
+"""Live rows of segments read by tasks in Python, for `format("moulin")` and for stores that Spark itself cannot read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Names of lake tables in Spark SQL: found with sqlglot, and replaced in the text as the user wrote it.
 
-Only the names, their `version as of`, and the database in front of qualified columns change; generating the text anew from the
-syntax tree would change what Spark understands.
+Only the names, their `version as of`, and the database in front of qualified columns change; generating the text anew
+from the syntax tree would change what Spark understands.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
 
 from moulin.errors import InvalidInput, Unsupported
 from moulin.model.names import quote

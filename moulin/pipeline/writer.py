@@ -1,7 +1,7 @@
 """A DataFrame into a table: every Spark task writes its rows as sorted level-0 segments, the driver commits once.
 
-There is no shuffle: a task's rows stay together, split by the table's partitions. What a failed or repeated attempt wrote is
-named by no commit, and clean-up removes it.
+There is no shuffle: a task's rows stay together, split by the table's partitions. What a failed or repeated attempt wrote
+is named by no commit, and clean-up removes it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from moulin.table.segment_writer import write_batches
 
 _TASKS = 1 << 16
 _NUMBERS = 1 << 16
-"""Segment numbers of one task. How many tasks there will be is not known before the job runs, so a block is reserved for as
-many as there can be: numbers have 63 bits, which lasts for two thousand million writes."""
+"""Segment numbers of one task. How many tasks there will be is not known before the job runs, so numbers are reserved for
+as many as there can be: with their 63 bits, they last for two thousand million writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class WriteJob:
             number = next(numbers, None)
             if number is None:
                 raise FailedPrecondition(
-                    f"Task {task} would write more than {_NUMBERS} segments to {self.layout.name}: its partitions are too "
-                    "small. Sort the DataFrame by the partition columns, or partition the table more coarsely."
+                    f"Task {task} would write more than {_NUMBERS} segments to {self.layout.name}: its partitions are "
+                    "too small. Sort the DataFrame by the partition columns, or partition the table more coarsely."
                 )
             return number
 

@@ -1,7 +1,8 @@
 """A change on its way to commit: prepared from one version, carried over to newer ones, committed with bounded retry.
 
-Reading and writing deletion vectors and journals is I/O, so it happens here, before the catalog's lock is taken. When the
-catalog answers that something moved meanwhile and that a rebase helps, the change is carried over and tried again.
+Reading and writing deletion vectors and journals is I/O, so it happens here, before the catalog's lock is taken. When
+the catalog answers that something moved meanwhile and that a rebase helps, the change is carried over and tried
+again.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ _DATA = {
 class DataChange:
     """New segments, and rows to hide: positions of segments as `read_version` showed them.
 
-    `whole` are segments whose live rows all go, each with the vector seen; they are removed rather than covered by a vector.
+    `whole` are segments whose live rows all go, each with the vector seen; they are removed rather than covered by a
+    vector.
     """
 
     table_id: UUID
@@ -68,7 +70,9 @@ class DataChange:
 
 @dataclass(frozen=True, slots=True)
 class MergeChange:
-    """Inputs with the vectors they were read with, the segments written from them, and the journals that map positions."""
+    """Inputs with the vectors they were read with, the segments written from them, and the journals that map
+    positions.
+    """
 
     table_id: UUID
     read_version: int
@@ -188,8 +192,8 @@ class Committer:
     def _prepare_merge(self, change: MergeChange, *, rebased: bool) -> TableCommit:
         """Rows deleted in the inputs since they were read are deleted in the outputs.
 
-        An input that is gone stays expected at first, so that the catalog judges by what; only when it says that a rebase
-        helps was it emptied by deletes, and then all its rows count as deleted.
+        An input that is gone stays expected at first, so that the catalog judges by what; only when it says that a
+        rebase helps was it emptied by deletes, and then all its rows count as deleted.
         """
         live = self._catalog.segments_by_number(change.inputs, self._catalog.version())
         outputs = {facts.number: facts for facts in change.added}

@@ -25,8 +25,8 @@ def _no_spark(state: TableState, frame: Any) -> Sequence[SegmentFacts]:
 class Context:
     """Catalog, storage and caches of a lake.
 
-    `spark_runner` gives a runner when a Spark session is at hand, else None. `write_frame` writes the rows of a Spark DataFrame
-    as segments.
+    `spark_runner` gives a runner when a Spark session is at hand, else None. `write_frame` writes the rows of a Spark
+    DataFrame as segments.
     """
 
     catalog: Catalog

@@ -1,4 +1,6 @@
-"""The merge kernel: live rows of several segments into new ones, in order, with their lineage, and the journal of what went where."""
+"""The merge kernel: live rows of several segments into new ones, in order, with their lineage, and the journal of
+what went where.
+"""
 
 from __future__ import annotations
 

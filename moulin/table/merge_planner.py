@@ -75,8 +75,7 @@ def _capped(segments: Sequence[LiveSegment], limit: int) -> list[list[LiveSegmen
 def cut(
     store: Store, layout: Layout, group: Group, *, segment_bytes: int, cores: int, numbers: Sequence[int]
 ) -> list[MergeTask]:
-    """Tasks over ranges of the sort key, about as many as there are cores or outputs; `numbers` says how many numbers are free
-    from its first on."""
+    """Tasks over ranges of the sort key, about as many as there are cores or outputs; they share the free `numbers`."""
     parts = int(max(1, min(max(cores, group.size // segment_bytes), group.size // _TASK_BYTES)))
     ranges = _slices(store, layout, group.segments, parts)
     share = len(numbers) // len(ranges)

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.catalog.catalog import Catalog
 from moulin.errors import InvalidInput
@@ -22,7 +21,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, LiveSegment
 from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate
-from moulin.model.where import parse_where
+from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
 from moulin.table.vectors import VectorCache
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     import pandas
 
 _UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
-
-Where: TypeAlias = str | pc.Expression | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""Rows in, segments out: split by partition, sorted, written. The kernel of append, overwrite and of Spark's write tasks."""
+"""Rows in, segments out: split by partition, sorted, written.
+
+The kernel of append, overwrite and of Spark's write tasks.
+"""
 
 from __future__ import annotations
 

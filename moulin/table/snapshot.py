@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from moulin.model.arrow import arrow_schema
 from moulin.model.entities import TableState
+from moulin.model.where import Where
 from moulin.table.context import Context
-from moulin.table.scan import Scan, Where
+from moulin.table.scan import Scan
 
 
 class Snapshot:

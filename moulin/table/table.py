@@ -30,11 +30,12 @@ from moulin.model.schema_change import (
     WidenColumn,
 )
 from moulin.model.type_reader import to_type
+from moulin.model.where import Where
 from moulin.table.change import SettingChange, retried
 from moulin.table.compaction import Compaction, compact
 from moulin.table.context import Context
 from moulin.table.properties import check_properties
-from moulin.table.scan import Scan, Where
+from moulin.table.scan import Scan
 from moulin.table.snapshot import Snapshot
 from moulin.table.writes import Outcome, prepare_append, prepare_delete, prepare_overwrite
 
@@ -117,7 +118,7 @@ class Table:
     # Rows
 
     def append(self, data: object, *, request_id: str | None = None) -> Outcome:
-        """Add rows: Arrow in any of its forms, a list of dicts, anything that exports an Arrow stream, or a Spark DataFrame.
+        """Add rows: Arrow in any of its forms, a list of dicts, what exports an Arrow stream, or a Spark DataFrame.
 
         With a `request_id`, a second append of the same id does nothing and answers with the first one's version.
         """
@@ -171,7 +172,10 @@ class Table:
         return self._context.catalog.history(self.id, limit)
 
     def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
-        """The table as it was at a version of the lake, or at a time. In a `with` block it is pinned against clean-up."""
+        """The table as it was at a version of the lake, or at a time.
+
+        In a `with` block it is pinned against clean-up.
+        """
         if (version is None) == (timestamp is None):
             raise InvalidInput("at() takes one of version and timestamp.")
         if timestamp is not None:

@@ -1,7 +1,7 @@
 """Planned tasks: table-sized work cut into pieces that need nothing but storage.
 
-The driver plans from the catalog's facts, a runner runs the tasks (in this process, or on Spark), and the driver commits what
-they return, once. A task that fails or runs twice leaves files that no commit names.
+The driver plans from the catalog's facts, a runner runs the tasks (in this process, or on Spark), and the driver
+commits what they return, once. A task that fails or runs twice leaves files that no commit names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from moulin.formats import deletion_vector
 from moulin.formats.segment_reader import SegmentReader
 from moulin.model.arrow import POSITION
 from moulin.model.facts import LiveSegment, SegmentFacts
-from moulin.model.where import parse_where
+from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
 from moulin.table.layout import Layout
 from moulin.table.vectors import read_vector
@@ -64,7 +64,7 @@ class MatchTask:
 
     store: Store
     schema: Schema
-    where: str
+    where: Where
     segments: tuple[LiveSegment, ...]
 
 
@@ -119,7 +119,7 @@ def run_match(task: MatchTask) -> MatchResult:
 
 
 def match_positions(
-    store: Store, schema: Schema, where: object, segment: LiveSegment, deleted: BitMap64 | None
+    store: Store, schema: Schema, where: Where, segment: LiveSegment, deleted: BitMap64 | None
 ) -> BitMap64:
     """Live positions of a segment that match."""
     predicate = parse_where(where, schema)

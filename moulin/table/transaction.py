@@ -13,10 +13,11 @@ from pyroaring import BitMap64
 from moulin.errors import Closed
 from moulin.model.entities import TableState
 from moulin.model.operations import Kind, SetProperties
+from moulin.model.where import Where
 from moulin.table.change import Change, DataChange, SettingChange
 from moulin.table.context import Context
 from moulin.table.properties import check_properties
-from moulin.table.scan import Scan, Where
+from moulin.table.scan import Scan
 from moulin.table.snapshot import Snapshot
 from moulin.table.writes import prepare_append, prepare_delete, prepare_overwrite
 

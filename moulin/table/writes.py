@@ -16,14 +16,14 @@ from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.operations import Kind
 from moulin.model.predicate import Predicate
 from moulin.model.rows import to_batches
-from moulin.model.where import parse_where
+from moulin.model.where import Where, parse_where
 from moulin.table.change import DataChange
 from moulin.table.context import Context
 from moulin.table.layout import Layout
 from moulin.table.properties import effective
-from moulin.table.scan import Where, facts_by_field, plan_segments
+from moulin.table.scan import facts_by_field, plan_segments
 from moulin.table.segment_writer import NumberSource, write_batches
-from moulin.table.tasks import MatchResult, MatchTask, match_positions
+from moulin.table.tasks import MatchResult, MatchTask
 
 _BLOCK = 16  # segment numbers reserved at a time
 
@@ -118,12 +118,6 @@ def _surely_all(predicate: Predicate, state: TableState, segment: LiveSegment) -
 
 def _match(context: Context, state: TableState, where: Any, segments: Sequence[LiveSegment]) -> Mapping[int, BitMap64]:
     size = sum(segment.facts.size for segment in segments)
-    if not isinstance(where, str):  # an Arrow expression does not travel to other processes
-        return {
-            s.facts.number: places
-            for s in segments
-            if (places := match_positions(context.store, state.schema, where, s, _deleted(context, s)))
-        }
     tasks = [
         MatchTask(context.store, state.schema, where, tuple(part))
         for part in _balanced(segments, 2 * (os.cpu_count() or 1))
@@ -133,12 +127,6 @@ def _match(context: Context, state: TableState, where: Any, segments: Sequence[L
         assert isinstance(result, MatchResult)
         found.update({number: deletion_vector.decode(blob) for number, blob in result.positions})
     return found
-
-
-def _deleted(context: Context, segment: LiveSegment) -> BitMap64 | None:
-    if segment.vector is None:
-        return None
-    return context.vectors.get(context.store, segment.vector, segment.facts.rows)
 
 
 def _balanced(segments: Sequence[LiveSegment], parts: int) -> list[list[LiveSegment]]:

@@ -7,6 +7,7 @@ import tempfile
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -105,8 +106,8 @@ def _migrate(uri: str) -> None:
     engine.close()
 
 
-@pytest.fixture
-def fast_folder() -> Iterator[Path]:
+@contextmanager
+def _fast_folder() -> Iterator[Path]:
     """A folder in memory where the system has one: the suite makes thousands of commits, and each waits for the disk."""
     parent = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=parent if parent.is_dir() else None) as folder:
@@ -126,21 +127,40 @@ def postgres_databases() -> list[str]:
     return []
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def backend(request: pytest.FixtureRequest, fast_folder: Path) -> Iterator[Backend]:
+BACKENDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+
+
+def _backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     made: Backend
-    if request.param == "sqlite":
-        made = SqliteBackend(fast_folder, request.getfixturevalue("sqlite_template"))
-    else:
-        server: str = request.getfixturevalue("postgres_server")
-        made = PostgresBackend(fast_folder, server, request.getfixturevalue("postgres_databases"))
-    yield made
-    made.close()
+    with _fast_folder() as folder:
+        if request.param == "sqlite":
+            made = SqliteBackend(folder, request.getfixturevalue("sqlite_template"))
+        else:
+            server: str = request.getfixturevalue("postgres_server")
+            made = PostgresBackend(folder, server, request.getfixturevalue("postgres_databases"))
+        yield made
+        made.close()
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    yield from _backend(request)
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def module_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    yield from _backend(request)
 
 
 @pytest.fixture
 def clock() -> HandClock:
     return HandClock()
+
+
+@pytest.fixture(scope="module")
+def shared_catalog(module_backend: Backend) -> Catalog:
+    """One catalog for many tests that each make a table of their own."""
+    return module_backend.open(module_backend.new_uri())
 
 
 @pytest.fixture

@@ -166,16 +166,23 @@ ranges = st.one_of(st.none(), st.tuples(instants, instants).map(lambda pair: (mi
 bounds = st.one_of(st.none(), instants)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spans=st.lists(ranges, max_size=12), queries=st.lists(st.tuples(bounds, bounds), min_size=1, max_size=6))
 def test_time_ranges_find_what_overlaps(
     catalog: Catalog, spans: list[tuple[int, int] | None], queries: list[tuple[int | None, int | None]]
 ) -> None:
     """Against a plain list: points, long spans, negative times, the ends of the scale, segments without times."""
     state = make_table(catalog, f"t{catalog.version()}")
+    first = catalog.reserve_segments(len(spans) + 1)
     made = [
-        segment(catalog, state.id, time_min=span[0] if span else None, time_max=span[1] if span else None)
-        for span in spans
+        segment(
+            catalog,
+            state.id,
+            number=first + place,
+            time_min=span[0] if span else None,
+            time_max=span[1] if span else None,
+        )
+        for place, span in enumerate(spans)
     ]
     version = commit(catalog, state.id, Append(added=tuple(made))).version
     for low, high in queries:

@@ -314,12 +314,19 @@ def test_rows_can_be_counted_without_reading_a_column() -> None:
         (pc.field("nowhere") > 1, ["id"]),
         (pc.field("id") > pa.scalar("text"), ["id"]),
         (pc.field("name") + 1 == 2, ["name"]),
+        (pc.field("id") + 1, ["id"]),
     ],
-    ids=["unknown", "types", "function"],
+    ids=["unknown", "types", "function", "number"],
 )
 def test_a_filter_that_cannot_be_used_is_invalid(expression: pc.Expression, columns: list[str]) -> None:
     with pytest.raises(InvalidInput, match="filter"):
         reader(stored(sample(3))).table(expression=expression, extra_columns=columns)
+
+
+def test_a_filter_without_columns_takes_all_rows_or_none() -> None:
+    opened = reader(stored(sample(3)), columns=[])
+    assert opened.table(expression=pc.scalar(True)).num_rows == 3
+    assert opened.table(expression=pc.scalar(False)).num_rows == 0
 
 
 def test_unknown_columns_and_row_groups_are_invalid() -> None:

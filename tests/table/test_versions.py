@@ -157,7 +157,7 @@ def test_a_failed_transaction_leaves_nothing(lake: Lake, orders: Table) -> None:
 
 def test_a_transaction_that_lost_its_rows_is_a_conflict(lake: Lake, orders: Table) -> None:
     orders.append(rows(1, 10))
-    with pytest.raises(Conflict), lake.transaction() as tx:  # noqa: PT012  the commit raises
+    with pytest.raises(Conflict), lake.transaction() as tx:
         tx.table("shop.orders").delete_where("id = 3")
         orders.overwrite(rows(50, 2))
     assert ids(orders) == [50, 51]

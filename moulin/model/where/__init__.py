@@ -9,6 +9,8 @@ that is what lake.sql is for.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
@@ -19,8 +21,10 @@ from moulin.model.where.foreign import bind, foreign
 from moulin.model.where.reader import Reader
 from moulin.model.where.syntax import TOO_DEEP, parse_text
 
+Where: TypeAlias = str | pc.Expression | None
 
-def parse_where(where: str | pc.Expression | None, schema: Schema) -> Predicate:
+
+def parse_where(where: Where, schema: Schema) -> Predicate:
     """The predicate over rows of `schema` that `where` describes; None takes every row."""
     if where is None:
         return Predicate.of(schema, TRUE, "true")
@@ -38,4 +42,4 @@ def parse_where(where: str | pc.Expression | None, schema: Schema) -> Predicate:
     return Predicate.of(schema, condition, where)
 
 
-__all__ = ["parse_where"]
+__all__ = ["Where", "parse_where"]

@@ -1,0 +1,210 @@
+"""The conflict table, pair by pair, with real commits: what becomes of an operation when another one came first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import pytest
+
+from moulin.catalog.catalog import Catalog
+from moulin.catalog.commit import Stale
+from moulin.errors import InvalidInput, NotFound
+from moulin.model.entities import TableState
+from moulin.model.evolution import AddColumn, DropColumn, RenameColumn
+from moulin.model.facts import SegmentFacts
+from moulin.model.operations import (
+    AlterSchema,
+    Append,
+    Delete,
+    Expected,
+    Kind,
+    Merge,
+    Operation,
+    Overwrite,
+    Restore,
+    SetPartitioning,
+    SetProperties,
+    Trim,
+    Upsert,
+    Verdict,
+    verdict,
+)
+from tests.contract.samples import commit, live, make_table, segment, vector
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A table with two segments and a spare column; operations are prepared from `read`."""
+
+    catalog: Catalog
+    table: TableState
+    segments: tuple[SegmentFacts, SegmentFacts]
+    read: int
+
+    def commit(self, operation: Operation) -> int:
+        return commit(self.catalog, self.table.id, operation, self.read).version
+
+    def new(self) -> tuple[SegmentFacts]:
+        return (segment(self.catalog, self.table.id),)
+
+
+@pytest.fixture
+def scene(shared_catalog: Catalog) -> Scene:
+    catalog = shared_catalog
+    table = make_table(catalog, f"t{catalog.version()}", properties={"p": "0"})
+    commit(catalog, table.id, AlterSchema((AddColumn("note", "string"),)))  # type: ignore[arg-type]
+    one, two = segment(catalog, table.id), segment(catalog, table.id)
+    read = commit(catalog, table.id, Append(added=(one, two))).version
+    return Scene(catalog, table, (one, two), read)
+
+
+Make = Callable[[Scene, int], Operation]
+
+# Operations that touch segment 0 or 1, add rows where they can, and change column "note", property "p" or the partitioning.
+TOUCHING: dict[Kind, Make] = {
+    Kind.APPEND: lambda s, i: Append(added=s.new()),
+    Kind.DELETE: lambda s, i: Delete(vectors=(vector(s.table.id, s.segments[i].number, 2),)),
+    Kind.UPSERT: lambda s, i: Upsert(vectors=(vector(s.table.id, s.segments[i].number, 2),), added=s.new()),
+    Kind.MERGE: lambda s, i: Merge(removed=(Expected(s.segments[i].number, 0),), added=s.new()),
+    Kind.TRIM: lambda s, i: Trim(removed=(Expected(s.segments[i].number, 0),)),
+    Kind.OVERWRITE: lambda s, i: Overwrite(removed=(Expected(s.segments[i].number, 0),), added=s.new()),
+    Kind.RESTORE: lambda s, i: Restore(s.table.version),
+    Kind.ALTER_SCHEMA: lambda s, i: AlterSchema((DropColumn("note"),)),
+    Kind.SET_PROPERTIES: lambda s, i: SetProperties({"p": str(i)}),
+    Kind.SET_PARTITIONING: lambda s, i: SetPartitioning(("note",)),
+}
+
+# The same on something that no other operation touches: another segment, column or property; and no rows are added.
+APART: dict[Kind, Make] = {
+    Kind.APPEND: lambda s, i: Append(),
+    Kind.DELETE: lambda s, i: Delete(vectors=(vector(s.table.id, s.segments[i].number, 2),)),
+    Kind.UPSERT: lambda s, i: Upsert(vectors=(vector(s.table.id, s.segments[i].number, 2),)),
+    Kind.MERGE: lambda s, i: Merge(removed=(Expected(s.segments[i].number, 0),)),
+    Kind.TRIM: lambda s, i: Trim(removed=(Expected(s.segments[i].number, 0),)),
+    Kind.OVERWRITE: lambda s, i: Overwrite(removed=(Expected(s.segments[i].number, 0),)),
+    Kind.RESTORE: lambda s, i: Restore(s.read),
+    Kind.ALTER_SCHEMA: lambda s, i: AlterSchema((AddColumn(f"extra{i}", "int"),)),  # type: ignore[arg-type]
+    Kind.SET_PROPERTIES: lambda s, i: SetProperties({f"q{i}": "1"}),
+    Kind.SET_PARTITIONING: lambda s, i: SetPartitioning(("region",)),
+}
+
+PAIRS = [pytest.param(now, before, id=f"{now}-after-{before}") for now, before in product(Kind, Kind)]
+
+
+@pytest.mark.parametrize(("now", "before"), PAIRS)
+def test_operations_that_meet(scene: Scene, now: Kind, before: Kind) -> None:
+    prepared = TOUCHING[now](scene, 0)
+    winner = scene.commit(TOUCHING[before](scene, 0))
+    outcome = verdict(now, before)
+    if outcome is Verdict.COMMUTES:
+        version = scene.commit(prepared)
+        assert scene.catalog.history(scene.table.id)[0].kind == now
+        assert version == winner + 1
+        return
+    state, segments = scene.catalog.table_by_id(scene.table.id), live(scene.catalog, scene.table.id)
+    with pytest.raises(Stale) as stale:
+        scene.commit(prepared)
+    assert (stale.value.verdict, stale.value.winner) == (outcome, winner)
+    assert stale.value.requirement
+    assert stale.value.expected != stale.value.found
+    assert f"version {winner}" in stale.value.message
+    assert stale.value.retryable
+    assert scene.catalog.table_by_id(scene.table.id) == state, "and nothing was changed"
+    assert live(scene.catalog, scene.table.id) == segments
+
+
+ALWAYS_MEET = {(Kind.SET_PARTITIONING, Kind.SET_PARTITIONING)}
+
+
+@pytest.mark.parametrize(("now", "before"), [pair for pair in PAIRS if tuple(pair.values) not in ALWAYS_MEET])
+def test_operations_that_do_not_meet_commute(scene: Scene, now: Kind, before: Kind) -> None:
+    prepared = APART[now](scene, 0)
+    winner = scene.commit(APART[before](scene, 1))
+    assert scene.commit(prepared) == winner + 1
+    assert scene.catalog.history(scene.table.id)[0].kind == now
+
+
+def test_every_pair_has_a_verdict() -> None:
+    assert {verdict(now, before) for now, before in product(Kind, Kind)} == set(Verdict)
+
+
+def test_only_what_touched_the_same_segment_counts(scene: Scene) -> None:
+    """An overwrite elsewhere must not turn a rebase into another try."""
+    prepared = TOUCHING[Kind.DELETE](scene, 0)
+    winner = scene.commit(TOUCHING[Kind.DELETE](scene, 0))
+    scene.commit(TOUCHING[Kind.OVERWRITE](scene, 1))
+    with pytest.raises(Stale) as stale:
+        scene.commit(prepared)
+    assert (stale.value.verdict, stale.value.winner) == (Verdict.REBASE, winner)
+
+
+def test_the_strongest_of_several_decides(scene: Scene) -> None:
+    prepared = TOUCHING[Kind.MERGE](scene, 0)
+    scene.commit(TOUCHING[Kind.DELETE](scene, 0))
+    seen = scene.catalog.segments_by_number([scene.segments[0].number], scene.catalog.version())
+    found = seen[scene.segments[0].number].vector
+    assert found is not None
+    winner = scene.commit(Overwrite(removed=(Expected(scene.segments[0].number, found.id),)))
+    with pytest.raises(Stale) as stale:
+        scene.commit(prepared)
+    assert (stale.value.verdict, stale.value.winner) == (Verdict.CONFLICT, winner)
+
+
+def test_something_never_seen_is_a_conflict(scene: Scene) -> None:
+    for operation in (
+        Delete(removed=(Expected(10**9, 0),)),
+        Delete(removed=(Expected(scene.segments[0].number, 77),)),
+        Delete(vectors=(vector(scene.table.id, scene.segments[0].number, 2, seen=77),)),
+    ):
+        with pytest.raises(Stale) as stale:
+            scene.commit(operation)
+        assert (stale.value.verdict, stale.value.winner) == (Verdict.CONFLICT, None)
+
+
+def test_a_segment_of_another_table_is_not_there(scene: Scene) -> None:
+    other = make_table(scene.catalog, f"other{scene.read}")
+    with pytest.raises(Stale):
+        commit(scene.catalog, other.id, Delete(removed=(Expected(scene.segments[0].number, 0),)))
+
+
+def test_an_overwrite_of_everything_takes_what_came_meanwhile(scene: Scene) -> None:
+    prepared = Overwrite(everything=True, added=scene.new())
+    scene.commit(TOUCHING[Kind.APPEND](scene, 0))
+    scene.commit(TOUCHING[Kind.DELETE](scene, 0))
+    scene.commit(prepared)
+    assert live(scene.catalog, scene.table.id) == {prepared.added[0].number: 10}
+
+
+def test_columns_added_by_two_are_both_there(scene: Scene) -> None:
+    for name in ("x", "y"):
+        scene.commit(AlterSchema((AddColumn(name, "int"),)))  # type: ignore[arg-type]
+    assert [f.name for f in scene.catalog.table_by_id(scene.table.id).schema.fields][-2:] == ["x", "y"]
+    with pytest.raises(Stale, match="x"):
+        scene.commit(AlterSchema((RenameColumn("note", "x"),)))
+    with pytest.raises(NotFound):
+        commit(scene.catalog, scene.table.id, AlterSchema((DropColumn("never"),)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda s: Delete(removed=(Expected(s.segments[0].number, 0),) * 2),
+        lambda s: Delete(
+            removed=(Expected(s.segments[0].number, 0),), vectors=(vector(s.table.id, s.segments[0].number, 2),)
+        ),
+        lambda s: Delete(vectors=(vector(s.table.id, s.segments[0].number, 11),)),
+        lambda s: Delete(vectors=(vector(s.table.id, s.segments[0].number, 0),)),
+        lambda s: Append(added=s.new() * 2),
+        lambda s: Append(added=(s.segments[0],)),
+        lambda s: Append(added=(segment(s.catalog, s.table.id, schema_id=9),)),
+        lambda s: Append(added=(segment(s.catalog, s.table.id, spec_id=9),)),
+        lambda s: Merge(added=s.new(), added_vectors={1: vector(s.table.id, 1, 2).facts}),
+    ],
+)
+def test_operations_that_make_no_sense(scene: Scene, wrong: Callable[[Scene], Operation]) -> None:
+    with pytest.raises(InvalidInput):
+        scene.commit(wrong(scene))
+    assert scene.catalog.version() == scene.read
+    assert live(scene.catalog, scene.table.id) == {s.number: 10 for s in scene.segments}
