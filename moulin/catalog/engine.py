@@ -207,8 +207,8 @@ def engine_url(uri: str) -> sa.URL:
         url = sa.make_url(uri)
     except exc.ArgumentError:
         raise InvalidInput("The catalog's address is not a valid postgresql:// URL.") from None
-    if url.get_backend_name() not in ("postgresql", "sqlite"):
-        raise InvalidInput(f"Unknown catalog {url.get_backend_name()!r}; use a folder or a postgresql:// URL.")
+    if url.drivername not in ("postgresql", "postgresql+psycopg", "sqlite"):
+        raise InvalidInput(f"Unknown catalog {url.drivername!r}; use a folder or a postgresql:// URL.")
     return url
 
 

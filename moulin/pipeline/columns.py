@@ -61,9 +61,13 @@ class ColumnPlan:
         """The column of the result; `find` gives the declared one."""
         if self.declared is None:
             assert self.constant is not None
-            return self.constant().alias(self.name)
-        column = find(self.declared.name)
-        return (column if self.convert is None else self.convert(column)).alias(self.name)
+            column = self.constant()
+        else:
+            column = find(self.declared.name)
+            if self.convert is not None:
+                column = self.convert(column)
+        # Without the field id: in files that users write from it, or from joins, it would stand for something else.
+        return column.alias(self.name, metadata={})
 
 
 def spark_schema(schema: Schema) -> sql.StructType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from uuid import uuid4
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from moulin.errors import Closed, InvalidInput, MoulinError, NotFound
@@ -25,6 +27,7 @@ from moulin.pipeline.writer import plan_write, write_frame
 from moulin.table.table import Table, to_nanos
 
 _VIEW_PREFIX = "_moulin_"
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 class Engine:
@@ -121,6 +124,8 @@ class Engine:
 
 
 def _start(given: SparkSession | str | None) -> SparkSession:
+    for name in _LOGGERS:  # they print a JSON copy of errors that are raised anyway
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     if given is None or isinstance(given, str):
         return spark_session(master=given)
     for key, value in REQUIRED.items():

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -102,8 +103,9 @@ def start_session(master: str, app_name: str, conf: Mapping[str, str], jvm_optio
     with _environment():
         try:
             spark = builder.getOrCreate()
-        except PySparkException as error:
-            raise FailedPrecondition(f"Spark did not start on {master}: {error} Its JVM says why above.") from error
+        except (PySparkException, Py4JError) as error:
+            reason = " ".join(str(error).partition("\n\tat ")[0].split())
+            raise FailedPrecondition(f"Spark did not start on {master}; see also what it printed: {reason}") from error
     if not is_local(master):
         ship_package(spark)
     return spark

@@ -98,6 +98,7 @@ def test_merge_check_gc_and_recover(lake: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_sql(lake: Run) -> None:
     lake("append", "shop.orders", "-", stdin=ndjson(1, 10))
     done = lake("sql", "select region, count(*) as n from shop.orders group by region", "--json")

@@ -74,7 +74,7 @@ def test_the_running_session_is_taken(unchanged: SparkSession) -> None:
 def test_a_session_that_was_started_elsewhere_gets_what_a_lake_needs(unchanged: SparkSession) -> None:
     for key in REQUIRED:
         unchanged.conf.unset(key)
-    assert unchanged.conf.get("spark.sql.parquet.fieldId.read.enabled") != "unset"
+    assert unchanged.conf.get("spark.sql.parquet.fieldId.read.enabled") == "false"
     spark_session(conf={"spark.sql.shuffle.partitions": "3", "spark.sql.timeType.enabled": "false"})
     wanted = {**REQUIRED, "spark.sql.shuffle.partitions": "3", "spark.sql.timeType.enabled": "false"}
     assert {key: unchanged.conf.get(key) for key in wanted} == wanted
@@ -140,17 +140,19 @@ def test_a_fresh_session_is_quiet_and_leaves_nothing_behind(tmp_path: Path) -> N
     assert [path.name for path in (tmp_path / "temporary").glob("moulin-*")] == []
 
 
-def test_a_master_that_spark_does_not_know_is_an_error(tmp_path: Path) -> None:
-    code = """
+@pytest.mark.parametrize(("master", "address"), [("nonsense", "127.0.0.1"), ("local[1]", "192.0.2.1")])
+def test_a_start_that_fails_is_an_error(master: str, address: str, tmp_path: Path) -> None:
+    code = f"""
 from moulin.errors import FailedPrecondition
 from moulin.pipeline.session import spark_session
 try:
-    spark_session(master="nonsense")
+    spark_session(master="{master}", conf={{"spark.driver.bindAddress": "{address}"}})
 except FailedPrecondition as error:
     print(error.message)
 """
     done = python(code, tmp_path)
-    assert done.stdout.startswith("Spark did not start on nonsense: "), done.stderr
+    (message,) = done.stdout.splitlines()
+    assert message.startswith(f"Spark did not start on {master}; "), done.stderr
 
 
 def test_the_package_does_not_import_pyspark(tmp_path: Path) -> None:
