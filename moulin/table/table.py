@@ -272,7 +272,7 @@ def _partitioning(state: TableState) -> str:
 
 
 def to_nanos(timestamp: datetime | str) -> int:
-    """Unix nanoseconds of a time; text is ISO 8601, without a zone it is UTC."""
+    """Unix nanoseconds of a time, cut to what 64 bits hold; text is ISO 8601, without a zone it is UTC."""
     if isinstance(timestamp, str):
         try:
             timestamp = datetime.fromisoformat(timestamp)
@@ -283,7 +283,8 @@ def to_nanos(timestamp: datetime | str) -> int:
     if timestamp.tzinfo is None:
         timestamp = timestamp.replace(tzinfo=UTC)
     delta = timestamp - datetime(1970, 1, 1, tzinfo=UTC)
-    return (delta.days * 86_400 + delta.seconds) * 1_000_000_000 + delta.microseconds * 1000
+    nanos = (delta.days * 86_400 + delta.seconds) * 1_000_000_000 + delta.microseconds * 1000
+    return max(-(2**63), min(nanos, 2**63 - 1))
 
 
 def _whole_number(version: object) -> int:

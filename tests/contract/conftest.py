@@ -52,8 +52,10 @@ class Backend(ABC):
         return catalog
 
     def close(self) -> None:
+        """Let go of all catalogs; their databases may be used again. Nothing prevents from opening new ones."""
         for catalog in self._opened:
             catalog.close()
+        self._opened.clear()
 
 
 class SqliteBackend(Backend):
@@ -89,6 +91,7 @@ class PostgresBackend(Backend):
         for uri in self._used:
             _run(uri, f"truncate {', '.join(metadata.tables)} restart identity")
         self._free += self._used
+        self._used.clear()
 
 
 def memory_store() -> Store:

@@ -41,9 +41,7 @@ def rows() -> MakeRows:
 
     def make(first: int, count: int, region: str = "eu") -> list[dict[str, Any]]:
         numbers = range(first, first + count)
-        return [
-            {"id": n, "ts": START + timedelta(minutes=n), "region": region, "amount": float(n)} for n in numbers
-        ]
+        return [{"id": n, "ts": START + timedelta(minutes=n), "region": region, "amount": float(n)} for n in numbers]
 
     return make
 

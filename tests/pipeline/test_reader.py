@@ -112,7 +112,9 @@ def test_filters_and_columns_reach_the_parquet_scan(orders: Table, rows: Rows) -
         pushed = re.findall(r"PushedFilters: \[(.*?)\]", plan)
         assert len(pushed) == scans
         assert all("GreaterThan(amount,150.0)" in found and "EqualTo(region,eu)" in found for found in pushed)
-        read = [found.replace(",_tmp_metadata_row_index:bigint", "") for found in re.findall(r"ReadSchema: (\S+)", plan)]
+        read = [
+            found.replace(",_tmp_metadata_row_index:bigint", "") for found in re.findall(r"ReadSchema: (\S+)", plan)
+        ]
         assert set(read) == {"struct<region:string,amount:double>"}
 
     check(scans=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Rows = Callable[..., list[dict[str, Any]]]
-
-
-def spliced(text: str) -> str:
-    return Statement(text).with_names(lambda reference: reference.name.upper())
 
 
 @pytest.mark.parametrize(
@@ -39,10 +36,6 @@ def spliced(text: str) -> str:
             "select * from `A` as `a`, `B` as `b` join `C` as `c` using (id)",
         ),
         (
-            "with shop as (select 1), t as (table x) select * from t",
-            None,
-        ),
-        (
             "with t as (select * from shop.orders) select * from t where id in (select id from shop.returns)",
             "with t as (select * from `ORDERS` as `orders`) "
             "select * from t where id in (select id from `RETURNS` as `returns`)",
@@ -53,24 +46,27 @@ def spliced(text: str) -> str:
             "select * from shop.orders timestamp as of '2024-03-01' tablesample (5 rows) repeatable (1) where true",
             "select * from `ORDERS` tablesample (5 rows) repeatable (1) as `orders` where true",
         ),
-        ("select * from shop.orders pivot (sum(a) for b in (1))", "select * from `ORDERS` as `orders` pivot (sum(a) for b in (1))"),
-        ("select 'shop.orders' /* shop.orders */ -- shop.orders\n, 'ü😀' from shop.orders", None),
+        (
+            "select * from shop.orders pivot (sum(a) for b in (1))",
+            "select * from `ORDERS` as `orders` pivot (sum(a) for b in (1))",
+        ),
+        (
+            "select 'shop.orders', /* shop.orders */ -- shop.orders\n 'ü😀' from shop.orders",
+            "select 'shop.orders', /* shop.orders */ -- shop.orders\n 'ü😀' from `ORDERS` as `orders`",
+        ),
         ("explain formatted select * from shop.orders", "explain formatted select * from `ORDERS` as `orders`"),
         ("describe table extended shop.orders", "describe table extended `ORDERS`"),
         ("select /*+ broadcast(o) */ * from shop.orders o", "select /*+ broadcast(o) */ * from `ORDERS` o"),
         ("select * from parquet.`/data/x`", "select * from parquet.`/data/x`"),
-        ("select * from global_temp.x, range(3), one_part, a.b.c", "select * from global_temp.x, range(3), one_part, a.b.c"),
+        (
+            "select * from global_temp.x, range(3), one_part, a.b.c",
+            "select * from global_temp.x, range(3), one_part, a.b.c",
+        ),
         ("values (1), (2)", "values (1), (2)"),
     ],
 )
-def test_only_names_of_lake_tables_change(text: str, result: str | None) -> None:
-    if result is None:
-        result = text.replace("from shop.orders", "from `ORDERS` as `orders`")
-    statement = Statement(text)
-    if statement.is_parsed:
-        assert spliced(text) == result
-    else:
-        assert result == text
+def test_only_names_of_lake_tables_change(text: str, result: str) -> None:
+    assert Statement(text).with_names(lambda reference: reference.name.upper()) == result
 
 
 def test_a_reference_carries_its_version_or_time() -> None:
@@ -95,22 +91,15 @@ def test_a_reference_carries_its_version_or_time() -> None:
         ("set spark.sql.ansi.enabled=false", "lake.spark().sql"),
         ("   ", "text of a query"),
         ("select * from shop.orders version as of 'three'", "number of a version"),
-        ("select * from shop.orders version as of 1 + 2 + (select 1)", None),
         ("select * from shop.orders timestamp as of now()", "a time as text"),
     ],
 )
-def test_what_is_not_a_query_is_refused_with_what_to_do(text: str, message: str | None) -> None:
-    if message is None:
-        assert not Statement(text).is_parsed or Statement(text).references == [Reference("shop", "orders", 1)]
-        return
-    with pytest.raises(InvalidInput, match=message.replace("(", r"\(")):
+def test_what_is_not_a_query_is_refused_with_what_to_do(text: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(message)):
         Statement(text)
 
 
-pytest_spark = pytest.mark.spark
-
-
-@pytest_spark
+@pytest.mark.spark
 def test_queries_over_tables_views_and_versions(lake: Lake, orders: Table, rows: Rows) -> None:
     orders.append(rows(0, 10))
     first = orders.version
@@ -132,14 +121,14 @@ def test_queries_over_tables_views_and_versions(lake: Lake, orders: Table, rows:
         where o.id = (select min(id) - 6 from late) and exists (select 1 from `shop`.`customers`)"""
     ) == [(9, "Ada")]
     assert values("select count(*), count(id), count(name) from shop.everything") == [(16, 15, 1)]
-    assert values(f"select count(*) from shop.everything version as of {orders.version}") == [(15,)]
+    assert values(f"select count(*) from shop.everything version as of {customers.version - 1}") == [(15,)]
     assert lake.sql("select * from shop.everything").columns == ["id", "ts", "region", "amount", "name"]
     assert values("select a.id from shop.orders a join shop.orders b on a.id = b.id + 9 order by 1")[0] == (14,)
     assert "FileScan" in values("explain select * from shop.orders")[0][0]
     assert values("describe shop.orders")[0][:2] == ("id", "bigint")
 
 
-@pytest_spark
+@pytest.mark.spark
 def test_a_time_means_the_version_of_that_time(lake: Lake, orders: Table, rows: Rows) -> None:
     orders.append(rows(0, 3))
     moment = datetime.fromtimestamp(orders.history()[0].timestamp_ns / 1e9 + 1e-3, UTC)
@@ -153,7 +142,7 @@ def test_a_time_means_the_version_of_that_time(lake: Lake, orders: Table, rows: 
         lake.sql("select * from shop.orders timestamp as of 'yesterday'")
 
 
-@pytest_spark
+@pytest.mark.spark
 def test_all_references_see_one_version(lake: Lake, orders: Table, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that lands between the reading of two tables of one query must be in neither."""
     returns = lake.create_table("shop.returns", [("id", "long")])
@@ -172,7 +161,7 @@ def test_all_references_see_one_version(lake: Lake, orders: Table, rows: Rows, m
     assert lake.sql("select count(*) n from shop.orders join shop.returns using (id)").first()["n"] == 1
 
 
-@pytest_spark
+@pytest.mark.spark
 def test_views_of_a_query_go_when_its_frame_goes(lake: Lake, orders: Table, rows: Rows, spark: SparkSession) -> None:
     def views() -> list[str]:
         return [table.name for table in spark.catalog.listTables() if table.name.startswith("_moulin_")]
@@ -192,7 +181,7 @@ def test_views_of_a_query_go_when_its_frame_goes(lake: Lake, orders: Table, rows
     assert views() == before
 
 
-@pytest_spark
+@pytest.mark.spark
 def test_what_spark_refuses_is_one_sentence(lake: Lake, orders: Table) -> None:
     for text, reason in [
         ("select regoin from shop.orders", "`region`"),
@@ -213,9 +202,8 @@ def test_what_spark_refuses_is_one_sentence(lake: Lake, orders: Table) -> None:
         lake.sql("select * from shop.orders version as of 999999")
 
 
-@pytest_spark
+@pytest.mark.spark
 def test_syntax_that_only_spark_knows(lake: Lake, orders: Table, spark: SparkSession) -> None:
-    assert lake.sql("table range(3)" if False else "select * from range(3)").count() == 3
     with pytest.raises(Unsupported, match="createOrReplaceTempView"):
         lake.sql("table shop.orders")
     spark.range(2).createOrReplaceTempView("two")
@@ -224,7 +212,7 @@ def test_syntax_that_only_spark_knows(lake: Lake, orders: Table, spark: SparkSes
     spark.catalog.dropTempView("two")
 
 
-@pytest_spark
+@pytest.mark.spark
 def test_view_with_columns_that_do_not_go_together(lake: Lake, orders: Table) -> None:
     lake.create_table("shop.other", [("id", "list<long>")])
     lake.create_view("shop.mixed", ["orders", "other"])

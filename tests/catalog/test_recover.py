@@ -1,0 +1,565 @@
+"""Recovery: from the manifests in storage alone, everything is as it was at the last complete version."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+
+from moulin.catalog import schema as s
+from moulin.catalog.catalog import Catalog
+from moulin.catalog.commit import TableCommit
+from moulin.catalog.draft import Draft, add_rows
+from moulin.catalog.recover import Recovery, recover
+from moulin.config import Config
+from moulin.errors import Corrupt, FailedPrecondition, MoulinError, NotFound, Unavailable
+from moulin.formats import manifest as codec
+from moulin.model.entities import TableState
+from moulin.model.evolution import AddColumn, RenameColumn
+from moulin.model.operations import (
+    AlterSchema,
+    Append,
+    Delete,
+    Expected,
+    Merge,
+    Overwrite,
+    Restore,
+    SetPartitioning,
+    SetProperties,
+)
+from moulin.storage import paths
+from moulin.storage.store import Store, open_store
+from tests.contract.processes import start_worker, versions_of
+from tests.contract.samples import commit, live, make_table, segment, vector
+
+NOT_RECOVERED = {"lake", "counter", "reserves", "incarnations", "reservations", "pins", "outbox", "trash"}
+
+
+@dataclass
+class Place:
+    """A lake in memory, and as many catalog files for it as are needed."""
+
+    folder: Path
+    store: Store
+    config: Config = field(default_factory=Config)
+    opened: list[Catalog] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.uri = self.new_uri()
+
+    def new_uri(self) -> str:
+        return f"sqlite:///{self.folder}/{uuid.uuid4().hex}.sqlite"
+
+    def open(self) -> Catalog:
+        self.opened.append(Catalog.open(self.uri, self.store, self.config))
+        return self.opened[-1]
+
+    def lose_and_recover(self) -> Recovery:
+        self.uri = self.new_uri()
+        return recover(self.store, self.uri, self.config)
+
+    def names(self, *, kind: str = "delta", table: UUID | None = None) -> list[str]:
+        prefix = paths.lake_manifests_prefix() if table is None else paths.table_manifests_prefix(table)
+        return sorted(i.path for i in self.store.list(prefix) if i.path.endswith(kind))
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        place = Place(Path(folder), open_store(f"memory://{uuid.uuid4().hex}"))
+        yield place
+        for catalog in place.opened:
+            catalog.close()
+
+
+def dump(catalog: Catalog) -> dict[str, list[str]]:
+    """Every row that recovery must bring back, with partitions in place of their serial numbers."""
+    rows: dict[str, list[str]] = {}
+    with catalog.engine.read() as connection:
+        partitions = {p[0]: p[1:] for p in connection.execute(sa.select(s.partitions))}
+        for table in s.metadata.sorted_tables:
+            if table.name in NOT_RECOVERED:
+                continue
+            found = []
+            for row in connection.execute(sa.select(table)).mappings():
+                values = dict(row)
+                if table is s.segment_spans or table is s.partitions:
+                    values.pop("id")
+                if "partition_id" in values:
+                    values["partition_id"] = partitions[values["partition_id"]]
+                if table is not s.versions or values["kind"] != "recover":
+                    found.append(repr(sorted(values.items())))
+            rows[table.name] = sorted(found)
+    return rows
+
+
+def keep_busy(catalog: Catalog) -> TableState:
+    """Everything that can happen to a lake, at least once."""
+    state = make_table(catalog, "orders", "shop", partition_by=["region"], properties={"owner": "ann"})
+    other = make_table(catalog, "returns", "shop", event_time=None)
+    make_table(catalog, "gone", "shop")
+    catalog.create_view("shop", "all", ["returns", "orders"], "")
+    catalog.create_view("shop", "dropped", ["orders"])
+    a, b, c, d = (segment(catalog, state.id, partition=(p,), time_min=n, time_max=n * 9) for n, p in
+                  enumerate((b"eu", b"us", None, b"eu")))  # fmt: skip
+    e = segment(catalog, other.id, key_min=b"a", key_max=b"b")
+    commit(catalog, state.id, Append(added=(a, b, c)), request_id="first")
+    commit(catalog, state.id, Delete(vectors=(vector(state.id, a.number, 2), vector(state.id, b.number, 3))))
+    seen = {n: x.vector.id for n, x in catalog.segments_by_number([a.number, b.number], catalog.version()).items()
+            if x.vector}  # fmt: skip
+    target = catalog.version()
+    merge = Merge(
+        removed=(Expected(a.number, seen[a.number]), Expected(b.number, seen[b.number])),
+        added=(d,),
+        added_vectors={d.number: vector(state.id, d.number, 1).facts},
+        journals=("tables/j1", "tables/j2"),
+    )
+    commit(catalog, state.id, merge)
+    commit(catalog, state.id, AlterSchema((AddColumn("note", "string", default="é"),)))  # type: ignore[arg-type]
+    commit(catalog, state.id, SetPartitioning(("bucket(8, id)", "month(ts)")))
+    commit(catalog, state.id, SetProperties({"größe": "1"}, ("owner",)))
+    read = catalog.version()
+    catalog.commit(
+        [
+            TableCommit(state.id, read, AlterSchema((RenameColumn("note", "remark"),))),
+            TableCommit(other.id, read, Append(added=(e,)), {"by": "bob"}),
+            TableCommit(other.id, read, Delete(vectors=(vector(other.id, e.number, 4),))),
+        ],
+        request_id="both",
+    )
+    commit(catalog, state.id, Overwrite(everything=True))
+    commit(catalog, state.id, Restore(target))
+    catalog.drop_table("shop", "gone")
+    catalog.drop_view("shop", "dropped")
+    make_table(catalog, "x", "trash")
+    catalog.drop_database("trash", cascade=True)
+    catalog.rename_table("shop", "returns", "shop", "back")
+    catalog.create_database("empty", {"k": "v"})
+    catalog.rename_database("empty", "void")
+    return catalog.table_by_id(state.id)
+
+
+def test_everything_is_as_before(place: Place) -> None:
+    catalog = place.open()
+    state = keep_busy(catalog)
+    before, version = dump(catalog), catalog.version()
+    found = place.lose_and_recover()
+    again = place.open()
+    assert dump(again) == before
+    assert (found.version, found.incarnation, found.incomplete, found.ignored) == (version, 2, None, ())
+    assert (found.databases, found.tables, found.views, found.segments) == (3, 4, 2, 5)
+    assert again.uuid == catalog.uuid
+    assert again.version() == found.first_version > version
+    assert again.committed("both") == catalog.committed("both")
+    for v in range(state.created_version, version + 1):
+        assert again.table_by_id(state.id, v) == catalog.table_by_id(state.id, v)
+        assert again.segments(state.id, v) == catalog.segments(state.id, v)
+    assert again.version_at(catalog.history(state.id)[2].timestamp_ns) == catalog.history(state.id)[2].version
+
+
+@pytest.mark.postgres
+@pytest.mark.s3
+def test_from_s3_into_postgresql(place: Place, postgres_url: str, s3_url: str, s3_options: dict[str, str]) -> None:
+    place.store = open_store(s3_url, s3_options)
+    keep_busy(place.open())
+    before = dump(place.opened[0])
+    place.new_uri = lambda: postgres_url  # type: ignore[method-assign]
+    place.lose_and_recover()
+    again = place.open()
+    assert dump(again) == before
+    state = again.table("shop", "orders")
+    commit(again, state.id, Append(added=(segment(again, state.id, partition=(b"eu",)),)))
+
+
+def test_what_is_new_is_told_from_what_was_lost(place: Place) -> None:
+    """Recover, write more, lose it again, recover again; a process of the first life writes on all the while."""
+    first = place.open()
+    state = make_table(first)
+    commit(first, state.id, Append(added=(segment(first, state.id),)))
+    place.lose_and_recover()
+    second = place.open()
+    zombie = segment(first, state.id)
+    lost = commit(first, state.id, Append(added=(zombie,))).version
+    first.create_database("lost")
+    kept = segment(second, state.id)
+    commit(second, state.id, Append(added=(kept,)))
+    second.create_database("kept")
+    expected, version = dump(second), second.version()
+    found = place.lose_and_recover()
+    third = place.open()
+    assert dump(third) == expected
+    assert (found.version, found.incarnation) == (version, 3)
+    assert paths.table_manifest(state.id, lost, "delta") in found.ignored
+    assert zombie.number not in live(third, state.id)
+    assert kept.number > zombie.number + 900_000
+    first.publisher.write_full(state.id)
+    first.publisher.write_full(None)
+    place.lose_and_recover()
+    assert dump(place.open()) == expected
+    assert place.open().engine.incarnation == 4
+
+
+def test_counters_jump_over_everything_ever_seen(place: Place) -> None:
+    catalog = place.open()
+    state = make_table(catalog)
+    place.store.put(paths.segment_path(state.id, 5_000_123, "00c0ffee"), b"written, never committed")
+    place.lose_and_recover()
+    again = place.open()
+    assert again.reserve_segments(1) > 6_000_000
+    a = segment(again, state.id)
+    version = commit(again, state.id, Append(added=(a,))).version
+    assert version > 1_000_000
+    commit(again, state.id, Delete(vectors=(vector(state.id, a.number, 1),)))
+    stored = again.segments(state.id, again.version())[0].vector
+    assert stored is not None
+    assert stored.id > 1_000_000
+    stamps = [c.timestamp_ns for c in again.history(state.id)]
+    assert stamps == sorted(stamps, reverse=True)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("put", [1, 2, 5])
+def test_a_kill_between_commit_and_publish(tmp_path: Path, put: int) -> None:
+    uri, store = f"sqlite:///{tmp_path}/catalog.sqlite", open_store(tmp_path)
+    catalog = Catalog.open(uri, store, Config())
+    state = make_table(catalog)
+    published = catalog.version() + put - 1
+    catalog.close()
+    told = versions_of(start_worker(uri, tmp_path, state.id, 10, "--die-at-put", str(put)), killed=True)
+    assert told == list(range(state.version + 1, published + 1)), "the last commit was never answered"
+    alone = f"sqlite:///{tmp_path}/alone.sqlite"
+    lost = recover(_copy(store), alone, Config())
+    assert (lost.version, lost.incomplete) == (published, None)
+    catalog = Catalog.open(uri, store, Config())
+    expected = dump(catalog)
+    assert catalog.version() == published + 1
+    catalog.close()
+    found = recover(store, f"sqlite:///{tmp_path}/whole.sqlite", Config())
+    assert found.version == published + 1, "opening the lake published what waited"
+    again = Catalog.open(f"sqlite:///{tmp_path}/whole.sqlite", store, Config())
+    assert dump(again) == expected
+    again.close()
+
+
+def _copy(store: Store) -> Store:
+    copy = open_store(f"memory://{uuid.uuid4().hex}")
+    for item in store.list():
+        if not item.path.endswith(("sqlite", "-wal", "-shm")):
+            copy.put(item.path, store.get(item.path))
+    return copy
+
+
+def test_a_version_of_several_tables_is_recovered_whole_or_not(place: Place) -> None:
+    catalog = place.open()
+    one, two = make_table(catalog, "one"), make_table(catalog, "two")
+    before, complete = dump(catalog), catalog.version()
+    a, b = segment(catalog, one.id), segment(catalog, two.id)
+    version = catalog.commit(
+        [TableCommit(one.id, complete, Append(added=(a,))), TableCommit(two.id, complete, Append(added=(b,)))]
+    ).version
+    commit(catalog, one.id, SetProperties({"later": "yes"}))
+    missing = paths.table_manifest(two.id, version, "delta")
+    place.store.delete([missing])
+    found = place.lose_and_recover()
+    assert found.version == complete
+    assert found.incomplete is not None
+    assert missing in found.incomplete
+    assert set(found.ignored) == {paths.table_manifest(one.id, v, "delta") for v in (version, version + 1)}
+    assert dump(place.open()) == before
+
+
+def test_a_new_table_needs_both_of_its_manifests(place: Place) -> None:
+    catalog = place.open()
+    catalog.create_database("d")
+    before = dump(catalog)
+    state = make_table(catalog)
+    place.store.delete([paths.table_manifest(state.id, state.version, "delta")])
+    assert place.lose_and_recover().version == state.version - 1
+    assert dump(place.open()) == before
+
+
+def forget_before(catalog: Catalog, table_id: UUID, version: int) -> None:
+    """What clean-up does to the catalog: versions before `version` are no longer promised."""
+    with catalog.engine.write() as write:
+        draft = Draft(write, catalog.uuid, "gc")
+        write.connection.execute(s.tables.update().where(s.tables.c.id == table_id).values(oldest_version=version))
+        add_rows(draft, s.tables, [table_id])
+        draft.save()
+    catalog.publisher.publish()
+
+
+@pytest.fixture
+def trimmed(place: Place) -> tuple[Place, Catalog, TableState]:
+    """A table whose first versions are forgotten; a full manifest stands where the deltas before it may go."""
+    catalog = place.open()
+    state = make_table(catalog, properties={"a": "b"})
+    a, b, c = (segment(catalog, state.id) for _ in range(3))
+    commit(catalog, state.id, Append(added=(a, b)))
+    commit(catalog, state.id, Delete(vectors=(vector(state.id, a.number, 2),)))
+    commit(catalog, state.id, SetProperties({"c": "d"}))
+    catalog.publisher.write_full(state.id)
+    base = catalog.version()
+    commit(catalog, state.id, Append(added=(c,)))
+    commit(catalog, state.id, Delete(removed=(Expected(b.number, 0),)))
+    forget_before(catalog, state.id, base)
+    catalog.publisher.write_full(None)
+    commit(catalog, state.id, SetProperties({"e": "f"}))
+    return place, catalog, catalog.table_by_id(state.id)
+
+
+@pytest.mark.parametrize("removed", [[0, 1, 2, 3], [0], [1], [0, 2], [3], [2, 3]])
+def test_trimmed_chains(trimmed: tuple[Place, Catalog, TableState], removed: list[int]) -> None:
+    """The deltas before a full manifest, all or any of them: clean-up may have been stopped anywhere."""
+    place, catalog, state = trimmed
+    deltas = place.names(table=state.id)
+    place.store.delete([deltas[n] for n in removed])
+    place.store.delete(place.names()[:2])
+    place.lose_and_recover()
+    again = place.open()
+    for version in range(state.oldest_version, catalog.version() + 1):
+        assert again.table_by_id(state.id, version) == catalog.table_by_id(state.id, version)
+        assert again.segments(state.id, version) == catalog.segments(state.id, version)
+    assert again.history(state.id) == catalog.history(state.id)
+    assert again.sequence_versions(state.id) == catalog.sequence_versions(state.id)
+    for kept in ("tables", "table_schemas", "databases", "deletion_vectors"):
+        assert [_without(r, "time_classes") for r in dump(again)[kept]] == [
+            _without(r, "time_classes") for r in dump(catalog)[kept]
+        ]
+    with pytest.raises(NotFound, match="cleaned up"):
+        again.table_by_id(state.id, state.oldest_version - 1)
+    commit(again, state.id, Restore(state.oldest_version))
+    assert live(again, state.id) == live(catalog, state.id, state.oldest_version)
+
+
+def _without(row: str, column: str) -> str:
+    return ", ".join(part for part in row.split("), (") if f"'{column}'" not in part)
+
+
+def test_a_trimmed_chain_without_its_full_manifest(trimmed: tuple[Place, Catalog, TableState]) -> None:
+    place, _, state = trimmed
+    place.store.delete([*place.names(table=state.id)[:2], *place.names(table=state.id, kind="full")])
+    with pytest.raises(Corrupt, match=str(state.id)):
+        place.lose_and_recover()
+
+
+@pytest.mark.parametrize("place_in_chain", [4, 5])
+def test_a_lost_delta_of_a_kept_version(trimmed: tuple[Place, Catalog, TableState], place_in_chain: int) -> None:
+    """Before the lake's full manifest no version is looked at as a whole, but a table's own chain shows the gap."""
+    place, _, state = trimmed
+    place.store.delete([place.names(table=state.id)[place_in_chain]])
+    with pytest.raises(Corrupt, match=str(state.id)):
+        place.lose_and_recover()
+
+
+def test_purged_tables_leave_nothing_behind(place: Place) -> None:
+    catalog = place.open()
+    state, other = make_table(catalog, "gone"), make_table(catalog, "kept")
+    read = catalog.version()
+    both = [TableCommit(t.id, read, SetProperties({"a": "b"})) for t in (state, other)]
+    catalog.commit(both)
+    catalog.drop_table("d", "gone", immediate=True)
+    with catalog.engine.write() as write:
+        draft = Draft(write, catalog.uuid, "purge")
+        for table in (s.table_commits, s.table_schemas, s.table_specs, s.table_sort_orders):
+            write.connection.execute(table.delete().where(table.c.table_id == state.id))
+        write.connection.execute(s.tables.delete().where(s.tables.c.id == state.id))
+        draft.lake().purged.append(state.id.bytes)
+        draft.save()
+    catalog.publisher.publish()
+    place.store.delete([item.path for item in place.store.list(paths.table_prefix(state.id))])
+    before = dump(catalog)
+    found = place.lose_and_recover()
+    assert found.incomplete is None
+    assert dump(place.open()) == before
+
+
+Damage = Callable[[bytes], bytes]
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:20] + b"\0" + data[21:], lambda _: b""])
+@pytest.mark.parametrize("whose", ["lake", "table"])
+def test_a_damaged_manifest_is_named(place: Place, damage: Damage, whose: str) -> None:
+    catalog = place.open()
+    state = make_table(catalog)
+    commit(catalog, state.id, SetProperties({"a": "b"}))
+    name = paths.lake_manifest(1, "delta") if whose == "lake" else paths.table_manifest(state.id, 2, "delta")
+    place.store.put(name, damage(place.store.get(name)))
+    with pytest.raises(Corrupt, match=name):
+        place.lose_and_recover()
+    assert recover_again_fails_alike(place, name)
+
+
+def recover_again_fails_alike(place: Place, name: str) -> bool:
+    with pytest.raises(Corrupt, match=name):
+        recover(place.store, place.uri, place.config)
+    return True
+
+
+def test_a_damaged_manifest_at_the_very_end_is_left_out(place: Place) -> None:
+    catalog = place.open()
+    state = make_table(catalog)
+    before, version = dump(catalog), catalog.version()
+    last = commit(catalog, state.id, SetProperties({"a": "b"})).version
+    name = paths.table_manifest(state.id, last, "delta")
+    place.store.put(name, place.store.get(name)[:-3])
+    found = place.lose_and_recover()
+    assert (found.version, found.ignored) == (version, (name,))
+    assert found.incomplete is not None
+    assert name in found.incomplete
+    assert dump(place.open()) == before
+
+
+def test_a_damaged_full_manifest_of_the_lake(place: Place) -> None:
+    catalog = place.open()
+    keep_busy(catalog)
+    catalog.publisher.write_full(None)
+    before = dump(catalog)
+    (name,) = place.names(kind="full")
+    whole = place.store.get(name)
+    place.store.put(name, whole[:50])
+    with pytest.raises(Corrupt, match=name):
+        place.lose_and_recover()
+    place.store.delete([name])
+    place.lose_and_recover()
+    assert dump(place.open()) == before, "the deltas tell the same"
+
+
+def test_full_manifests_beyond_the_last_complete_version_do_not_count(place: Place) -> None:
+    catalog = place.open()
+    state = make_table(catalog)
+    before, complete = dump(catalog), catalog.version()
+    last = commit(catalog, state.id, Append(added=(segment(catalog, state.id),))).version
+    catalog.publisher.write_full(state.id)
+    place.store.delete([paths.table_manifest(state.id, last, "delta"), paths.table_manifest(state.id, 2, "full")])
+    commit(catalog, state.id, SetProperties({"a": "b"}))
+    found = place.lose_and_recover()
+    assert found.version in (complete, complete + 2)
+    assert found.version != complete or dump(place.open()) == before
+
+
+def test_manifests_of_another_lake(place: Place) -> None:
+    catalog = place.open()
+    catalog.create_database("d")
+    decoded = codec.decode(place.store.get(paths.lake_manifest(1, "delta")), "x").manifest
+    decoded.lake_uuid = bytes(16)
+    place.store.put(paths.lake_manifest(1, "delta"), codec.encode(decoded, full=False))
+    catalog.create_database("e")
+    with pytest.raises(Corrupt, match="another lake"):
+        place.lose_and_recover()
+
+
+def test_a_manifest_under_another_name(place: Place) -> None:
+    catalog = place.open()
+    catalog.create_database("d")
+    catalog.create_database("e")
+    place.store.put(paths.lake_manifest(1, "delta"), place.store.get(paths.lake_manifest(2, "delta")))
+    with pytest.raises(Corrupt, match="moved"):
+        place.lose_and_recover()
+
+
+def test_only_an_empty_catalog_is_filled(place: Place) -> None:
+    catalog = place.open()
+    keep_busy(catalog)
+    with pytest.raises(FailedPrecondition, match="already"):
+        recover(place.store, place.uri, place.config)
+    catalog.create_database("still-works")
+
+
+def test_without_a_lake_there_is_nothing_to_recover(place: Place) -> None:
+    with pytest.raises(NotFound, match=r"moulin\.json"):
+        place.lose_and_recover()
+
+
+def test_an_empty_lake_comes_back_empty(place: Place) -> None:
+    place.open()
+    assert place.lose_and_recover().version == 0
+    assert place.open().databases() == []
+
+
+def test_of_two_who_recover_at_once_one_wins(place: Place) -> None:
+    keep_busy(place.open())
+    expected = dump(place.opened[0])
+    uris = [place.new_uri(), place.new_uri()]
+
+    def attempt(uri: str) -> str | None:
+        try:
+            recover(place.store, uri, place.config)
+        except MoulinError:
+            return None
+        return uri
+
+    with ThreadPoolExecutor(4) as pool:
+        winners = [uri for uri in pool.map(attempt, [*uris, *uris]) if uri]
+    assert winners
+    lives = [len(place.names(kind="full")), len(winners)]
+    assert lives[0] == lives[1], "each that succeeded has an incarnation of its own"
+    place.uri = winners[-1]
+    assert dump(place.open()) == expected
+
+
+def test_recovery_that_stops_can_be_done_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_busy(place.open())
+    expected = dump(place.opened[0])
+
+    def refuse(path: str, data: bytes) -> None:
+        raise Unavailable("The store went away.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place.store, "put_if_absent", refuse)
+        with pytest.raises(Unavailable):
+            place.lose_and_recover()
+    recover(place.store, place.uri, place.config)
+    assert dump(place.open()) == expected
+
+
+def test_progress_is_reported(place: Place) -> None:
+    keep_busy(place.open())
+    seen: list[tuple[int, int]] = []
+    recover(place.store, place.new_uri(), place.config, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(n, 4) for n in range(5)]
+
+
+def test_full_manifests_say_what_the_deltas_say(place: Place) -> None:
+    """Long chains get full manifests in the background, and recovery still prefers the whole history."""
+    place.config = Config(manifest_deltas=3)
+    catalog = place.open()
+    state = make_table(catalog)
+    for n in range(12):
+        commit(catalog, state.id, Append(added=(segment(catalog, state.id),)), request_id=f"r{n}")
+        catalog.create_database(f"n{n}")
+    catalog.publisher.close()
+    assert place.names(kind="full")
+    assert place.names(kind="full", table=state.id)
+    before = dump(catalog)
+    place.lose_and_recover()
+    again = place.open()
+    after = dump(again)
+    assert [_without(r, "deltas") for r in after.pop("tables")] == [
+        _without(r, "deltas") for r in before.pop("tables")
+    ]
+    assert after == before
+    assert again.committed("r3") is not None
+
+
+def test_any(place: Place) -> None:
+    """A folder as it is on disk: the catalog's own files lie beside the manifests."""
+    folder = place.folder / "lake"
+    place.store = open_store(folder)
+    place.uri = f"sqlite:///{folder}/catalog.sqlite"
+    state = make_table(place.open())
+    before = dump(place.opened[0])
+    place.opened.pop().close()
+    wal: Any = [file.unlink() for file in folder.glob("catalog.sqlite")]
+    assert len(wal) == 1
+    place.new_uri = lambda: f"sqlite:///{folder}/catalog.sqlite"  # type: ignore[method-assign]
+    assert place.lose_and_recover().version == state.version
+    assert dump(place.open()) == before

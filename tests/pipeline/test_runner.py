@@ -1,0 +1,135 @@
+"""Planned tasks on Spark: deletes and merges, what fails in them, and what commits while they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from moulin import Lake, Table
+from moulin.errors import Corrupt, Unavailable
+from moulin.formats.journal import Journal
+from moulin.pipeline.runner import SparkRunner
+from moulin.table.tasks import MatchTask, MergeTask, Result, Task
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+Ids = Callable[[Any], list[int]]
+Rows = Callable[..., list[dict[str, Any]]]
+
+
+class Watched:
+    """A SparkRunner that notes the tasks it ran, and does something between the first of a kind and their commit."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.tasks: list[Task] = []
+        self.meanwhile: dict[type, Callable[[], object]] = {}
+        self._runner = SparkRunner(spark)
+
+    def run(self, tasks: Sequence[Task]) -> Iterable[Result]:
+        self.tasks += tasks
+        results = list(self._runner.run(tasks))
+        action = self.meanwhile.pop(type(tasks[0]), None)
+        if action is not None:
+            action()
+        return results
+
+
+@pytest.fixture
+def watched(lake: Lake, spark: SparkSession) -> Watched:
+    runner = Watched(spark)
+    lake.context.spark_runner = lambda: runner
+    return runner
+
+
+def lineage(table: Table) -> dict[int, tuple[int, int]]:
+    scan = table.scan(columns=["id", "_row_id", "_last_updated_version"]).to_pylist()
+    return {row["id"]: (row["_row_id"], row["_last_updated_version"]) for row in scan}
+
+
+def test_deletes_and_merges_run_on_spark_once_it_has_started(
+    lake: Lake, orders: Table, rows: Rows, ids: Ids, watched: Watched
+) -> None:
+    for n in range(4):
+        orders.append(rows(n * 100, 100))
+    before = lineage(orders)
+    orders.delete_where("id in (5, 105, 399)")
+    assert watched.tasks
+    assert all(isinstance(task, MatchTask) for task in watched.tasks)
+    watched.tasks.clear()
+    inputs = [s.facts.number for s in lake.catalog.segments(orders.id, lake.version)]
+    version = lake.version
+    done = orders.compact(everything=True)
+    assert all(isinstance(task, MergeTask) for task in watched.tasks)
+    assert watched.tasks
+    assert (done.merges, done.segments_in, done.segments_out, done.rows) == (1, 4, 1, 397)
+    assert ids(orders) == ids(orders.to_spark()) == sorted(set(range(400)) - {5, 105, 399})
+    assert lineage(orders) == {key: value for key, value in before.items() if key not in (5, 105, 399)}
+    (merge,) = lake.catalog.merges_of(inputs[:1], version)
+    journals = [Journal.decode(lake.store.get(path)) for path in merge.journals]
+    assert {segment for journal in journals for segment in journal.segments} == set(inputs)
+
+
+def test_small_work_stays_in_process(lake: Lake, orders: Table, rows: Rows, watched: Watched) -> None:
+    orders.append(rows(0, 10))
+    lake.context.catalog.config = lake.config.replace(merge_local_bytes=1 << 30)
+    orders.delete_where("id = 5")
+    orders.append(rows(10, 10))
+    orders.compact(everything=True)
+    assert watched.tasks == []
+
+
+def test_a_delete_that_commits_while_a_merge_runs_is_carried_over(
+    orders: Table, rows: Rows, ids: Ids, watched: Watched
+) -> None:
+    orders.append(rows(0, 50))
+    orders.append(rows(50, 50))
+    orders.delete_where("id = 1")
+    before = lineage(orders)
+    watched.meanwhile[MergeTask] = lambda: orders.delete_where("id in (2, 60)")
+    orders.compact(everything=True)
+    left = sorted(set(range(100)) - {1, 2, 60})
+    assert ids(orders) == ids(orders.to_spark()) == left
+    assert lineage(orders) == {key: before[key] for key in left}
+    stats = orders.stats()
+    assert (stats.segments, stats.deleted_rows) == (1, 2)
+
+
+def test_a_merge_that_commits_while_a_delete_runs_is_followed(
+    orders: Table, rows: Rows, ids: Ids, watched: Watched
+) -> None:
+    orders.append(rows(0, 50))
+    orders.append(rows(50, 50))
+    before = lineage(orders)
+    watched.meanwhile[MatchTask] = lambda: orders.compact(everything=True)
+    assert orders.delete_where("id in (2, 60)").rows_deleted == 2
+    left = sorted(set(range(100)) - {2, 60})
+    assert ids(orders) == ids(orders.to_spark()) == left
+    assert lineage(orders) == {key: before[key] for key in left}
+    assert orders.stats().segments == 1
+
+
+def test_an_error_of_a_task_keeps_its_kind(lake: Lake, orders: Table, rows: Rows, tmp_path: Path) -> None:
+    orders.append(rows(0, 50))
+    version = orders.version
+    (segment,) = (tmp_path / "lake").rglob("*.parquet")
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:-10])
+    with pytest.raises(Corrupt, match=segment.name):
+        orders.delete_where("id = 1")
+    with pytest.raises(Corrupt, match=segment.name):
+        orders.compact(everything=True)
+    assert orders.version == version
+    segment.write_bytes(whole)
+    assert orders.delete_where("id = 1").rows_deleted == 1
+
+
+def test_a_task_that_breaks_is_unavailable_and_says_why(spark: SparkSession) -> None:
+    with pytest.raises(Unavailable, match="has no attribute 'segments'"):
+        SparkRunner(spark).run(["not a task"])  # type: ignore[list-item]
+    assert list(SparkRunner(spark).run([])) == []
