@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -54,11 +53,10 @@ def postgres_server() -> Iterator[str]:
             server = _start_postgres(folder, port, log)
         try:
             address = f"postgresql://postgres@127.0.0.1:{port}"
-            _wait_for_postgres(address, server, folder / "log")
+            _wait_for_postgres(address, folder / "log")
             yield address
         finally:
-            server.send_signal(signal.SIGINT)  # a fast shutdown
-            server.wait(60)
+            server.communicate()
     finally:
         shutil.rmtree(folder)
 
@@ -142,7 +140,8 @@ def _start_postgres(folder: Path, port: int, log: TextIO) -> subprocess.Popen[by
         "max_connections": 200,
     }
     serve = [programs / "postgres", "-D", data, *(f"--{key}={value}" for key, value in options.items())]
-    return subprocess.Popen(serve, cwd=folder, user=user, stdout=log, stderr=log)
+    guarded = ["sh", "-c", '"$@" & cat; kill -QUIT $!; wait', "sh", *serve]  # ends with its input: when the tests do
+    return subprocess.Popen(guarded, cwd=folder, user=user, stdin=subprocess.PIPE, stdout=log, stderr=log)
 
 
 def _free_port() -> int:
@@ -152,11 +151,11 @@ def _free_port() -> int:
         return port
 
 
-def _wait_for_postgres(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_for_postgres(address: str, log: Path) -> None:
     import psycopg
 
     end = time.monotonic() + 60
-    while server.poll() is None and time.monotonic() < end:
+    while time.monotonic() < end:
         try:
             psycopg.connect(f"{address}/postgres", connect_timeout=5).close()
             return

@@ -34,7 +34,7 @@ Progress = Callable[[int, int], None]
 
 def check(catalog: Catalog, *, data: bool = True, progress: Progress | None = None) -> list[Finding]:
     """Check a lake; `data` also reads every byte of every file. `progress(done, all)` counts files."""
-    findings = []
+    findings: list[Finding] = []
     with catalog.engine.read() as connection:
         for invariant in INVARIANTS:
             findings.extend(invariant(connection))

@@ -7,6 +7,7 @@ version V was read, nothing with a version <= V appears later. No I/O but SQL ha
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from moulin.errors import (
 
 HEAD_REVISION = "0001"
 _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
+_ALEMBIC = threading.Lock()  # it keeps what it works on in module variables
 
 Clock = Callable[[], int]
 T = TypeVar("T")
@@ -149,7 +151,7 @@ class Engine:
         from alembic import command
         from alembic.config import Config as AlembicConfig
 
-        with self.unordered() as connection:
+        with _ALEMBIC, self.unordered() as connection:
             if not self.is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
             settings = AlembicConfig()
@@ -221,7 +223,7 @@ def _translated() -> Iterator[None]:
         raise
     except exc.IntegrityError as error:
         raise InvalidInput(f"The catalog refused the change: {_reason(error)}.") from error
-    except (exc.OperationalError, exc.InternalError, exc.DatabaseError, exc.TimeoutError) as error:
+    except (exc.DBAPIError, exc.TimeoutError) as error:
         reason = _reason(error)
         if "no such table" in reason or "does not exist" in reason:
             raise NotFound(f"This is not a lake's catalog: {reason}.") from error

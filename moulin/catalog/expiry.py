@@ -98,8 +98,8 @@ def _forget_vectors(connection: sa.Connection, ids: set[int]) -> list[Garbage]:
         rows = connection.execute(sa.select(d.c.id, d.c.path).where(unused)).all()
         files.update(row.path for row in rows)
         connection.execute(d.delete().where(d.c.id.in_([row.id for row in rows])))
-    for block in chunks(sorted(files)):  # a file goes when the last of its vectors is gone
-        files.difference_update(connection.execute(sa.select(d.c.path).where(d.c.path.in_(block))).scalars())
+    for names in chunks(sorted(files)):  # a file goes when the last of its vectors is gone
+        files.difference_update(connection.execute(sa.select(d.c.path).where(d.c.path.in_(names))).scalars())
     return [Garbage(path, 0, "expired deletion vectors") for path in sorted(files)]
 
 

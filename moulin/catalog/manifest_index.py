@@ -9,7 +9,7 @@ from itertools import islice
 from uuid import UUID
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
-from moulin.errors import Corrupt
+from moulin.errors import Corrupt, Unsupported
 from moulin.formats import manifest as codec
 from moulin.storage import paths
 from moulin.storage.store import Store
@@ -78,6 +78,8 @@ class ManifestIndex:
     def _decode(self, path: str, data: bytes) -> pb.Manifest:
         decoded = codec.decode(data, path)
         manifest = decoded.manifest
+        if not decoded.writable:
+            raise Unsupported(f"Manifest {path} was written with features unknown here; recover with a newer moulin.")
         try:
             table_id = UUID(manifest.table_uuid) if manifest.table_uuid else None
         except ValueError:

@@ -7,7 +7,7 @@ handed out, so that nothing which a process of the old incarnation still writes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -115,9 +115,7 @@ def _recover(engine: Engine, connection: sa.Connection, store: Store, lake_uuid:
         progress(done, len(plan.lake.entries))
         plan.lake.insert_table(connection, entry)
         replay = TableReplay(connection, table_id)
-        versions: dict[int, tuple[int, str]] = {}
-        for manifest in _replay_table(index, plan, table_id, replay):
-            versions[manifest.version] = (manifest.timestamp_ns, manifest.kind)
+        versions = _replay_table(index, plan, table_id, replay)
         replay.finish(entry, _deltas_since_full(index.tables[table_id], plan))
         _insert_versions(engine, connection, versions)
         segments += replay.segments
@@ -217,22 +215,31 @@ def _needed(manifest: pb.Manifest | None, index: ManifestIndex, purged: set[byte
     return needed
 
 
-def _replay_table(index: ManifestIndex, plan: _Plan, table_id: UUID, replay: TableReplay) -> Iterator[pb.Manifest]:
-    """Apply the manifests of a table that count, by version; full ones, which may be large, only where needed."""
-    versions = index.tables[table_id]
-    ordered = sorted((version, kind) for kind in versions for version in versions[kind] if plan.counts(version))
-    deltas = index.read_in_order(
-        paths.table_manifest(table_id, version, "delta") for version, kind in ordered if kind == "delta"
-    )
-    for version, kind in ordered:
-        if kind == "delta":
-            manifest = next(deltas)
-        elif replay.base is None:
-            manifest = index.read(paths.table_manifest(table_id, version, "full"))
+def _replay_table(index: ManifestIndex, plan: _Plan, table_id: UUID, replay: TableReplay) -> dict[int, tuple[int, str]]:
+    """Replay the longest chain of a table's manifests that leads to its last version; returns the versions on it.
+
+    That is all deltas, unless clean-up removed the first ones. It may have been stopped anywhere in between, so a chain
+    with a gap is given up for one that starts with the next full manifest.
+    """
+    kept = {
+        kind: [version for version in versions if plan.counts(version)]
+        for kind, versions in index.tables[table_id].items()
+    }
+    starts: list[int | None] = [None, *kept["full"]]
+    for start in starts:
+        versions: dict[int, tuple[int, str]] = {}
+        if start is not None:
+            full = index.read(paths.table_manifest(table_id, start, "full"))
+            replay.begin(full)
+            versions[full.version] = (full.timestamp_ns, full.kind)
+        deltas = [paths.table_manifest(table_id, v, "delta") for v in kept["delta"] if start is None or v > start]
+        for manifest in index.read_in_order(deltas):
+            if not replay.extend(manifest):
+                break
+            versions[manifest.version] = (manifest.timestamp_ns, manifest.kind)
         else:
-            continue
-        replay.apply(manifest, kind == "full")
-        yield manifest
+            return versions
+    raise replay.damaged("a manifest of it is missing")
 
 
 def _deltas_since_full(versions: Versions, plan: _Plan) -> int:

@@ -53,7 +53,7 @@ class _Span(NamedTuple):
 
 
 class TableReplay:
-    """Fills in what the manifests of one table say: `apply` them in order of versions, deltas first, then `finish`."""
+    """Fills in what the manifests of one table say: `begin` with a full one or none, `extend` by deltas, `finish`."""
 
     def __init__(self, connection: sa.Connection, table_id: UUID) -> None:
         self._connection = connection
@@ -75,20 +75,9 @@ class TableReplay:
         self._rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in _FILLED}
         self._time_classes = 0
 
-    def apply(self, manifest: pb.Manifest, full: bool) -> None:
-        """Take in one manifest. A full one counts only where there is no chain to continue."""
-        if full:
-            if self.base is None:
-                self._begin(manifest)
-            return
-        if self.base is None and manifest.HasField("previous_snapshot_id"):
-            return  # the chain before it is gone
-        if self.base is not None and manifest.previous_snapshot_id != self._snapshot_id:
-            self._forget()
-            return
-        self._extend(manifest)
-
-    def _begin(self, manifest: pb.Manifest) -> None:
+    def begin(self, manifest: pb.Manifest) -> None:
+        """Start with a full manifest, or anew with it after a gap."""
+        self._forget()
         version = manifest.version
         self._set_head(manifest)
         self._places_of(manifest)
@@ -103,7 +92,11 @@ class TableReplay:
                 rest = {"added_rows": 0, "summary": {}, "properties": None}
                 self._insert(s.table_commits, {**expired, **numbers, **rest})
 
-    def _extend(self, manifest: pb.Manifest) -> None:
+    def extend(self, manifest: pb.Manifest) -> bool:
+        """Take in the next delta; False when it does not follow what was taken in before."""
+        previous = manifest.previous_snapshot_id if manifest.HasField("previous_snapshot_id") else None
+        if previous != self._snapshot_id:
+            return False
         version = manifest.version
         self._set_head(manifest)
         self._places_of(manifest)
@@ -122,6 +115,7 @@ class TableReplay:
             self._insert(s.merge_inputs, row)
         for row in journal_rows(self._table_id, version, manifest.journals):
             self._insert(s.journals, row)
+        return True
 
     def _set_head(self, manifest: pb.Manifest) -> None:
         if self.base is None:
@@ -159,14 +153,14 @@ class TableReplay:
 
     def _open_span(self, number: int, vector_id: int, version: int) -> None:
         if number in self._open or number not in self._facts:
-            raise self._damaged(f"segment {number} is added twice, or was never described")
+            raise self.damaged(f"segment {number} is added twice, or was never described")
         place, k, time_min, rows, size = self._facts[number]
         self._open[number] = _Span(vector_id, version, place, k, time_min, rows, size, self._vectors.get(vector_id, 0))
 
     def _close_span(self, number: int, version: int) -> None:
         span = self._open.pop(number, None)
         if span is None:
-            raise self._damaged(f"segment {number} is removed and was not there")
+            raise self.damaged(f"segment {number} is removed and was not there")
         self._insert_span(number, span, version)
 
     def _insert_span(self, number: int, span: _Span, removed_version: int) -> None:
@@ -197,18 +191,18 @@ class TableReplay:
                 rows.clear()
 
     def _forget(self) -> None:
-        """A delta is missing: clean-up was removing this chain, and a full manifest must follow."""
-        for table in reversed(_FILLED):
-            self._connection.execute(table.delete().where(table.c.table_id == self._table_id))
+        if self.base is not None:
+            for table in reversed(_FILLED):
+                self._connection.execute(table.delete().where(table.c.table_id == self._table_id))
         self._start_anew()
 
     def finish(self, entry: pb.TableEntry, deltas: int) -> None:
         """Insert what is left, and put what the manifests say into the table's row."""
         oldest = entry.oldest_version
         if self._state is None or self.base is None or self.head < entry.head_version:
-            raise self._damaged("manifests of it are missing")
+            raise self.damaged("manifests of it are missing")
         if self.base > max(entry.created_version, oldest):
-            raise self._damaged(f"manifests of it from before version {self.base} are missing")
+            raise self.damaged(f"manifests of it from before version {self.base} are missing")
         state = self._state
         for number, span in self._open.items():
             self._insert_span(number, span, s.OPEN)
@@ -239,7 +233,7 @@ class TableReplay:
             )
         )
 
-    def _damaged(self, what: str) -> Corrupt:
+    def damaged(self, what: str) -> Corrupt:
         return Corrupt(
             f"Table {self._table_id} cannot be recovered: {what} (version {self.head}). Restore the manifests in "
             "its folder from a copy, and recover again."

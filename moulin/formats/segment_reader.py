@@ -35,6 +35,11 @@ from moulin.model.facts import ColumnFacts
 
 BATCH_ROWS = 131_072
 
+# Row groups are decoded together until they hold so many rows or bytes: a call per small row group costs time, and
+# so does one for all, for then pyarrow makes a single array of each column, which it copies whenever it grows.
+_DECODE_ROWS = 1 << 18
+_DECODE_BYTES = 16 << 20
+
 _ROW_ID_FIELD, _SEQUENCE_FIELD = lineage_fields()
 _POSITION_FIELD = pa.field(POSITION, pa.int64(), nullable=False)
 
@@ -143,14 +148,17 @@ class SegmentReader:
         return self._row_id_leaf is not None and self._sequence_leaf is not None
 
     def table(self, **options: Unpack[ReadOptions]) -> pa.Table:
-        """The rows that `options` choose, decoded with one call."""
+        """The rows that `options` choose."""
         read = _Options(**options)
-        return self._read(self._ranges(read), read)
+        tables = [self._read(ranges, read) for ranges in self._bundles(self._ranges(read))] or [self._read([], read)]
+        if tables[0].num_columns:
+            return pa.concat_tables(tables)
+        return _nothing(sum(table.num_rows for table in tables))
 
     def batches(self, *, batch_rows: int = BATCH_ROWS, **options: Unpack[ReadOptions]) -> Iterator[pa.RecordBatch]:
         """The rows that `options` choose, in batches of at most `batch_rows`; few row groups are held at a time."""
         read = _Options(**options)
-        for ranges in _bundles(self._ranges(read), batch_rows):
+        for ranges in self._bundles(self._ranges(read)):
             yield from _batches(self._read(ranges, read), batch_rows)
 
     def close(self) -> None:
@@ -175,6 +183,20 @@ class SegmentReader:
             if start < stop and (read.keep_group is None or read.keep_group(self._group_facts(group), rows)):
                 found.append(_Range(group, start, stop))
         return found
+
+    def _bundles(self, ranges: Sequence[_Range]) -> Iterator[list[_Range]]:
+        """The ranges, cut into lists to decode together."""
+        bundle: list[_Range] = []
+        rows = size = 0
+        for one in ranges:
+            bundle.append(one)
+            rows += self.group_rows[one.group]
+            size += self._metadata.row_group(one.group).total_byte_size
+            if rows >= _DECODE_ROWS or size >= _DECODE_BYTES:
+                yield bundle
+                bundle, rows, size = [], 0, 0
+        if bundle:
+            yield bundle
 
     def _group_facts(self, group: int) -> GroupFacts:
         return GroupFacts(self._footer_columns, self._metadata.row_group(group))
@@ -203,7 +225,7 @@ class SegmentReader:
         if self._closed:
             raise Closed(f"The reader of {self.name} is closed; open the file again.")
         if not indices:
-            return pa.table({"": pa.nulls(sum(one.stop - one.start for one in ranges))}).select([])
+            return _nothing(sum(one.stop - one.start for one in ranges))
         groups = [one.group for one in ranges]
         with self._reading():
             table = self._file.reader.read_row_groups(groups, column_indices=list(indices), use_threads=use_threads)
@@ -328,26 +350,17 @@ def _evaluate(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
     return plan.to_table(use_threads=False).column("mask")
 
 
-def _bundles(ranges: Sequence[_Range], rows: int) -> Iterator[list[_Range]]:
-    """Neighbouring ranges together, until they hold `rows` rows: small row groups are decoded several at a time."""
-    bundle: list[_Range] = []
-    held = 0
-    for one in ranges:
-        bundle.append(one)
-        held += one.stop - one.start
-        if held >= rows:
-            yield bundle
-            bundle, held = [], 0
-    if bundle:
-        yield bundle
-
-
 def _batches(table: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
     if table.num_columns:
         yield from table.to_batches(max_chunksize=rows)
         return
     for start in range(0, table.num_rows, rows):
         yield pa.record_batch({"": pa.nulls(min(rows, table.num_rows - start))}).select([])
+
+
+def _nothing(rows: int) -> pa.Table:
+    """Rows without columns."""
+    return pa.table({"": pa.nulls(rows)}).select([])
 
 
 __all__ = ["BATCH_ROWS", "POSITION", "ReadOptions", "SegmentReader"]

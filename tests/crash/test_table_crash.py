@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was acknowledged is there, what was not is whole or absent, and the next process goes on."""
+"""kill -9 at any moment: what was acknowledged is there, what was not is whole or absent, the next process goes on."""
 
 from __future__ import annotations
 

@@ -736,3 +736,10 @@ def test_bounds_of_long_text_are_truncated_but_still_around_it() -> None:
     assert (text.lower, text.upper) == (b"z" * 16, ("é" * 15 + "ê").encode())
     assert (blob.lower, blob.upper) == (b"a" * 16, None)
     assert bound_to_bytes(StringType(), "z" * 16) == text.lower
+
+
+def test_a_column_with_a_huge_value_has_no_bounds() -> None:
+    schema = Schema(NestedField(1, "text", StringType()))
+    table = pa.table([["a" * 5000, "b"]], schema=arrow_schema(schema))
+    (facts,) = write(table, schema, 1)[1].columns
+    assert (facts.values, facts.nulls, facts.lower, facts.upper) == (2, 0, None, None)

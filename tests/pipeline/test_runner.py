@@ -72,7 +72,7 @@ def test_deletes_and_merges_run_on_spark_once_it_has_started(
     assert lineage(orders) == {key: value for key, value in before.items() if key not in (5, 105, 399)}
     (merge,) = lake.catalog.merges_of(inputs[:1], version)
     journals = [Journal.decode(lake.store.get(path)) for path in merge.journals]
-    assert {segment for journal in journals for segment in journal.segments} == set(inputs)
+    assert {segment for journal in journals for segment in journal.segments()} == set(inputs)
 
 
 def test_small_work_stays_in_process(lake: Lake, orders: Table, rows: Rows, watched: Watched) -> None:

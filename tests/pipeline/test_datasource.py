@@ -1,0 +1,227 @@
+"""format("moulin"): the tables of a lake in sessions that know nothing of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import datasource as source
+
+import moulin
+from moulin import Lake, Table
+from moulin.errors import InvalidInput, NotFound
+from moulin.model.schema import make_schema
+from moulin.model.where import parse_where
+from moulin.pipeline.datasource import MoulinSource, Place, TableSourceReader
+from moulin.pipeline.filters import to_where
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Ids = Callable[[Any], list[int]]
+Rows = Callable[..., list[dict[str, Any]]]
+
+SCHEMA = make_schema(
+    [
+        ("id", "long"),
+        ("b", "boolean"),
+        ("f", "double"),
+        ("d", "decimal(10, 2)"),
+        ("s", "string"),
+        ("day", "date"),
+        ("ts", "timestamptz"),
+        ("local", "timestamp"),
+        ("ns", "timestamp_ns"),
+        ("u", "uuid"),
+        ("n", "struct<x: int>"),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        (source.EqualTo(("id",), 5), "`id` = 5"),
+        (source.EqualNullSafe(("id",), 5), "`id` <=> 5"),
+        (source.GreaterThan(("f",), -1.5), "`f` > -1.5"),
+        (source.LessThanOrEqual(("d",), Decimal("1E+1")), "`d` <= 10"),
+        (source.EqualTo(("b",), True), "`b` = true"),
+        (source.In(("s",), ("it's", "b")), "`s` in ('it''s', 'b')"),
+        (source.Not(source.In(("id",), (1, 2))), "not (`id` in (1, 2))"),
+        (source.IsNull(("u",)), "`u` is null"),
+        (source.IsNotNull(("n", "x")), "`n`.`x` is not null"),
+        (source.GreaterThanOrEqual(("n", "x"), 3), "`n`.`x` >= 3"),
+        (source.StringStartsWith(("s",), "10%_\\"), "`s` like '10\\%\\_\\\\%'"),
+        (source.StringContains(("s",), "x"), "`s` like '%x%'"),
+        (source.StringEndsWith(("s",), "x"), "`s` like '%x'"),
+        (source.LessThan(("day",), date(1950, 1, 2)), "`day` < date '1950-01-02'"),
+        (source.EqualTo(("ts",), datetime(2024, 1, 2, 3, tzinfo=UTC)), "`ts` = timestamp '2024-01-02 03:00:00Z'"),
+        (source.EqualTo(("local",), datetime(2024, 1, 2, 3)), "`local` = timestamp '2024-01-02 03:00:00'"),
+        (source.EqualTo(("ns",), datetime(2024, 1, 2, 3)), None),
+        (source.EqualTo(("u",), "01234567-89ab-cdef-0123-456789abcdef"), None),
+        (source.EqualTo(("f",), float("nan")), None),
+        (source.In(("id",), (1, None)), None),
+        (source.EqualTo(("missing",), 1), None),
+        (source.IsNull(("missing",)), None),
+    ],
+)
+def test_filters_become_conditions_or_stay_with_spark(given: source.Filter, where: str | None) -> None:
+    assert to_where(given, SCHEMA) == where
+    if where is not None:
+        parse_where(where, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"path": "a.b"}, "needs .option"),
+        ({"lake": "x"}, "needs a table"),
+        ({"lake": "x", "path": "a.b", "vresion": "3"}, "Did you mean 'version'"),
+        ({"lake": "x", "path": "a.b", "version": "three"}, "number of a version"),
+        ({"lake": "x", "path": "a.b", "version": "3", "timestamp": "2024-01-01"}, "not both"),
+    ],
+)
+def test_wrong_options_say_what_is_known(options: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Place.of(options)
+
+
+def test_a_mistyped_address_makes_no_lake(tmp_path: Path) -> None:
+    for name in ("missing", "empty"):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        with pytest.raises(NotFound), Place.of({"lake": str(tmp_path / name), "path": "a.b"}).open():
+            pass
+    assert not (tmp_path / "missing").exists()
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+@pytest.fixture
+def load(lake: Lake, spark: SparkSession) -> Callable[..., DataFrame]:
+    def read(**options: Any) -> DataFrame:
+        return spark.read.format("moulin").options(lake=lake.uri, **options).load("shop.orders")
+
+    return read
+
+
+@pytest.mark.spark
+def test_reads_versions_columns_and_what_filters_leave(
+    orders: Table, rows: Rows, ids: Ids, load: Callable[..., DataFrame], lake: Lake, spark: SparkSession
+) -> None:
+    orders.append(rows(0, 100))
+    first = orders.version
+    orders.append(rows(100, 100, region="us"))
+    orders.delete_where("id in (3, 150)")
+    assert ids(load()) == ids(orders)
+    assert ids(load(version=first)) == list(range(100))
+    assert ids(load(timestamp="2999-01-01")) == ids(orders)
+    assert load().dtypes == orders.to_spark().dtypes
+    assert sorted(map(str, load().collect())) == sorted(map(str, orders.to_spark().collect()))
+    filtered = load().where("id > 95 and region = 'us' and amount % 2 = 0 and ts is not null")
+    assert ids(filtered) == [n for n in range(100, 200, 2) if n != 150]
+    narrow = spark.read.format("moulin").option("lake", lake.uri).schema("region string, id bigint")
+    assert narrow.load("shop.orders").columns == ["region", "id"]
+    assert narrow.load("shop.orders").where("id = 5").collect() == [("eu", 5)]
+
+
+@pytest.mark.spark
+def test_filters_prune_segments_and_are_not_applied_twice(orders: Table, rows: Rows, lake: Lake) -> None:
+    orders.append(rows(0, 100))
+    orders.append(rows(1000, 100))
+    options = {"lake": lake.uri, "path": "shop.orders"}
+    reader = MoulinSource(options).reader(MoulinSource(options).schema())
+    assert isinstance(reader, TableSourceReader)
+    uuid_like = source.EqualTo(("id",), "text")
+    given = [source.GreaterThan(("id",), 1090), uuid_like, source.IsNotNull(("region",))]
+    assert list(reader.pushFilters(given)) == [uuid_like]
+    (partition,) = reader.partitions()
+    assert len(partition.segments) == 1  # type: ignore[attr-defined]
+    assert sum(batch.num_rows for batch in reader.read(partition)) == 9
+    base = source.DataSourceReader.pushFilters
+    assert reader.pushFilters.__func__ is base, "else Spark refuses the reader where pushing is off"  # type: ignore[attr-defined]
+
+
+@pytest.mark.spark
+def test_a_schema_that_does_not_fit_is_refused(orders: Table, rows: Rows, lake: Lake, spark: SparkSession) -> None:
+    orders.append(rows(0, 3))
+    for schema, message in [("idd bigint", "Did you mean 'id'"), ("id int", "Column id of shop.orders is bigint")]:
+        frame = spark.read.format("moulin").option("lake", lake.uri).schema(schema).load("shop.orders")
+        with pytest.raises(Exception, match=message):
+            frame.collect()
+
+
+@pytest.mark.spark
+def test_writes_append_and_overwrite(orders: Table, lake: Lake, spark: SparkSession, ids: Ids) -> None:
+    frame = spark.range(0, 10, 1, 3).selectExpr("id", "cast(id as double) as amount")
+
+    def save(frame: DataFrame, mode: str) -> None:
+        frame.write.format("moulin").option("lake", lake.uri).mode(mode).save("shop.orders")
+
+    version = lake.version
+    save(frame, "append")
+    assert lake.version == version + 1
+    save(frame.where("id < 3").selectExpr("id + 100 as id"), "append")
+    assert ids(orders) == [*range(10), 100, 101, 102]
+    save(frame.where("id < 2"), "overwrite")
+    assert ids(orders) == [0, 1]
+    assert [info.kind for info in orders.history(3)] == ["overwrite", "append", "append"]
+    version = lake.version
+    for wrong, message in [
+        (frame.selectExpr("id", "id as nope"), "'nope' that the table does not have"),
+        (frame.selectExpr("nullif(id, 5) as id"), "column id: it is null"),
+    ]:
+        with pytest.raises(Exception, match=message):
+            save(wrong, "append")
+    assert lake.version == version
+    with pytest.raises(Exception, match="for reading"):
+        frame.write.format("moulin").options(lake=lake.uri, version=1).mode("append").save("shop.orders")
+
+
+PLAIN = """
+import json, sys
+from pyspark.sql import SparkSession
+
+lake = sys.argv[1]
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "false"
+read = lambda: spark.read.format("moulin").option("lake", lake).load("shop.orders")
+found = {"before": sorted(r.id for r in read().where("id > 1").collect())}
+spark.range(10, 12).write.format("moulin").option("lake", lake).mode("append").save("shop.orders")
+found["after"] = sorted(r.id for r in read().collect())
+found["imported"] = "moulin" in sys.modules
+print("FOUND " + json.dumps(found))
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+def test_a_plain_session_finds_the_format_by_itself(tmp_path: Path, spark: SparkSession) -> None:
+    from moulin.pipeline.java import java_home
+
+    with moulin.connect(tmp_path / "lake") as lake:
+        lake.create_database("shop")
+        lake.create_table("shop.orders", [("id", "long")]).append([{"id": n} for n in range(5)])
+    root = str(Path(moulin.__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", PLAIN, str(tmp_path / "lake")],
+        env=os.environ | {"PYTHONPATH": root, "JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    report = next((line for line in done.stdout.splitlines() if line.startswith("FOUND ")), None)
+    assert report is not None, done.stderr[-3000:]
+    assert json.loads(report.removeprefix("FOUND ")) == {
+        "before": [2, 3, 4],
+        "after": [0, 1, 2, 3, 4, 10, 11],
+        "imported": False,
+    }

@@ -1,0 +1,230 @@
+"""DataFrames into tables: one version, sorted segments, the same rules for rows as everywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import moulin
+from moulin import Lake, Table
+from moulin.catalog.gc import collect
+from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.pipeline import writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+Ids = Callable[[Any], list[int]]
+Rows = Callable[..., list[dict[str, Any]]]
+
+
+def events(spark: SparkSession, start: int, end: int, parts: int = 2) -> DataFrame:
+    """Rows in falling order of time."""
+    return spark.range(start, end, 1, parts).selectExpr(
+        "cast(id % 7 as double) as amount",
+        "id",
+        "timestamp_seconds(1709251200 + 10000 - id) as ts",
+        "concat('r', id % 3) as region",
+    )
+
+
+def test_an_append_is_one_version_of_sorted_segments(lake: Lake, orders: Table, spark: SparkSession, ids: Ids) -> None:
+    version = lake.version
+    done = orders.append(events(spark, 0, 1000, parts=3))
+    assert (done.version, done.rows_added) == (version + 1, 1000)
+    assert lake.version == version + 1
+    assert ids(orders) == list(range(1000))
+    segments = lake.catalog.segments(orders.id, lake.version)
+    assert [(s.facts.level, s.facts.sort_order_id) for s in segments] == [(0, orders.state().sort_order_id)] * 3
+    for segment in segments:
+        low, high = segment.facts.time_min, segment.facts.time_max
+        assert low is not None
+        assert high is not None
+        assert high - low == (segment.facts.rows - 1) * 10**9
+    stamps = orders.scan(columns=["ts"]).to_arrow().column(0).to_pylist()
+    assert all(stamps[n] < stamps[n + 1] for n in range(300)), "a segment is sorted by event time"
+    assert len({s.facts.number for s in segments}) == 3
+
+
+def test_rows_are_split_by_partition(lake: Lake, spark: SparkSession, ids: Ids) -> None:
+    table = lake.create_table("shop.parted", [("id", "long"), ("region", "string")], partition_by=["region"])
+    table.append(events(spark, 0, 300).select("region", "id"))
+    segments = lake.catalog.segments(table.id, lake.version)
+    assert sorted(s.facts.partition for s in segments) == sorted([(b"r0",), (b"r1",), (b"r2",)] * 2)
+    assert [s.facts.rows for s in segments] == [50] * 6
+    assert table.scan(where="region = 'r1'").count() == 100
+
+
+def test_overwrite_and_transactions_take_frames_too(
+    lake: Lake, orders: Table, spark: SparkSession, rows: Rows, ids: Ids
+) -> None:
+    orders.append(rows(0, 10))
+    assert orders.overwrite(events(spark, 100, 110), where="id < 5").rows_deleted == 5
+    assert ids(orders) == [*range(5, 10), *range(100, 110)]
+    shrunk = orders.overwrite(orders.to_spark().where("id >= 105"))
+    assert (shrunk.rows_added, shrunk.rows_deleted) == (5, 15)
+    assert ids(orders) == list(range(105, 110))
+    other = lake.create_table("shop.other", [("id", "long")])
+    version = lake.version
+    with lake.transaction() as tx:
+        tx.table("shop.orders").append(events(spark, 0, 3))
+        tx.table("shop.other").append(spark.range(2))
+    assert tx.version == lake.version == version + 1
+    assert ids(orders) == [0, 1, 2, *range(105, 110)]
+    assert ids(other) == [0, 1]
+    assert orders.overwrite(events(spark, 0, 0)).rows_added == 0
+    assert ids(orders) == []
+
+
+def test_a_frame_without_rows_changes_nothing(lake: Lake, orders: Table, spark: SparkSession) -> None:
+    version = lake.version
+    assert orders.append(events(spark, 0, 0)).rows_added == 0
+    assert lake.version == version
+
+
+def test_a_request_is_done_once(orders: Table, spark: SparkSession, ids: Ids) -> None:
+    first = orders.append(events(spark, 0, 5), request_id="one")
+    assert orders.append(events(spark, 5, 10), request_id="one").version == first.version
+    assert ids(orders) == [0, 1, 2, 3, 4]
+
+
+def test_columns_that_do_not_fit_are_refused_before_anything_runs(
+    lake: Lake, orders: Table, spark: SparkSession, tmp_path: Path
+) -> None:
+    frame = events(spark, 0, 10)
+    for wrong, message in [
+        (frame.withColumnRenamed("region", "regoin"), "'regoin' that the table does not have. Did you mean 'region'"),
+        (frame.drop("id"), "Column id is required"),
+        (frame.withColumn("amount", frame.region), "Column amount: values of Arrow type string do not fit type double"),
+        (frame.withColumn("ts", frame.ts.cast("timestamp_ntz").cast("string").cast("binary")), "Column ts"),
+        (frame.selectExpr("*", "interval 1 month as i"), "no table can hold|'i' that the table"),
+    ]:
+        with pytest.raises(InvalidInput, match=message):
+            orders.append(wrong)
+    assert not list((tmp_path / "lake").rglob("*.parquet"))
+
+
+def test_a_row_that_does_not_fit_is_named_and_nothing_is_committed(
+    orders: Table, spark: SparkSession, lake: Lake
+) -> None:
+    version = lake.version
+    frame = events(spark, 0, 10)
+    with pytest.raises(InvalidInput, match=r"partition 1 of the DataFrame: Row 2 .*column id: it is null"):
+        orders.append(frame.selectExpr("nullif(id, 7) as id", "ts"))
+    with pytest.raises(InvalidInput, match="column amount"):
+        orders.append(frame.selectExpr("id", "cast('9007199254740993' as bigint) as amount"))
+    assert lake.version == version
+
+
+def test_a_table_opened_read_only_takes_no_frame(lake: Lake, orders: Table, spark: SparkSession) -> None:
+    with pytest.raises(FailedPrecondition, match="read-only"):
+        lake.table("shop.orders", read_only=True).append(events(spark, 0, 5))
+
+
+def test_numbers_are_enough_for_every_task(
+    lake: Lake, orders: Table, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = writer.plan_write(lake.context, orders.state(), events(spark, 0, 1).schema)
+    batches = events(spark, 0, 1).toArrow().to_batches()
+    assert [f.number - job.first_number for f in job.write(3, batches)] == [3 << 16]
+    with pytest.raises(FailedPrecondition, match="coalesce"):
+        job.write(1 << 16, batches)
+    monkeypatch.setattr(writer, "_NUMBERS", 0)
+    with pytest.raises(FailedPrecondition, match="more coarsely"):
+        job.write(0, batches)
+
+
+RETRIES = """
+import json, sys
+import moulin
+from moulin.errors import Unavailable
+from moulin.pipeline.session import spark_session
+from flaky import FlakyStore
+
+folder = sys.argv[1]
+spark = spark_session(master="local[2,3]", conf={"spark.driver.memory": "1g"})
+lake = moulin.connect(folder, merge_local_bytes=1)
+lake.create_database("shop")
+table = lake.create_table("shop.orders", [("id", "long")], sort_by=["id"])
+lake.context.store = FlakyStore(lake.store, failures=1)
+table.append(spark.range(0, 100, 1, 2))
+found = {"appended": sorted(r.id for r in table.to_spark().collect()), "segments": table.stats().segments}
+found["files after append"] = sum(i.path.endswith(".parquet") for i in lake.store.list())
+table.compact(everything=True)
+found["merged"] = sorted(r.id for r in table.to_spark().collect())
+found["merged segments"] = table.stats().segments
+version = table.version
+lake.context.store = FlakyStore(lake.store, failures=3)
+try:
+    table.append(spark.range(5))
+except Unavailable as error:
+    found["error"] = error.message
+found["version unchanged"] = table.version == version
+found["files"] = sum(i.path.endswith(".parquet") for i in lake.store.list())
+print("FOUND " + json.dumps(found))
+spark.stop()
+"""
+
+FLAKY = '''
+"""A folder that breaks after a file was written, in the first few attempts at every Spark task."""
+from contextlib import contextmanager
+from pyspark import TaskContext
+from moulin.storage.local import LocalStore
+
+
+class FlakyStore(LocalStore):
+    def __init__(self, inner, failures):
+        super().__init__(inner._root)
+        self.failures = failures
+
+    def __reduce__(self):
+        return FlakyStore, (LocalStore(self._root), self.failures)
+
+    @contextmanager
+    def writer(self, path):
+        with super().writer(path) as sink:
+            yield sink
+        task = TaskContext.get()
+        if task is not None and task.attemptNumber() < self.failures:
+            raise OSError("the machine went away")
+'''
+
+
+def test_attempts_that_fail_leave_no_trace_in_the_table(tmp_path: Path, spark: SparkSession) -> None:
+    """On a session that tries a task three times: first every task fails once after writing a file, then always."""
+    (tmp_path / "flaky.py").write_text(FLAKY)
+    paths = [str(Path(moulin.__file__).parent.parent), str(tmp_path), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "-c", RETRIES, str(tmp_path / "lake")],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    report = next((line for line in done.stdout.splitlines() if line.startswith("FOUND ")), None)
+    assert report is not None, done.stderr[-3000:]
+    found = json.loads(report.removeprefix("FOUND "))
+    assert found["appended"] == found["merged"] == list(range(100))
+    assert found["segments"] == 2
+    assert found["files after append"] == 4, "each task wrote its file twice"
+    assert found["merged segments"] == 1
+    assert "the machine went away" in found["error"]
+    assert found["version unchanged"]
+    with moulin.connect(tmp_path / "lake") as lake:
+        kept = {s.facts.path for s in lake.catalog.segments(lake.table("shop.orders").id, lake.version)}
+        result = collect(lake.catalog, orphan_grace=0.0)
+        assert len(result.deleted) >= 2
+        left = {info.path for info in lake.store.list() if info.path.endswith(".parquet")}
+        assert kept <= left
+        assert len(left) == 3, "the merged segment, and two that older versions show"
+        assert lake.table("shop.orders").scan().count() == 100
