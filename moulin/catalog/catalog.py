@@ -67,8 +67,7 @@ class Catalog:
             draft = Draft(write, self.uuid, kind)
             yield draft
             draft.save()
-        self.publisher.publish_quietly()
-        self.publisher.write_full_if_due([])
+        self._publish(draft, [])
 
     # Databases
 
@@ -242,9 +241,13 @@ class Catalog:
                 draft.request(request_id)
             draft.save()
             result = CommitResult(draft.version, draft.now)
-        self.publisher.publish_quietly()
-        self.publisher.write_full_if_due([change.table_id for change in changes])
+        self._publish(draft, [change.table_id for change in changes])
         return result
+
+    def _publish(self, draft: Draft, table_ids: list[UUID]) -> None:
+        self.publisher.publish_quietly()
+        if draft.longest_chain > self.config.manifest_deltas:
+            self.publisher.write_full_if_due(table_ids)
 
     def committed(self, request_id: str) -> CommitResult | None:
         """What an earlier commit with this request id did, if there was one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -106,6 +107,13 @@ class TableChange:
         for name, amount in sums.items():
             self.updates[name] = self.updates.get(name, getattr(self.row, name)) + amount
 
+    def save(self) -> Any:
+        """Store what changed; returns the table's row as it is now."""
+        if self.updates:
+            row = s.tables.c.id == self.table_id
+            self.connection.execute(s.tables.update().where(row).values(self.updates))
+        return SimpleNamespace(**{**self.row._mapping, **self.updates})
+
     def count(self, key: str, amount: int) -> None:
         """Add to a figure of the commit's summary."""
         if amount:
@@ -135,11 +143,10 @@ def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
                 restore.apply_restore(change, commit.operation)
             case _:
                 settings.apply_setting(change, commit.operation)
-        if change.updates:
-            draft.connection.execute(s.tables.update().where(s.tables.c.id == change.table_id).values(change.updates))
+        row = change.save()
         tables.record_commit(
             draft,
-            change.table_id,
+            row,
             ordinal,
             commit.operation.kind.value,
             snapshot_ids[commit.table_id],
@@ -148,8 +155,8 @@ def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
             change.summary,
             properties_changed="properties" in change.updates,
         )
-    for table_id in ordinals:
-        tables.finish_manifest(draft, table_id)
+        tables.fill_state(change.manifest, row)
+        draft.longest_chain = max(draft.longest_chain, row.deltas)
 
 
 def _head_snapshot(change: TableChange) -> int:

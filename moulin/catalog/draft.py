@@ -31,6 +31,7 @@ class Draft:
         self._version: int | None = None
         self._lake: pb.Manifest | None = None
         self._tables: dict[UUID, pb.Manifest] = {}
+        self.longest_chain = 0  # of deltas without a full manifest, among the tables of this version and the lake
 
     @property
     def version(self) -> int:
@@ -67,7 +68,8 @@ class Draft:
         parts = {paths.table_manifest(table_id, self._version, "delta"): m for table_id, m in self._tables.items()}
         if self._lake is not None:
             parts[paths.lake_manifest(self._version, "delta")] = self._lake
-            self.connection.execute(s.counter.update().values(deltas=s.counter.c.deltas + 1))
+            self.write.deltas += 1
+            self.longest_chain = max(self.longest_chain, self.write.deltas)
         members = sorted(table_id.bytes for table_id in self._tables)
         rows = []
         for path, manifest in parts.items():

@@ -46,6 +46,7 @@ class Write:
     connection: sa.Connection
     version: int
     now: int
+    deltas: int
     incarnation: int
 
     def take_version(self, kind: str) -> int:
@@ -53,6 +54,13 @@ class Write:
         self.version += 1
         self.connection.execute(s.versions.insert().values(version=self.version, timestamp_ns=self.now, kind=kind))
         return self.version
+
+
+_LOCK_COUNTER = (
+    sa.select(s.counter, sa.select(s.lake.c.incarnation).scalar_subquery().label("incarnation"))
+    .where(s.counter.c.id == 1)
+    .with_for_update(of=s.counter)
+)
 
 
 class Engine:
@@ -94,16 +102,14 @@ class Engine:
     def write(self) -> Iterator[Write]:
         """A mutation under the counter's lock, committed on leaving, rolled back on an error."""
         with self.unordered() as connection:
-            row = connection.execute(sa.select(s.counter).where(s.counter.c.id == 1).with_for_update()).one()
-            incarnation = connection.execute(sa.select(s.lake.c.incarnation)).scalar_one()
-            if self.incarnation not in (None, incarnation) or self._was_replaced():
+            row = connection.execute(_LOCK_COUNTER).one()
+            if self.incarnation not in (None, row.incarnation) or self._was_replaced():
                 raise Fenced("The lake's catalog was replaced since it was opened; connect to the lake again.")
             now = max(row.clock_ns + 1, self.now(connection))
-            write = Write(connection, row.version, now, incarnation)
+            write = Write(connection, row.version, now, row.deltas, row.incarnation)
             yield write
-            connection.execute(
-                s.counter.update().where(s.counter.c.id == 1).values(version=write.version, clock_ns=now)
-            )
+            changed = {"version": write.version, "clock_ns": now, "deltas": write.deltas}
+            connection.execute(s.counter.update().where(s.counter.c.id == 1).values(changed))
 
     def _was_replaced(self) -> bool:
         """Whether the file that this process has open is no longer the lake's catalog: it would commit into nowhere."""

@@ -5,6 +5,7 @@ What only forgotten rows named goes to the trash; bytes are deleted later, by gc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,8 +42,10 @@ class Expired:
 
 def oldest_kept(connection: sa.Connection, row: Any, now: int, keep_seconds: float) -> int:
     """The oldest version of a table to keep: what was current `keep_seconds` ago, or an older one that is pinned."""
-    keep = float(row.properties.get(KEEP_PROPERTY, keep_seconds))
+    keep = _seconds(row.properties.get(KEEP_PROPERTY), keep_seconds)
     v = s.versions
+    if connection.dialect.name == "postgresql":  # wait for pins that are being made, and hold off others until it is decided
+        connection.execute(sa.text("LOCK TABLE pins IN SHARE MODE"))
     kept = connection.execute(
         sa.select(sa.func.max(v.c.version)).where(v.c.timestamp_ns <= now - int(keep * NANOS))
     ).scalar_one()
@@ -53,6 +56,15 @@ def oldest_kept(connection: sa.Connection, row: Any, now: int, keep_seconds: flo
     if kept is None:
         return int(row.oldest_version)
     return int(max(row.oldest_version, min([row.head_version, *candidates])))
+
+
+def _seconds(text: object, default: float) -> float:
+    """What a property says, unless it says nothing that makes sense."""
+    try:
+        seconds = default if text is None else float(str(text))
+    except ValueError:
+        return default
+    return seconds if math.isfinite(seconds) and seconds >= 0 else default
 
 
 def expire(draft: Draft, row: Any, database: str, version: int) -> Expired:

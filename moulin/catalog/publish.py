@@ -27,6 +27,10 @@ _SEGMENTS_PER_DELTA = (
 )
 
 
+_AT_ONCE = 16
+_LOWEST = sa.select(s.outbox).order_by(s.outbox.c.version, s.outbox.c.path).limit(_AT_ONCE)
+
+
 class Publisher:
     """Publishes for one process. Thread-safe."""
 
@@ -39,12 +43,14 @@ class Publisher:
     def publish(self) -> None:
         """Put every manifest that waits into storage. Raises Unavailable when storage does not take it."""
         with self._lock:
-            while versions := self._waiting():
-                for version in versions:
-                    for row in self._parts(version):
-                        self._put(row.path, row.data)
-                with self._engine.unordered(durable=False) as connection:
-                    connection.execute(s.outbox.delete().where(s.outbox.c.version <= versions[-1]))
+            more = True
+            while more:
+                rows, more = self._waiting()
+                for row in rows:
+                    self._put(row.path, row.data)
+                if rows:
+                    with self._engine.unordered(durable=False) as connection:
+                        connection.execute(s.outbox.delete().where(s.outbox.c.version <= rows[-1].version))
 
     def publish_quietly(self) -> None:
         """Publish after a commit: what storage refuses now stays in the outbox, and the commit stands."""
@@ -85,18 +91,16 @@ class Publisher:
         """Wait for manifests being written."""
         self._background.shutdown(wait=True)
 
-    def _waiting(self) -> list[int]:
-        o = s.outbox
+    def _waiting(self) -> tuple[list[Any], bool]:
+        """The manifests of the lowest versions that wait, whole versions only, and whether there may be more."""
         with self._engine.read() as connection:
-            return list(
-                connection.execute(
-                    sa.select(o.c.version).group_by(o.c.version).order_by(o.c.version).limit(64)
-                ).scalars()
-            )
-
-    def _parts(self, version: int) -> list[Any]:
-        with self._engine.read() as connection:
-            return list(connection.execute(sa.select(s.outbox).where(s.outbox.c.version == version)))
+            rows = list(connection.execute(_LOWEST))
+            if len(rows) < _AT_ONCE:
+                return rows, False
+            whole = [row for row in rows if row.version < rows[-1].version]
+            if not whole:
+                whole = list(connection.execute(sa.select(s.outbox).where(s.outbox.c.version == rows[0].version)))
+            return whole, True
 
     def _put(self, path: str, data: bytes, *, same_bytes: bool = True) -> None:
         try:

@@ -47,8 +47,7 @@ def find(connection: sa.Connection, database: str, name: str, *, include_dropped
     """The row of a table, as of `find_by_id`: the live one, else (if asked for) the one dropped last."""
     t = s.tables
     parent = databases.find(connection, database, include_dropped=include_dropped)
-    version = sa.select(s.counter.c.version).scalar_subquery().label("lake_version")
-    query = sa.select(t, sa.literal(parent.name).label("database"), version).where(
+    query = sa.select(t, sa.literal(parent.name).label("database"), _LAKE_VERSION).where(
         t.c.database_id == parent.id, t.c.name == name
     )
     if not include_dropped:
@@ -59,13 +58,17 @@ def find(connection: sa.Connection, database: str, name: str, *, include_dropped
     return row
 
 
+_LAKE_VERSION = sa.select(s.counter.c.version).scalar_subquery().label("lake_version")
+_BY_ID = (
+    sa.select(s.tables, s.databases.c.name.label("database"), _LAKE_VERSION)
+    .join(s.databases, s.databases.c.id == s.tables.c.database_id)
+    .where(s.tables.c.id == sa.bindparam("table_id"))
+)
+
+
 def find_by_id(connection: sa.Connection, table_id: UUID) -> Any:
     """The row of a live table, with its database's name as `database` and the newest version as `lake_version`."""
-    t, d = s.tables, s.databases
-    version = sa.select(s.counter.c.version).scalar_subquery().label("lake_version")
-    row = connection.execute(
-        sa.select(t, d.c.name.label("database"), version).join(d, d.c.id == t.c.database_id).where(t.c.id == table_id)
-    ).first()
+    row = connection.execute(_BY_ID, {"table_id": table_id}).first()
     if row is None:
         raise NotFound("The table was dropped and purged.")
     if row.tombstoned_at is not None:
@@ -107,9 +110,10 @@ def create(draft: Draft, database: str, name: str, new: NewTable) -> UUID:
     store_setting(draft, s.table_schemas, table_id, new.schema.schema_id, schema_to_json(new.schema))
     store_setting(draft, s.table_specs, table_id, new.spec.spec_id, spec_to_json(new.spec))
     store_setting(draft, s.table_sort_orders, table_id, new.sort_order.order_id, sort_to_json(new.sort_order))
-    record_commit(draft, table_id, 0, CREATE, new_snapshot_id(), 0, 0, {}, properties_changed=True)
+    row = _by_id(draft.connection, table_id)
+    record_commit(draft, row, 0, CREATE, new_snapshot_id(), 0, 0, {}, properties_changed=True)
     add_rows(draft, s.tables, [table_id])
-    finish_manifest(draft, table_id)
+    fill_state(draft.table(table_id), row)
     return table_id
 
 
@@ -127,7 +131,7 @@ def store_setting(draft: Draft, table: sa.Table, table_id: UUID, setting_id: int
 
 def record_commit(
     draft: Draft,
-    table_id: UUID,
+    row: Any,
     ordinal: int,
     kind: str,
     snapshot_id: int,
@@ -137,8 +141,7 @@ def record_commit(
     *,
     properties_changed: bool = False,
 ) -> None:
-    """Add one operation to the history, with the table's settings as they are now."""
-    row = _by_id(draft.connection, table_id)
+    """Add one operation to the history; `row` is the table's as it is after it."""
     properties = dict(row.properties) if properties_changed else None
     values = {
         "version": draft.version,
@@ -154,9 +157,11 @@ def record_commit(
         "added_rows": added_rows,
     }
     draft.connection.execute(
-        s.table_commits.insert().values(table_id=table_id, properties=properties, summary=dict(summary), **values)
+        s.table_commits.insert(), {**values, "table_id": row.id, "properties": properties, "summary": dict(summary)}
     )
-    draft.table(table_id).commits.append(
+    manifest = draft.table(row.id)
+    manifest.snapshot_id = snapshot_id
+    manifest.commits.append(
         pb.Commit(
             properties_json=None if properties is None else json.dumps(properties, sort_keys=True),
             summary_json=json.dumps(dict(summary), sort_keys=True),
@@ -165,21 +170,13 @@ def record_commit(
     )
 
 
-def finish_manifest(draft: Draft, table_id: UUID) -> None:
-    """Fill in what the manifest says of the table as a whole."""
-    row = _by_id(draft.connection, table_id)
-    manifest = draft.table(table_id)
-    last = manifest.commits[-1]
-    manifest.snapshot_id = last.snapshot_id
-    fill_state(manifest, row)
-
-
 def fill_state(manifest: pb.Manifest, row: Any) -> None:
     """The settings of a table into its manifest, in the seed's fields and in our own."""
     manifest.sequence_number = row.last_sequence
     manifest.schema_id = row.schema_id
     manifest.partition_spec_id = row.spec_id
     manifest.last_column_id = row.last_column_id
+    manifest.properties.clear()
     manifest.properties.update({key: str(value) for key, value in row.properties.items()})
     state = manifest.table
     state.created_version = row.created_version

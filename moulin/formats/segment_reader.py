@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import acero
 from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
@@ -61,9 +60,9 @@ class ReadOptions(TypedDict, total=False):
     deleted: BitMap64 | None
     """Positions to leave out."""
     expression: pc.Expression | None
-    """Only rows for which this is true, over the columns of the reader and `extra_columns`."""
+    """Only rows for which this is true. It may name columns of the reader, `extra_columns` and those added below."""
     extra_columns: Sequence[str]
-    """Columns that `expression` needs; those not among the columns of the reader are not given."""
+    """Columns that `expression` needs; those that the reader does not give are read, and not given."""
     position: bool
     """Add `_pos`, the position of each row."""
     row_id: bool
@@ -261,7 +260,7 @@ class SegmentReader:
         if read.expression is None:
             return kept
         try:
-            found = _evaluate(read.expression, table.select(read.extra_columns) if read.extra_columns else table)
+            found = _evaluate(read.expression, table)
         except (pa.ArrowException, KeyError, TypeError) as error:
             raise InvalidInput(f"The filter {read.expression} cannot be used: {str(error).splitlines()[0]}.") from error
         if found.type != pa.bool_():
@@ -339,6 +338,8 @@ def _kept(deleted: BitMap64, runs: Sequence[range]) -> pa.Array | None:
 
 def _evaluate(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
     """The value of the expression for each row, in the order of the rows: one thread keeps it."""
+    from pyarrow import acero  # imports all of pandas where there is one, which doubles the time to start
+
     if not table.num_columns:
         table = pa.table({"": pa.nulls(table.num_rows)})
     plan = acero.Declaration.from_sequence(

@@ -112,7 +112,7 @@ def truncate_lower(value: _Text, length: int = TRUNCATE_LENGTH) -> _Text:
 
 
 def truncate_upper(value: _Text, length: int = TRUNCATE_LENGTH) -> _Text | None:
-    """A value >= `value` of at most `length` code points or bytes: itself if it is that short, None if there is none."""
+    """A value >= `value` of at most `length` code points or bytes: itself if that short, None if there is none."""
     if len(value) <= length:
         return value
     for last in range(length - 1, -1, -1):

@@ -63,22 +63,26 @@ class Java:
         return int(self.version.partition(".")[0].partition("+")[0].partition("-")[0])
 
     @property
-    def label(self) -> str:
-        """A part for file names that differs for every version and place of installation."""
-        digest = hashlib.sha256(f"{self.version} {self.executable}".encode()).hexdigest()
-        return f"java-{self.version.partition('+')[0]}-{digest[:8]}"
+    def launcher(self) -> str:
+        """The script that starts it for Spark."""
+        return _LAUNCHER.format(unwanted=" | ".join(_unwanted_flags(self)), java=shlex.quote(str(self.executable)))
+
+    @property
+    def folder(self) -> Path:
+        """What is kept for it lies here. Another version, place or launcher has another folder."""
+        digest = hashlib.sha256(f"{self.version} {self.launcher}".encode()).hexdigest()
+        return cache_folder() / f"java-{self.version.partition('+')[0]}-{digest[:8]}"
 
 
 def java_home() -> Path:
     """A folder to be used as JAVA_HOME for Spark, made when missing. Raises FailedPrecondition if there is no Java."""
     java = find_java()
-    launcher = cache_folder() / java.label / "bin" / "java"
-    text = _LAUNCHER.format(java=shlex.quote(str(java.executable)), unwanted=" | ".join(_unwanted_flags(java)))
+    launcher = java.folder / "bin" / "java"
     try:
-        if not launcher.is_file() or launcher.read_text() != text:
+        if not launcher.is_file() or launcher.read_text() != java.launcher:
             launcher.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile("w", dir=launcher.parent, delete=False) as file:
-                file.write(text)
+                file.write(java.launcher)
             Path(file.name).chmod(0o755)
             Path(file.name).replace(launcher)
     except OSError as error:
@@ -86,7 +90,7 @@ def java_home() -> Path:
             f"The folder {launcher.parent} for the Java launcher cannot be written ({error.strerror}); "
             "set MOULIN_CACHE to a folder that can."
         ) from error
-    return launcher.parent.parent
+    return java.folder
 
 
 def find_java() -> Java:
@@ -183,7 +187,7 @@ def _unwanted_flags(java: Java) -> list[str]:
 
 def _find_class_cache(java: Java) -> Path | None:
     """The first sound cache. A JVM that maps a truncated one dies of it, so each is named by what it holds."""
-    for path in (cache_folder() / java.label).glob(f"*-{_class_cache_name(java)}"):
+    for path in java.folder.glob(f"*-{_class_cache_name(java)}"):
         with contextlib.suppress(OSError, ValueError):
             if path.name.partition("-")[0] == _digest(path):
                 return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -284,3 +285,17 @@ def test_chosen_columns_only() -> None:
     stored = codec.encode_columns([ColumnFacts(n, n, 0) for n in range(5)], [4])
     assert [c.field_id for c in codec.decode_columns(stored, {1, 3, 9})] == [1, 3]
     assert [c.field_id for c in codec.decode_columns(stored)] == [0, 1, 2, 3, 4]
+
+
+def test_the_page_names_every_field() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "formats" / "manifest.md").read_text(encoding="utf-8")
+    for message in pb.DESCRIPTOR.message_types_by_name.values():
+        for field in message.fields:
+            assert f"| {field.number} | `{field.name}` |" in page, f"{message.name}.{field.name}"
+
+
+def test_the_example_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "formats" / "manifest.md").read_text(encoding="utf-8")
+    example = page.split("## Example")[1].split("```")[1]
+    data = bytes.fromhex("".join(line.split("   ")[0] for line in example.strip().splitlines()))
+    assert data == codec.encode(pb.Manifest(version=1, kind="x"), full=False)

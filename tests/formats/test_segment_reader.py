@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType, UUIDType
 from pyroaring import BitMap64
 
 from moulin.errors import Closed, Corrupt, InvalidInput, NotFound, Unavailable
@@ -144,6 +145,19 @@ def test_rows_are_read_with_a_later_schema_and_filtered_by_a_column_not_given() 
         {"kind": "old", "label": "row-000009", POSITION: 9},
     ]
     assert opened.table(expression=pc.field("kind") == "new", extra_columns=["kind"]).num_rows == 0
+
+
+def test_a_filter_may_name_given_extra_and_added_columns_at_once() -> None:
+    schema = Schema(*SCHEMA.fields, NestedField(4, "token", UUIDType()))
+    table = pa.Table.from_pylist(
+        [{"id": at, "value": at / 4, "token": uuid.UUID(int=at)} for at in range(10)], schema=arrow_schema(schema)
+    )
+    opened = reader(stored(table, schema=schema), schema, columns=["token", "id"])
+    where = (pc.field("id") > 2) & (pc.field("value") < 2) & (pc.field(ROW_ID) != 105) & (pc.field(POSITION) != 4)
+    found = opened.table(expression=where, extra_columns=["value"], row_id=True, first_row_id=100, position=True)
+    assert found.column_names == ["token", "id", ROW_ID, POSITION]
+    assert found.column("id").to_pylist() == [3, 6, 7]
+    assert found.column("token").to_pylist() == [uuid.UUID(int=at) for at in (3, 6, 7)]
 
 
 def test_row_groups_are_skipped_by_their_facts() -> None:
