@@ -44,7 +44,9 @@ def oldest_kept(connection: sa.Connection, row: Any, now: int, keep_seconds: flo
     """The oldest version of a table to keep: what was current `keep_seconds` ago, or an older one that is pinned."""
     keep = _seconds(row.properties.get(KEEP_PROPERTY), keep_seconds)
     v = s.versions
-    if connection.dialect.name == "postgresql":  # wait for pins that are being made, and hold off others until it is decided
+    if (
+        connection.dialect.name == "postgresql"
+    ):  # wait for pins that are being made, and hold off others until it is decided
         connection.execute(sa.text("LOCK TABLE pins IN SHARE MODE"))
     kept = connection.execute(
         sa.select(sa.func.max(v.c.version)).where(v.c.timestamp_ns <= now - int(keep * NANOS))
@@ -116,15 +118,15 @@ def _forget_vectors(connection: sa.Connection, ids: set[int]) -> list[Garbage]:
 
 
 def purge(draft: Draft) -> tuple[list[str], list[Garbage]]:
-    """Remove dropped objects past their grace window, for good; returns their names and their folders."""
+    """Remove dropped objects past their grace window, for good; returns their names and their folders.
+
+    A database stays until its last table and view have gone: one that was dropped before it may have longer to live.
+    """
     connection = draft.connection
-    gone = connection.execute(sa.select(s.databases).where(s.databases.c.delete_at <= draft.now)).all()
-    database_ids = [row.id for row in gone]
-    names, garbage = [f"database {row.name}" for row in gone], []
+    names: list[str] = []
+    garbage: list[Garbage] = []
     for kind, source in (("view", s.views), ("table", s.tables)):
-        over = sa.or_(source.c.delete_at <= draft.now, source.c.database_id.in_(database_ids))
-        rows = connection.execute(sa.select(source).where(over)).all()
-        for row in rows:
+        for row in connection.execute(sa.select(source).where(source.c.delete_at <= draft.now)).all():
             names.append(f"{kind} {row.name}")
             draft.lake().purged.append(row.id.bytes)
             if source is s.tables:
@@ -133,9 +135,12 @@ def purge(draft: Draft) -> tuple[list[str], list[Garbage]]:
             else:
                 connection.execute(s.view_members.delete().where(s.view_members.c.view_id == row.id))
                 connection.execute(s.views.delete().where(s.views.c.id == row.id))
-    for database_id in database_ids:
-        draft.lake().purged.append(database_id.bytes)
-        connection.execute(s.databases.delete().where(s.databases.c.id == database_id))
+    d = s.databases
+    empty = [~sa.exists().where(source.c.database_id == d.c.id) for source in (s.views, s.tables)]
+    for row in connection.execute(sa.select(d).where(d.c.delete_at <= draft.now, *empty)).all():
+        names.append(f"database {row.name}")
+        draft.lake().purged.append(row.id.bytes)
+        connection.execute(d.delete().where(d.c.id == row.id))
     return names, garbage
 
 

@@ -175,17 +175,35 @@ def _empty_trash(catalog: Catalog, result: Collection) -> None:
             sa.select(sa.func.count()).select_from(t).where(t.c.delete_after > now)
         ).scalar_one()
     for rows in _blocks(due):
+        with catalog.engine.read() as connection:
+            kept = _still_named(connection, [row.path for row in rows])
+        rows = [row for row in rows if row.path not in kept]
+        gone = rows if result.dry_run else _delete(catalog, rows, result)
+        result.deleted += [Garbage(row.path, row.size, row.reason) for row in gone]
         if not result.dry_run:
-            try:
-                catalog.store.delete(chain.from_iterable(_objects(catalog, row.path) for row in rows))
-            except MoulinError as error:
-                _note_failure(catalog, rows, error, result)
-                continue
             with catalog.engine.unordered() as connection:
-                connection.execute(t.delete().where(t.c.path.in_([row.path for row in rows])))
-        result.deleted += [Garbage(row.path, row.size, row.reason) for row in rows]
+                connection.execute(t.delete().where(t.c.path.in_([*kept, *(row.path for row in gone)])))
     if due and not result.dry_run:
         catalog.store.remove_empty_folders(paths.tables_prefix())
+
+
+def _delete(catalog: Catalog, rows: Sequence[Any], result: Collection) -> Sequence[Any]:
+    """Delete objects, one by one if the store refuses all at once; returns the rows of those that are gone."""
+    try:
+        catalog.store.delete(chain.from_iterable(_objects(catalog, row.path) for row in rows))
+    except MoulinError as error:
+        if len(rows) > 1:
+            return [row for row in rows for _ in _delete(catalog, [row], result)]
+        _note_failure(catalog, rows, error, result)
+        return []
+    return rows
+
+
+def _still_named(connection: sa.Connection, trash: Sequence[str]) -> set[str]:
+    """What lies in the trash and is in use. Nothing brings it back, but bytes that are deleted stay deleted: look again."""
+    named = _in_use(connection, trash)
+    tables = {f"{paths.table_prefix(table_id)}/" for table_id in connection.execute(sa.select(s.tables.c.id)).scalars()}
+    return named | tables.intersection(trash)
 
 
 def _objects(catalog: Catalog, path: str) -> Iterator[str]:
@@ -206,9 +224,18 @@ def _note_failure(catalog: Catalog, rows: Sequence[Any], error: MoulinError, res
 
 
 def _sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
-    """Files of failed or repeated tasks and of killed writers: named by no row, and old."""
+    """Files of failed or repeated tasks and of killed writers: named by no row, and old.
+
+    After a recovery they wait as long: they may be all that is left of commits that were never published.
+    """
     with catalog.engine.read() as connection:
         now = catalog.engine.now(connection)
+        lives = s.incarnations
+        recovered = connection.execute(
+            sa.select(sa.func.max(lives.c.started_at)).where(lives.c.number > 1)
+        ).scalar_one()
+    if recovered is not None and recovered > now - int(grace * NANOS):
+        return
     before = datetime.fromtimestamp(now / NANOS, UTC) - timedelta(seconds=grace)
     old = (info for info in catalog.store.list(paths.tables_prefix()) if info.modified < before)
     for infos in _blocks(old):
@@ -229,13 +256,20 @@ def _named(connection: sa.Connection, infos: Sequence[ObjectInfo]) -> set[str]:
     every = [info.path for info in infos]
     named = {path for path in every if not _is_data(path) and not paths.is_temporary(path)}
     named.update(connection.execute(sa.select(s.trash.c.path).where(s.trash.c.path.in_(every))).scalars())
-    numbers = {found[1] for path in every if (found := paths.parse_segment_path(path))}
-    named.update(connection.execute(sa.select(s.segments.c.path).where(s.segments.c.number.in_(numbers))).scalars())
-    for source in (s.deletion_vectors, s.journals):
-        named.update(connection.execute(sa.select(source.c.path).where(source.c.path.in_(every))).scalars())
+    named.update(_in_use(connection, every))
     folders = connection.execute(sa.select(s.trash.c.path).where(s.trash.c.path.like("%/"))).scalars().all()
     named.update(path for path in every if path.startswith(tuple(folders)) and folders)
     return named
+
+
+def _in_use(connection: sa.Connection, every: Sequence[str]) -> set[str]:
+    """The paths among `every` that a segment, deletion vector or journal of a kept version has."""
+    numbers = {found[1] for path in every if (found := paths.parse_segment_path(path))}
+    g = s.segments
+    used = {*connection.execute(sa.select(g.c.path).where(g.c.number.in_(numbers))).scalars()}.intersection(every)
+    for source in (s.deletion_vectors, s.journals):
+        used.update(connection.execute(sa.select(source.c.path).where(source.c.path.in_(every))).scalars())
+    return used
 
 
 def _blocks(items: Iterable[_T]) -> Iterator[list[_T]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin.catalog import schema as s
@@ -52,9 +53,12 @@ def pin(engine: Engine, table_id: UUID, version: int, seconds: float) -> UUID:
 def renew_pin(engine: Engine, pin_id: UUID, seconds: float) -> None:
     with engine.unordered(durable=False) as connection:
         expires_at = engine.now(connection) + int(seconds * NANOS)
-        done = connection.execute(s.pins.update().where(s.pins.c.id == pin_id).values(expires_at=expires_at))
+        p = s.pins
+        done = connection.execute(p.update().where(p.c.id == pin_id).values(expires_at=expires_at))
         if done.rowcount == 0:
             raise NotFound("The pin ran out and was cleaned up; open the version again.")
+        row = connection.execute(sa.select(p).where(p.c.id == pin_id)).one()
+        require_kept(find_by_id(connection, row.table_id), row.version)
 
 
 def unpin(engine: Engine, pin_id: UUID) -> None:

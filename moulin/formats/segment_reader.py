@@ -31,6 +31,7 @@ from moulin.model.arrow import (
     lineage_fields,
 )
 from moulin.model.facts import ColumnFacts
+from moulin.model.predicate.evaluation import evaluate
 
 BATCH_ROWS = 131_072
 
@@ -260,7 +261,7 @@ class SegmentReader:
         if read.expression is None:
             return kept
         try:
-            found = _evaluate(read.expression, table)
+            found = evaluate(read.expression, table)
         except (pa.ArrowException, KeyError, TypeError) as error:
             raise InvalidInput(f"The filter {read.expression} cannot be used: {str(error).splitlines()[0]}.") from error
         if found.type != pa.bool_():
@@ -334,21 +335,6 @@ def _kept(deleted: BitMap64, runs: Sequence[range]) -> pa.Array | None:
         return None
     every = [np.ones(len(run), np.bool_) if mask is None else mask for mask, run in zip(masks, runs, strict=True)]
     return pa.array(np.concatenate(every))
-
-
-def _evaluate(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
-    """The value of the expression for each row, in the order of the rows: one thread keeps it."""
-    from pyarrow import acero  # imports all of pandas where there is one, which doubles the time to start
-
-    if not table.num_columns:
-        table = pa.table({"": pa.nulls(table.num_rows)})
-    plan = acero.Declaration.from_sequence(
-        [
-            acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
-            acero.Declaration("project", acero.ProjectNodeOptions([expression], ["mask"])),
-        ]
-    )
-    return plan.to_table(use_threads=False).column("mask")
 
 
 def _batches(table: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:

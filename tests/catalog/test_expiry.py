@@ -45,7 +45,9 @@ def catalog(tmp_path: Path, store: Store, clock: HandClock) -> Iterator[Catalog]
 
 
 def names(catalog: Catalog) -> set[str]:
-    return {t.name for d in catalog.databases(include_dropped=True) for t in catalog.tables(d.name, include_dropped=True)}
+    return {
+        t.name for d in catalog.databases(include_dropped=True) for t in catalog.tables(d.name, include_dropped=True)
+    }
 
 
 def test_a_child_keeps_its_own_grace_when_its_database_goes_first(catalog: Catalog, clock: HandClock) -> None:
@@ -218,7 +220,12 @@ def test_a_pin_being_made_is_seen(postgres_url: str, store: Store, clock: HandCl
 
     def pin() -> None:
         with catalog.engine.unordered() as connection:
-            values = {"id": uuid.uuid4(), "table_id": state.id, "version": state.version, "expires_at": clock.now + 10**12}
+            values = {
+                "id": uuid.uuid4(),
+                "table_id": state.id,
+                "version": state.version,
+                "expires_at": clock.now + 10**12,
+            }
             connection.execute(s.pins.insert().values(values))
             inserted.set()
             go_on.wait(2)

@@ -14,13 +14,13 @@ from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import acero
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
 from moulin.model.facts import ColumnFacts
 from moulin.model.predicate.condition import FALSE, TRUE, Column, Condition, columns_of, complement, expression_of
+from moulin.model.predicate.evaluation import evaluate
 from moulin.model.predicate.prune import narrow, possible, state_of_facts, state_of_partition, time_range
 
 _DESCRIPTION = 200
@@ -70,14 +70,8 @@ class Predicate:
         if self.is_true or self.is_false:
             return pa.repeat(self.is_true, batch.num_rows)
         source = pa.Table.from_batches([batch.select(list(self.columns))])
-        plan = acero.Declaration.from_sequence(
-            [
-                acero.Declaration("table_source", acero.TableSourceNodeOptions(source)),
-                acero.Declaration("project", acero.ProjectNodeOptions([self.expression], ["mask"])),
-            ]
-        )
         try:
-            found = plan.to_table(use_threads=False).column("mask")
+            found = evaluate(self.expression, source)
         except pa.ArrowException as error:
             raise InvalidInput(
                 f"The where {self.describe()!r} cannot be evaluated: {str(error).splitlines()[0]}."
