@@ -33,24 +33,24 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Versions of a table that were forgotten, and what only they named."""
+    """A table of which older versions can no longer be read."""
 
+    table_id: UUID
     table: str
     oldest_version: int
-    garbage: tuple[Garbage, ...]
 
 
 def oldest_kept(connection: sa.Connection, row: Any, now: int, keep_seconds: float) -> int:
     """The oldest version of a table to keep: what was current `keep_seconds` ago, or an older one that is pinned."""
     keep = _seconds(row.properties.get(KEEP_PROPERTY), keep_seconds)
     v = s.versions
-    if (
-        connection.dialect.name == "postgresql"
-    ):  # wait for pins that are being made, and hold off others until it is decided
+    if connection.dialect.name == "postgresql":
+        # Waits for pins that are being made, and holds off others until it is decided.
         connection.execute(sa.text("LOCK TABLE pins IN SHARE MODE"))
+    before = sa.select(v.c.version).where(v.c.timestamp_ns <= now - int(keep * NANOS))
     kept = connection.execute(
-        sa.select(sa.func.max(v.c.version)).where(v.c.timestamp_ns <= now - int(keep * NANOS))
-    ).scalar_one()
+        before.order_by(v.c.timestamp_ns.desc(), v.c.version.desc()).limit(1)
+    ).scalar_one_or_none()
     pinned = connection.execute(
         sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.table_id == row.id, s.pins.c.expires_at > now)
     ).scalar_one()
@@ -70,19 +70,26 @@ def _seconds(text: object, default: float) -> float:
 
 
 def expire(draft: Draft, row: Any, database: str, version: int) -> Expired:
-    """Forget the versions of a table before `version`."""
+    """Promise the versions of a table before `version` no longer. `forget` removes what only they needed."""
     draft.connection.execute(s.tables.update().where(s.tables.c.id == row.id).values(oldest_version=version))
-    garbage = forget(draft.connection, row.id, version)
     add_rows(draft, s.tables, [row.id])
-    return Expired(f"{database}.{row.name}", version, tuple(garbage))
+    return Expired(row.id, f"{database}.{row.name}", version)
 
 
-def forget(connection: sa.Connection, table_id: UUID, version: int) -> list[Garbage]:
-    """Delete the rows of a table that no version from `version` on needs; returns the files that only they named."""
+def forget(
+    connection: sa.Connection, table_id: UUID, version: int, limit: int | None = None
+) -> tuple[list[Garbage], bool]:
+    """Delete the rows of a table that no version from `version` on needs; returns the files that only they named.
+
+    With a `limit` it takes that many spans at most, and says whether there may be more. It needs no version of its own:
+    a span that ended is never opened again, and restore copies only those that a kept version still sees.
+    """
     p = s.segment_spans
-    over = sa.and_(p.c.table_id == table_id, p.c.removed_version <= version)
-    spans = connection.execute(sa.select(p.c.segment, p.c.vector_id).where(over)).all()
-    connection.execute(p.delete().where(over))
+    over = sa.and_(p.c.table_id == table_id, p.c.branch == s.MAIN, p.c.removed_version <= version)
+    query = sa.select(p.c.id, p.c.segment, p.c.vector_id).where(over)
+    spans = connection.execute(query if limit is None else query.limit(limit)).all()
+    for block in chunks([span.id for span in spans]):
+        connection.execute(p.delete().where(p.c.id.in_(block)))
     garbage = _forget_vectors(connection, {span.vector_id for span in spans} - {0})
     garbage += _forget_segments(connection, {span.segment for span in spans})
     j, m = s.journals, s.merge_inputs
@@ -90,7 +97,7 @@ def forget(connection: sa.Connection, table_id: UUID, version: int) -> list[Garb
     garbage += [Garbage(path, 0, "expired journal") for path in old.all()]
     connection.execute(j.delete().where(j.c.table_id == table_id, j.c.version <= version))
     connection.execute(m.delete().where(m.c.table_id == table_id, m.c.version <= version))
-    return garbage
+    return garbage, len(spans) == limit
 
 
 def _forget_segments(connection: sa.Connection, numbers: set[int]) -> list[Garbage]:
@@ -145,21 +152,8 @@ def purge(draft: Draft) -> tuple[list[str], list[Garbage]]:
 
 
 def _purge_table(connection: sa.Connection, table_id: UUID) -> None:
-    numbers = sa.select(s.segments.c.number).where(s.segments.c.table_id == table_id)
-    connection.execute(s.reservations.delete().where(s.reservations.c.segment.in_(numbers)))
-    for source in (
-        s.segment_spans,
-        s.deletion_vectors,
-        s.merge_inputs,
-        s.journals,
-        s.pins,
-        s.segments,
-        s.partitions,
-        s.table_commits,
-        s.table_schemas,
-        s.table_specs,
-        s.table_sort_orders,
-    ):
+    forget(connection, table_id, s.OPEN)
+    for source in (s.pins, s.partitions, s.table_commits, s.table_schemas, s.table_specs, s.table_sort_orders):
         connection.execute(source.delete().where(source.c.table_id == table_id))
     connection.execute(s.tables.delete().where(s.tables.c.id == table_id))
 

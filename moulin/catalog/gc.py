@@ -8,6 +8,7 @@ lain in the trash for `byte_floor` is deleted, and files that no row names and t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
@@ -27,6 +28,7 @@ from moulin.storage import paths
 from moulin.storage.store import ObjectInfo
 
 _BATCH = 500
+_AT_ONCE = 5000  # rows deleted in one transaction
 _T = TypeVar("_T")
 
 
@@ -78,30 +80,62 @@ def collect(
 
 
 def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
-    try:
-        with catalog.engine.write() as write:
-            draft = Draft(write, catalog.uuid, "purge")
-            result.purged, garbage = expiry.purge(draft)
-            result.trashed += garbage
-            _finish(draft, garbage, floor, result.dry_run)
-    except _Undo:
-        pass
+    if not result.dry_run:
+        _empty_doomed_tables(catalog)
+    with suppress(_Undo), catalog.engine.write() as write:
+        draft = Draft(write, catalog.uuid, "purge")
+        result.purged, garbage = expiry.purge(draft)
+        result.trashed += garbage
+        expiry.throw_away(draft.connection, garbage, draft.now + int(floor * NANOS))
+        draft.save()
+        if result.dry_run:
+            raise _Undo
+
+
+def _empty_doomed_tables(catalog: Catalog) -> None:
+    """Nobody can bring back a table past its grace window: its rows go ahead of it, a few at a time, without the
+    lock.
+    """
+    with catalog.engine.read() as connection:
+        doomed = s.tables.c.delete_at <= catalog.engine.now(connection)
+        ids = list(connection.execute(sa.select(s.tables.c.id).where(doomed)).scalars())
+    for table_id in ids:
+        more = True
+        while more:
+            with catalog.engine.unordered() as connection:
+                _, more = expiry.forget(connection, table_id, s.OPEN, _AT_ONCE)
 
 
 def _expire(catalog: Catalog, result: Collection, keep: float, floor: float) -> None:
+    """First the promise, in a short transaction under the lock; then rows, a few at a time and without it."""
     with catalog.engine.read() as connection:
         ids = list(connection.execute(sa.select(s.tables.c.id).where(s.tables.c.tombstoned_at.is_(None))).scalars())
     for table_id in ids:
-        try:
-            with catalog.engine.write() as write:
-                draft = Draft(write, catalog.uuid, "gc")
-                found = _expire_table(draft, table_id, keep)
-                if found is not None:
-                    result.expired.append(found)
-                    result.trashed += found.garbage
-                    _finish(draft, found.garbage, floor, result.dry_run)
-        except _Undo:
-            pass
+        with suppress(_Undo), catalog.engine.write() as write:
+            draft = Draft(write, catalog.uuid, "gc")
+            if (found := _expire_table(draft, table_id, keep)) is not None:
+                result.expired.append(found)
+                draft.save()
+                if result.dry_run:
+                    raise _Undo
+    _forget(catalog, result, floor)
+
+
+def _forget(catalog: Catalog, result: Collection, floor: float) -> None:
+    """Rows that no kept version needs; also those that an earlier run was stopped at."""
+    with catalog.engine.read() as connection:
+        oldest = {row.id: row.oldest_version for row in connection.execute(sa.select(s.tables))}
+    oldest.update({found.table_id: found.oldest_version for found in result.expired})
+    for table_id, version in oldest.items():
+        more = True
+        while more:
+            with suppress(_Undo), catalog.engine.unordered() as connection:
+                limit = None if result.dry_run else _AT_ONCE
+                garbage, more = expiry.forget(connection, table_id, version, limit)
+                result.trashed += garbage
+                expiry.throw_away(connection, garbage, catalog.engine.now(connection) + int(floor * NANOS))
+                if result.dry_run:
+                    raise _Undo
 
 
 def _expire_table(draft: Draft, table_id: UUID, keep: float) -> Expired | None:
@@ -115,13 +149,6 @@ def _expire_table(draft: Draft, table_id: UUID, keep: float) -> Expired | None:
         return None
     version = expiry.oldest_kept(draft.connection, row, draft.now, keep)
     return expiry.expire(draft, row, row.database, version) if version > row.oldest_version else None
-
-
-def _finish(draft: Draft, garbage: Sequence[Garbage], floor: float, dry_run: bool) -> None:
-    expiry.throw_away(draft.connection, garbage, draft.now + int(floor * NANOS))
-    draft.save()
-    if dry_run:
-        raise _Undo
 
 
 def _trim_manifests(catalog: Catalog, result: Collection, floor: float) -> None:
@@ -200,7 +227,7 @@ def _delete(catalog: Catalog, rows: Sequence[Any], result: Collection) -> Sequen
 
 
 def _still_named(connection: sa.Connection, trash: Sequence[str]) -> set[str]:
-    """What lies in the trash and is in use. Nothing brings it back, but bytes that are deleted stay deleted: look again."""
+    """What lies in the trash and is in use. Nothing brings it back, but deleted bytes stay deleted: look again."""
     named = _in_use(connection, trash)
     tables = {f"{paths.table_prefix(table_id)}/" for table_id in connection.execute(sa.select(s.tables.c.id)).scalars()}
     return named | tables.intersection(trash)

@@ -291,13 +291,15 @@ merge_inputs = Table(
     Column("segment", BigInteger, primary_key=True, autoincrement=False),
     Column("version", BigInteger, primary_key=True, autoincrement=False),
     Column("table_id", Id, nullable=False),
+    Index("merge_inputs_version", "table_id", "version"),
 )
 journals = Table(
     "journals",
     metadata,
     Column("path", String, primary_key=True),
     Column("table_id", Id, nullable=False),
-    Column("version", BigInteger, nullable=False, index=True),
+    Column("version", BigInteger, nullable=False),
+    Index("journals_version", "table_id", "version"),
 )
 
 # Leases and pins take no version and are not recovered.

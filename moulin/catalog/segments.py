@@ -182,9 +182,7 @@ def _partitions_of(connection: sa.Connection, rows: Sequence[Any]) -> _Places:
     return places
 
 
-def _to_live(
-    row: Any, partitions: _Places, with_columns: bool, columns: Collection[int] | None = None
-) -> LiveSegment:
+def _to_live(row: Any, partitions: _Places, with_columns: bool, columns: Collection[int] | None = None) -> LiveSegment:
     spec_id, partition = partitions[row.partition_id]
     stored = pb.SegmentColumns.FromString(row.facts) if with_columns else pb.SegmentColumns()
     facts = SegmentFacts(

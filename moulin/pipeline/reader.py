@@ -1,8 +1,8 @@
 """A table as a Spark DataFrame: native Parquet scans over the live segments, deleted rows left out in generated code.
 
-Segments are grouped by what their scan must do: those without a deletion vector are read as they are, those with one are
-joined with a broadcast bitmap per segment and tested by row index; files of older schemas that need converting are
-scanned apart. The result is the union.
+Segments are grouped by what their scan must do: those without a deletion vector are read as they are, those with one
+are joined with a broadcast bitmap per segment and tested by row index; files of older schemas that need converting
+are scanned apart. The result is the union.
 """
 
 from __future__ import annotations

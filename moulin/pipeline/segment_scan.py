@@ -1,4 +1,6 @@
-"""Live rows of segments read by tasks in Python, for `format("moulin")` and for stores that Spark itself cannot read."""
+"""Live rows of segments read by tasks in Python, for `format("moulin")` and for stores that Spark itself cannot
+read.
+"""
 
 from __future__ import annotations
 

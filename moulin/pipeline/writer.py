@@ -1,7 +1,7 @@
 """A DataFrame into a table: every Spark task writes its rows as sorted level-0 segments, the driver commits once.
 
-There is no shuffle: a task's rows stay together, split by the table's partitions. What a failed or repeated attempt wrote
-is named by no commit, and clean-up removes it.
+There is no shuffle: a task's rows stay together, split by the table's partitions. What a failed or repeated attempt
+wrote is named by no commit, and clean-up removes it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from moulin.table.layout import Layout
 from moulin.table.properties import effective
 from moulin.table.segment_writer import write_batches
 
+# Segment numbers for one write: so many for each of so many tasks. How many tasks there will be is not known before the
+# job runs, so numbers are reserved for as many as there can be; 63 bits last for two thousand million writes.
 _TASKS = 1 << 16
 _NUMBERS = 1 << 16
-"""Segment numbers of one task. How many tasks there will be is not known before the job runs, so numbers are reserved for
-as many as there can be: with their 63 bits, they last for two thousand million writes."""
 
 
 @dataclass(frozen=True, slots=True)

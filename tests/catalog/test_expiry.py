@@ -117,7 +117,7 @@ def test_a_pin_that_ran_out_and_was_passed_cannot_be_renewed(catalog: Catalog, c
 
 
 def test_what_restore_brings_back_is_not_deleted(catalog: Catalog, clock: HandClock, store: Store) -> None:
-    """A segment leaves, its removal ages, and it is restored in time; or its vector's file is shared with a live one."""
+    """A segment leaves, its removal ages, and it is restored in time; or its vector's file holds a live one's too."""
     state = make_table(catalog)
     a, b = segment(catalog, state.id), segment(catalog, state.id)
     for facts in (a, b):
@@ -240,4 +240,96 @@ def test_a_pin_being_made_is_seen(postgres_url: str, store: Store, clock: HandCl
     assert catalog.table_by_id(state.id, state.version).version == state.version
     with catalog.engine.read() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(s.pins)).scalar_one() == 1
+    catalog.close()
+
+
+def test_many_rows_are_forgotten_a_few_at_a_time(
+    catalog: Catalog, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spans of one segment may end without anything to delete; that must not stop what comes after."""
+    monkeypatch.setattr("moulin.catalog.gc._AT_ONCE", 2)
+    state, doomed = make_table(catalog), make_table(catalog, "doomed")
+    a = segment(catalog, state.id, rows=100)
+    commit(catalog, state.id, Append(added=(a,)))
+    commit(catalog, doomed.id, Append(added=tuple(segment(catalog, doomed.id) for _ in range(9))))
+    seen = 0
+    for n in range(1, 12):
+        commit(catalog, state.id, Delete(vectors=(vector(state.id, a.number, n, seen),)))
+        found = catalog.segments(state.id, catalog.version())[0].vector
+        assert found is not None
+        seen = found.id
+    catalog.drop_table("d", "doomed")
+    clock.forward(8 * DAY)
+    report = collect(catalog)
+    assert len([g for g in report.trashed if g.path.endswith(".puffin")]) == 10
+    with catalog.engine.read() as connection:
+        for table, rows in ((s.segment_spans, 1), (s.deletion_vectors, 1), (s.segments, 1)):
+            assert connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one() == rows
+    assert live(catalog, state.id) == {a.number: 89}
+
+
+def test_a_stopped_clean_up_is_taken_up_again(
+    catalog: Catalog, clock: HandClock, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the promise was taken back, and before the rows are gone."""
+    state = make_table(catalog)
+    a, b = segment(catalog, state.id), segment(catalog, state.id)
+    store.put(a.path, b"data")
+    commit(catalog, state.id, Append(added=(a,)))
+    commit(catalog, state.id, Append(added=(b,)))
+    commit(catalog, state.id, Delete(removed=(Expected(a.number, 0),)))
+    clock.forward(8 * DAY)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("moulin.catalog.expiry.forget", stop)
+        with pytest.raises(KeyboardInterrupt):
+            collect(catalog)
+    with pytest.raises(NotFound, match="cleaned up"):
+        catalog.segments(state.id, state.version)
+    collect(catalog)
+    clock.forward(HOUR)
+    assert [g.path for g in collect(catalog).deleted] == [a.path]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_commits_while_clean_up_runs(kind: str, tmp_path: Path, store: Store, request: pytest.FixtureRequest) -> None:
+    """Appends, deletes and restores go on; whatever is live at the end has its files, and recovery agrees."""
+    uri = f"sqlite:///{tmp_path}/catalog.sqlite" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    catalog = Catalog.open(uri, store, Config(manifest_deltas=8))
+    state = make_table(catalog)
+    done = threading.Event()
+
+    def clean_up() -> int:
+        rounds = 0
+        while not done.is_set():
+            collect(catalog, history_keep=0.05, byte_floor=0, orphan_grace=DAY)
+            rounds += 1
+        return rounds
+
+    with ThreadPoolExecutor(1) as pool:
+        cleaning = pool.submit(clean_up)
+        for n in range(25):
+            added = segment(catalog, state.id)
+            store.put(added.path, b"data")
+            version = commit(catalog, state.id, Append(added=(added,))).version
+            if n % 3 == 2:
+                commit(catalog, state.id, Delete(removed=(Expected(added.number, 0),)))
+            if n % 5 == 4:
+                try:
+                    commit(catalog, state.id, Restore(version))
+                except NotFound:
+                    assert catalog.table_by_id(state.id).oldest_version > version
+        done.set()
+        assert cleaning.result() > 0
+    found = catalog.segments(state.id, catalog.version())
+    assert all(store.exists(x.facts.path) for x in found)
+    again_uri = f"sqlite:///{tmp_path}/again.sqlite"
+    recover(store, again_uri, Config())
+    again = Catalog.open(again_uri, store, Config())
+    assert again.segments(state.id, again.version()) == found
+    assert [c.version for c in again.history(state.id)] == [c.version for c in catalog.history(state.id)]
+    again.close()
     catalog.close()

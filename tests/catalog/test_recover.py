@@ -555,9 +555,7 @@ def test_full_manifests_say_what_the_deltas_say(place: Place) -> None:
     place.lose_and_recover()
     again = place.open()
     after = dump(again)
-    assert [_without(r, "deltas") for r in after.pop("tables")] == [
-        _without(r, "deltas") for r in before.pop("tables")
-    ]
+    assert [_without(r, "deltas") for r in after.pop("tables")] == [_without(r, "deltas") for r in before.pop("tables")]
     assert after == before
     assert again.committed("r3") is not None
 

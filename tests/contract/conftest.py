@@ -111,7 +111,7 @@ def _migrate(uri: str) -> None:
 
 @contextmanager
 def _fast_folder() -> Iterator[Path]:
-    """A folder in memory where the system has one: the suite makes thousands of commits, and each waits for the disk."""
+    """A folder in memory where the system has one: the suite makes thousands of commits, each waiting for the disk."""
     parent = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=parent if parent.is_dir() else None) as folder:
         yield Path(folder)

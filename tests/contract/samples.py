@@ -77,7 +77,9 @@ def vector(table_id: UUID, number: int, cardinality: int, seen: int = 0) -> NewV
     return NewVector(Expected(number, seen), VectorFacts(0, number, path, 4, 40, cardinality))
 
 
-def commit(catalog: Catalog, table_id: UUID, operation: Operation, read: int | None = None, **more: Any) -> CommitResult:
+def commit(
+    catalog: Catalog, table_id: UUID, operation: Operation, read: int | None = None, **more: Any
+) -> CommitResult:
     """Commit one operation, prepared from the newest version unless `read` says which."""
     version = catalog.version() if read is None else read
     return catalog.commit([TableCommit(table_id, version, operation)], **more)

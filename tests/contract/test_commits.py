@@ -200,9 +200,7 @@ def test_merges_are_found_by_what_they_consumed(catalog: Catalog) -> None:
         state.id,
         Merge(removed=(Expected(a.number, 0), Expected(b.number, 0)), added=(c,), journals=("j2", "j1")),
     ).version
-    second = commit(
-        catalog, state.id, Merge(removed=(Expected(c.number, 0),), added=(d,), journals=("j3",))
-    ).version
+    second = commit(catalog, state.id, Merge(removed=(Expected(c.number, 0),), added=(d,), journals=("j3",))).version
     found = catalog.merges_of([b.number, c.number, d.number], 0)
     assert [(m.segment, m.version, m.journals) for m in found] == [
         (b.number, first, ("j1", "j2")),

@@ -62,7 +62,7 @@ def scene(shared_catalog: Catalog) -> Scene:
 
 Make = Callable[[Scene, int], Operation]
 
-# Operations that touch segment 0 or 1, add rows where they can, and change column "note", property "p" or the partitioning.
+# Operations that touch segment 0 or 1, add rows where they can, change column "note", property "p" or the partitioning.
 TOUCHING: dict[Kind, Make] = {
     Kind.APPEND: lambda s, i: Append(added=s.new()),
     Kind.DELETE: lambda s, i: Delete(vectors=(vector(s.table.id, s.segments[i].number, 2),)),

@@ -1,4 +1,4 @@
-"""Databases: names, drops with their grace windows, previews, resurrection. Rule numbers are those of the meta service."""
+"""Databases: names, drops and their grace windows, previews, returns. Rule numbers are those of the meta service."""
 
 from __future__ import annotations
 
@@ -176,7 +176,8 @@ def test_a_second_drop_never_extends_the_grace_but_may_end_it(catalog: Catalog, 
     assert catalog.drop_database("shop", cascade=True) == first
     assert catalog.version() == version
     ended = catalog.drop_database("shop", immediate=True).tombstone
-    assert ended is not None and first.tombstone is not None
+    assert ended is not None
+    assert first.tombstone is not None
     assert ended.tombstoned_at == first.tombstone.tombstoned_at
     assert ended.delete_at < first.tombstone.delete_at
     assert catalog.tables("shop", include_dropped=True)[0].tombstone == ended, "and that of what fell with it"

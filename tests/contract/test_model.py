@@ -1,9 +1,10 @@
-"""Random histories against a plain model that keeps the whole state of every version: then, at the end, and after recovery."""
+"""Random histories against a plain model that keeps the whole state of every version; also after a recovery."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -33,7 +34,7 @@ from tests.contract.samples import make_table, segment, vector
 
 @dataclass(frozen=True)
 class State:
-    """A table as a reader should see it: live segments with the number of deleted rows, columns, properties, partitioning."""
+    """A table as a reader should see it: live segments and how many rows of each are deleted, and its settings."""
 
     segments: dict[int, tuple[SegmentFacts, int]] = field(default_factory=dict)
     columns: tuple[str, ...] = ("id", "ts", "region")
@@ -189,7 +190,7 @@ def test_every_version_reads_as_it_was(backend: Backend, plan: list[tuple[int, s
         require_equal(catalog, model)
     for model in models:  # numbers are contiguous, and none is used twice
         kept = catalog.history(model.table.id)[::-1]
-        for before, after in zip(kept, kept[1:], strict=False):
+        for before, after in pairwise(kept):
             assert after.first_row_id == before.first_row_id + before.added_rows
             assert after.sequence - before.sequence in (0, 1)
     catalog.close()

@@ -1,4 +1,4 @@
-"""`kill -9` in the middle of commits: what was answered is there, nothing is half there, and what waited is published."""
+"""`kill -9` in the middle of commits: what was answered is there, nothing is half there, what waited is published."""
 
 from __future__ import annotations
 
