@@ -93,7 +93,7 @@ def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
 
 
 def _empty_doomed_tables(catalog: Catalog) -> None:
-    """Nobody can bring back a table past its grace window: its rows go ahead of it, a few at a time, without the
+    """Nobody can bring back a table past its grace window: its rows go ahead of it, in small steps, without the lock."""
     lock.
     """
     with catalog.engine.read() as connection:

@@ -21,7 +21,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.pipeline.reader import TableReader
 from moulin.pipeline.runner import SparkRunner
-from moulin.pipeline.session import REQUIRED, spark_session
+from moulin.pipeline.session import adopt, spark_session
 from moulin.pipeline.sql import Reference, Statement, unparsed
 from moulin.pipeline.writer import plan_write, write_frame
 from moulin.table.table import Table, to_nanos
@@ -128,10 +128,7 @@ def _start(given: SparkSession | str | None) -> SparkSession:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     if given is None or isinstance(given, str):
         return spark_session(master=given)
-    for key, value in REQUIRED.items():
-        if given.conf.isModifiable(key):
-            given.conf.set(key, value)
-    return given
+    return adopt(given)
 
 
 def _run(spark: SparkSession, text: str) -> DataFrame:

@@ -171,6 +171,7 @@ def test_a_recording_that_fails_says_why(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 def test_spark_starts_with_a_recorded_cache_and_with_a_lost_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
