@@ -93,9 +93,7 @@ def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
 
 
 def _empty_doomed_tables(catalog: Catalog) -> None:
-    """Nobody can bring back a table past its grace window: its rows go ahead of it, in small steps, without the lock."""
-    lock.
-    """
+    """Nobody can bring back a table past its grace window: its rows go ahead of it, in steps, without the lock."""
     with catalog.engine.read() as connection:
         doomed = s.tables.c.delete_at <= catalog.engine.now(connection)
         ids = list(connection.execute(sa.select(s.tables.c.id).where(doomed)).scalars())
