@@ -16,6 +16,7 @@ from moulin.storage import paths
 from moulin.storage.store import Store
 
 RESERVES = ("segment", "vector")
+_BLOCK = 1_000_000
 
 
 def read_marker(store: Store) -> dict[str, object] | None:
@@ -39,6 +40,11 @@ def read_marker(store: Store) -> dict[str, object] | None:
 
 def write_marker(store: Store, lake_uuid: UUID) -> None:
     store.put(paths.marker(), json.dumps({"format": s.FORMAT, "uuid": str(lake_uuid)}).encode() + b"\n")
+
+
+def beyond(number: int) -> int:
+    """Where a recovery goes on counting: a round number, with room for what was handed out and never seen in storage."""
+    return (number // _BLOCK + 2) * _BLOCK
 
 
 def lost_catalog(store: Store) -> FailedPrecondition:

@@ -8,7 +8,9 @@ commit, open or clean-up.
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
@@ -18,15 +20,14 @@ import sqlalchemy as sa
 from moulin.catalog import full_manifests
 from moulin.catalog import schema as s
 from moulin.catalog.engine import Engine
+from moulin.catalog.identity import beyond
 from moulin.errors import AlreadyExists, FailedPrecondition, Fenced, MoulinError, Unavailable
+from moulin.storage import paths
 from moulin.storage.store import Store
 
 log = logging.getLogger(__name__)
-_SEGMENTS_PER_DELTA = (
-    256  # a full manifest is rewritten once that share of the table changed, so its cost stays in proportion
-)
-
-
+# A full manifest is written anew once that share of the table changed, so that its cost stays in proportion.
+_SEGMENTS_PER_DELTA = 256
 _AT_ONCE = 16
 _LOWEST = sa.select(s.outbox).order_by(s.outbox.c.version, s.outbox.c.path).limit(_AT_ONCE)
 
@@ -39,9 +40,14 @@ class Publisher:
         self._lock = threading.Lock()
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="moulin-manifests")
         self._pending: dict[UUID | None, Future[None]] = {}
+        self.fence_seconds = 5.0  # how often to look whether the lake was recovered elsewhere
+        self._looked_at = -math.inf
 
     def publish(self) -> None:
-        """Put every manifest that waits into storage. Raises Unavailable when storage does not take it."""
+        """Put every manifest that waits into storage. Raises Unavailable when storage does not take it.
+
+        Fenced when the lake was recovered into another catalog: what is published here no longer counts.
+        """
         with self._lock:
             more = True
             while more:
@@ -49,6 +55,7 @@ class Publisher:
                 for row in rows:
                     self._put(row.path, row.data)
                 if rows:
+                    self._look_for_successor(rows[-1].version)
                     with self._engine.unordered(durable=False) as connection:
                         connection.execute(s.outbox.delete().where(s.outbox.c.version <= rows[-1].version))
 
@@ -110,6 +117,16 @@ class Publisher:
                 raise Fenced(
                     f"{path} was written by another catalog; the lake was recovered elsewhere. Stop and reconnect."
                 ) from None
+
+    def _look_for_successor(self, version: int) -> None:
+        """A recovery of this lake starts with a full manifest of a version that can be told from ours."""
+        if time.monotonic() - self._looked_at < self.fence_seconds:
+            return
+        if self._store.exists(paths.lake_manifest(beyond(version), "full")):
+            raise Fenced(
+                "The lake was recovered into another catalog; changes made through this one are lost. Reconnect."
+            )
+        self._looked_at = time.monotonic()
 
     def _write_full(self, table_id: UUID | None) -> None:
         try:

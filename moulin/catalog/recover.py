@@ -19,7 +19,7 @@ from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog import schema as s
 from moulin.catalog.engine import Clock, Engine, chunks, engine_url
 from moulin.catalog.full_manifests import lake_manifest
-from moulin.catalog.identity import RESERVES, lock_lake, read_marker
+from moulin.catalog.identity import RESERVES, beyond, lock_lake, read_marker
 from moulin.catalog.lake_replay import LakeReplay
 from moulin.catalog.manifest_index import ManifestIndex, Versions
 from moulin.catalog.replay import TableReplay
@@ -30,7 +30,6 @@ from moulin.storage import paths
 from moulin.storage.store import Store
 
 RECOVER = "recover"  # the kind of the version that a new incarnation starts with
-_BLOCK = 1_000_000
 _SECOND = 1_000_000_000
 
 Progress = Callable[[int, int], None]
@@ -269,7 +268,7 @@ def _start_incarnation(
     state = plan.lake.state
     now = max(engine.now(connection), highest.timestamp_ns + _SECOND)
     created_at = state.created_at or min((stamp for stamp, _ in plan.lake.versions.values()), default=now)
-    version, number = _beyond(index.highest_version), plan.lake.incarnation + 1
+    version, number = beyond(index.highest_version), plan.lake.incarnation + 1
     values = {"uuid": lake_uuid, "format": s.FORMAT, "storage": store.uri, "created_at": created_at}
     connection.execute(s.lake.insert().values(id=1, incarnation=number, **values))
     lives = list(state.incarnations) or [pb.Incarnation(number=1, started_at=created_at)]
@@ -279,13 +278,13 @@ def _start_incarnation(
     connection.execute(s.versions.insert().values(version=version, timestamp_ns=now, kind=RECOVER))
     connection.execute(
         s.counter.insert().values(
-            id=1, version=version, response_seq=_beyond(state.response_seq), clock_ns=now, deltas=0
+            id=1, version=version, response_seq=beyond(state.response_seq), clock_ns=now, deltas=0
         )
     )
     seen = {"segment": highest.segment, "vector": highest.vector}
     connection.execute(
         s.reserves.insert(),
-        [{"name": name, "next": _beyond(max(seen[name], state.reserves.get(name, 0)))} for name in RESERVES],
+        [{"name": name, "next": beyond(max(seen[name], state.reserves.get(name, 0)))} for name in RESERVES],
     )
     manifest = codec.encode(lake_manifest(connection, lake_uuid), full=True)
     try:
@@ -293,8 +292,3 @@ def _start_incarnation(
     except AlreadyExists:
         raise FailedPrecondition("The lake is being recovered elsewhere at the same time; that one won.") from None
     return version, number
-
-
-def _beyond(number: int) -> int:
-    """A round number that leaves room for what was handed out and never seen in storage."""
-    return (number // _BLOCK + 2) * _BLOCK

@@ -8,6 +8,7 @@ table uses, however many segments there are and however long the longest one is.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 NO_TIME = -1
 _LAST_CLASS = 62
 _MIN, _MAX = -(1 << 63), (1 << 63) - 1
+_MANY = 500
 
 PartitionFilter = Callable[[int, tuple[bytes | None, ...]], bool]
 TimeRange = tuple[int | None, int | None]
@@ -66,19 +68,24 @@ def at_version(
     table = tables.find_by_id(connection, table_id)
     tables.require_kept(table, version)
     query, parameters = _LIVE, [{"table_id": table_id, "version": version}]
-    if partition_filter is not None:
-        partitions = _partitions(connection, s.partitions.c.table_id == table_id)
-        kept = [key for key, (spec_id, values) in partitions.items() if partition_filter(spec_id, values)]
-        if len(kept) < len(partitions):
-            query = query.where(_IN_PARTITIONS)
-            parameters = [{**parameters[0], "partition_ids": chunk} for chunk in chunks(kept)]
+    ask_first = partition_filter
     if time_range is not None and time_range != (None, None):
         query = query.where(*_IN_RANGE)
-        parameters = [{**p, **bounds} for p in parameters for bounds in _time_bounds(table.time_classes, time_range)]
+        parameters = [{**parameters[0], **bounds} for bounds in _time_bounds(table.time_classes, time_range)]
+        if None not in time_range and _has_many_partitions(connection, table_id):
+            ask_first = None
+    if ask_first is not None:
+        partitions = _partitions(connection, s.partitions.c.table_id == table_id)
+        kept = [key for key, place in partitions.items() if ask_first(*place)]
+        if len(kept) < len(partitions):
+            query = query.where(_IN_PARTITIONS)
+            parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chunks(kept)]
     rows = [row for values in parameters for row in connection.execute(query, values)]
-    rows.sort(key=lambda row: row.number)
     places = _partitions_of(connection, rows)
-    return [_to_live(row, places, with_columns, columns) for row in rows]
+    if partition_filter is not None and ask_first is None:
+        places = {key: place for key, place in places.items() if partition_filter(*place)}
+    rows.sort(key=_number)
+    return [_to_live(row, places, with_columns, columns) for row in rows if row[_PARTITION] in places]
 
 
 def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
@@ -127,17 +134,26 @@ def _at(version: int | sa.BindParameter[int]) -> tuple[sa.ColumnElement[bool], .
     return p.c.added_version <= version, p.c.removed_version > version
 
 
+# What is read of a segment, in the order in which `_to_live` takes it apart.
+_FACTS = (
+    "number", "path", "rows", "size", "level", "schema_id", "partition_id", "sha256", "facts", "time_min", "time_max",
+    "has_lineage", "seq_min", "seq_max", "key_min", "key_max", "sort_order_id", "first_row_id", "sequence",
+    "added_version",
+)  # fmt: skip
+_number, _PARTITION = itemgetter(0), _FACTS.index("partition_id")
+
+
 def _query() -> sa.Select[Any]:
     p, g, d = s.segment_spans, s.segments, s.deletion_vectors
     return sa.select(
-        g,
-        p.c.added_version.label("since_version"),
+        *(g.c[name] for name in _FACTS),
         d.c.id.label("vector_id"),
         d.c.path.label("vector_path"),
         d.c.offset,
         d.c.length,
         d.c.cardinality,
         d.c.added_version.label("vector_version"),
+        p.c.added_version.label("since_version"),
     ).select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
 
 
@@ -177,36 +193,49 @@ def _partitions(connection: sa.Connection, condition: sa.ColumnElement[bool]) ->
 
 def _partitions_of(connection: sa.Connection, rows: Sequence[Any]) -> _Places:
     places: _Places = {}
-    for chunk in chunks(sorted({row.partition_id for row in rows})):
+    for chunk in chunks(sorted({row[_PARTITION] for row in rows})):
         places.update(_partitions(connection, s.partitions.c.id.in_(chunk)))
     return places
 
 
+def _has_many_partitions(connection: sa.Connection, table_id: UUID) -> bool:
+    """Whether to ask about the partitions of what a time range found, rather than about all there are."""
+    some = sa.select(s.partitions.c.id).where(s.partitions.c.table_id == table_id).offset(_MANY).limit(1)
+    return connection.execute(some).first() is not None
+
+
 def _to_live(row: Any, partitions: _Places, with_columns: bool, columns: Collection[int] | None = None) -> LiveSegment:
-    spec_id, partition = partitions[row.partition_id]
-    stored = pb.SegmentColumns.FromString(row.facts) if with_columns else pb.SegmentColumns()
+    # Taken apart at once: looking up thirty names in a row takes longer than everything else here.
+    (
+        number, path, rows, size, level, schema_id, partition_id, sha256, stored, time_min, time_max,
+        has_lineage, seq_min, seq_max, key_min, key_max, sort_order_id, first_row_id, sequence, added_version,
+        vector_id, vector_path, offset, length, cardinality, _, _,
+    ) = row  # fmt: skip
+    spec_id, partition = partitions[partition_id]
+    details = pb.SegmentColumns.FromString(stored) if with_columns else _NO_COLUMNS
     facts = SegmentFacts(
-        number=row.number,
-        path=row.path,
-        rows=row.rows,
-        size=row.size,
-        level=row.level,
-        schema_id=row.schema_id,
-        spec_id=spec_id,
-        partition=partition,
-        sha256=row.sha256,
-        columns=codec.decode_columns(stored, columns),
-        time_min=row.time_min,
-        time_max=row.time_max,
-        has_lineage=row.has_lineage,
-        seq_min=row.seq_min if row.has_lineage else None,
-        seq_max=row.seq_max if row.has_lineage else None,
-        key_min=row.key_min,
-        key_max=row.key_max,
-        sort_order_id=row.sort_order_id,
-        split_offsets=tuple(stored.split_offsets),
+        number,
+        path,
+        rows,
+        size,
+        level,
+        schema_id,
+        spec_id,
+        partition,
+        sha256,
+        codec.decode_columns(details, columns),
+        time_min,
+        time_max,
+        has_lineage,
+        seq_min if has_lineage else None,
+        seq_max if has_lineage else None,
+        key_min,
+        key_max,
+        sort_order_id,
+        tuple(details.split_offsets),
     )
-    vector = None
-    if row.vector_id:
-        vector = VectorFacts(row.vector_id, row.number, row.vector_path, row.offset, row.length, row.cardinality)
-    return LiveSegment(facts, row.first_row_id, row.sequence, row.added_version, vector)
+    vector = VectorFacts(vector_id, number, vector_path, offset, length, cardinality) if vector_id else None
+    return LiveSegment(facts, first_row_id, sequence, added_version, vector)
+
+
+_NO_COLUMNS = pb.SegmentColumns()

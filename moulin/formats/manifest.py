@@ -106,10 +106,10 @@ def decode_columns(stored: pb.SegmentColumns, wanted: Collection[int] | None = N
             c.field_id,
             c.values,
             c.nulls,
-            c.nans if c.HasField("nans") else None,
+            c.nans or (0 if c.HasField("nans") else None),
             c.size,
-            c.lower if c.HasField("lower") else None,
-            c.upper if c.HasField("upper") else None,
+            c.lower or (b"" if c.HasField("lower") else None),
+            c.upper or (b"" if c.HasField("upper") else None),
         )
         for c in stored.columns
         if wanted is None or c.field_id in wanted

@@ -1,8 +1,8 @@
 """A table as a Spark DataFrame: native Parquet scans over the live segments, deleted rows left out in generated code.
 
 Segments are grouped by what their scan must do: those without a deletion vector are read as they are, those with one
-are joined with a broadcast bitmap per segment and tested by row index; files of older schemas that need converting
-are scanned apart. The result is the union.
+are tested by row index against a bitmap that every task gets; files of older schemas that need converting are scanned
+apart. The result is the union.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -28,11 +30,10 @@ from moulin.pipeline.session import is_local
 from moulin.pipeline.staging import Staging
 from moulin.table.context import Context
 
-_WORDS = "_moulin_words"
 _PLACE = "_moulin_place"
-_LIVE = f"(shiftright(get({_WORDS}, cast(shiftright({_PLACE}, 6) as int)), cast({_PLACE} & 63 as int)) & 1L) = 0L"
 _FRAMES = 64
-_BITMAPS = 16
+_BITMAPS = 64
+_MARKED = 256  # segments with deletion vectors in one scan: with more, a slot for each takes too large a table
 
 _T = TypeVar("_T")
 
@@ -44,7 +45,7 @@ class TableReader:
         self._spark, self._context = spark, context
         self._staging = Staging(context.store)
         self._frames: _Recent[DataFrame] = _Recent(_FRAMES)
-        self._bitmaps: _Recent[DataFrame] = _Recent(_BITMAPS)
+        self._bitmaps: _Recent[_Bitmap] = _Recent(_BITMAPS)
 
     def frame(self, state: TableState) -> DataFrame:
         """The rows of the version that `state` describes."""
@@ -62,15 +63,16 @@ class TableReader:
             return self._spark.createDataFrame([], spark_schema(state.schema))
         if not self._context.store.is_local and not is_local(str(self._spark.sparkContext.master)):
             return planned_scan(self._spark, self._context.store, state.schema, segments)
-        frames = []
+        scans = []
         for plans, members in _groups(state, segments):
             plain = [s for s in members if s.vector is None]
             marked = [s for s in members if s.vector is not None]
             if plain:
-                frames.append(self._scan(state, plans, plain).select(*(p.column() for p in plans)))
-            if marked:
-                frames.append(self._live(self._scan(state, plans, marked), marked).select(*(p.column() for p in plans)))
-        return reduce(DataFrame.union, frames)
+                scans.append((plans, self._scan(state, plans, plain)))
+            for start in range(0, len(marked), _MARKED):
+                part = marked[start : start + _MARKED]
+                scans.append((plans, self._live(self._scan(state, plans, part), part)))
+        return reduce(DataFrame.union, [scan.select(*(plan.column() for plan in plans)) for plans, scan in scans])
 
     def _scan(self, state: TableState, plans: Sequence[ColumnPlan], segments: Sequence[LiveSegment]) -> DataFrame:
         base, files = self._staging.locate(state.id, [s.facts for s in segments])
@@ -81,20 +83,51 @@ class TableReader:
     def _live(self, frame: DataFrame, segments: Sequence[LiveSegment]) -> DataFrame:
         """The rows of `frame` that the deletion vectors of its segments leave."""
         key = frozenset(s.vector.id for s in segments if s.vector is not None)
-        bitmaps = self._bitmaps.get(key, lambda: self._spark.createDataFrame(self._words(segments)))
-        placed = frame.withColumn(_PLACE, F.col("_metadata.row_index"))
-        return placed.join(F.broadcast(bitmaps), SEGMENT).where(_LIVE)
+        bitmap = self._bitmaps.get(key, lambda: self._bitmap(segments))
+        return frame.withColumn(_PLACE, F.col("_metadata.row_index")).where(bitmap.is_live())
 
-    def _words(self, segments: Sequence[LiveSegment]) -> pa.Table:
-        """One row per segment: its number and its vector as a dense bitmap."""
-        words = []
+    def _bitmap(self, segments: Sequence[LiveSegment]) -> _Bitmap:
+        slots = _slots(np.asarray([segment.facts.number for segment in segments]))
+        starts = np.zeros(slots, np.int32)
+        words: list[npt.NDArray[np.int64]] = []
+        at = 0
         for segment in segments:
             assert segment.vector is not None
             vector = self._context.vectors.get(self._context.store, segment.vector, segment.facts.rows)
+            starts[segment.facts.number % slots] = at
             words.append(deletion_vector.words(vector, segment.facts.rows))
-        ends = np.cumsum([0, *(len(part) for part in words)])
-        lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(np.concatenate(words)))
-        return pa.table({SEGMENT: pa.array([s.facts.number for s in segments], pa.int64()), _WORDS: lists})
+            at += len(words[-1])
+        arrays = {"starts": pa.array(starts), "words": pa.array(np.concatenate(words))}
+        row = {n: pa.ListArray.from_arrays(pa.array([0, len(a)], pa.int32()), a) for n, a in arrays.items()}
+        return _Bitmap(self._spark.createDataFrame(pa.table(row)), slots)
+
+
+@dataclass(frozen=True)
+class _Bitmap:
+    """Deleted positions of several segments, as a frame of one row.
+
+    `words` holds the bits of all of them; `starts` holds, in slot `number % slots`, where those of a segment begin.
+    Scalar sub-queries hand both to the generated code as constants: a broadcast join would look them up for every row
+    again, which costs a third more.
+    """
+
+    frame: DataFrame
+    slots: int
+
+    def is_live(self) -> Column:
+        place, number = F.col(_PLACE), F.col(SEGMENT)
+        start = F.get(self.frame.select("starts").scalar(), (number % self.slots).cast("int"))
+        word = F.get(self.frame.select("words").scalar(), start + F.shiftright(place, 6).cast("int"))
+        bit = F.call_function("shiftright", word, place.bitwiseAND(F.lit(63)).cast("int"))
+        return bit.bitwiseAND(F.lit(1).cast("bigint")) == 0
+
+
+def _slots(numbers: npt.NDArray[np.int64]) -> int:
+    """A modulus, as small as it is quickly found, that tells these numbers apart."""
+    slots = len(numbers)
+    while len(np.unique(numbers % slots)) < len(numbers):
+        slots += 1 + slots // 64
+    return slots
 
 
 def _groups(

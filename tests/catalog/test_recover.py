@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from moulin.catalog.commit import TableCommit
 from moulin.catalog.draft import Draft, add_rows
 from moulin.catalog.recover import Recovery, recover
 from moulin.config import Config
-from moulin.errors import Corrupt, FailedPrecondition, MoulinError, NotFound, Unavailable, Unsupported
+from moulin.errors import Corrupt, FailedPrecondition, Fenced, MoulinError, NotFound, Unavailable, Unsupported
 from moulin.formats import manifest as codec
 from moulin.model.entities import TableState
 from moulin.model.evolution import AddColumn, RenameColumn
@@ -183,6 +184,7 @@ def test_from_s3_into_postgresql(place: Place, postgres_url: str, s3_url: str, s
 def test_what_is_new_is_told_from_what_was_lost(place: Place) -> None:
     """Recover, write more, lose it again, recover again; a process of the first life writes on all the while."""
     first = place.open()
+    first.publisher.fence_seconds = math.inf
     state = make_table(first)
     commit(first, state.id, Append(added=(segment(first, state.id),)))
     place.lose_and_recover()
@@ -206,6 +208,19 @@ def test_what_is_new_is_told_from_what_was_lost(place: Place) -> None:
     place.lose_and_recover()
     assert dump(place.open()) == expected
     assert place.open().engine.incarnation == 4
+
+
+def test_a_catalog_that_was_given_up_finds_out(place: Place) -> None:
+    first = place.open()
+    first.publisher.fence_seconds = 0
+    first.create_database("before")
+    place.lose_and_recover()
+    with pytest.raises(Fenced, match="recovered"):
+        first.create_database("after")
+    second = place.open()
+    second.publisher.fence_seconds = 0
+    second.create_database("kept")
+    assert [d.name for d in second.databases()] == ["before", "kept"]
 
 
 def test_counters_jump_over_everything_ever_seen(place: Place) -> None:
@@ -334,6 +349,7 @@ def test_trimmed_chains(trimmed: tuple[Place, Catalog, TableState], removed: lis
         assert [_without(r, "time_classes") for r in dump(again)[kept]] == [
             _without(r, "time_classes") for r in dump(catalog)[kept]
         ]
+    assert set(dump(again)["segment_spans"]) <= set(dump(catalog)["segment_spans"])
     with pytest.raises(NotFound, match="cleaned up"):
         again.table_by_id(state.id, state.oldest_version - 1)
     commit(again, state.id, Restore(state.oldest_version))
@@ -445,6 +461,32 @@ def test_full_manifests_beyond_the_last_complete_version_do_not_count(place: Pla
     assert found.version == complete
     assert paths.table_manifest(state.id, last, "full") in found.ignored
     assert dump(place.open()) == before
+
+
+def test_a_full_manifest_never_comes_before_the_deltas_that_it_stands_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else recovery would believe versions complete of which tables have lost their part."""
+    catalog = place.open()
+    state = make_table(catalog)
+    before, version = dump(catalog), catalog.version()
+    put = place.store.put_if_absent
+
+    def refuse(path: str, data: bytes) -> None:
+        if path.endswith("delta"):
+            raise Unavailable("The store is full.")
+        put(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place.store, "put_if_absent", refuse)
+        commit(catalog, state.id, Append(added=(segment(catalog, state.id),)))
+        for table_id in (None, state.id):
+            with pytest.raises(Unavailable):
+                catalog.publisher.write_full(table_id)
+        lost = recover(place.store, place.new_uri(), place.config)
+    assert lost.version == version
+    assert catalog.publisher.published_version() == version
+    assert dump(catalog) != before
 
 
 def test_manifests_of_another_lake(place: Place) -> None:

@@ -191,6 +191,18 @@ def test_restoring_what_is_there_changes_no_segment(catalog: Catalog) -> None:
     assert live(catalog, state.id) == {a.number: 10}
 
 
+def test_restoring_the_same_version_again(catalog: Catalog) -> None:
+    """What the first restore opened again is there already when the second one looks."""
+    state = make_table(catalog)
+    a, b = segment(catalog, state.id), segment(catalog, state.id)
+    target = commit(catalog, state.id, Append(added=(a,))).version
+    commit(catalog, state.id, Overwrite(everything=True, added=(b,)))
+    for _ in range(2):
+        version = commit(catalog, state.id, Restore(target)).version
+        assert live(catalog, state.id, version) == {a.number: 10}
+        assert catalog.table_entry(state.id).segments == 1
+
+
 def test_merges_are_found_by_what_they_consumed(catalog: Catalog) -> None:
     state = make_table(catalog)
     a, b, c, d = (segment(catalog, state.id) for _ in range(4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from moulin.catalog.catalog import Catalog
@@ -138,7 +138,7 @@ def test_partitions_are_asked_once_each(catalog: Catalog) -> None:
 
 
 def test_many_partitions(catalog: Catalog) -> None:
-    """More than fit into one statement."""
+    """More than fit into one statement, and more than it is worth to ask about when a time range leaves few."""
     state = make_table(catalog, partition_by=["id"])
     first = catalog.reserve_segments(1200)
     made = [
@@ -152,26 +152,44 @@ def test_many_partitions(catalog: Catalog) -> None:
 
     found = catalog.segments(state.id, version, partition_filter=odd)
     assert [s.facts for s in found] == made[1::2]
-    both = catalog.segments(state.id, version, partition_filter=odd, time_range=(100, 201))
+    asked: list[object] = []
+
+    def odd_and_noted(spec_id: int, values: tuple[bytes | None, ...]) -> bool:
+        asked.append(values)
+        return odd(spec_id, values)
+
+    both = catalog.segments(state.id, version, partition_filter=odd_and_noted, time_range=(100, 201))
     assert [s.facts for s in both] == made[101:202:2]
+    assert len(asked) == 102
+    assert [s.facts for s in catalog.segments(state.id, version, partition_filter=odd, time_range=(100, None))] == (
+        made[101::2]
+    )
     assert len(catalog.segments_by_number([s.number for s in made], version)) == 1200
 
 
-instants = st.one_of(
-    st.integers(-50, 50),
-    st.integers(-(2**63), 2**63 - 1),
-    st.sampled_from([-(2**63), 2**63 - 1, 0, -1, 2**62, -(2**62)]),
-)
-ranges = st.one_of(st.none(), st.tuples(instants, instants).map(lambda pair: (min(pair), max(pair))))
-bounds = st.one_of(st.none(), instants)
+Spans = list[tuple[int, int] | None]
+Queries = list[tuple[int | None, int | None]]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(spans=st.lists(ranges, max_size=12), queries=st.lists(st.tuples(bounds, bounds), min_size=1, max_size=6))
-def test_time_ranges_find_what_overlaps(
-    catalog: Catalog, spans: list[tuple[int, int] | None], queries: list[tuple[int | None, int | None]]
-) -> None:
+@st.composite
+def timelines(draw: st.DrawFn) -> tuple[Spans, Queries]:
+    """Spans and queries of one scale, so that they do overlap: nanoseconds, days, centuries, all of 64 bits."""
+    scale = draw(st.sampled_from([1, 86_400 * 10**9, 2**57]))
+    instants = st.integers(-63, 63).map(lambda n: n * scale)
+    if draw(st.booleans()):
+        instants |= st.sampled_from([-(2**63), 2**63 - 1, -1, 2**62, -(2**62)])
+    ranges = st.none() | st.tuples(instants, instants).map(lambda pair: (min(pair), max(pair)))
+    bounds = st.none() | instants
+    queries = st.lists(st.tuples(bounds, bounds), min_size=1, max_size=8)
+    return draw(st.lists(ranges, max_size=12)), draw(queries)
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(timelines())
+@example(([(0, 3), (0, 4), (-7, 8), (5, 5)], [(3, None), (4, 4), (8, 9), (5, 5), (-9, -7)]))  # the ends of classes
+def test_time_ranges_find_what_overlaps(catalog: Catalog, timeline: tuple[Spans, Queries]) -> None:
     """Against a plain list: points, long spans, negative times, the ends of the scale, segments without times."""
+    spans, queries = timeline
     state = make_table(catalog, f"t{catalog.version()}")
     first = catalog.reserve_segments(len(spans) + 1)
     made = [

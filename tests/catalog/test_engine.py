@@ -1,0 +1,112 @@
+"""Connections and transactions below the catalog: locks that end, schemas of a newer version, errors of the drivers."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from moulin.catalog import schema as s
+from moulin.catalog.catalog import Catalog
+from moulin.catalog.engine import Engine, engine_url
+from moulin.config import Config
+from moulin.errors import Fenced, InvalidInput, NotFound, Unavailable, Unsupported
+from moulin.storage.store import open_store
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return Catalog.open(f"sqlite:///{tmp_path}/catalog.sqlite", open_store(f"memory://{uuid.uuid4().hex}"), Config())
+
+
+@pytest.mark.postgres
+def test_a_writer_that_idles_with_the_lock_loses_it(postgres_url: str) -> None:
+    store = open_store(f"memory://{uuid.uuid4().hex}")
+    sleeper = Catalog.open(postgres_url, store, Config(lock_seconds=0.5))
+    other = Catalog.open(postgres_url, store, Config(lock_seconds=20))
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(Unavailable), sleeper.engine.write():
+            waiting = pool.submit(other.create_database, "d")
+            time.sleep(2)
+        assert waiting.result().name == "d"
+    assert [d.name for d in sleeper.databases()] == ["d"], "and its next try gets a new connection"
+    sleeper.close()
+    other.close()
+
+
+def test_a_schema_of_a_newer_version_is_refused(catalog: Catalog, tmp_path: Path) -> None:
+    with catalog.engine.unordered() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    catalog.close()
+    with pytest.raises(Unsupported, match="upgrade"):
+        Catalog.open(f"sqlite:///{tmp_path}/catalog.sqlite", catalog.store, Config())
+
+
+def test_a_lake_format_of_a_newer_version_is_refused(catalog: Catalog, tmp_path: Path) -> None:
+    with catalog.engine.unordered() as connection:
+        connection.execute(s.lake.update().values(format=s.FORMAT + 1))
+    catalog.close()
+    with pytest.raises(Unsupported, match="Upgrade"):
+        Catalog.open(f"sqlite:///{tmp_path}/catalog.sqlite", catalog.store, Config())
+
+
+def test_another_incarnation_fences_this_one(catalog: Catalog) -> None:
+    with catalog.engine.unordered() as connection:
+        connection.execute(s.lake.update().values(incarnation=2))
+    with pytest.raises(Fenced, match="connect"):
+        catalog.create_database("d")
+    catalog.close()
+
+
+def test_a_failed_change_is_rolled_back(catalog: Catalog) -> None:
+    with pytest.raises(ZeroDivisionError), catalog.engine.write() as write:
+        write.take_version("nothing")
+        _ = 1 / 0
+    assert catalog.version() == 0
+    catalog.create_database("d")
+    assert catalog.version() == 1
+    catalog.close()
+
+
+def test_errors_of_the_driver_are_our_own(catalog: Catalog) -> None:
+    for statement, error in (
+        ("SELECT * FROM nowhere", NotFound),
+        ("INSERT INTO reserves VALUES ('segment', 1)", InvalidInput),
+    ):
+        with pytest.raises(error) as raised, catalog.engine.unordered() as connection:
+            connection.execute(sa.text(statement))
+        assert "sqlalche.me" not in str(raised.value)
+        assert statement not in str(raised.value)
+    catalog.close()
+
+
+def test_new_catalogs_in_several_threads(tmp_path: Path) -> None:
+    def make(n: int) -> str | None:
+        engine = Engine(engine_url(f"sqlite:///{tmp_path}/{n % 3}.sqlite"), Config())
+        engine.migrate()
+        found = engine.revision()
+        engine.close()
+        return found
+
+    with ThreadPoolExecutor(6) as pool:
+        assert set(pool.map(make, range(6))) == {"0001"}
+
+
+def test_the_planner_finds_its_way(catalog: Catalog) -> None:
+    """Each question about spans is answered from the index that was made for it, however large the table grows."""
+    table = "table_id = x'00' AND branch = 0"
+    for where, index in (
+        ("removed_version = 9 AND segment IN (1, 2, 3, 4, 5, 6, 7, 8)", "spans_segment"),
+        (f"{table} AND added_version <= 5 AND removed_version > 5", "spans_removed"),
+        (f"{table} AND removed_version = 9 AND added_version > 5", "spans_removed"),
+        (f"{table} AND added_version <= 5 AND removed_version > 5 AND partition_id IN (1, 2, 3)", "spans_partition"),
+        (f"{table} AND removed_version > 5 AND time_class = 42 AND time_min >= 1 AND time_min <= 2", "spans_time"),
+    ):
+        with catalog.engine.read() as connection:
+            plan = connection.execute(sa.text(f"EXPLAIN QUERY PLAN SELECT * FROM segment_spans WHERE {where}")).all()
+        assert f"USING INDEX {index} " in plan[0].detail, where
+    catalog.close()
