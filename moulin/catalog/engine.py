@@ -32,6 +32,7 @@ from moulin.errors import (
 )
 
 HEAD_REVISION = "0001"
+_SQLITE = "sqlite:///"
 _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
 _ALEMBIC = threading.Lock()  # it keeps what it works on in module variables
 
@@ -211,6 +212,8 @@ def _postgresql(url: sa.URL, config: Config) -> sa.Engine:
 
 def engine_url(uri: str) -> sa.URL:
     """The SQLAlchemy form of a catalog's address; the error never repeats a password."""
+    if uri.startswith(_SQLITE):  # what follows is the path of a file as it is: `?` and `%` in it mean nothing
+        return sa.URL.create("sqlite", database=uri.removeprefix(_SQLITE))
     try:
         url = sa.make_url(uri)
     except exc.ArgumentError:

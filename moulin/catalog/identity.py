@@ -43,7 +43,7 @@ def write_marker(store: Store, lake_uuid: UUID) -> None:
 
 
 def beyond(number: int) -> int:
-    """Where a recovery goes on counting: a round number, with room for what was handed out and never seen in storage."""
+    """Where a recovery goes on counting: a round number, with room for what was handed out but not seen in storage."""
     return (number // _BLOCK + 2) * _BLOCK
 
 
