@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from moulin.formats import deletion_vector
 from moulin.model.entities import TableState
@@ -30,7 +30,9 @@ from moulin.pipeline.session import is_local
 from moulin.pipeline.staging import Staging
 from moulin.table.context import Context
 
-_PLACE = "_moulin_place"
+# Spark's Parquet reader fills a declared column of this name with the place of each row in its file. It is what
+# `_metadata.row_index` is made from, but without a struct around every value, which costs a tenth of a query.
+_PLACE = "_tmp_metadata_row_index"
 _FRAMES = 64
 _BITMAPS = 64
 _MARKED = 256  # segments with deletion vectors in one scan: with more, a slot for each takes too large a table
@@ -71,53 +73,53 @@ class TableReader:
                 scans.append((plans, self._scan(state, plans, plain)))
             for start in range(0, len(marked), _MARKED):
                 part = marked[start : start + _MARKED]
-                scans.append((plans, self._live(self._scan(state, plans, part), part)))
+                places = StructField(_PLACE, LongType())
+                scans.append((plans, self._scan(state, plans, part, places).where(self._bitmap(part).is_live())))
         return reduce(DataFrame.union, [scan.select(*(plan.column() for plan in plans)) for plans, scan in scans])
 
-    def _scan(self, state: TableState, plans: Sequence[ColumnPlan], segments: Sequence[LiveSegment]) -> DataFrame:
+    def _scan(
+        self, state: TableState, plans: Sequence[ColumnPlan], segments: Sequence[LiveSegment], *more: StructField
+    ) -> DataFrame:
         base, files = self._staging.locate(state.id, [s.facts for s in segments])
         declared = [plan.declared for plan in plans if plan.declared is not None]
         reader = self._spark.read.option("basePath", base).option("__globPaths__", "false")
-        return reader.schema(StructType([*declared, StructField(SEGMENT, LongType())])).parquet(*files)
-
-    def _live(self, frame: DataFrame, segments: Sequence[LiveSegment]) -> DataFrame:
-        """The rows of `frame` that the deletion vectors of its segments leave."""
-        key = frozenset(s.vector.id for s in segments if s.vector is not None)
-        bitmap = self._bitmaps.get(key, lambda: self._bitmap(segments))
-        return frame.withColumn(_PLACE, F.col("_metadata.row_index")).where(bitmap.is_live())
+        return reader.schema(StructType([*declared, *more, StructField(SEGMENT, LongType())])).parquet(*files)
 
     def _bitmap(self, segments: Sequence[LiveSegment]) -> _Bitmap:
+        """The deletion vectors of these segments, which all have one."""
+        key = frozenset(s.vector.id for s in segments if s.vector is not None)
+        return self._bitmaps.get(key, lambda: self._build_bitmap(segments))
+
+    def _build_bitmap(self, segments: Sequence[LiveSegment]) -> _Bitmap:
         slots = _slots(np.asarray([segment.facts.number for segment in segments]))
-        starts = np.zeros(slots, np.int32)
-        words: list[npt.NDArray[np.int64]] = []
-        at = 0
+        words = [np.zeros(slots, np.int64)]
+        start = slots
         for segment in segments:
             assert segment.vector is not None
             vector = self._context.vectors.get(self._context.store, segment.vector, segment.facts.rows)
-            starts[segment.facts.number % slots] = at
+            words[0][segment.facts.number % slots] = start
             words.append(deletion_vector.words(vector, segment.facts.rows))
-            at += len(words[-1])
-        arrays = {"starts": pa.array(starts), "words": pa.array(np.concatenate(words))}
-        row = {n: pa.ListArray.from_arrays(pa.array([0, len(a)], pa.int32()), a) for n, a in arrays.items()}
-        return _Bitmap(self._spark.createDataFrame(pa.table(row)), slots)
+            start += len(words[-1])
+        row = pa.ListArray.from_arrays(pa.array([0, start], pa.int32()), pa.array(np.concatenate(words)))
+        schema = StructType([StructField("words", ArrayType(LongType(), containsNull=False), nullable=False)])
+        return _Bitmap(self._spark.createDataFrame(pa.table({"words": row}), schema), slots)
 
 
 @dataclass(frozen=True)
 class _Bitmap:
-    """Deleted positions of several segments, as a frame of one row.
+    """Deleted positions of several segments: a frame of one row with one array.
 
-    `words` holds the bits of all of them; `starts` holds, in slot `number % slots`, where those of a segment begin.
-    Scalar sub-queries hand both to the generated code as constants: a broadcast join would look them up for every row
-    again, which costs a third more.
+    Its first `slots` words hold, in slot `number % slots`, where the bits of a segment begin. A scalar sub-query hands
+    it to the generated code as a constant: a broadcast join would look it up for every row again, which costs more.
     """
 
     frame: DataFrame
     slots: int
 
     def is_live(self) -> Column:
-        place, number = F.col(_PLACE), F.col(SEGMENT)
-        start = F.get(self.frame.select("starts").scalar(), (number % self.slots).cast("int"))
-        word = F.get(self.frame.select("words").scalar(), start + F.shiftright(place, 6).cast("int"))
+        words, place = self.frame.scalar(), F.col(_PLACE)
+        start = F.get(words, (F.col(SEGMENT) % self.slots).cast("int"))
+        word = F.get(words, (start + F.shiftright(place, 6)).cast("int"))
         bit = F.call_function("shiftright", word, place.bitwiseAND(F.lit(63)).cast("int"))
         return bit.bitwiseAND(F.lit(1).cast("bigint")) == 0
 

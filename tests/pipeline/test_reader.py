@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -101,6 +101,15 @@ def test_every_type_reads_as_documented(lake: Lake) -> None:
     assert frame.where("time is not null").selectExpr("cast(time as string) t").first()["t"] == "23:59:59.999999"
 
 
+@pytest.fixture
+def whole_plans(spark: SparkSession) -> Iterator[None]:
+    """Plans whose lists are not cut."""
+    spark.conf.set("spark.sql.maxMetadataStringLength", "10000")
+    yield
+    spark.conf.unset("spark.sql.maxMetadataStringLength")
+
+
+@pytest.mark.usefixtures("whole_plans")
 def test_filters_and_columns_reach_the_parquet_scan(orders: Table, rows: Rows) -> None:
     orders.append(rows(0, 100))
     orders.append(rows(100, 100))
