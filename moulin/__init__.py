@@ -39,6 +39,7 @@ def connect(
     storage: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: Any = None,
+    read_only: bool = False,
     **settings: Any,
 ) -> Lake:
     """Open a lake, made when missing.
@@ -46,6 +47,8 @@ def connect(
     `uri` is a folder (catalog and files in one place) or a postgresql:// address with `storage`, the folder or object
     store for the files. `storage_options` go to the object store. `spark` is a session or a master address to use
     instead of a local one.
+    With `read_only`, `uri` is the lake's storage, a folder or an object store such as s3://bucket/prefix, and its
+    catalog is not needed: the lake is what the manifests there say, `refresh()` follows it, and nothing is written.
     `settings` are the knobs of `moulin.config.Config`.
     """
     from moulin.lake import Lake, SqlEngine
@@ -54,6 +57,10 @@ def connect(
         engine: SqlEngine = importlib.import_module("moulin.pipeline.engine").Engine(lake, spark)
         return engine
 
+    if read_only:
+        if storage is not None:
+            raise errors.InvalidInput("A read-only lake is opened by the address of its storage: leave storage= out.")
+        return Lake.open_replica(uri, storage_options=storage_options, settings=settings, make_engine=make_engine)
     return Lake.open(uri, storage=storage, storage_options=storage_options, settings=settings, make_engine=make_engine)
 
 

@@ -59,6 +59,34 @@ class Config:
     # Rows per batch of a streamed scan, and bytes it may read ahead.
     scan_batch_rows: int = 131_072
     scan_ahead_bytes: int = 256 * MIB
+    # Keyed tables. A log syncs `always`, every `log_interval` seconds (`interval`), or `never`; it lies in
+    # `log_folder`, beside the table when that is empty and the lake is a folder, and in the lake's object store when it
+    # is not. A file of it holds about `log_file_bytes`.
+    log_sync: str = "always"
+    log_interval: float = 1.0
+    log_folder: str = ""
+    log_file_bytes: int = 64 * MIB
+    # A memtable of `memtable_bytes` is flushed. Writers wait a little from `memtable_slowdown` waiting ones on or
+    # `level0_slowdown` level-0 segments, and until there are fewer at `memtable_stop` and `level0_stop`, for at most
+    # `stall_seconds`.
+    memtable_bytes: int = 64 * MIB
+    memtable_slowdown: int = 2
+    memtable_stop: int = 4
+    level0_slowdown: int = 24
+    level0_stop: int = 48
+    stall_seconds: float = 60.0
+    # With `merge_background` on, the process that writes a region merges its level-0 segments when there are
+    # `level0_trigger` of them, and those of level 1 into level 2 when they hold more than `level1_bytes`.
+    merge_background: str = "on"
+    level0_trigger: int = 8
+    level1_bytes: int = 256 * MIB
+    # What is kept in memory for look-ups: rows, blocks of key indexes, and row groups.
+    row_cache_rows: int = 100_000
+    key_cache_bytes: int = 256 * MIB
+    group_cache_bytes: int = 256 * MIB
+    # Where what never changes of a lake in an object store is kept on this machine; empty: nowhere. And how much of it.
+    cache_folder: str = ""
+    cache_bytes: int = 10_240 * MIB
 
     def replace(self, **changes: Any) -> Config:
         """A copy with `changes`; InvalidInput names an unknown knob or a value of the wrong kind."""
@@ -66,15 +94,25 @@ class Config:
         return dataclasses.replace(self, **checked)
 
 
-_FIELDS: dict[str, type[int] | type[float]] = {
-    f.name: int if isinstance(f.default, int) else float for f in dataclasses.fields(Config)
+_FIELDS: dict[str, type[int] | type[float] | type[str]] = {
+    f.name: next(kind for kind in (int, str, float) if isinstance(f.default, kind)) for f in dataclasses.fields(Config)
 }
 
 
-def _value(name: str, raw: Any) -> float | int:
+def _value(name: str, raw: Any) -> float | int | str:
     kind = _FIELDS.get(name)
     if kind is None:
         raise InvalidInput(f"Unknown setting {name!r}; known are: {', '.join(sorted(_FIELDS))}.")
+    return _text(name, raw) if kind is str else _number(name, raw, int if kind is int else float)
+
+
+def _text(name: str, raw: Any) -> str:
+    if not isinstance(raw, str | Path) or "\0" in str(raw):
+        raise InvalidInput(f"Setting {name!r} takes text, not {raw!r}.")
+    return str(raw)
+
+
+def _number(name: str, raw: Any, kind: type[int] | type[float]) -> float | int:
     try:
         if isinstance(raw, bool):
             raise ValueError

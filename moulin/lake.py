@@ -9,17 +9,22 @@ from uuid import UUID
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.engine import Clock
+from moulin.catalog.replica import ReplicaCatalog
 from moulin.catalog.tables import NewTable
 from moulin.config import Config, load_config
-from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput, Unsupported
+from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput
 from moulin.model.entities import Database, DropPreview, TableEntry, TableState, View
 from moulin.model.event_time import event_time_id
 from moulin.model.facts import SegmentFacts
+from moulin.model.key import with_key
 from moulin.model.names import check_name, parse_table_name
 from moulin.model.partition import parse_spec
+from moulin.model.region import RegionSpec
 from moulin.model.schema import make_schema
 from moulin.model.sort import parse_sort
 from moulin.storage import paths
+from moulin.storage.cache import open_cached, with_cache
+from moulin.storage.read_only import ReadOnlyStore
 from moulin.storage.store import Store, open_store
 from moulin.table.context import Context
 from moulin.table.properties import check_properties
@@ -49,6 +54,7 @@ class Lake:
         self, catalog: Catalog, store: Store, uri: str, make_engine: Callable[[Lake], SqlEngine] | None = None
     ) -> None:
         self.uri = uri
+        self.read_only = isinstance(catalog, ReplicaCatalog)
         self.store = store
         self.catalog = catalog
         self._make_engine = make_engine
@@ -72,6 +78,24 @@ class Lake:
         """Open a lake; see `moulin.connect`."""
         catalog_uri, store, config = locate(str(uri), storage, storage_options, settings)
         return cls(Catalog.open(catalog_uri, store, config, clock=clock), store, str(uri), make_engine)
+
+    @classmethod
+    def open_replica(
+        cls,
+        uri: str | Path,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        make_engine: Callable[[Lake], SqlEngine] | None = None,
+    ) -> Lake:
+        """A read-only lake from the manifests in storage alone; see `moulin.connect`."""
+        store, config = locate_replica(str(uri), storage_options, settings)
+        return cls(ReplicaCatalog.from_manifests(store, config), store, str(uri), make_engine)
+
+    def refresh(self) -> int:
+        """The version that reads see from now on. Only a replica has to ask: it follows what was published since."""
+        catalog = self._open_catalog()
+        return catalog.refresh() if isinstance(catalog, ReplicaCatalog) else catalog.version()
 
     @property
     def config(self) -> Config:
@@ -124,12 +148,16 @@ class Lake:
     ) -> Table:
         """Make a table. `schema` is a pyarrow.Schema or (name, type[, nullable]) tuples.
 
-        Rows are kept sorted by `sort_by`, or else by `event_time`, the column that time ranges prune on.
+        Rows are kept sorted by `sort_by`, or else by `event_time`, the column that time ranges prune on. A table with a
+        `primary_key` is keyed: it has one row per key, is sorted by it, and takes `put` and `get`.
         """
         database, table = parse_table_name(name)
-        if primary_key:
-            raise Unsupported("Keyed tables are not in this version; leave primary_key out to make an event table.")
         made = make_schema(schema)
+        if primary_key:
+            made = with_key(made, primary_key)
+            if sort_by and list(sort_by) != list(primary_key):
+                raise InvalidInput("A keyed table is sorted by its key: leave sort_by out.")
+            sort_by = primary_key
         time_field = event_time_id(made, event_time) if event_time else None
         order = list(sort_by) or ([event_time] if event_time else [])
         spec, last_partition_id = parse_spec(list(partition_by), made)
@@ -142,6 +170,7 @@ class Lake:
             time_field,
             check_properties(properties or {}),
         )
+        RegionSpec.of(made, new.properties)
         try:
             state = self._open_catalog().create_table(database, table, new)
         except AlreadyExists:
@@ -151,6 +180,7 @@ class Lake:
         return self._table(state.id)
 
     def table(self, name: str, read_only: bool = False) -> Table:
+        """A table. One opened `read_only` shows the version of now until its `refresh` is called."""
         return self._table(self._resolve(name), read_only=read_only)
 
     def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]:
@@ -200,6 +230,8 @@ class Lake:
 
     def transaction(self) -> Transaction:
         """Changes of several tables as one version."""
+        if self.read_only:
+            raise FailedPrecondition(f"The lake in {self.store.uri} was opened read-only: write through its catalog.")
         self._open_catalog()
         return Transaction(self.context, self._resolve)
 
@@ -221,12 +253,15 @@ class Lake:
         return self._engine
 
     def close(self) -> None:
-        """Publish what waits and let go of the catalog. The Spark session, if any, goes on."""
+        """Flush keyed tables, publish what waits and let go of the catalog. The Spark session, if any, goes on."""
         if not self._closed:
             self._closed = True
-            if self._engine is not None:
-                self._engine.close()
-            self.catalog.close()
+            try:
+                self.context.close()
+            finally:
+                if self._engine is not None:
+                    self._engine.close()
+                self.catalog.close()
 
     def __enter__(self) -> Lake:
         return self
@@ -246,7 +281,13 @@ class Lake:
         return self._open_catalog().table(*parse_table_name(name)).id
 
     def _table(self, table_id: UUID, *, read_only: bool = False) -> Table:
-        return Table(self.context, table_id, read_only=read_only, to_spark=lambda t, v: self.engine().read(t, v))
+        return Table(
+            self.context,
+            table_id,
+            read_only=read_only or self.read_only,
+            to_spark=lambda t, v: self.engine().read(t, v),
+            follow=self.refresh,
+        )
 
     def _spark_runner(self) -> TaskRunner | None:
         return None if self._engine is None else self._engine.runner()
@@ -259,11 +300,8 @@ def locate(
     if uri.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
         if storage is None:
             raise InvalidInput("A lake on PostgreSQL needs storage=, a folder or an object store for its files.")
-        return (
-            uri.replace("postgres://", "postgresql://", 1),
-            open_store(storage, options),
-            load_config(**settings or {}),
-        )
+        config = load_config(**settings or {})
+        return uri.replace("postgres://", "postgresql://", 1), open_cached(storage, options, config), config
     if "://" in uri and not uri.startswith("file://"):
         raise InvalidInput(
             f"{uri.split('://')[0]}:// is not a lake's address; use a folder, or postgresql:// with storage=."
@@ -272,7 +310,22 @@ def locate(
     catalog_file = folder.local_path(paths.catalog_file())
     assert catalog_file is not None
     config = load_config(catalog_file.parent, **settings or {})
-    return f"sqlite:///{catalog_file}", open_store(storage, options) if storage else folder, config
+    return f"sqlite:///{catalog_file}", open_cached(storage, options, config) if storage else folder, config
+
+
+def locate_replica(
+    uri: str, options: Mapping[str, str] | None, settings: Mapping[str, Any] | None
+) -> tuple[Store, Config]:
+    """Storage, never written to, and configuration of a lake that is read from its manifests."""
+    if uri.startswith(("postgresql://", "postgres://", "postgresql+psycopg://", "grpc://")):
+        raise InvalidInput(
+            "A read-only lake is opened by the address of its storage; with its catalog at hand, open the lake and "
+            "then table(name, read_only=True)."
+        )
+    remote = "://" in uri and not uri.startswith("file://")
+    marker = None if remote else open_store(uri, options, create=False).local_path(paths.marker())
+    config = load_config(marker.parent if marker else None, **settings or {})
+    return with_cache(ReadOnlyStore(open_store(uri, options, create=False)), config), config
 
 
 def _members(database: str, tables: Sequence[str]) -> list[str]:

@@ -9,9 +9,10 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from moulin.catalog import changes, databases, history, leases, regions, segments, tables, views
 from moulin.catalog import commit as commits
-from moulin.catalog import databases, history, leases, segments, tables, views
 from moulin.catalog import schema as s
+from moulin.catalog.changes import VersionChange
 from moulin.catalog.commit import CommitResult, TableCommit
 from moulin.catalog.draft import Draft
 from moulin.catalog.engine import Clock, Engine, engine_url
@@ -22,7 +23,7 @@ from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
 from moulin.config import Config
 from moulin.errors import InvalidInput
-from moulin.model.entities import CommitInfo, Database, DropPreview, TableEntry, TableState, View
+from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, View
 from moulin.model.facts import LiveSegment
 from moulin.storage.store import Store
 
@@ -223,6 +224,23 @@ class Catalog:
         with self.engine.read() as connection:
             return history.merges_of(connection, numbers, after)
 
+    def state_until(self, table_id: UUID, since: int, until: int | None = None) -> TableState:
+        """The table at `until`, by default now; refuses a range of versions whose changes are not all kept."""
+        with self.engine.read() as connection:
+            return changes.load_until(connection, table_id, since, until)
+
+    def changed_versions(self, table_id: UUID, since: int, until: int, limit: int | None = None) -> list[int]:
+        """The versions in (since, until] that are commits of a table, ascending; refuses a range as `changes` does."""
+        with self.engine.read() as connection:
+            changes.require_range(connection, tables.find_by_id(connection, table_id), since, until)
+            return changes.changed_versions(connection, table_id, since, until, limit)
+
+    def changes(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[VersionChange]:
+        """What each version in (since, until] changed, or all of them together; see changes.py."""
+        if net:
+            return iter([changes.net(self.engine, table_id, since, until)])
+        return changes.each_version(self.engine, table_id, since, until)
+
     def reserve_segments(self, count: int) -> int:
         """Segment numbers that are never given again; returns the first of `count`."""
         return self.engine.reserve("segment", count)
@@ -261,6 +279,27 @@ class Catalog:
 
     def release_inputs(self, owner: str) -> None:
         leases.release_inputs(self.engine, owner)
+
+    # Regions
+
+    def region_number(self, table_id: UUID, value: tuple[bytes | None, ...]) -> int:
+        return regions.number(self.engine, table_id, value)
+
+    def claim_region(self, table_id: UUID, number: int, owner: str) -> Region:
+        return regions.claim(self.engine, table_id, number, owner)
+
+    def regions(self, table_id: UUID) -> list[Region]:
+        with self.engine.read() as connection:
+            return regions.list_all(connection, table_id)
+
+    def region_epoch(self, table_id: UUID, number: int) -> int:
+        with self.engine.read() as connection:
+            return regions.epoch(connection, table_id, number)
+
+    def head_version(self, table_id: UUID) -> int:
+        """The last version that changed a table."""
+        with self.engine.read() as connection:
+            return int(tables.find_by_id(connection, table_id).head_version)
 
     def pin(self, table_id: UUID, version: int) -> UUID:
         return leases.pin(self.engine, table_id, version, self.config.pin_seconds)

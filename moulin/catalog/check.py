@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +17,7 @@ from moulin.catalog.catalog import Catalog
 from moulin.errors import MoulinError
 from moulin.formats import manifest as codec
 from moulin.formats.journal import Journal
+from moulin.formats.key_index import KeyIndex
 from moulin.formats.puffin import read_deletion_vectors
 from moulin.storage import paths
 
@@ -137,8 +139,11 @@ Verify = Callable[[bytes], str | None]
 def _files(connection: sa.Connection) -> Iterator[tuple[str, int | None, Verify | None]]:
     """Every file that a row names: its path, its size where known, and what its bytes must satisfy."""
     g, d = s.segments, s.deletion_vectors
-    for row in connection.execute(sa.select(g.c.path, g.c.size, g.c.sha256).order_by(g.c.number)):
+    for row in connection.execute(sa.select(g.c.path, g.c.size, g.c.sha256, g.c.index_size).order_by(g.c.number)):
         yield row.path, row.size, _has_hash(row.sha256)
+        if row.index_size:
+            path = paths.key_index_path(row.path)
+            yield path, row.index_size, partial(_is_key_index, path)
     vectors: dict[str, list[Any]] = {}
     for row in connection.execute(
         sa.select(d, g.c.path.label("segment_path")).join(g, g.c.number == d.c.segment).order_by(d.c.path)
@@ -173,6 +178,13 @@ def _holds_vectors(rows: list[Any]) -> Verify:
         return None
 
     return verify
+
+
+def _is_key_index(path: str, data: bytes) -> str | None:
+    index = KeyIndex(lambda start, length: data[start : start + length], len(data), path)
+    for number in range(index.blocks):
+        index.load(number)
+    return None
 
 
 def _is_journal(data: bytes) -> str | None:

@@ -15,12 +15,22 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import data, restore, settings, tables
+from moulin.catalog import data, indexes, regions, restore, settings, tables
 from moulin.catalog import schema as s
 from moulin.catalog.draft import Draft
 from moulin.errors import Conflict
 from moulin.model.ids import new_snapshot_id
-from moulin.model.operations import DataOperation, Kind, Operation, Restore, Verdict, strongest, verdict
+from moulin.model.operations import (
+    DataOperation,
+    IndexOperation,
+    Kind,
+    Operation,
+    RegionUse,
+    Restore,
+    Verdict,
+    strongest,
+    verdict,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,7 @@ class TableCommit:
     read_version: int
     operation: Operation
     summary: Mapping[str, str] = field(default_factory=dict)
+    regions: tuple[RegionUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +147,14 @@ def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
         if isinstance(commit.operation, DataOperation | Restore) and commit.table_id not in numbered:
             numbered.add(commit.table_id)
             change.add(last_sequence=1)
+        regions.advance(change)
         match commit.operation:
             case DataOperation():
                 data.apply_data(change, commit.operation)
             case Restore():
                 restore.apply_restore(change, commit.operation)
+            case indexed if isinstance(indexed, IndexOperation):
+                indexes.apply_index(change, indexed)
             case _:
                 settings.apply_setting(change, commit.operation)
         row = change.save()

@@ -25,7 +25,7 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
     expected = [*operation.removed, *(vector.expected for vector in operation.vectors)]
     if len({e.segment for e in expected}) != len(expected):
         raise InvalidInput("An operation may touch each segment once.")
-    if isinstance(operation, Upsert):
+    if isinstance(operation, Upsert) and not change.commit.regions:  # else nobody but a merge can have added any
         _require_no_new_segments(change)
     spans = _expected_spans(change, expected)
     _remove(change, [spans[e.segment] for e in operation.removed])
@@ -240,6 +240,8 @@ def segment_row(table_id: UUID, ref: pb.DataFileRef, partition_id: int) -> dict[
         "seq_max": ref.seq_max,
         "key_min": ref.key_min or None,
         "key_max": ref.key_max or None,
+        "region": ref.region,
+        "index_size": ref.index_size,
         "first_row_id": ref.first_row_id,
         "sequence": ref.sequence,
         "added_version": ref.added_version,

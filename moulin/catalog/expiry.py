@@ -97,6 +97,7 @@ def forget(
     garbage += [Garbage(path, 0, "expired journal") for path in old.all()]
     connection.execute(j.delete().where(j.c.table_id == table_id, j.c.version <= version))
     connection.execute(m.delete().where(m.c.table_id == table_id, m.c.version <= version))
+    garbage += _forget_indexes(connection, table_id, {span.segment for span in spans})
     return garbage, len(spans) == limit
 
 
@@ -105,10 +106,24 @@ def _forget_segments(connection: sa.Connection, numbers: set[int]) -> list[Garba
     garbage = []
     for block in chunks(sorted(numbers)):
         unused = sa.and_(g.c.number.in_(block), ~sa.exists().where(p.c.segment == g.c.number))
-        rows = connection.execute(sa.select(g.c.number, g.c.path, g.c.size).where(unused)).all()
+        rows = connection.execute(sa.select(g.c.number, g.c.path, g.c.size, g.c.index_size).where(unused)).all()
         garbage += [Garbage(row.path, row.size, "expired segment") for row in rows]
+        indexes = [row for row in rows if row.index_size]
+        garbage += [Garbage(paths.key_index_path(row.path), row.index_size, "expired key index") for row in indexes]
         connection.execute(g.delete().where(g.c.number.in_([row.number for row in rows])))
     return garbage
+
+
+def _forget_indexes(connection: sa.Connection, table_id: UUID, numbers: set[int]) -> list[Garbage]:
+    """Segments that are gone need no coverage; a file of an index goes when it covers none any more."""
+    c, f, g = s.index_coverage, s.index_files, s.segments
+    for block in chunks(sorted(numbers)):
+        gone = ~sa.exists().where(g.c.number == c.c.segment)
+        connection.execute(c.delete().where(c.c.segment.in_(block), gone))
+    idle = sa.and_(f.c.table_id == table_id, ~sa.exists().where(c.c.path == f.c.path))
+    rows = connection.execute(sa.select(f.c.path, f.c.size).where(idle)).all()
+    connection.execute(f.delete().where(idle))
+    return [Garbage(row.path, row.size, "index file not in use") for row in rows]
 
 
 def _forget_vectors(connection: sa.Connection, ids: set[int]) -> list[Garbage]:
@@ -153,7 +168,18 @@ def purge(draft: Draft) -> tuple[list[str], list[Garbage]]:
 
 def _purge_table(connection: sa.Connection, table_id: UUID) -> None:
     forget(connection, table_id, s.OPEN)
-    for source in (s.pins, s.partitions, s.table_commits, s.table_schemas, s.table_specs, s.table_sort_orders):
+    for source in (
+        s.pins,
+        s.regions,
+        s.index_coverage,
+        s.index_files,
+        s.indexes,
+        s.partitions,
+        s.table_commits,
+        s.table_schemas,
+        s.table_specs,
+        s.table_sort_orders,
+    ):
         connection.execute(source.delete().where(source.c.table_id == table_id))
     connection.execute(s.tables.delete().where(s.tables.c.id == table_id))
 

@@ -9,8 +9,8 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog import indexes, regions, segments, tables
 from moulin.catalog import schema as s
-from moulin.catalog import segments, tables
 from moulin.catalog.draft import database_entry, start_manifest, table_entry, view_entry
 from moulin.catalog.engine import Engine
 from moulin.formats import manifest as codec
@@ -67,6 +67,8 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
     )
     manifest.sequence_versions.update({row[0]: row[1] for row in sequences})
     manifest.data_files.extend(segments.refs_at_version(connection, table_id, version))
+    manifest.regions.extend(regions.stored(connection, table_id))
+    indexes.fill_manifest(connection, table_id, manifest)
     return manifest
 
 

@@ -50,57 +50,67 @@ class LakeReplay:
         return ((UUID(bytes=key), entry) for key, entry in self.entries.items())
 
     def insert_databases(self, connection: sa.Connection) -> None:
-        rows = [
-            {
-                "id": UUID(bytes=row.id),
-                "name": row.name,
-                "properties": json.loads(row.properties_json),
-                "created_at": row.created_at,
-                **_tombstone(row),
-            }
-            for row in self.databases.values()
-        ]
-        _insert(connection, s.databases, rows)
+        _insert(connection, s.databases, [database_row(row) for row in self.databases.values()])
 
     def insert_table(self, connection: sa.Connection, entry: pb.TableEntry) -> None:
         """The row of a table; its own manifests say the rest."""
         unknown = ["schema_id", "spec_id", "sort_order_id", "last_column_id", "last_partition_id", "last_sequence"]
         unknown += ["next_row_id", "segments", "rows", "bytes", "time_classes", "deltas"]
-        row: dict[str, Any] = {
-            "id": UUID(bytes=entry.id),
-            "database_id": UUID(bytes=entry.database_id),
-            "name": entry.name,
+        row = {
+            **entry_row(entry),
             "created_at": entry.created_at,
             "created_version": entry.created_version,
             "head_version": entry.head_version,
-            "oldest_version": entry.oldest_version,
             "properties": {},
             **dict.fromkeys(unknown, 0),
-            **_tombstone(entry),
         }
         _insert(connection, s.tables, [row])
 
     def insert_views(self, connection: sa.Connection) -> None:
-        rows = [
-            {
-                "id": UUID(bytes=row.id),
-                "database_id": UUID(bytes=row.database_id),
-                "name": row.name,
-                "description": row.description if row.HasField("description") else None,
-                "created_at": row.created_at,
-                **_tombstone(row),
-            }
-            for row in self.views.values()
-        ]
-        _insert(connection, s.views, rows)
-        members = [
-            {"view_id": UUID(bytes=row.id), "ordinal": place, "table_id": UUID(bytes=member)}
-            for row in self.views.values()
-            for place, member in enumerate(row.members)
-        ]
-        _insert(connection, s.view_members, members)
-        requests = [{"id": r.id, "version": r.version, "created_at": r.created_at} for r in self.requests.values()]
-        _insert(connection, s.requests, requests)
+        _insert(connection, s.views, [view_row(row) for row in self.views.values()])
+        _insert(connection, s.view_members, [member for row in self.views.values() for member in member_rows(row)])
+        _insert(connection, s.requests, [request_row(row) for row in self.requests.values()])
+
+
+def database_row(row: pb.Database) -> dict[str, Any]:
+    return {
+        "id": UUID(bytes=row.id),
+        "name": row.name,
+        "properties": json.loads(row.properties_json),
+        "created_at": row.created_at,
+        **_tombstone(row),
+    }
+
+
+def entry_row(entry: pb.TableEntry) -> dict[str, Any]:
+    """What lake manifests change of a table's row."""
+    return {
+        "id": UUID(bytes=entry.id),
+        "database_id": UUID(bytes=entry.database_id),
+        "name": entry.name,
+        "oldest_version": entry.oldest_version,
+        **_tombstone(entry),
+    }
+
+
+def view_row(row: pb.View) -> dict[str, Any]:
+    return {
+        "id": UUID(bytes=row.id),
+        "database_id": UUID(bytes=row.database_id),
+        "name": row.name,
+        "description": row.description if row.HasField("description") else None,
+        "created_at": row.created_at,
+        **_tombstone(row),
+    }
+
+
+def member_rows(row: pb.View) -> list[dict[str, Any]]:
+    members = enumerate(row.members)
+    return [{"view_id": UUID(bytes=row.id), "ordinal": n, "table_id": UUID(bytes=member)} for n, member in members]
+
+
+def request_row(row: pb.Request) -> dict[str, Any]:
+    return {"id": row.id, "version": row.version, "created_at": row.created_at}
 
 
 def _insert(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:

@@ -12,7 +12,7 @@ from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.errors import Corrupt, Unsupported
 from moulin.formats import manifest as codec
 from moulin.storage import paths
-from moulin.storage.store import Store
+from moulin.storage.store import ObjectInfo, Store
 
 _AHEAD = 32  # manifests fetched before they are asked for
 _CACHE_BYTES = 256 << 20
@@ -24,27 +24,58 @@ def _versions() -> Versions:
     return {"delta": [], "full": []}
 
 
-class ManifestIndex:
-    """All manifests of a lake, by version. `highest_segment` is the highest number in the name of any segment file."""
+def _sort(kinds: Versions) -> None:
+    for versions in kinds.values():
+        versions.sort()
 
-    def __init__(self, store: Store, lake_uuid: UUID) -> None:
-        self._store, self._lake_uuid = store, lake_uuid
+
+class ManifestIndex:
+    """Manifests of a lake, by version: all of them, or those `after` a version that `add_lake` and `add_tables` find.
+
+    `writing` says that those who ask will write on: then manifests with unknown writer features are refused.
+    `highest_segment` is the highest number in the name of any segment file.
+    """
+
+    def __init__(self, store: Store, lake_uuid: UUID, *, after: int | None = None, writing: bool = True) -> None:
+        self._store, self._lake_uuid, self._writing = store, lake_uuid, writing
         self._cache: dict[str, bytes] = {}
         self._room = _CACHE_BYTES
         self.lake = _versions()
         self.tables: dict[UUID, Versions] = defaultdict(_versions)
         self.highest_segment = 0
-        for item in store.list(paths.lake_manifests_prefix()):
-            if (found := paths.parse_lake_manifest(item.path)) is not None:
-                self.lake[found[1]].append(found[0])
-        for item in store.list(paths.tables_prefix()):
+        if after is None:
+            self._add_everything()
+
+    def _add_everything(self) -> None:
+        self.add_lake()
+        for item in self._store.list(paths.tables_prefix()):
             if (manifest := paths.parse_table_manifest(item.path)) is not None:
                 self.tables[manifest[0]][manifest[2]].append(manifest[1])
             elif (segment := paths.parse_segment_path(item.path)) is not None:
                 self.highest_segment = max(self.highest_segment, segment[1])
-        for kinds in (self.lake, *self.tables.values()):
-            for versions in kinds.values():
-                versions.sort()
+        for kinds in self.tables.values():
+            _sort(kinds)
+
+    def add_lake(self, after: int = 0) -> None:
+        """Find the lake manifests of versions after `after`."""
+        for item in self._store.list(paths.lake_manifests_prefix(), after=paths.lake_manifest(after, "full")):
+            if (found := paths.parse_lake_manifest(item.path)) is not None:
+                self.lake[found[1]].append(found[0])
+        _sort(self.lake)
+
+    def add_tables(self, table_ids: Iterable[UUID], after: int) -> None:
+        """Find the manifests of some tables of versions after `after`; a folder that is gone has none."""
+
+        def find(table_id: UUID) -> tuple[UUID, list[ObjectInfo]]:
+            newest = paths.table_manifest(table_id, after, "full")
+            return table_id, [*self._store.list(paths.table_manifests_prefix(table_id), after=newest)]
+
+        with ThreadPoolExecutor(max_workers=8, thread_name_prefix="moulin-manifests") as pool:
+            for table_id, items in pool.map(find, table_ids):
+                for item in items:
+                    if (manifest := paths.parse_table_manifest(item.path)) is not None:
+                        self.tables[table_id][manifest[2]].append(manifest[1])
+                _sort(self.tables[table_id])
 
     @property
     def highest_version(self) -> int:
@@ -78,7 +109,7 @@ class ManifestIndex:
     def _decode(self, path: str, data: bytes) -> pb.Manifest:
         decoded = codec.decode(data, path)
         manifest = decoded.manifest
-        if not decoded.writable:
+        if self._writing and not decoded.writable:
             raise Unsupported(f"Manifest {path} was written with features unknown here; recover with a newer moulin.")
         try:
             table_id = UUID(manifest.table_uuid) if manifest.table_uuid else None

@@ -54,7 +54,7 @@ class Recovery:
 
 
 @dataclass(slots=True)
-class _Highest:
+class Highest:
     """The highest numbers seen anywhere; the new incarnation hands out higher ones."""
 
     segment: int = 0
@@ -63,7 +63,7 @@ class _Highest:
 
 
 @dataclass(slots=True)
-class _Plan:
+class Plan:
     """What will be replayed: everything up to `version`, less the manifests of lost incarnations."""
 
     lake: LakeReplay
@@ -106,25 +106,7 @@ def recover(
 
 def _recover(engine: Engine, connection: sa.Connection, store: Store, lake_uuid: UUID, progress: Progress) -> Recovery:
     index = ManifestIndex(store, lake_uuid)
-    plan = _plan(index)
-    highest = _Highest(segment=index.highest_segment)
-    plan.lake.insert_databases(connection)
-    segments = 0
-    for done, (table_id, entry) in enumerate(plan.lake.tables()):
-        progress(done, len(plan.lake.entries))
-        plan.lake.insert_table(connection, entry)
-        replay = TableReplay(connection, table_id)
-        versions = _replay_table(index, plan, table_id, replay)
-        replay.finish(entry, _deltas_since_full(index.tables[table_id], plan))
-        _insert_versions(engine, connection, versions)
-        segments += replay.segments
-        highest.segment = max(highest.segment, replay.highest_segment)
-        highest.vector = max(highest.vector, replay.highest_vector)
-    progress(len(plan.lake.entries), len(plan.lake.entries))
-    plan.lake.insert_views(connection)
-    _insert_versions(engine, connection, plan.lake.versions)
-    newest = connection.execute(sa.select(sa.func.max(s.versions.c.timestamp_ns))).scalar_one()
-    highest.timestamp_ns = max(int(newest or 0), plan.lake.state.clock_ns)
+    plan, highest, segments = fill(engine, connection, index, progress)
     first_version, incarnation = _start_incarnation(engine, connection, store, lake_uuid, index, plan, highest)
     return Recovery(
         version=plan.version,
@@ -139,7 +121,36 @@ def _recover(engine: Engine, connection: sa.Connection, store: Store, lake_uuid:
     )
 
 
-def _plan(index: ManifestIndex) -> _Plan:
+def fill(
+    engine: Engine, connection: sa.Connection, index: ManifestIndex, progress: Progress
+) -> tuple[Plan, Highest, int]:
+    """Replay everything up to the last complete version into an empty catalog.
+
+    Returns what was replayed, the highest numbers, and how many segments there are.
+    """
+    plan = _plan(index)
+    highest = Highest(segment=index.highest_segment)
+    plan.lake.insert_databases(connection)
+    segments = 0
+    for done, (table_id, entry) in enumerate(plan.lake.tables()):
+        progress(done, len(plan.lake.entries))
+        plan.lake.insert_table(connection, entry)
+        replay = TableReplay(connection, table_id)
+        versions = _replay_table(index, plan, table_id, replay)
+        replay.finish(entry, _deltas_since_full(index.tables[table_id], plan))
+        insert_versions(engine, connection, versions)
+        segments += replay.segments
+        highest.segment = max(highest.segment, replay.highest_segment)
+        highest.vector = max(highest.vector, replay.highest_vector)
+    progress(len(plan.lake.entries), len(plan.lake.entries))
+    plan.lake.insert_views(connection)
+    insert_versions(engine, connection, plan.lake.versions)
+    newest = connection.execute(sa.select(sa.func.max(s.versions.c.timestamp_ns))).scalar_one()
+    highest.timestamp_ns = max(int(newest or 0), plan.lake.state.clock_ns)
+    return plan, highest, segments
+
+
+def _plan(index: ManifestIndex) -> Plan:
     """Read what the lake as a whole is made of, and find the last complete version."""
     base = index.lake["full"][-1] if index.lake["full"] else 0
     lake = LakeReplay()
@@ -147,7 +158,7 @@ def _plan(index: ManifestIndex) -> _Plan:
         lake.begin(index.read(paths.lake_manifest(base, "full")))
     gaps = list(lake.state.incarnations)
     last, incomplete = _complete_through(index, base, lake)
-    plan = _Plan(lake, last, incomplete, gaps)
+    plan = Plan(lake, last, incomplete, gaps)
     older = [version for version in index.lake["delta"] if version <= base and plan.counts(version)]
     for manifest in index.read_in_order(paths.lake_manifest(version, "delta") for version in older):
         lake.note_version(manifest)
@@ -172,7 +183,7 @@ def _complete_through(index: ManifestIndex, base: int, lake: LakeReplay) -> tupl
     for table_id, versions in index.tables.items():
         for version in versions["delta"]:
             parts.setdefault(version, []).append(paths.table_manifest(table_id, version, "delta"))
-    newest, purged = max(parts, default=0), _purged(index, base)
+    newest, (purged, last_purge) = max(parts, default=0), _purged(index, base)
     version = base
     while version < newest:
         version += 1
@@ -184,6 +195,8 @@ def _complete_through(index: ManifestIndex, base: int, lake: LakeReplay) -> tupl
             if version < newest:
                 raise
             return version - 1, error.message
+        if not found and version < last_purge:  # all of it went with the folders of tables that were purged since
+            continue
         needed = _needed(next(iter(found.values()), None), index, purged)
         if missing := [f"any manifest of version {version}"] if not found else sorted(needed - found.keys()):
             return version - 1, f"Version {version} is incomplete: {missing[0]} is missing."
@@ -192,14 +205,17 @@ def _complete_through(index: ManifestIndex, base: int, lake: LakeReplay) -> tupl
     return version, None
 
 
-def _purged(index: ManifestIndex, base: int) -> set[bytes]:
-    """Tables that were purged after `base`: clean-up may have deleted their folders since, manifests and all."""
+def _purged(index: ManifestIndex, base: int) -> tuple[set[bytes], int]:
+    """Tables purged after `base`, and when last: clean-up may have deleted their folders since, manifests and all."""
     purged: set[bytes] = set()
+    last = 0
     for version in index.lake["delta"]:
         if version > base:
             with suppress(Corrupt):  # whether it matters is decided when its version is looked at
-                purged.update(index.read(paths.lake_manifest(version, "delta"), again=True).purged)
-    return purged
+                if gone := index.read(paths.lake_manifest(version, "delta"), again=True).purged:
+                    purged.update(gone)
+                    last = version
+    return purged, last
 
 
 def _needed(manifest: pb.Manifest | None, index: ManifestIndex, purged: set[bytes]) -> set[str]:
@@ -214,7 +230,7 @@ def _needed(manifest: pb.Manifest | None, index: ManifestIndex, purged: set[byte
     return needed
 
 
-def _replay_table(index: ManifestIndex, plan: _Plan, table_id: UUID, replay: TableReplay) -> dict[int, tuple[int, str]]:
+def _replay_table(index: ManifestIndex, plan: Plan, table_id: UUID, replay: TableReplay) -> dict[int, tuple[int, str]]:
     """Replay the longest chain of a table's manifests that leads to its last version; returns the versions on it.
 
     That is all deltas, unless clean-up removed the first ones. It may have been stopped anywhere in between, so a chain
@@ -241,14 +257,14 @@ def _replay_table(index: ManifestIndex, plan: _Plan, table_id: UUID, replay: Tab
     raise replay.damaged("a manifest of it is missing")
 
 
-def _deltas_since_full(versions: Versions, plan: _Plan) -> int:
+def _deltas_since_full(versions: Versions, plan: Plan) -> int:
     """How long the chain is that the next full manifest will shorten."""
     full = [version for version in versions["full"] if plan.counts(version)]
     deltas = [version for version in versions["delta"] if plan.counts(version)]
     return sum(version > full[-1] for version in deltas) if full else max(len(deltas) - 1, 0)
 
 
-def _insert_versions(engine: Engine, connection: sa.Connection, versions: dict[int, tuple[int, str]]) -> None:
+def insert_versions(engine: Engine, connection: sa.Connection, versions: dict[int, tuple[int, str]]) -> None:
     insert = sqlite.insert if engine.is_sqlite else postgresql.insert
     for chunk in chunks(sorted(versions)):
         rows = [{"version": v, "timestamp_ns": versions[v][0], "kind": versions[v][1]} for v in chunk]
@@ -261,8 +277,8 @@ def _start_incarnation(
     store: Store,
     lake_uuid: UUID,
     index: ManifestIndex,
-    plan: _Plan,
-    highest: _Highest,
+    plan: Plan,
+    highest: Highest,
 ) -> tuple[int, int]:
     """The rows of a new life of the catalog, and its first manifest, which decides between two that recover at once."""
     state = plan.lake.state

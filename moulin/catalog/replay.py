@@ -13,8 +13,8 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog import indexes, regions, tables
 from moulin.catalog import schema as s
-from moulin.catalog import tables
 from moulin.catalog.data import journal_rows, merge_rows, partition_ids, segment_row, vector_row
 from moulin.catalog.expiry import forget
 from moulin.catalog.history import EXPIRED
@@ -36,10 +36,14 @@ _FILLED = (
     s.segment_spans,
     s.merge_inputs,
     s.journals,
+    s.regions,
+    s.indexes,
+    s.index_files,
+    s.index_coverage,
 )
 
 
-class _Span(NamedTuple):
+class Span(NamedTuple):
     """The open span of a segment."""
 
     vector_id: int
@@ -68,12 +72,13 @@ class TableReplay:
         self.segments = 0
         self._snapshot_id: int | None = None
         self._state: pb.TableState | None = None
-        self._open: dict[int, _Span] = {}
+        self._open: dict[int, Span] = {}
         self._facts: dict[int, tuple[int, int, int, int, int]] = {}  # of closed segments, which may be opened again
         self._vectors: dict[int, int] = {}  # id -> cardinality
         self._places: dict[tuple[int, tuple[bytes | None, ...]], int] = {}
         self._rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in _FILLED}
         self._time_classes = 0
+        self._regions: dict[int, pb.Region] = {}
 
     def begin(self, manifest: pb.Manifest) -> None:
         """Start with a full manifest, or anew with it after a gap."""
@@ -126,6 +131,8 @@ class TableReplay:
                 self._insert(source, {source.c[1].name: setting.id, "json": setting.json})
         for commit in manifest.commits:
             self._insert(s.table_commits, _commit_row(commit))
+        self._regions.update({region.number: region for region in manifest.regions})
+        indexes.replay(self._connection, self._table_id, manifest)
 
     def _places_of(self, manifest: pb.Manifest) -> None:
         wanted = {_place(ref) for ref in manifest.data_files if ref.added_version} - self._places.keys()
@@ -155,7 +162,7 @@ class TableReplay:
         if number in self._open or number not in self._facts:
             raise self.damaged(f"segment {number} is added twice, or was never described")
         place, k, time_min, rows, size = self._facts[number]
-        self._open[number] = _Span(vector_id, version, place, k, time_min, rows, size, self._vectors.get(vector_id, 0))
+        self._open[number] = Span(vector_id, version, place, k, time_min, rows, size, self._vectors.get(vector_id, 0))
 
     def _close_span(self, number: int, version: int) -> None:
         span = self._open.pop(number, None)
@@ -163,7 +170,7 @@ class TableReplay:
             raise self.damaged(f"segment {number} is removed and was not there")
         self._insert_span(number, span, version)
 
-    def _insert_span(self, number: int, span: _Span, removed_version: int) -> None:
+    def _insert_span(self, number: int, span: Span, removed_version: int) -> None:
         self._insert(
             s.segment_spans,
             {
@@ -206,8 +213,9 @@ class TableReplay:
         state = self._state
         for number, span in self._open.items():
             self._insert_span(number, span, s.OPEN)
+        self._insert_regions()
         self._flush()
-        spans, oldest = self._open.values(), max(oldest, state.oldest_version, self.base)
+        oldest = max(oldest, state.oldest_version, self.base)
         if oldest > self.base:  # clean-up had forgotten these, and their files may be gone
             forget(self._connection, self._table_id, oldest)
         self._connection.execute(
@@ -225,13 +233,21 @@ class TableReplay:
                 last_sequence=state.last_sequence,
                 next_row_id=state.next_row_id,
                 properties=json.loads(state.properties_json),
-                segments=len(self._open),
-                rows=sum(span.rows - span.deleted for span in spans),
-                bytes=sum(span.size for span in spans),
+                **self._sums(),
                 time_classes=self._time_classes,
                 deltas=deltas,
             )
         )
+
+    def _insert_regions(self) -> None:
+        for row in regions.recovered(self._table_id, self._regions.values()):
+            self._insert(s.regions, row)
+
+    def _sums(self) -> dict[str, int]:
+        """What the open spans add up to."""
+        spans = self._open.values()
+        rows = sum(span.rows - span.deleted for span in spans)
+        return {"segments": len(spans), "rows": rows, "bytes": sum(span.size for span in spans)}
 
     def damaged(self, what: str) -> Corrupt:
         return Corrupt(

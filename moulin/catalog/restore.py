@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog import indexes, segments, tables
 from moulin.catalog import schema as s
-from moulin.catalog import segments, tables
 from moulin.catalog.data import close_spans, new_span, select_spans
 from moulin.formats import manifest as codec
 from moulin.model.operations import Restore
@@ -25,6 +25,7 @@ def apply_restore(change: TableChange, operation: Restore) -> None:
     state = tables.load(change.connection, change.row, target)
     change.updates.update(schema_id=state.schema_id, spec_id=state.spec_id, sort_order_id=state.sort_order_id)
     change.summary["restored-version"] = str(target)
+    indexes.drop_without_column(change, state.schema)
 
     p = s.segment_spans
     mine = sa.and_(p.c.table_id == change.table_id, p.c.branch == s.MAIN)

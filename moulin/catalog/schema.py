@@ -237,6 +237,8 @@ segments = Table(
     Column("seq_max", BigInteger, nullable=False),
     Column("key_min", LargeBinary),
     Column("key_max", LargeBinary),
+    Column("region", BigInteger, nullable=False, server_default="0"),
+    Column("index_size", BigInteger, nullable=False, server_default="0"),
     Column("first_row_id", BigInteger, nullable=False),
     Column("sequence", BigInteger, nullable=False),
     Column("added_version", BigInteger, nullable=False),
@@ -300,6 +302,53 @@ journals = Table(
     Column("table_id", Id, nullable=False),
     Column("version", BigInteger, nullable=False),
     Index("journals_version", "table_id", "version"),
+)
+
+# Who may write a region of a keyed table, and how far its log is in segments. `number` 0 is that of a table without a
+# region spec; `value` is what the spec gives for every key of the region.
+regions = Table(
+    "regions",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("value", LargeBinary, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("owner", String, nullable=False),
+    Column("covered", BigInteger, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    UniqueConstraint("table_id", "value"),
+)
+
+# Secondary indexes. Their files hold what never changes, so coverage has no versions: a segment is covered by one file
+# of an index or by none, whoever reads it.
+indexes = Table(
+    "indexes",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, ForeignKey("tables.id"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("field_id", Integer, nullable=False),
+    Column("created_version", BigInteger, nullable=False),
+    UniqueConstraint("table_id", "name"),
+)
+index_files = Table(
+    "index_files",
+    metadata,
+    Column("path", String, primary_key=True),
+    Column("table_id", Id, nullable=False, index=True),
+    Column("index_id", Id, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("entries", BigInteger, nullable=False),
+    Column("added_version", BigInteger, nullable=False),
+)
+index_coverage = Table(
+    "index_coverage",
+    metadata,
+    Column("index_id", Id, primary_key=True),
+    Column("segment", BigInteger, primary_key=True, autoincrement=False),
+    Column("table_id", Id, nullable=False, index=True),
+    Column("path", String, nullable=False, index=True),
 )
 
 # Leases and pins take no version and are not recovered.

@@ -138,7 +138,7 @@ def _at(version: int | sa.BindParameter[int]) -> tuple[sa.ColumnElement[bool], .
 _FACTS = (
     "number", "path", "rows", "size", "level", "schema_id", "partition_id", "sha256", "facts", "time_min", "time_max",
     "has_lineage", "seq_min", "seq_max", "key_min", "key_max", "sort_order_id", "first_row_id", "sequence",
-    "added_version",
+    "added_version", "region", "index_size",
 )  # fmt: skip
 _number, _PARTITION = itemgetter(0), _FACTS.index("partition_id")
 
@@ -209,7 +209,7 @@ def _to_live(row: Any, partitions: _Places, with_columns: bool, columns: Collect
     (
         number, path, rows, size, level, schema_id, partition_id, sha256, stored, time_min, time_max,
         has_lineage, seq_min, seq_max, key_min, key_max, sort_order_id, first_row_id, sequence, added_version,
-        vector_id, vector_path, offset, length, cardinality, _, _,
+        region, index_size, vector_id, vector_path, offset, length, cardinality, _, _,
     ) = row  # fmt: skip
     spec_id, partition = partitions[partition_id]
     details = pb.SegmentColumns.FromString(stored) if with_columns else _NO_COLUMNS
@@ -233,6 +233,8 @@ def _to_live(row: Any, partitions: _Places, with_columns: bool, columns: Collect
         key_max,
         sort_order_id,
         tuple(details.split_offsets),
+        region,
+        index_size,
     )
     vector = VectorFacts(vector_id, number, vector_path, offset, length, cardinality) if vector_id else None
     return LiveSegment(facts, first_row_id, sequence, added_version, vector)

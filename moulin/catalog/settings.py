@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from moulin.catalog import indexes, tables
 from moulin.catalog import schema as s
-from moulin.catalog import tables
 from moulin.errors import Conflict, MoulinError
 from moulin.model.evolution import apply_changes
 from moulin.model.operations import AlterSchema, Kind, Operation, SetPartitioning, SetProperties, Verdict, verdict
@@ -57,6 +57,7 @@ def _alter_schema(change: TableChange, operation: AlterSchema) -> None:
     )
     tables.store_setting(change.draft, s.table_schemas, change.table_id, changed.schema_id, schema_to_json(changed))
     change.updates.update(schema_id=changed.schema_id, last_column_id=last_column_id)
+    indexes.drop_without_column(change, changed)
     change.summary["changes"] = "; ".join(f"{c.action} {c.name}" for c in operation.changes)
 
 

@@ -13,7 +13,9 @@ import typer
 
 import moulin
 from moulin.cli import data, databases, maintenance, tables, views
+from moulin.cli.changes import changes
 from moulin.cli.demo import demo
+from moulin.cli.mirror import mirror
 from moulin.cli.options import Address, open_lake, parse_options
 from moulin.cli.output import errors, say
 from moulin.errors import MoulinError
@@ -30,6 +32,8 @@ app.add_typer(tables.app, name="table")
 app.add_typer(views.app, name="view")
 data.register(app)
 maintenance.register(app)
+app.command()(changes)
+app.command()(mirror)
 app.command()(demo)
 
 

@@ -135,6 +135,8 @@ def segment_to_ref(segment: LiveSegment, status: int) -> pb.DataFileRef:
         spec_id=facts.spec_id,
         partition=[pb.PartitionValue(value=value) for value in facts.partition],
         sort_order_id=facts.sort_order_id,
+        region=facts.region,
+        index_size=facts.index_size,
         sha256=facts.sha256,
         columns=encode_columns(facts.columns, facts.split_offsets),
         time_min=facts.time_min,
@@ -177,6 +179,8 @@ def ref_to_segment(ref: pb.DataFileRef) -> LiveSegment:
         key_max=ref.key_max or None,
         sort_order_id=ref.sort_order_id,
         split_offsets=tuple(ref.columns.split_offsets),
+        region=ref.region,
+        index_size=ref.index_size,
     )
     return LiveSegment(facts, ref.first_row_id, ref.sequence, ref.added_version, ref_to_vector(ref))
 

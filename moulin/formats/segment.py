@@ -59,8 +59,9 @@ class WrittenSegment:
 class SegmentWriter:
     """Writes one segment into `sink`, which it never closes; rows keep the order in which they come.
 
-    `write` takes rows in the types of `arrow_schema(schema, lineage=lineage)`. After an error the writer is closed and
-    what `sink` holds is no segment. Not for use from several threads.
+    Row groups are those of the level, or smaller ones of `row_group_bytes`. `write` takes rows in the types of
+    `arrow_schema(schema, lineage=lineage)`. After an error the writer is closed and what `sink` holds is no segment.
+    Not for use from several threads.
     """
 
     def __init__(
@@ -70,11 +71,13 @@ class SegmentWriter:
         schema: Schema,
         level: int,
         lineage: bool = False,
+        row_group_bytes: int | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         if level < 0:
             raise InvalidInput(f"Level {level} does not exist; levels start at 0.")
         self._tuning = tuning(level)
+        self._group_bytes = min(row_group_bytes or self._tuning.row_group_bytes, self._tuning.row_group_bytes)
         self._schema = schema
         self._arrow = arrow_schema(schema, lineage=lineage)
         self._lineage = lineage
@@ -102,7 +105,7 @@ class SegmentWriter:
             if table.num_rows:
                 self._held.append(table)
                 self._held_bytes += table.nbytes
-            if self._held_bytes >= self._tuning.row_group_bytes:
+            if self._held_bytes >= self._group_bytes:
                 self._drain(everything=False)
         except BaseException:
             self.abort()
@@ -157,7 +160,7 @@ class SegmentWriter:
         if not self._held:
             return
         table = pa.concat_tables(self._held)
-        step = max(1, table.num_rows * self._tuning.row_group_bytes // max(self._held_bytes, 1))
+        step = max(1, table.num_rows * self._group_bytes // max(self._held_bytes, 1))
         end = table.num_rows if everything else table.num_rows - table.num_rows % step
         if self._file is None:
             self._open(table)

@@ -118,6 +118,29 @@ class TableState:
 
 
 @dataclass(frozen=True, slots=True)
+class Region:
+    """A shard of a keyed table with one fenced writer. `value` is what the region spec gives for its keys."""
+
+    number: int
+    value: tuple[bytes | None, ...]
+    epoch: int
+    owner: str
+    covered: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A secondary index of one column. Its files cover segments; those that none covers are read without it."""
+
+    id: UUID
+    name: str
+    kind: str
+    field_id: int
+    created_version: int
+
+
+@dataclass(frozen=True, slots=True)
 class CommitInfo:
     """One operation of one version on one table."""
 

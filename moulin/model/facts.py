@@ -29,10 +29,10 @@ class SegmentFacts:
     `path` is relative to the lake's storage root. `partition` holds the partition tuple as Iceberg single-value bytes
     (None for null), in the order of the spec's fields. `time_min`/`time_max` are the event-time range in Unix
     nanoseconds, None when the table has no event time or every value is null. `has_lineage` says that the file stores
-    `_row_id` and
-    `_last_updated_sequence_number`; otherwise they are derived from the first row id and sequence number given at
-    commit.
-    `seq_min`/`seq_max` are the lowest and highest stored `_last_updated_sequence_number`, None without lineage.
+    `_row_id` and `_last_updated_sequence_number`; otherwise they are derived from the first row id and sequence number
+    given at commit. `seq_min`/`seq_max` are the lowest and highest stored `_last_updated_sequence_number`, None without
+    lineage. `key_min`/`key_max` are the lowest and highest encoded key of a keyed table, `region` is the one that wrote
+    the file, and `index_size` the bytes of the key index beside it (0: there is none).
     """
 
     number: int
@@ -54,6 +54,8 @@ class SegmentFacts:
     key_max: bytes | None = None
     sort_order_id: int = 0
     split_offsets: tuple[int, ...] = field(default=())
+    region: int = 0
+    index_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

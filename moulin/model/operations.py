@@ -1,8 +1,8 @@
 """Typed operations on a table, and the table of what happens when two of them meet.
 
 A commit is `(read_version, operation)`. Two operations *meet* when the one that commits now was prepared before the
-other committed and both touch the same thing: the same segment, property, column or partitioning. Operations that do
-not meet always commute. What happens when they do is data: `verdict(committing, committed)`.
+other committed and both touch the same thing: the same segment, property, column, index or partitioning. Operations
+that do not meet always commute. What happens when they do is data: `verdict(committing, committed)`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar
+from uuid import UUID
 
 from moulin.model.facts import SegmentFacts, VectorFacts
 from moulin.model.schema_change import SchemaChange
@@ -30,6 +31,9 @@ class Kind(StrEnum):
     ALTER_SCHEMA = "alter-schema"
     SET_PROPERTIES = "set-properties"
     SET_PARTITIONING = "set-partitioning"
+    CREATE_INDEX = "create-index"
+    UPDATE_INDEX = "update-index"
+    DROP_INDEX = "drop-index"
 
 
 class Verdict(StrEnum):
@@ -55,6 +59,16 @@ class NewVector:
 
     expected: Expected
     facts: VectorFacts
+
+
+@dataclass(frozen=True, slots=True)
+class RegionUse:
+    """A region that a commit holds: its epoch, the log position covered before, and the one that the commit reaches."""
+
+    number: int
+    epoch: int
+    covered: int
+    reached: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,23 +160,68 @@ class SetPartitioning:
     kind: ClassVar[Kind] = Kind.SET_PARTITIONING
 
 
-Operation = DataOperation | Restore | AlterSchema | SetProperties | SetPartitioning
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """A new file of an index, and the segments that it covers from now on."""
+
+    path: str
+    size: int
+    entries: int
+    segments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex:
+    """A secondary index of the column `field_id`, with the files that cover what there is."""
+
+    id: UUID
+    name: str
+    index_kind: str
+    field_id: int
+    files: tuple[IndexFile, ...] = ()
+    kind: ClassVar[Kind] = Kind.CREATE_INDEX
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateIndex:
+    """More files of an index; what they cover, older files no longer do."""
+
+    id: UUID
+    name: str
+    files: tuple[IndexFile, ...]
+    kind: ClassVar[Kind] = Kind.UPDATE_INDEX
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex:
+    """An index goes."""
+
+    id: UUID
+    name: str
+    kind: ClassVar[Kind] = Kind.DROP_INDEX
+
+
+IndexOperation = CreateIndex | UpdateIndex | DropIndex
+Operation = DataOperation | Restore | AlterSchema | SetProperties | SetPartitioning | IndexOperation
 
 _C, _B, _R, _X = Verdict.COMMUTES, Verdict.REBASE, Verdict.RETRY, Verdict.CONFLICT
 
 # Row: what commits now. Column: what committed since it was prepared. Columns in the order of Kind.
 _TABLE: dict[Kind, tuple[Verdict, ...]] = {
-    #                       append del  ups  merge trim over rest alter props part
-    Kind.APPEND: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
-    Kind.DELETE: (_C, _B, _B, _B, _R, _R, _R, _C, _C, _C),
-    Kind.UPSERT: (_B, _B, _B, _B, _R, _R, _R, _C, _C, _C),
-    Kind.MERGE: (_C, _B, _B, _X, _X, _X, _X, _C, _C, _C),
-    Kind.TRIM: (_C, _B, _B, _R, _R, _R, _R, _C, _C, _C),
-    Kind.OVERWRITE: (_C, _R, _R, _R, _R, _R, _R, _C, _C, _C),
-    Kind.RESTORE: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
-    Kind.ALTER_SCHEMA: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X),
-    Kind.SET_PROPERTIES: (_C, _C, _C, _C, _C, _C, _C, _C, _X, _C),
-    Kind.SET_PARTITIONING: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X),
+    #             append del ups merge trim over rest alter props part c-index u-index d-index
+    Kind.APPEND: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
+    Kind.DELETE: (_C, _B, _B, _B, _R, _R, _R, _C, _C, _C, _C, _C, _C),
+    Kind.UPSERT: (_B, _B, _B, _B, _R, _R, _R, _C, _C, _C, _C, _C, _C),
+    Kind.MERGE: (_C, _B, _B, _X, _X, _X, _X, _C, _C, _C, _C, _C, _C),
+    Kind.TRIM: (_C, _B, _B, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C),
+    Kind.OVERWRITE: (_C, _R, _R, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C),
+    Kind.RESTORE: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
+    Kind.ALTER_SCHEMA: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X, _C, _C, _C),
+    Kind.SET_PROPERTIES: (_C, _C, _C, _C, _C, _C, _C, _C, _X, _C, _C, _C, _C),
+    Kind.SET_PARTITIONING: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X, _C, _C, _C),
+    Kind.CREATE_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _X, _C, _C),
+    Kind.UPDATE_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _X),
+    Kind.DROP_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _X),
 }
 _COLUMN = {kind: place for place, kind in enumerate(Kind)}
 

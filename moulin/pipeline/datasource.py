@@ -3,6 +3,9 @@
     spark.read.format("moulin").option("lake", "./lake").load("shop.orders")
     frame.write.format("moulin").option("lake", "./lake").mode("append").save("shop.orders")
 
+With the option `changes_since` it reads the change feed, in one batch or as a stream: see change_source.py. What
+`writeStream` does is in stream_writer.py.
+
 Spark runs this in Python processes of its own: whoever plans and whoever commits opens the lake anew. All columns are
 read, because Spark's Python data sources are not told which ones a query needs; `.schema("id long, ...")` on the reader
 narrows them. lake.sql and table.to_spark() read natively and are faster.
@@ -20,6 +23,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
     Filter,
     InputPartition,
     WriterCommitMessage,
@@ -34,9 +39,17 @@ from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.names import did_you_mean
 from moulin.model.operations import Kind
 from moulin.model.where import parse_where
+from moulin.pipeline.change_source import (
+    FEED_OPTIONS,
+    ChangeSourceReader,
+    ChangeStreamReader,
+    FeedOptions,
+    feed_schema,
+)
 from moulin.pipeline.columns import spark_schema
 from moulin.pipeline.filters import to_where
 from moulin.pipeline.segment_scan import SegmentScan
+from moulin.pipeline.stream_writer import STREAM_OPTIONS, StreamTableWriter
 from moulin.pipeline.writer import current_task, plan_write
 from moulin.storage import paths
 from moulin.storage.store import open_store
@@ -44,7 +57,8 @@ from moulin.table.change import DataChange
 from moulin.table.scan import plan_segments
 from moulin.table.table import to_nanos
 
-_OPTIONS = ("lake", "storage", "version", "timestamp", "path")
+_OPTIONS = ("lake", "storage", "version", "timestamp", *FEED_OPTIONS, *STREAM_OPTIONS, "path")
+_SPARK_OPTIONS = ("checkpointlocation",)  # what Spark passes on of its own
 _STORAGE_PREFIX = "storage."
 _PARTITION_BYTES = 32 << 20
 
@@ -64,7 +78,7 @@ class Place:
     def of(cls, options: Mapping[str, str]) -> Place:
         """Check the options of a reader or writer."""
         for name in options:
-            if name not in _OPTIONS and not name.startswith(_STORAGE_PREFIX):
+            if name not in (*_OPTIONS, *_SPARK_OPTIONS) and not name.startswith(_STORAGE_PREFIX):
                 raise InvalidInput(
                     f'Unknown option {name!r} for format("moulin").{did_you_mean(name, _OPTIONS)} Known are '
                     f"{', '.join(_OPTIONS[:-1])}, and {_STORAGE_PREFIX}<name> for the object store."
@@ -114,18 +128,35 @@ class MoulinSource(DataSource):
         return "moulin"
 
     def schema(self) -> StructType:
-        place = Place.of(self.options)
+        place, feed = Place.of(self.options), FeedOptions.of(self.options)
         with place.open() as lake:
+            if feed is not None:
+                return feed_schema(feed.state(lake, place.table))
             return spark_schema(place.state(lake).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return TableSourceReader(Place.of(self.options), schema)
+        place, feed = Place.of(self.options), FeedOptions.of(self.options)
+        return TableSourceReader(place, schema) if feed is None else ChangeSourceReader(place, feed, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return ChangeStreamReader(Place.of(self.options), FeedOptions.of(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        place = self._place_to_write()
+        return StreamTableWriter(place, schema, overwrite, self.options.get("query_id"))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        if self.options.get("query_id") is not None:
+            raise InvalidInput("The option query_id is for writeStream.")
+        return TableSourceWriter(self._place_to_write(), schema, overwrite)
+
+    def _place_to_write(self) -> Place:
         place = Place.of(self.options)
-        if place.version is not None or place.timestamp is not None:
-            raise InvalidInput("The options version and timestamp are for reading: a write makes a new version.")
-        return TableSourceWriter(place, schema, overwrite)
+        if place.version is not None or place.timestamp is not None or FeedOptions.of(self.options) is not None:
+            raise InvalidInput(
+                "The options version, timestamp and changes_since are for reading: a write makes a new version."
+            )
+        return place
 
 
 @dataclass

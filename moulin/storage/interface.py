@@ -95,8 +95,11 @@ class Store(ABC):
         """A random-access file for pyarrow. Given the `size` that was recorded, any other size is Corrupt."""
 
     @abstractmethod
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Every object below the folder `prefix`, streamed, in no order; temporary ones too (`paths.is_temporary`)."""
+    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        """Every object below the folder `prefix`, streamed, in no order; temporary ones too (`paths.is_temporary`).
+
+        With `after`, only those whose path sorts after it; an object store does not look at the others.
+        """
 
     @abstractmethod
     def delete(self, objects: Iterable[str]) -> None:

@@ -115,11 +115,11 @@ class LocalStore(Store):
         with _reading(file):
             return pa.OSFile(file)
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
         prefix = checked_prefix(prefix)
         with _reading(self._root):
             os.stat(self._root)  # a lake that is gone, or not mounted, is not an empty one
-        return self._walk(prefix)
+        return self._walk(prefix, after)
 
     def delete(self, objects: Iterable[str]) -> None:
         for path in objects:
@@ -137,7 +137,7 @@ class LocalStore(Store):
     def _file(self, path: str) -> str:
         return f"{self._root}/{paths.checked(path)}"
 
-    def _walk(self, prefix: str) -> Iterator[ObjectInfo]:
+    def _walk(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
         folders = [prefix]
         while folders:
             folder = folders.pop()
@@ -148,6 +148,8 @@ class LocalStore(Store):
                     path = f"{folder}/{entry.name}" if folder else entry.name
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(path)
+                        continue
+                    if path <= after:
                         continue
                     try:
                         status = entry.stat()

@@ -5,14 +5,19 @@ moulin.json                                                         marker: this
 catalog.sqlite                                                      embedded catalog
 manifests/<version:020>.delta | .full                               lake manifests
 tables/<table uuid>/data/_moulin_segment=<number>/<8 hex>.parquet   segments, each alone in its folder
+tables/<table uuid>/data/_moulin_segment=<number>/<8 hex>.keys      the key index of that segment, if its table is keyed
 tables/<table uuid>/deletes/<32 hex>.puffin                         deletion vectors
 tables/<table uuid>/journals/<32 hex>.journal                       rewrite journals
+tables/<table uuid>/indexes/<32 hex>.index                          files of secondary indexes
+tables/<table uuid>/log/<region>/<position:020>.log                 a region's log, named by the first entry in each
 tables/<table uuid>/manifests/<version:020>.delta | .full           table manifests
 <any folder>/.<name>.<16 hex>.tmp                                   a write under way, or left by a killed process
 ```
 
-All paths are relative to the storage root, use `/`, and have one spelling only: `parse_x(x(...))` gives the parts back,
-and a parser answers None to every string that its builder cannot make. Pure functions, no I/O.
+A region's log on a local disk has a folder of its own, of files `<position:020>.wal`.
+
+All other paths are relative to the storage root, use `/`, and have one spelling only: `parse_x(x(...))` gives the parts
+back, and a parser answers None to every string that its builder cannot make. Pure functions, no I/O.
 """
 
 from __future__ import annotations
@@ -36,8 +41,12 @@ _NUMBER = r"(0|[1-9][0-9]{0,18})"
 _VERSION = r"([0-9]{20})"
 _LAKE_MANIFEST = re.compile(rf"manifests/{_VERSION}\.(delta|full)")
 _SEGMENT = re.compile(rf"tables/{_UUID}/data/_moulin_segment={_NUMBER}/[0-9a-f]{{8}}\.parquet")
+_KEY_INDEX = re.compile(rf"(tables/{_UUID}/data/_moulin_segment={_NUMBER}/[0-9a-f]{{8}})\.keys")
 _VECTOR = re.compile(rf"tables/{_UUID}/deletes/([0-9a-f]{{32}})\.puffin")
 _JOURNAL = re.compile(rf"tables/{_UUID}/journals/([0-9a-f]{{32}})\.journal")
+_INDEX_FILE = re.compile(rf"tables/{_UUID}/indexes/([0-9a-f]{{32}})\.index")
+_LOG_OBJECT = re.compile(rf"tables/{_UUID}/log/{_NUMBER}/{_VERSION}\.log")
+_LOCAL_LOG_FILE = re.compile(rf"{_VERSION}\.wal")
 _TABLE_MANIFEST = re.compile(rf"tables/{_UUID}/manifests/{_VERSION}\.(delta|full)")
 _SEGMENT_FOLDER = re.compile(rf"(?:.*/)?_moulin_segment={_NUMBER}/[^/]+", re.DOTALL)
 _TEMPORARY = re.compile(r"(?:.*/)?\.[^/]+\.[0-9a-f]{16}\.tmp", re.DOTALL)
@@ -83,8 +92,17 @@ def journals_prefix(table_id: UUID) -> str:
     return f"{table_prefix(table_id)}/journals"
 
 
+def indexes_prefix(table_id: UUID) -> str:
+    return f"{table_prefix(table_id)}/indexes"
+
+
 def table_manifests_prefix(table_id: UUID) -> str:
     return f"{table_prefix(table_id)}/manifests"
+
+
+def log_prefix(table_id: UUID, region: int) -> str:
+    """The folder of one region's log."""
+    return f"{table_prefix(table_id)}/log/{_checked_number(region, 'region')}"
 
 
 def segment_folder(table_id: UUID, number: int) -> str:
@@ -99,12 +117,31 @@ def segment_path(table_id: UUID, number: int, suffix: str) -> str:
     return f"{segment_folder(table_id, number)}/{suffix}.parquet"
 
 
+def key_index_path(segment: str) -> str:
+    """The key index beside the segment of this path."""
+    return f"{segment.removesuffix('.parquet')}.keys"
+
+
 def vector_path(table_id: UUID, file_id: UUID) -> str:
     return f"{deletes_prefix(table_id)}/{_checked_uuid(file_id).hex}.puffin"
 
 
 def journal_path(table_id: UUID, file_id: UUID) -> str:
     return f"{journals_prefix(table_id)}/{_checked_uuid(file_id).hex}.journal"
+
+
+def index_path(table_id: UUID, file_id: UUID) -> str:
+    return f"{indexes_prefix(table_id)}/{_checked_uuid(file_id).hex}.index"
+
+
+def log_object(table_id: UUID, region: int, position: int) -> str:
+    """The object of a region's log whose first entry has this position."""
+    return f"{log_prefix(table_id, region)}/{_checked_number(position, 'position'):020}.log"
+
+
+def local_log_file(position: int) -> str:
+    """The name, in its folder, of the file of a local log whose first entry has this position."""
+    return f"{_checked_number(position, 'position'):020}.wal"
 
 
 def table_manifest(table_id: UUID, version: int, kind: ManifestKind) -> str:
@@ -139,6 +176,12 @@ def parse_segment_path(path: str) -> tuple[UUID, int] | None:
     return (UUID(match[1]), number) if match and number is not None else None
 
 
+def parse_key_index_path(path: str) -> str | None:
+    """The path of the segment that a key index belongs to."""
+    match = _KEY_INDEX.fullmatch(path)
+    return f"{match[1]}.parquet" if match and _number(match[3]) is not None else None
+
+
 def parse_vector_path(path: str) -> tuple[UUID, UUID] | None:
     """Table and file id of a file of deletion vectors."""
     return _parse_pair(_VECTOR, path)
@@ -147,6 +190,26 @@ def parse_vector_path(path: str) -> tuple[UUID, UUID] | None:
 def parse_journal_path(path: str) -> tuple[UUID, UUID] | None:
     """Table and file id of a rewrite journal."""
     return _parse_pair(_JOURNAL, path)
+
+
+def parse_index_path(path: str) -> tuple[UUID, UUID] | None:
+    """Table and file id of a file of a secondary index."""
+    return _parse_pair(_INDEX_FILE, path)
+
+
+def parse_log_object(path: str) -> tuple[UUID, int, int] | None:
+    """Table, region and first position of an object of a log."""
+    match = _LOG_OBJECT.fullmatch(path)
+    if match is None:
+        return None
+    region, position = _number(match[2]), _number(match[3])
+    return None if region is None or position is None else (UUID(match[1]), region, position)
+
+
+def parse_local_log_file(name: str) -> int | None:
+    """The first position of a file of a local log."""
+    match = _LOCAL_LOG_FILE.fullmatch(name)
+    return _number(match[1]) if match else None
 
 
 def parse_table_manifest(path: str) -> tuple[UUID, int, ManifestKind] | None:

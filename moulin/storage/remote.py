@@ -160,10 +160,10 @@ class RemoteStore(Store):
                     return pa.BufferReader(pa.py_buffer(whole.bytes()))
             end = obstore.get(self._backend, path, options={"range": (size - _READ_AHEAD_BYTES, size)})
             checked_size(name, end.meta["size"], size)
-            return pa.PythonFile(_RangeFile(self, path, size, bytes(end.bytes())), mode="r")
+            return pa.PythonFile(RangeFile(self, path, size, bytes(end.bytes())), mode="r")
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        return self._stream(checked_prefix(prefix))
+    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        return self._stream(checked_prefix(prefix), after)
 
     def delete(self, objects: Iterable[str]) -> None:
         remaining = map(paths.checked, objects)
@@ -179,9 +179,9 @@ class RemoteStore(Store):
     def remove_empty_folders(self, prefix: str = "") -> None:
         """Nothing to do: a folder of an object store is gone with its last object."""
 
-    def _stream(self, prefix: str) -> Iterator[ObjectInfo]:
+    def _stream(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
         with self._asking(prefix or "*"):
-            for chunk in obstore.list(self._backend, prefix or None, chunk_size=_BATCH):
+            for chunk in obstore.list(self._backend, prefix or None, offset=after or None, chunk_size=_BATCH):
                 for meta in chunk:
                     yield _info(meta)
 
@@ -245,7 +245,7 @@ class _Upload(io.RawIOBase):
         return self._written
 
 
-class _RangeFile(io.RawIOBase):
+class RangeFile(io.RawIOBase):
     """An object read in ranges. Keeps its tail (a Parquet footer) and the last stretch read ahead. pyarrow locks it."""
 
     def __init__(self, store: Store, path: str, size: int, tail: bytes) -> None:

@@ -33,6 +33,7 @@ from moulin.model.operations import (
     NewVector,
     Operation,
     Overwrite,
+    RegionUse,
     Trim,
     Upsert,
     Verdict,
@@ -55,7 +56,7 @@ class DataChange:
     """New segments, and rows to hide: positions of segments as `read_version` showed them.
 
     `whole` are segments whose live rows all go, each with the vector seen; they are removed rather than covered by a
-    vector.
+    vector. `added_positions` are rows of the new segments themselves that do not count.
     """
 
     table_id: UUID
@@ -65,7 +66,9 @@ class DataChange:
     positions: Mapping[int, BitMap64] = field(default_factory=dict)
     whole: Mapping[int, int] = field(default_factory=dict)
     everything: bool = False
+    added_positions: Mapping[int, BitMap64] = field(default_factory=dict)
     summary: Mapping[str, str] = field(default_factory=dict)
+    regions: tuple[RegionUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class SettingChange:
     read_version: int
     operation: Operation
     summary: Mapping[str, str] = field(default_factory=dict)
+    regions: tuple[RegionUse, ...] = ()
 
 
 Change = DataChange | MergeChange | SettingChange
@@ -117,16 +121,18 @@ class Committer:
     def _prepare(self, change: Change, *, rebased: bool) -> TableCommit:
         match change:
             case SettingChange():
-                return TableCommit(change.table_id, change.read_version, change.operation, change.summary)
+                return TableCommit(
+                    change.table_id, change.read_version, change.operation, change.summary, change.regions
+                )
             case MergeChange():
                 return self._prepare_merge(change, rebased=rebased)
-            case DataChange() if not change.positions and not change.whole:
+            case DataChange() if not change.positions and not change.whole and not change.added_positions:
                 operation: Operation
                 if change.kind is Kind.OVERWRITE:
                     operation = Overwrite(added=change.added, everything=change.everything)
                 else:
                     operation = _DATA[change.kind](added=change.added)
-                return TableCommit(change.table_id, change.read_version, operation, change.summary)
+                return TableCommit(change.table_id, change.read_version, operation, change.summary, change.regions)
             case DataChange():
                 return self._prepare_data(change)
 
@@ -144,12 +150,20 @@ class Committer:
                 removed.append(Expected(number, _vector_id(segment)))
             elif len(union) > len(deleted):
                 targets[number] = VectorTarget(segment.facts.path, union)
-        stored = write_vectors(self._store, change.table_id, targets)
+        paths = {facts.number: facts.path for facts in change.added}
+        own = {number: VectorTarget(paths[number], places) for number, places in change.added_positions.items()}
+        written = write_vectors(self._store, change.table_id, targets | own)
+        stored = {number: written[number] for number in targets}
         vectors = tuple(
             NewVector(Expected(number, _vector_id(live[number])), facts) for number, facts in stored.items()
         )
-        operation = _DATA[change.kind](added=change.added, removed=tuple(removed), vectors=vectors)
-        return TableCommit(change.table_id, version, operation, change.summary)
+        operation = _DATA[change.kind](
+            added=change.added,
+            removed=tuple(removed),
+            vectors=vectors,
+            added_vectors={number: written[number] for number in own},
+        )
+        return TableCommit(change.table_id, version, operation, change.summary, change.regions)
 
     def _carry_over(self, change: DataChange, version: int) -> DataChange:
         """Follow positions through merges that consumed their segments since the change was read."""

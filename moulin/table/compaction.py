@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from moulin.catalog.commit import CommitResult
@@ -12,10 +14,11 @@ from moulin.model.ids import new_id
 from moulin.table.change import MergeChange
 from moulin.table.context import Context
 from moulin.table.layout import Layout
-from moulin.table.merge_planner import Group, cut, pick
+from moulin.table.merge_planner import Group, cut, pick, pick_levels
 from moulin.table.properties import effective
 from moulin.table.tasks import MergeResult, TaskRunner
 
+_SMALL = 64 << 20
 _NUMBERS = 4096  # segment numbers reserved for one merge: far more than it can need
 
 
@@ -37,6 +40,7 @@ def compact(
     load: Callable[[], TableState],
     *,
     everything: bool = False,
+    due_only: bool = False,
     runner: TaskRunner | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Compaction:
@@ -48,32 +52,51 @@ def compact(
     config = effective(context.config, state.properties)
     owner = str(new_id())
     segments = context.catalog.segments(state.id, state.version, with_columns=False)
-    groups = pick(segments, config, segment_bytes=config.merge_segment_bytes, everything=everything)
+    if state.schema.identifier_field_ids:
+        groups = pick_levels(segments, config, due_only=due_only, everything=everything)
+    else:
+        groups = pick(segments, config, segment_bytes=config.merge_segment_bytes, everything=everything)
     total = sum(group.size for group in groups)
     result = Compaction(state.head_version)
+    lock = threading.Lock()
     done = 0
-    try:
-        for group in groups:
-            wanted = [segment.facts.number for segment in group.segments]
-            granted = set(context.catalog.reserve_inputs(owner, wanted))
-            kept = Group(tuple(s for s in group.segments if s.facts.number in granted), group.level)
-            if len(kept.segments) == len(group.segments):
-                result = _merge(context, state, kept, config.merge_segment_bytes, result, runner)
+
+    def run(group: Group) -> None:
+        nonlocal result, done
+        wanted = [segment.facts.number for segment in group.segments]
+        granted = context.catalog.reserve_inputs(owner, wanted)
+        change = None
+        if len(granted) == len(wanted):
+            change = run_group(context, state, group, config.merge_segment_bytes, runner)
+            committed = commit_merge(context, change)
+        with lock:
+            if change is not None:
+                result = _sum(result, committed.version, group, change)
             done += group.size
             if progress:
                 progress(done, total)
+
+    try:
+        _run_all(run, groups)
     finally:
         context.catalog.release_inputs(owner)
     return result
 
 
-def _merge(
-    context: Context, state: TableState, group: Group, segment_bytes: int, so_far: Compaction, runner: TaskRunner | None
-) -> Compaction:
-    change = run_group(context, state, group, segment_bytes, runner)
-    committed = commit_merge(context, change)
+def _run_all(run: Callable[[Group], None], groups: Sequence[Group]) -> None:
+    """Groups share no segment, so small ones run at once; a large one keeps all cores busy by itself."""
+    small = [group for group in groups if group.size < _SMALL]
+    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="moulin-merge") as pool:
+        for _ in pool.map(run, small):
+            pass
+    for group in groups:
+        if group.size >= _SMALL:
+            run(group)
+
+
+def _sum(so_far: Compaction, version: int, group: Group, change: MergeChange) -> Compaction:
     return Compaction(
-        committed.version,
+        max(version, so_far.version),
         so_far.merges + 1,
         so_far.segments_in + len(group.segments),
         so_far.segments_out + len(change.added),

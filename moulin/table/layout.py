@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from uuid import UUID
 
 from pyiceberg.partitioning import PartitionSpec
@@ -10,9 +11,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
 from moulin.model.entities import TableState
+from moulin.model.key import Key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """Schema, partitioning and order that new segments of a table are written with."""
 
@@ -22,6 +24,11 @@ class Layout:
     spec: PartitionSpec
     sort_order: SortOrder
     event_time: int | None
+
+    @cached_property
+    def key(self) -> Key | None:
+        """The primary key; None for an event table."""
+        return Key.of(self.schema)
 
     @classmethod
     def of(cls, state: TableState) -> Layout:

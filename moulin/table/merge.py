@@ -45,6 +45,7 @@ def run_merge(task: MergeTask) -> MergeResult:
                 level=task.level,
                 lineage=True,
                 spec_id=task.spec_id,
+                region=task.region,
             )
         )
     journal = _journal(task.slices, kept, order, bounds, [facts.number for facts in added])

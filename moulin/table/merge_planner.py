@@ -52,6 +52,68 @@ def pick(segments: Sequence[LiveSegment], config: Config, *, segment_bytes: int,
     return groups
 
 
+def pick_levels(segments: Sequence[LiveSegment], config: Config, *, due_only: bool, everything: bool) -> list[Group]:
+    """The groups of a keyed table worth merging, level 0 first: 0 -> 1 with what it overlaps there, then 1 -> 2.
+
+    Groups share no segment, so they may run at once. `due_only` leaves alone what is not due yet; `everything` takes
+    all segments of a region and partition into level 2.
+    """
+    shards: dict[tuple[int, int, tuple[bytes | None, ...]], list[LiveSegment]] = defaultdict(list)
+    for segment in segments:
+        shards[segment.facts.region, segment.facts.spec_id, segment.facts.partition].append(segment)
+    groups = []
+    for members in shards.values():
+        if everything:
+            group = Group(tuple(sorted(members, key=_key_min)), 2)
+            if len(members) > 1 or members[0].facts.level < 2 or members[0].vector is not None:
+                groups.append(group)
+            continue
+        fresh = [s for s in members if s.facts.level == 0]
+        if fresh and len(fresh) >= (config.level0_trigger if due_only else 1):
+            groups.append(
+                _with_overlap(_first_bytes(fresh, config.merge_max_bytes), members, 1, config.merge_max_bytes)
+            )
+            continue
+        middle = sorted((s for s in members if s.facts.level == 1), key=_key_min)
+        if sum(s.facts.size for s in middle) > config.level1_bytes:
+            groups.append(
+                _with_overlap(_first_bytes(middle, config.merge_max_bytes), members, 2, config.merge_max_bytes)
+            )
+        elif not due_only and (worn := [s for s in members if _is_worn(s)]):
+            groups.append(_with_overlap(worn, members, max(s.facts.level for s in worn), config.merge_max_bytes))
+    return sorted(groups, key=lambda group: group.level)
+
+
+def _key_min(segment: LiveSegment) -> bytes:
+    return segment.facts.key_min or b""
+
+
+def _first_bytes(segments: Sequence[LiveSegment], limit: int) -> list[LiveSegment]:
+    """As many of the segments, from the first on, as the limit allows; one at least."""
+    return _capped(segments, limit)[0]
+
+
+def _with_overlap(chosen: Sequence[LiveSegment], members: Sequence[LiveSegment], level: int, limit: int) -> Group:
+    """Segments, with those of the level they go to whose keys lie among theirs, so that this level stays disjoint."""
+    low = min(_key_min(s) for s in chosen)
+    high = max(s.facts.key_max or b"" for s in chosen)
+    taken = list(chosen)
+    size = sum(s.facts.size for s in chosen)
+    for segment in sorted(members, key=_key_min):
+        facts = segment.facts
+        if (
+            facts.level == level
+            and segment not in chosen
+            and _key_min(segment) <= high
+            and (facts.key_max or b"") >= low
+        ):
+            if size + facts.size > limit and len(taken) > 1:
+                break  # the rest stays as it is: levels that overlap a little cost a look-up, not a row
+            taken.append(segment)
+            size += facts.size
+    return Group(tuple(taken), level)
+
+
 def _needs_merge(segment: LiveSegment, segment_bytes: int) -> bool:
     return segment.facts.level == 0 or segment.facts.size < segment_bytes // 2 or _is_worn(segment)
 
@@ -91,6 +153,7 @@ def cut(
             numbers[0] + place * share,
             share,
             segment_bytes,
+            facts.region,
         )
         for place, slices in enumerate(ranges)
     ]

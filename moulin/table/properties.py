@@ -7,6 +7,7 @@ from typing import Any
 
 from moulin.config import Config
 from moulin.errors import InvalidInput
+from moulin.model import region as regions
 from moulin.model.names import did_you_mean
 
 PREFIX = "moulin."
@@ -14,6 +15,10 @@ KNOWN = {
     "moulin.append-segment-bytes": "append_segment_bytes",
     "moulin.merge-segment-bytes": "merge_segment_bytes",
     "moulin.history-keep-seconds": "history_keep",
+    "moulin.log-sync": "log_sync",
+    "moulin.memtable-bytes": "memtable_bytes",
+    "moulin.level0-trigger": "level0_trigger",
+    "moulin.level1-bytes": "level1_bytes",
 }
 
 
@@ -26,6 +31,9 @@ def check_properties(properties: Mapping[str, Any]) -> dict[str, str]:
         if not isinstance(value, str | int | float):
             raise InvalidInput(f"Property {key!r} takes text or a number, not {value!r}.")
         if key.startswith(PREFIX):
+            if key == regions.PROPERTY:
+                checked[key] = str(value)
+                continue
             if key not in KNOWN:
                 raise InvalidInput(
                     f"Unknown property {key!r}{did_you_mean(key, KNOWN)}; names with {PREFIX!r} are Moulin's own: "

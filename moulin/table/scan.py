@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap64
 
 from moulin.catalog.catalog import Catalog
 from moulin.errors import InvalidInput
@@ -152,9 +153,17 @@ class Scan:
         return pa.schema([lineage.get(name) or full.field(name) for name in columns])
 
     def _tables(self) -> Iterator[pa.Table]:
-        segments = plan_segments(self._catalog, self._state, self._predicate)
         versions = self._catalog.sequence_versions(self._state.id) if self._lineage else ([], [])
-        read = _UnitReader(self._store, self._vectors, self._state, self._predicate, self._columns, bool(self._lineage))
+        yield from self._committed(versions, {})
+
+    def _committed(
+        self, versions: tuple[Sequence[int], Sequence[int]], hidden: Mapping[int, BitMap64]
+    ) -> Iterator[pa.Table]:
+        """Rows of segments, less those at `hidden` positions."""
+        segments = plan_segments(self._catalog, self._state, self._predicate)
+        read = UnitReader(
+            self._store, self._vectors, self._state, self._predicate, self._columns, bool(self._lineage), hidden
+        )
         for table in _ahead(read, segments, self._catalog.config.scan_ahead_bytes):
             yield self._finish(table, versions)
 
@@ -200,7 +209,7 @@ class _Unit:
     size: int
 
 
-class _UnitReader:
+class UnitReader:
     """Reads units of one scan; called from several threads."""
 
     def __init__(
@@ -211,9 +220,10 @@ class _UnitReader:
         predicate: Predicate,
         columns: list[str] | None,
         lineage: bool,
+        hidden: Mapping[int, BitMap64],
     ) -> None:
         self._store, self._vectors, self._state = store, vectors, state
-        self._predicate, self._columns, self._lineage = predicate, columns, lineage
+        self._predicate, self._columns, self._lineage, self._hidden = predicate, columns, lineage, hidden
 
     def units(self, segments: Sequence[LiveSegment], limit: int) -> Iterator[_Unit]:
         """Cut large segments at row groups, so that several units fit into `limit` bytes."""
@@ -229,20 +239,34 @@ class _UnitReader:
                 yield _Unit(segment, start, stop, size * (stop - start) // rows)
 
     def __call__(self, unit: _Unit) -> pa.Table:
-        segment, filtered = unit.segment, not self._predicate.is_true
+        return self.slice(unit.segment, unit.start, unit.stop)
+
+    def slice(self, segment: LiveSegment, start: int, stop: int) -> pa.Table:
+        """Rows [start, stop) of a segment."""
+        filtered = not self._predicate.is_true
         deleted = self._vectors.get(self._store, segment.vector, segment.facts.rows) if segment.vector else None
+        if hidden := self._hidden.get(segment.facts.number):
+            deleted = hidden if deleted is None else deleted | hidden
         return self._open(segment).table(
             deleted=deleted,
             expression=self._predicate.expression if filtered else None,
             extra_columns=self._predicate.columns if filtered else (),
             keep_group=self._predicate.may_match if filtered else None,
-            start=unit.start,
-            stop=unit.stop,
+            start=start,
+            stop=stop,
             row_id=self._lineage,
             first_row_id=segment.first_row_id,
             sequence=self._lineage,
             sequence_number=segment.sequence,
         )
+
+    def schema(self) -> pa.Schema:
+        """The columns that slices have."""
+        full = arrow_schema(self._state.schema, lineage=self._lineage)
+        if self._columns is None:
+            return full
+        lineage = [ROW_ID, LAST_UPDATED_SEQUENCE] if self._lineage else []
+        return pa.schema([full.field(name) for name in (*self._columns, *lineage)])
 
     def _open(self, segment: LiveSegment) -> SegmentReader:
         facts = segment.facts
@@ -250,7 +274,7 @@ class _UnitReader:
         return SegmentReader(source, self._state.schema, columns=self._columns, name=facts.path)
 
 
-def _ahead(read: _UnitReader, segments: Sequence[LiveSegment], limit: int) -> Iterator[pa.Table]:
+def _ahead(read: UnitReader, segments: Sequence[LiveSegment], limit: int) -> Iterator[pa.Table]:
     """Read units in order, some of them ahead of what was asked for, within `limit` bytes."""
     units = read.units(segments, limit)
     threads = os.cpu_count() or 1

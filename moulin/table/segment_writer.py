@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from moulin.formats.key_index import encode_key_index
 from moulin.formats.segment import SegmentWriter, segment_facts
-from moulin.model.arrow import arrow_schema
+from moulin.model.arrow import ROW_ID, arrow_schema
 from moulin.model.facts import SegmentFacts
+from moulin.model.key import Key
 from moulin.model.partition import split_by_partition
 from moulin.model.sort import sort_indices
 from moulin.storage import paths
@@ -20,6 +25,9 @@ from moulin.storage.store import Store
 from moulin.table.layout import Layout
 
 NumberSource = Callable[[], int]
+
+# Row groups of keyed segments, at every level: a look-up of one row reads one of them.
+KEYED_GROUP_BYTES = 8 << 20
 
 _WRITE_ROWS = 1 << 20  # rows taken in sorted order at a time, so that a sorted copy of everything is never held
 
@@ -83,16 +91,21 @@ def write_segment(
     level: int,
     lineage: bool = False,
     spec_id: int | None = None,
+    region: int = 0,
 ) -> SegmentFacts:
-    """Write rows that are in their final order as one segment."""
+    """Write rows that are in their final order as one segment, and the key index of a keyed one."""
     path = paths.segment_path(layout.table_id, number, secrets.token_hex(4))
+    keys = None if layout.key is None else _Keys(layout.key)
     with store.writer(path) as sink:
-        writer = SegmentWriter(sink, schema=layout.schema, level=level, lineage=lineage)
+        group_bytes = None if keys is None else KEYED_GROUP_BYTES
+        writer = SegmentWriter(sink, schema=layout.schema, level=level, lineage=lineage, row_group_bytes=group_bytes)
         for table in tables:
             writer.write(table)
+            if keys is not None:
+                keys.add(table)
         written = writer.finish()
     event_time = None if layout.event_time is None else layout.schema.find_field(layout.event_time)
-    return segment_facts(
+    facts = segment_facts(
         written,
         number=number,
         path=path,
@@ -103,6 +116,29 @@ def write_segment(
         event_time_field=event_time,
         sort_order_id=layout.sort_order.order_id,
     )
+    return facts if keys is None else keys.write(store, replace(facts, region=region))
+
+
+@dataclass(slots=True)
+class _Keys:
+    """The keys of a segment that is being written."""
+
+    key: Key
+    encoded: list[pa.Array] = field(default_factory=list)
+    row_ids: list[npt.NDArray[np.int64]] = field(default_factory=list)
+
+    def add(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self.encoded.append(self.key.encode(rows))
+            if ROW_ID in rows.column_names:
+                self.row_ids.append(rows.column(ROW_ID).fill_null(-1).to_numpy())
+
+    def write(self, store: Store, facts: SegmentFacts) -> SegmentFacts:
+        """Write the index beside the segment; returns the facts with what they say of it."""
+        keys = pa.concat_arrays(self.encoded)
+        data = encode_key_index(keys, np.concatenate(self.row_ids) if self.row_ids else None)
+        store.put(paths.key_index_path(facts.path), data)
+        return replace(facts, key_min=keys[0].as_py(), key_max=keys[-1].as_py(), index_size=len(data))
 
 
 def _taken(table: pa.Table, order: pa.Array) -> Iterator[pa.Table]:

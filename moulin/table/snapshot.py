@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import TracebackType
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 
+from moulin.errors import FailedPrecondition
 from moulin.model.arrow import arrow_schema
 from moulin.model.entities import TableState
+from moulin.model.key import Key
 from moulin.model.where import Where
 from moulin.table.context import Context
+from moulin.table.key_scan import KeyScan
+from moulin.table.keyed import View
+from moulin.table.lookup import Lookup
 from moulin.table.scan import Scan
 
 
@@ -38,12 +45,52 @@ class Snapshot:
     def state(self) -> TableState:
         return self._state
 
-    def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
-        """Rows of this version."""
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        limit: int | None = None,
+        *,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        ordered: bool = False,
+    ) -> Scan:
+        """Rows of this version; of a keyed table in key order, when a range, `reverse` or `ordered` is given."""
         if self._pin is not None:
             self._context.catalog.renew_pin(self._pin)
         c = self._context
+        if start is not None or end is not None or reverse or ordered:
+            options = {"start": start, "end": end, "reverse": reverse, "ordered": ordered}
+            return KeyScan(c, self._view, None, columns=columns, where=where, limit=limit, **options)
         return Scan(c.catalog, c.store, c.vectors, self._state, columns=columns, where=where, limit=limit)
+
+    def get(self, key: Any) -> dict[str, Any] | None:
+        """The row of a key in this version, or None."""
+        columns = self._key()
+        return self._lookup.get(lambda: self._view, columns, columns.check(key))
+
+    def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
+        """The row of each key in this version, or None, in the order of the keys."""
+        columns = self._key()
+        checked = [columns.check(key) for key in keys]
+        found = self._lookup.get_many(self._view, columns, list(dict.fromkeys(checked)))
+        return [dict(found[key]) if key in found else None for key in checked]
+
+    def _key(self) -> Key:
+        key = Key.of(self._state.schema)
+        if key is None:
+            raise FailedPrecondition(f"Table {self._state.full_name} has no primary key: read it with scan.")
+        return key
+
+    @cached_property
+    def _view(self) -> View:
+        segments = self._context.catalog.segments(self._state.id, self._state.version, with_columns=False)
+        return View(self._state, tuple(segments), 0.0)
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        return Lookup(self._context)
 
     def count(self) -> int:
         return self.scan().count()

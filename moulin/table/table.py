@@ -31,10 +31,15 @@ from moulin.model.schema_change import (
 )
 from moulin.model.type_reader import to_type
 from moulin.model.where import Where
+from moulin.table import bulk
 from moulin.table.change import SettingChange, retried
+from moulin.table.changes import Changes
 from moulin.table.compaction import Compaction, compact
 from moulin.table.context import Context
+from moulin.table.key_scan import KeyScan, Pending
+from moulin.table.keyed import KeyedTable, keyed_table
 from moulin.table.properties import check_properties
+from moulin.table.region import RegionWriter
 from moulin.table.scan import Scan
 from moulin.table.snapshot import Snapshot
 from moulin.table.writes import Outcome, prepare_append, prepare_delete, prepare_overwrite
@@ -61,16 +66,30 @@ ToSpark = Callable[["Table", int | None], "DataFrame"]
 
 
 class Table:
-    """One table of a lake. Holds no state of its own but its id: every call sees the newest version."""
+    """One table of a lake. Holds no state of its own but its id: every call sees the newest version.
+
+    One that is `read_only` shows the version it was opened at until `refresh`; `follow` makes the catalog look for
+    newer ones, where it does not see them by itself.
+    """
 
     def __init__(
-        self, context: Context, table_id: UUID, *, read_only: bool = False, to_spark: ToSpark | None = None
+        self,
+        context: Context,
+        table_id: UUID,
+        *,
+        read_only: bool = False,
+        to_spark: ToSpark | None = None,
+        follow: Callable[[], int] | None = None,
     ) -> None:
         self._context = context
         self.id = table_id
         self._read_only = read_only
         self._to_spark = to_spark
         self._closed = False
+        self._follow = follow
+        self._put: KeyedTable | RegionWriter | None = None  # what takes rows one by one, once it is known
+        self._writes = False
+        self._shown = context.catalog.table_by_id(table_id).version if read_only else None
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"
@@ -125,6 +144,8 @@ class Table:
         state = self._writable()
         if request_id is not None and (earlier := self._context.catalog.committed(request_id)):
             return Outcome(earlier.version)
+        if (keyed := self._keyed()) is not None:
+            return bulk.upsert(self._context, keyed, data, request_id)
         change = prepare_append(self._context, state, data)
         if not change.added:
             return Outcome(state.head_version)
@@ -137,12 +158,29 @@ class Table:
         where: Where = None,
         version: int | None = None,
         limit: int | None = None,
+        *,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        ordered: bool = False,
     ) -> Scan:
-        """Rows of the newest version, or of `version`; read when the result is asked for them."""
-        return Snapshot(self._context, self._state(version)).scan(columns, where, limit)
+        """Rows of the newest version, or of `version`; read when the result is asked for them.
+
+        On a keyed table also what was put and is in no version yet. There, `start` (inclusive) and `end` (exclusive)
+        are keys or their first columns, and rows come in key order when one of them, `reverse` or `ordered` is given.
+        """
+        keyed = self._keyed() if version is None and self._shown is None else None
+        if keyed is not None:
+            view, pending = Pending.of(self._context, keyed)
+            options = {"start": start, "end": end, "reverse": reverse, "ordered": ordered}
+            return KeyScan(self._context, view, pending, columns=columns, where=where, limit=limit, **options)
+        snapshot = Snapshot(self._context, self._state(version))
+        return snapshot.scan(columns, where, limit, start=start, end=end, reverse=reverse, ordered=ordered)
 
     def delete_where(self, where: Where) -> Outcome:
         """Delete the rows that match; no data is rewritten."""
+        if self._writable() and (keyed := self._keyed()) is not None:
+            return bulk.delete_where(self._context, keyed, where)
 
         def run() -> Outcome:
             state = self._writable()
@@ -155,6 +193,8 @@ class Table:
 
     def overwrite(self, data: object, where: Where = None) -> Outcome:
         """Replace all rows, or those that match, with the rows of `data`, in one version."""
+        if self._writable() and (keyed := self._keyed()) is not None:
+            return bulk.overwrite(self._context, keyed, data, where)
         added = prepare_append(self._context, self._writable(), data).added
 
         def run() -> Outcome:
@@ -164,12 +204,51 @@ class Table:
 
         return retried(self._context.config.commit_attempts, run)
 
+    # Rows by key
+
+    def put(self, row: Mapping[str, Any]) -> None:
+        """Insert a row, or replace the one with its key. Durable as `log_sync` says when it returns."""
+        writer = self._put
+        if writer is None:
+            writer = self._put = self._writer().direct()
+        writer.put(row)
+
+    def put_batch(self, data: object) -> int:
+        """Insert or replace rows: a list of dicts, or Arrow in any of its forms. Returns how many there were."""
+        return self._writer().put_batch(data)
+
+    def get(self, key: Any) -> dict[str, Any] | None:
+        """The row of a key, or None. A key of several columns is a tuple."""
+        if self._shown is not None:
+            return Snapshot(self._context, self._state()).get(key)
+        return self._keyed_only().get(key)
+
+    def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
+        """The row of each key, or None, in the order of the keys."""
+        if self._shown is not None:
+            return Snapshot(self._context, self._state()).get_many(keys)
+        return self._keyed_only().get_many(keys)
+
+    def delete(self, key: Any) -> None:
+        """Delete the row of a key, if there is one."""
+        self._writer().delete(key)
+
+    def delete_batch(self, keys: Sequence[Any]) -> None:
+        """Delete the rows of several keys."""
+        self._writer().delete_batch(keys)
+
+    def flush(self) -> int:
+        """Commit what was put and deleted so far; returns the version of the table that has it."""
+        return self._keyed_only().flush()
+
     # Versions
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
         """What happened to the table, newest first."""
         self._require_open()
-        return self._context.catalog.history(self.id, limit)
+        if self._shown is None:
+            return self._context.catalog.history(self.id, limit)
+        return [info for info in self._context.catalog.history(self.id) if info.version <= self._shown][:limit]
 
     def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
         """The table as it was at a version of the lake, or at a time.
@@ -184,7 +263,27 @@ class Table:
 
     def restore(self, version: int) -> Outcome:
         """Bring back the rows and the schema of an older version, as a new version."""
+        if self._writable() and (keyed := self._keyed()) is not None:
+            return bulk.restore(self._context, keyed, _whole_number(version))
         return self._set(Restore(_whole_number(version)))
+
+    def changes(
+        self,
+        since: int,
+        until: int | None = None,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        *,
+        net: bool = False,
+    ) -> Changes:
+        """What happened to the rows in the versions after `since`, up to `until` or now.
+
+        Version by version; with `net`, what the two ends differ in. Every version from `since` on must be kept.
+        """
+        self._require_open()
+        last = self._shown if until is None else _whole_number(until)
+        state = self._context.catalog.state_until(self.id, _whole_number(since), last)
+        return Changes(self._context, state, since, columns=columns, where=where, net=net)
 
     # Settings
 
@@ -224,11 +323,26 @@ class Table:
     def compact(self, *, everything: bool = False, progress: Callable[[int, int], None] | None = None) -> Compaction:
         """Merge small, fresh and worn segments; on Spark when a session is at hand and the work is large."""
         self._writable()
-        return compact(self._context, self._state, everything=everything, progress=progress)
+        keyed = self._keyed()
+        if keyed is None:
+            return compact(self._context, self._state, everything=everything, progress=progress)
+        keyed.flush()
+        done = compact(self._context, self._state, everything=everything, progress=progress)
+        keyed.refresh()
+        return done
 
     def refresh(self) -> int:
-        """The newest version of the lake. Reads need no refresh; this answers what they will see."""
-        return self._state().version
+        """The version of the lake that reads see from now on. Only a table opened read-only needs it to see newer ones.
+
+        Reads under way go on with the version they began with.
+        """
+        self._require_open()
+        if self._follow is not None:
+            self._follow()
+        newest = self._context.catalog.table_by_id(self.id).version
+        if self._read_only:
+            self._shown = newest
+        return newest
 
     def to_spark(self, version: int | None = None) -> DataFrame:
         """The table as a Spark DataFrame, read natively."""
@@ -236,24 +350,32 @@ class Table:
             raise FailedPrecondition(
                 "This table was opened without Spark; open it with moulin.connect(...).table(...)."
             )
+        if version is None and self.id in self._context.keyed:
+            self._context.keyed[self.id].flush()
         return self._to_spark(self, version)
 
     def close(self) -> None:
-        """Refuse further use of this object."""
-        self._closed = True
+        """Flush what was put, and refuse further use of this object; rows of a keyed table can still be read."""
+        if not self._closed:
+            self._closed = True
+            self._put = None
+            if self._writes:
+                self._context.keyed[self.id].leave()
 
     def _state(self, version: int | None = None) -> TableState:
         self._require_open()
-        return self._context.catalog.table_by_id(self.id, None if version is None else _whole_number(version))
+        return self._context.catalog.table_by_id(self.id, self._shown if version is None else _whole_number(version))
 
     def _writable(self) -> TableState:
         state = self._state()
+        if self._closed:
+            raise Closed("The table was closed; open it again with lake.table(...).")
         if self._read_only:
-            raise FailedPrecondition(f"Table {state.full_name} was opened read-only; open it again to write.")
+            raise FailedPrecondition(f"Table {state.full_name} was opened read-only; open it for writing first.")
         return state
 
     def _require_open(self) -> None:
-        if self._closed:
+        if self._closed and self.id not in self._context.keyed:
             raise Closed("The table was closed; open it again with lake.table(...).")
 
     def _alter(self, *changes: SchemaChange) -> Outcome:
@@ -262,7 +384,34 @@ class Table:
     def _set(self, operation: Operation) -> Outcome:
         state = self._writable()
         change = SettingChange(self.id, state.version, operation)
-        return Outcome(self._context.committer.commit([change]).version)
+        version = self._context.committer.commit([change]).version
+        if self.id in self._context.keyed:
+            self._context.keyed[self.id].refresh()
+        return Outcome(version)
+
+    def _keyed(self) -> KeyedTable | None:
+        """This table as a keyed one; None when it has no key."""
+        return keyed_table(self._context, self.id)
+
+    def _keyed_only(self) -> KeyedTable:
+        keyed = self._context.keyed.get(self.id) or self._keyed()
+        if keyed is None:
+            raise FailedPrecondition(
+                f"Table {self.name} has no primary key, which put, get and delete need: use append, scan, delete_where."
+            )
+        return keyed
+
+    def _writer(self) -> KeyedTable:
+        """The keyed table, to write to it row by row."""
+        if self._closed:
+            raise Closed("The table was closed; open it again with lake.table(...).")
+        if self._read_only:
+            self._writable()
+        keyed = self._keyed_only()
+        if not self._writes:
+            self._writes = True
+            keyed.enter()
+        return keyed
 
 
 def _partitioning(state: TableState) -> str:

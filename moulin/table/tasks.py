@@ -48,6 +48,7 @@ class MergeTask:
     first_number: int
     numbers: int
     segment_bytes: int
+    region: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class Outcome:
     version: int
     rows_added: int = 0
     rows_deleted: int = 0
+    rows_updated: int = 0
 
 
 def prepare_append(context: Context, state: TableState, data: object, *, kind: Kind = Kind.APPEND) -> DataChange:

@@ -14,11 +14,15 @@ from moulin.errors import InvalidInput, NotFound
 from moulin.model.entities import TableState
 from moulin.model.evolution import AddColumn, DropColumn, RenameColumn
 from moulin.model.facts import SegmentFacts
+from moulin.model.ids import new_id
 from moulin.model.operations import (
     AlterSchema,
     Append,
+    CreateIndex,
     Delete,
+    DropIndex,
     Expected,
+    IndexFile,
     Kind,
     Merge,
     Operation,
@@ -27,20 +31,23 @@ from moulin.model.operations import (
     SetPartitioning,
     SetProperties,
     Trim,
+    UpdateIndex,
     Upsert,
     Verdict,
     verdict,
 )
+from moulin.storage import paths
 from tests.contract.samples import commit, live, make_table, segment, vector
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A table with two segments and a spare column; operations are prepared from `read`."""
+    """A table with two segments, a spare column, an index of it and two more; operations are prepared from `read`."""
 
     catalog: Catalog
     table: TableState
     segments: tuple[SegmentFacts, SegmentFacts]
+    indexes: tuple[CreateIndex, ...]
     read: int
 
     def commit(self, operation: Operation) -> int:
@@ -49,20 +56,32 @@ class Scene:
     def new(self) -> tuple[SegmentFacts]:
         return (segment(self.catalog, self.table.id),)
 
+    def update_index(self, index: CreateIndex, i: int) -> UpdateIndex:
+        file = IndexFile(paths.index_path(self.table.id, new_id()), 10, 1, (self.segments[i].number,))
+        return UpdateIndex(index.id, index.name, (file,))
+
 
 @pytest.fixture
 def scene(shared_catalog: Catalog) -> Scene:
     catalog = shared_catalog
     table = make_table(catalog, f"t{catalog.version()}", properties={"p": "0"})
     commit(catalog, table.id, AlterSchema((AddColumn("note", "string"),)))  # type: ignore[arg-type]
+    columns = {field.name: field.field_id for field in catalog.table_by_id(table.id).schema.fields}
+    indexes = tuple(
+        CreateIndex(new_id(), name, "btree", columns[column])
+        for name, column in (("of-note", "note"), ("spare0", "region"), ("spare1", "region"))
+    )
+    for index in indexes:
+        commit(catalog, table.id, index)
     one, two = segment(catalog, table.id), segment(catalog, table.id)
     read = commit(catalog, table.id, Append(added=(one, two))).version
-    return Scene(catalog, table, (one, two), read)
+    return Scene(catalog, table, (one, two), indexes, read)
 
 
 Make = Callable[[Scene, int], Operation]
 
-# Operations that touch segment 0 or 1, add rows where they can, change column "note", property "p" or the partitioning.
+# Operations that touch segment 0 or 1, add rows where they can, change column "note", its index, property "p" or the
+# partitioning.
 TOUCHING: dict[Kind, Make] = {
     Kind.APPEND: lambda s, i: Append(added=s.new()),
     Kind.DELETE: lambda s, i: Delete(vectors=(vector(s.table.id, s.segments[i].number, 2),)),
@@ -74,6 +93,9 @@ TOUCHING: dict[Kind, Make] = {
     Kind.ALTER_SCHEMA: lambda s, i: AlterSchema((DropColumn("note"),)),
     Kind.SET_PROPERTIES: lambda s, i: SetProperties({"p": str(i)}),
     Kind.SET_PARTITIONING: lambda s, i: SetPartitioning(("note",)),
+    Kind.CREATE_INDEX: lambda s, i: CreateIndex(new_id(), "made", "bloom", s.indexes[0].field_id),
+    Kind.UPDATE_INDEX: lambda s, i: s.update_index(s.indexes[0], i),
+    Kind.DROP_INDEX: lambda s, i: DropIndex(s.indexes[0].id, "of-note"),
 }
 
 # The same on something that no other operation touches: another segment, column or property; and no rows are added.
@@ -88,6 +110,9 @@ APART: dict[Kind, Make] = {
     Kind.ALTER_SCHEMA: lambda s, i: AlterSchema((AddColumn(f"extra{i}", "int"),)),  # type: ignore[arg-type]
     Kind.SET_PROPERTIES: lambda s, i: SetProperties({f"q{i}": "1"}),
     Kind.SET_PARTITIONING: lambda s, i: SetPartitioning(("region",)),
+    Kind.CREATE_INDEX: lambda s, i: CreateIndex(new_id(), f"made{i}", "bloom", s.indexes[1].field_id),
+    Kind.UPDATE_INDEX: lambda s, i: s.update_index(s.indexes[1 + i], i),
+    Kind.DROP_INDEX: lambda s, i: DropIndex(s.indexes[1 + i].id, f"spare{i}"),
 }
 
 PAIRS = [pytest.param(now, before, id=f"{now}-after-{before}") for now, before in product(Kind, Kind)]

@@ -8,10 +8,18 @@ from pathlib import Path
 import pytest
 
 from moulin.storage import Store, open_store
+from moulin.storage.cache import CachedStore
 
 
-@pytest.fixture(params=["local", "memory", pytest.param("s3", marks=pytest.mark.s3)])
+def everything(path: str) -> bool:
+    """What a cache keeps when all paths count as immutable: the suite writes its objects through the same store."""
+    return True
+
+
+@pytest.fixture(params=["local", "memory", "cached", pytest.param("s3", marks=pytest.mark.s3)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "cached":
+        return CachedStore(open_store(tmp_path / "lake"), str(tmp_path / "cache"), 64 << 20, everything)
     if request.param == "local":
         return open_store(tmp_path / "lake")
     if request.param == "memory":

@@ -23,6 +23,8 @@ PARSERS = (
     paths.parse_vector_path,
     paths.parse_journal_path,
     paths.parse_table_manifest,
+    paths.parse_log_object,
+    paths.parse_local_log_file,
 )
 
 
@@ -37,6 +39,8 @@ def test_the_names_on_disk() -> None:
     assert paths.journal_path(TABLE, FILE) == f"tables/{TABLE}/journals/{FILE.hex}.journal"
     assert paths.table_manifest(TABLE, 7, "delta") == f"tables/{TABLE}/manifests/00000000000000000007.delta"
     assert paths.table_manifest(TABLE, 7, "full") == f"tables/{TABLE}/manifests/00000000000000000007.full"
+    assert paths.log_object(TABLE, 3, 41) == f"tables/{TABLE}/log/3/00000000000000000041.log"
+    assert paths.local_log_file(41) == "00000000000000000041.wal"
 
 
 @given(st.uuids(), st.uuids(), numbers, hex8, kinds)
@@ -49,6 +53,8 @@ def test_parsing_gives_the_parts_back(
     assert paths.parse_vector_path(paths.vector_path(table, file)) == (table, file)
     assert paths.parse_journal_path(paths.journal_path(table, file)) == (table, file)
     assert paths.parse_table_manifest(paths.table_manifest(table, number, kind)) == (table, number, kind)
+    assert paths.parse_log_object(paths.log_object(table, number, number)) == (table, number, number)
+    assert paths.parse_local_log_file(paths.local_log_file(number)) == number
     for prefix in ("", "/srv/lake/", "file:/srv/lake/", "s3a://bucket/lake/"):
         assert paths.segment_number(prefix + segment) == number
 
@@ -63,6 +69,8 @@ def test_each_name_has_one_meaning_and_lies_below_its_table(
         paths.vector_path(table, file): paths.deletes_prefix(table),
         paths.journal_path(table, file): paths.journals_prefix(table),
         paths.table_manifest(table, number, kind): paths.table_manifests_prefix(table),
+        paths.log_object(table, number, number): paths.log_prefix(table, number),
+        paths.local_log_file(number): "",
     }
     for name, folder in names.items():
         assert sum(parse(name) is not None for parse in PARSERS) == 1
@@ -74,8 +82,10 @@ def test_each_name_has_one_meaning_and_lies_below_its_table(
 
 
 @given(numbers, numbers)
-def test_manifests_sort_by_version(one: int, other: int) -> None:
+def test_manifests_and_logs_sort_by_number(one: int, other: int) -> None:
     assert (paths.lake_manifest(one, "full") < paths.lake_manifest(other, "full")) == (one < other)
+    assert (paths.log_object(TABLE, 0, one) < paths.log_object(TABLE, 0, other)) == (one < other)
+    assert (paths.local_log_file(one) < paths.local_log_file(other)) == (one < other)
 
 
 GOOD = paths.segment_path(TABLE, 12, "00c0ffee")
@@ -106,6 +116,14 @@ GOOD = paths.segment_path(TABLE, 12, "00c0ffee")
         "manifests/00000000000000000007.delta.tmp",
         "manifests/00000000000000000007.manifest",
         f"tables/{TABLE}/deletes/{FILE}.puffin",
+        f"tables/{TABLE}/log/03/00000000000000000041.log",
+        f"tables/{TABLE}/log/3/41.log",
+        f"tables/{TABLE}/log/3/{paths.MAX_NUMBER + 1:020}.log",
+        f"tables/{TABLE}/log/{paths.MAX_NUMBER + 1}/00000000000000000041.log",
+        "41.wal",
+        f"{paths.MAX_NUMBER + 1:020}.wal",
+        "x/00000000000000000041.wal",
+        paths.temporary(paths.local_log_file(41), "0123456789abcdef"),
         paths.temporary(GOOD, "0123456789abcdef"),
     ],
 )
@@ -132,6 +150,9 @@ def test_parsers_answer_any_text(text: str) -> None:
         lambda: paths.table_manifest(TABLE, 1, _any("../x")),
         lambda: paths.table_prefix(_any("..")),
         lambda: paths.vector_path(TABLE, _any("/etc/passwd")),
+        lambda: paths.log_object(TABLE, -1, 1),
+        lambda: paths.log_object(TABLE, 1, -1),
+        lambda: paths.local_log_file(-1),
         lambda: paths.temporary("a", "/../"),
         lambda: paths.temporary("../a", "0123456789abcdef"),
     ],

@@ -139,6 +139,8 @@ def test_list_streams_what_lies_below_a_folder(store: Store) -> None:
     assert sorted(info.path for info in store.list("t/1/")) == ["t/1/x", "t/1/y"]
     assert [*store.list("a")] == []
     assert [*store.list("gone")] == []
+    assert sorted(info.path for info in store.list("t/1", after="t/1/x")) == ["t/1/y"]
+    assert sorted(info.path for info in store.list(after="t/1/y")) == ["t/10/x", "t/2/x"]
     assert iter(store.list()) is not None
 
 

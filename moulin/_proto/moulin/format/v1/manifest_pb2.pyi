@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DataFileRef(_message.Message):
-    __slots__ = ("path", "file_size", "num_rows", "level", "seq_min", "seq_max", "key_min", "key_max", "dv_path", "dv_offset", "dv_length", "status", "format", "number", "schema_id", "spec_id", "partition", "sort_order_id", "sha256", "columns", "time_min", "time_max", "has_lineage", "first_row_id", "sequence", "added_version", "dv_id", "dv_cardinality", "since_version", "dv_version")
+    __slots__ = ("path", "file_size", "num_rows", "level", "seq_min", "seq_max", "key_min", "key_max", "dv_path", "dv_offset", "dv_length", "status", "format", "number", "schema_id", "spec_id", "partition", "sort_order_id", "sha256", "columns", "time_min", "time_max", "has_lineage", "first_row_id", "sequence", "added_version", "dv_id", "dv_cardinality", "since_version", "dv_version", "region", "index_size")
     PATH_FIELD_NUMBER: _ClassVar[int]
     FILE_SIZE_FIELD_NUMBER: _ClassVar[int]
     NUM_ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,8 @@ class DataFileRef(_message.Message):
     DV_CARDINALITY_FIELD_NUMBER: _ClassVar[int]
     SINCE_VERSION_FIELD_NUMBER: _ClassVar[int]
     DV_VERSION_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    INDEX_SIZE_FIELD_NUMBER: _ClassVar[int]
     path: str
     file_size: int
     num_rows: int
@@ -68,7 +70,9 @@ class DataFileRef(_message.Message):
     dv_cardinality: int
     since_version: int
     dv_version: int
-    def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., num_rows: _Optional[int] = ..., level: _Optional[int] = ..., seq_min: _Optional[int] = ..., seq_max: _Optional[int] = ..., key_min: _Optional[bytes] = ..., key_max: _Optional[bytes] = ..., dv_path: _Optional[str] = ..., dv_offset: _Optional[int] = ..., dv_length: _Optional[int] = ..., status: _Optional[int] = ..., format: _Optional[int] = ..., number: _Optional[int] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., partition: _Optional[_Iterable[_Union[PartitionValue, _Mapping]]] = ..., sort_order_id: _Optional[int] = ..., sha256: _Optional[bytes] = ..., columns: _Optional[_Union[SegmentColumns, _Mapping]] = ..., time_min: _Optional[int] = ..., time_max: _Optional[int] = ..., has_lineage: _Optional[bool] = ..., first_row_id: _Optional[int] = ..., sequence: _Optional[int] = ..., added_version: _Optional[int] = ..., dv_id: _Optional[int] = ..., dv_cardinality: _Optional[int] = ..., since_version: _Optional[int] = ..., dv_version: _Optional[int] = ...) -> None: ...
+    region: int
+    index_size: int
+    def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., num_rows: _Optional[int] = ..., level: _Optional[int] = ..., seq_min: _Optional[int] = ..., seq_max: _Optional[int] = ..., key_min: _Optional[bytes] = ..., key_max: _Optional[bytes] = ..., dv_path: _Optional[str] = ..., dv_offset: _Optional[int] = ..., dv_length: _Optional[int] = ..., status: _Optional[int] = ..., format: _Optional[int] = ..., number: _Optional[int] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., partition: _Optional[_Iterable[_Union[PartitionValue, _Mapping]]] = ..., sort_order_id: _Optional[int] = ..., sha256: _Optional[bytes] = ..., columns: _Optional[_Union[SegmentColumns, _Mapping]] = ..., time_min: _Optional[int] = ..., time_max: _Optional[int] = ..., has_lineage: _Optional[bool] = ..., first_row_id: _Optional[int] = ..., sequence: _Optional[int] = ..., added_version: _Optional[int] = ..., dv_id: _Optional[int] = ..., dv_cardinality: _Optional[int] = ..., since_version: _Optional[int] = ..., dv_version: _Optional[int] = ..., region: _Optional[int] = ..., index_size: _Optional[int] = ...) -> None: ...
 
 class PartitionValue(_message.Message):
     __slots__ = ("value",)
@@ -119,7 +123,7 @@ class DeleteFileRef(_message.Message):
     def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., content: _Optional[int] = ...) -> None: ...
 
 class Manifest(_message.Message):
-    __slots__ = ("snapshot_id", "sequence_number", "schema_id", "partition_spec_id", "data_files", "delete_files", "previous_snapshot_id", "table_uuid", "last_updated_ms", "properties", "last_column_id", "version", "reader_features", "writer_features", "lake_uuid", "incarnation", "timestamp_ns", "kind", "tables", "lake", "commits", "table", "journals", "merge_inputs", "sequence_versions", "databases", "table_entries", "views", "purged", "requests", "state", "checksum")
+    __slots__ = ("snapshot_id", "sequence_number", "schema_id", "partition_spec_id", "data_files", "delete_files", "previous_snapshot_id", "table_uuid", "last_updated_ms", "properties", "last_column_id", "version", "reader_features", "writer_features", "lake_uuid", "incarnation", "timestamp_ns", "kind", "tables", "lake", "commits", "table", "journals", "merge_inputs", "sequence_versions", "regions", "indexes", "index_files", "dropped_indexes", "databases", "table_entries", "views", "purged", "requests", "state", "checksum")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -159,6 +163,10 @@ class Manifest(_message.Message):
     JOURNALS_FIELD_NUMBER: _ClassVar[int]
     MERGE_INPUTS_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    REGIONS_FIELD_NUMBER: _ClassVar[int]
+    INDEXES_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FILES_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_INDEXES_FIELD_NUMBER: _ClassVar[int]
     DATABASES_FIELD_NUMBER: _ClassVar[int]
     TABLE_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     VIEWS_FIELD_NUMBER: _ClassVar[int]
@@ -191,6 +199,10 @@ class Manifest(_message.Message):
     journals: _containers.RepeatedScalarFieldContainer[str]
     merge_inputs: _containers.RepeatedScalarFieldContainer[int]
     sequence_versions: _containers.ScalarMap[int, int]
+    regions: _containers.RepeatedCompositeFieldContainer[Region]
+    indexes: _containers.RepeatedCompositeFieldContainer[Index]
+    index_files: _containers.RepeatedCompositeFieldContainer[IndexFile]
+    dropped_indexes: _containers.RepeatedScalarFieldContainer[bytes]
     databases: _containers.RepeatedCompositeFieldContainer[Database]
     table_entries: _containers.RepeatedCompositeFieldContainer[TableEntry]
     views: _containers.RepeatedCompositeFieldContainer[View]
@@ -198,7 +210,7 @@ class Manifest(_message.Message):
     requests: _containers.RepeatedCompositeFieldContainer[Request]
     state: LakeState
     checksum: int
-    def __init__(self, snapshot_id: _Optional[int] = ..., sequence_number: _Optional[int] = ..., schema_id: _Optional[int] = ..., partition_spec_id: _Optional[int] = ..., data_files: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., delete_files: _Optional[_Iterable[_Union[DeleteFileRef, _Mapping]]] = ..., previous_snapshot_id: _Optional[int] = ..., table_uuid: _Optional[str] = ..., last_updated_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., last_column_id: _Optional[int] = ..., version: _Optional[int] = ..., reader_features: _Optional[int] = ..., writer_features: _Optional[int] = ..., lake_uuid: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., tables: _Optional[_Iterable[bytes]] = ..., lake: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., table: _Optional[_Union[TableState, _Mapping]] = ..., journals: _Optional[_Iterable[str]] = ..., merge_inputs: _Optional[_Iterable[int]] = ..., sequence_versions: _Optional[_Mapping[int, int]] = ..., databases: _Optional[_Iterable[_Union[Database, _Mapping]]] = ..., table_entries: _Optional[_Iterable[_Union[TableEntry, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., purged: _Optional[_Iterable[bytes]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., state: _Optional[_Union[LakeState, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, snapshot_id: _Optional[int] = ..., sequence_number: _Optional[int] = ..., schema_id: _Optional[int] = ..., partition_spec_id: _Optional[int] = ..., data_files: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., delete_files: _Optional[_Iterable[_Union[DeleteFileRef, _Mapping]]] = ..., previous_snapshot_id: _Optional[int] = ..., table_uuid: _Optional[str] = ..., last_updated_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., last_column_id: _Optional[int] = ..., version: _Optional[int] = ..., reader_features: _Optional[int] = ..., writer_features: _Optional[int] = ..., lake_uuid: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., tables: _Optional[_Iterable[bytes]] = ..., lake: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., table: _Optional[_Union[TableState, _Mapping]] = ..., journals: _Optional[_Iterable[str]] = ..., merge_inputs: _Optional[_Iterable[int]] = ..., sequence_versions: _Optional[_Mapping[int, int]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., indexes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., index_files: _Optional[_Iterable[_Union[IndexFile, _Mapping]]] = ..., dropped_indexes: _Optional[_Iterable[bytes]] = ..., databases: _Optional[_Iterable[_Union[Database, _Mapping]]] = ..., table_entries: _Optional[_Iterable[_Union[TableEntry, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., purged: _Optional[_Iterable[bytes]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., state: _Optional[_Union[LakeState, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ("version", "ordinal", "timestamp_ns", "kind", "schema_id", "spec_id", "sort_order_id", "sequence", "snapshot_id", "first_row_id", "added_rows", "properties_json", "summary_json")
@@ -269,6 +281,50 @@ class Setting(_message.Message):
     id: int
     json: str
     def __init__(self, id: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
+
+class Region(_message.Message):
+    __slots__ = ("number", "value", "epoch", "covered", "generation")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    COVERED_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    value: bytes
+    epoch: int
+    covered: int
+    generation: int
+    def __init__(self, number: _Optional[int] = ..., value: _Optional[bytes] = ..., epoch: _Optional[int] = ..., covered: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class Index(_message.Message):
+    __slots__ = ("id", "name", "kind", "field_id", "created_version")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    FIELD_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    name: str
+    kind: str
+    field_id: int
+    created_version: int
+    def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., field_id: _Optional[int] = ..., created_version: _Optional[int] = ...) -> None: ...
+
+class IndexFile(_message.Message):
+    __slots__ = ("index_id", "path", "file_size", "entries", "added_version", "segments")
+    INDEX_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FILE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    ADDED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    index_id: bytes
+    path: str
+    file_size: int
+    entries: int
+    added_version: int
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, index_id: _Optional[bytes] = ..., path: _Optional[str] = ..., file_size: _Optional[int] = ..., entries: _Optional[int] = ..., added_version: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Tombstone(_message.Message):
     __slots__ = ("tombstoned_at", "delete_at")

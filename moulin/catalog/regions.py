@@ -1,0 +1,126 @@
+"""Regions of keyed tables: who may write, and how far each log is in segments.
+
+A claim raises the epoch and takes no version. Every commit that changes rows of a keyed table names the regions it
+holds; it is refused when one of them was claimed by another since, or moved on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog import schema as s
+from moulin.catalog.engine import Engine
+from moulin.catalog.segments import decode_partition, encode_partition
+from moulin.catalog.tables import find_by_id
+from moulin.errors import Fenced
+from moulin.model.entities import Region
+
+if TYPE_CHECKING:
+    from moulin.catalog.commit import TableChange
+
+EPOCH_JUMP = 1 << 20  # added by a recovery: more claims than a lost catalog can have handed out unnoticed
+
+
+def number(engine: Engine, table_id: UUID, value: tuple[bytes | None, ...]) -> int:
+    """The number of the region of `value` (empty: the whole table), given one when it is new."""
+    r = s.regions
+    stored = encode_partition(value)
+    known = sa.select(r.c.number).where(r.c.table_id == table_id, r.c.value == stored)
+    with engine.read() as connection:
+        found = connection.execute(known).scalar()
+    if found is not None:
+        return int(found)
+    with engine.unordered() as connection:
+        find_by_id(connection, table_id)
+        # One at a time for a table, so that two do not take one number.
+        connection.execute(sa.select(s.tables.c.id).where(s.tables.c.id == table_id).with_for_update())
+        found = connection.execute(known).scalar()
+        if found is None:
+            last = sa.select(sa.func.coalesce(sa.func.max(r.c.number), 0)).where(r.c.table_id == table_id)
+            found = connection.execute(last).scalar_one() + 1 if value else 0
+            new = {"table_id": table_id, "number": found, "value": stored, "owner": ""}
+            connection.execute(r.insert().values(**new, epoch=0, covered=0, generation=0))
+        return int(found)
+
+
+def claim(engine: Engine, table_id: UUID, number: int, owner: str) -> Region:
+    """Become the writer of a region; whoever was it is fenced from now on."""
+    r = s.regions
+    mine = (r.c.table_id == table_id) & (r.c.number == number)
+    with engine.unordered() as connection:
+        find_by_id(connection, table_id)
+        connection.execute(r.update().where(mine).values(epoch=r.c.epoch + 1, owner=owner))
+        return to_region(connection.execute(sa.select(r).where(mine)).one())
+
+
+def list_all(connection: sa.Connection, table_id: UUID) -> list[Region]:
+    """Every region that was ever claimed."""
+    r = s.regions
+    rows = connection.execute(sa.select(r).where(r.c.table_id == table_id).order_by(r.c.number))
+    return [to_region(row) for row in rows]
+
+
+def epoch(connection: sa.Connection, table_id: UUID, number: int) -> int:
+    """The epoch that may write a region now."""
+    r = s.regions
+    found = connection.execute(sa.select(r.c.epoch).where(r.c.table_id == table_id, r.c.number == number)).scalar()
+    return int(found or 0)
+
+
+def to_region(row: Any) -> Region:
+    return Region(row.number, decode_partition(row.value), row.epoch, row.owner, row.covered, row.generation)
+
+
+def advance(change: TableChange) -> None:
+    """Check that the regions of the commit are held, and record how far their logs are covered by it."""
+    r = s.regions
+    for use in change.commit.regions:
+        mine = (r.c.table_id == change.table_id) & (r.c.number == use.number)
+        row = change.connection.execute(sa.select(r).where(mine)).first()
+        if row is None or row.epoch != use.epoch:
+            by = f" by {row.owner}" if row is not None and row.owner else ""
+            raise Fenced(
+                f"{change.name} was claimed{by} since this writer opened it; nothing was written. Open the table again."
+            )
+        if row.covered != use.covered:
+            raise Fenced(
+                f"The log of {change.name} is covered to {row.covered}, not {use.covered}; open the table again."
+            )
+        if use.reached > use.covered:
+            generation = row.generation + 1
+            change.connection.execute(r.update().where(mine).values(covered=use.reached, generation=generation))
+            change.manifest.regions.append(
+                pb.Region(
+                    number=row.number, value=row.value, epoch=row.epoch, covered=use.reached, generation=generation
+                )
+            )
+
+
+def stored(connection: sa.Connection, table_id: UUID) -> Iterable[pb.Region]:
+    """All regions as a full manifest holds them."""
+    r = s.regions
+    for row in connection.execute(sa.select(r).where(r.c.table_id == table_id).order_by(r.c.number)):
+        yield pb.Region(
+            number=row.number, value=row.value, epoch=row.epoch, covered=row.covered, generation=row.generation
+        )
+
+
+def recovered(table_id: UUID, regions: Iterable[pb.Region]) -> Sequence[dict[str, Any]]:
+    """Rows of regions from manifests; their writers, if any still run, are fenced."""
+    return [
+        {
+            "table_id": table_id,
+            "number": region.number,
+            "value": region.value,
+            "epoch": region.epoch + EPOCH_JUMP,
+            "owner": "",
+            "covered": region.covered,
+            "generation": region.generation,
+        }
+        for region in regions
+    ]

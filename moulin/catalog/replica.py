@@ -1,0 +1,156 @@
+"""A catalog made from the manifests in storage alone, to read a lake whose own catalog is out of reach.
+
+It is a private SQLite file that goes away with the process. Nothing is ever written to the storage: no marker, no
+manifest, no pin. `refresh` applies the versions that were published since, in one transaction, so whoever reads sees
+the version before or the one after.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog import schema as s
+from moulin.catalog.catalog import Catalog
+from moulin.catalog.engine import Engine, engine_url
+from moulin.catalog.follow import Rebuild, apply, look
+from moulin.catalog.identity import read_marker
+from moulin.catalog.manifest_index import ManifestIndex
+from moulin.catalog.recover import fill
+from moulin.config import Config
+from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unavailable
+from moulin.model.ids import new_id
+from moulin.storage import paths
+from moulin.storage.store import Store
+
+_ATTEMPTS = 5  # to read manifests that clean-up removes meanwhile
+
+
+class _ReplicaEngine(Engine):
+    """Refuses every transaction that writes, but those of the replica itself."""
+
+    def __init__(self, file: str, config: Config, uri: str) -> None:
+        super().__init__(engine_url(f"sqlite:///{file}"), config)
+        self._uri = uri
+        self._filling = threading.local()
+        with self._allowed():
+            self.migrate()
+
+    @contextmanager
+    def unordered(self, *, durable: bool = True) -> Iterator[sa.Connection]:
+        if not getattr(self._filling, "now", False):
+            raise FailedPrecondition(
+                f"The lake in {self._uri} was opened read-only, from its manifests: make changes through its catalog."
+            )
+        with super().unordered(durable=False) as connection:
+            yield connection
+
+    @contextmanager
+    def filling(self) -> Iterator[sa.Connection]:
+        with self._allowed(), self.unordered() as connection:
+            yield connection
+
+    @contextmanager
+    def _allowed(self) -> Iterator[None]:
+        self._filling.now = True
+        try:
+            yield
+        finally:
+            self._filling.now = False
+
+
+class ReplicaCatalog(Catalog):
+    """A lake as its published manifests say it is. Pins are granted, and bind nobody."""
+
+    engine: _ReplicaEngine
+
+    @classmethod
+    def from_manifests(cls, store: Store, config: Config) -> ReplicaCatalog:
+        """The catalog of the lake in `store`, at the last complete version that was published."""
+        marker = read_marker(store)
+        if marker is None:
+            raise NotFound(f"{store.uri} holds no lake: there is no {paths.marker()}.")
+        folder = tempfile.mkdtemp(prefix="moulin-replica-")
+        try:
+            engine = _ReplicaEngine(f"{folder}/catalog.sqlite", config, store.uri)
+            catalog = cls(engine, store, UUID(str(marker["uuid"])))
+            catalog._refreshing = threading.Lock()
+            catalog._remove = weakref.finalize(catalog, shutil.rmtree, folder, ignore_errors=True)
+            catalog._rebuild()
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return catalog
+
+    _refreshing: threading.Lock
+    _remove: weakref.finalize[..., ReplicaCatalog]
+
+    def refresh(self) -> int:
+        """Follow what was published since; returns the version that reads see from now on."""
+        with self._refreshing:
+            more = True
+            while more:
+                try:
+                    more = self._follow()
+                except Rebuild:
+                    self._rebuild()
+                    more = False
+            return self.version()
+
+    def close(self) -> None:
+        super().close()
+        self._remove()
+
+    def pin(self, table_id: UUID, version: int) -> UUID:
+        return new_id()
+
+    def renew_pin(self, pin_id: UUID) -> None:
+        """Nothing to renew: the lake's own clean-up does not know of this reader."""
+
+    def unpin(self, pin_id: UUID) -> None:
+        """Nothing to give up."""
+
+    def _follow(self) -> bool:
+        with self.engine.read() as connection:
+            version = connection.execute(sa.select(s.counter.c.version)).scalar_one()
+            incarnation = connection.execute(sa.select(s.lake.c.incarnation)).scalar_one()
+            table_ids = {*connection.execute(sa.select(s.tables.c.id)).scalars()}
+        news = look(self.store, self.uuid, version, incarnation, table_ids)
+        if news.versions:
+            with self.engine.filling() as connection:
+                apply(self.engine, connection, news)
+        return news.more
+
+    def _rebuild(self) -> None:
+        """Start from full manifests. The lake goes on meanwhile: what is cleaned up under our hands is tried again."""
+        with self.engine.read() as connection:
+            shown = connection.execute(sa.select(s.counter.c.version)).scalar() or 0
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                index = ManifestIndex(self.store, self.uuid, writing=False)
+                with self.engine.filling() as connection:
+                    self._fill(connection, index, shown)
+                return
+            except (NotFound, Corrupt) as error:
+                if attempt == _ATTEMPTS and isinstance(error, Corrupt):
+                    raise
+        raise Unavailable(f"The manifests in {self.store.uri} are being cleaned up faster than they are read: retry.")
+
+    def _fill(self, connection: sa.Connection, index: ManifestIndex, shown: int) -> None:
+        for table in reversed(s.metadata.sorted_tables):
+            connection.execute(table.delete())
+        plan, highest, _ = fill(self.engine, connection, index, lambda done, total: None)
+        if plan.version < shown:
+            raise NotFound(f"Version {shown} was shown already, and the manifests found lead to {plan.version} only.")
+        state = plan.lake.state
+        values = {"uuid": self.uuid, "format": s.FORMAT, "storage": self.store.uri, "created_at": state.created_at}
+        connection.execute(s.lake.insert().values(id=1, incarnation=plan.lake.incarnation, **values))
+        counter = {"version": plan.version, "response_seq": state.response_seq, "clock_ns": highest.timestamp_ns}
+        connection.execute(s.counter.insert().values(id=1, deltas=0, **counter))

@@ -1,0 +1,68 @@
+"""`moulin mirror`: copy a lake to another storage root, once or for ever."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from typing import Annotated
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+from moulin.cli.options import Json, open_lake, parse_options
+from moulin.cli.output import errors, progress, say, size
+from moulin.mirror import Mirror, MirrorReport, describe
+
+
+def mirror(
+    context: typer.Context,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A folder or an object store, s3://bucket/prefix.")],
+    once: Annotated[bool, typer.Option("--once", help="Stop when the target is at the newest version.")] = False,
+    interval: Annotated[float, typer.Option(min=0.0, help="Seconds between two rounds.")] = 5.0,
+    target_option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the target's store; may be repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Copy the lake to TARGET and keep the copy up to date, until stopped."""
+    with open_lake(context) as lake:
+        copy = Mirror(lake, target, parse_options(target_option or []) or None)
+        if once:
+            with progress(f"Copying to {copy.target.uri}", quiet=as_json) as bar:
+                task = bar.task_ids[0]
+                report = copy.run_once(lambda done, total: bar.update(task, completed=done, total=total))
+            say(_line(copy, report), as_json, target=copy.target.uri, **describe(report))
+            return
+        _follow(copy, interval, as_json)
+
+
+def _follow(copy: Mirror, interval: float, as_json: bool) -> None:
+    stop = threading.Event()
+    earlier = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with Live(Text(f"Copying to {copy.target.uri}"), console=errors, transient=True) as live:
+
+            def show(report: MirrorReport) -> None:
+                if as_json:
+                    sys.stdout.write(json.dumps({"target": copy.target.uri, **describe(report)}) + "\n")
+                    sys.stdout.flush()
+                else:
+                    live.update(Text(_line(copy, report)))
+
+            copy.follow(interval, stop, show)
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+def _line(copy: Mirror, report: MirrorReport) -> str:
+    behind = (
+        f"{report.lag_versions:,} versions ({report.lag_seconds:,.1f} s) behind"
+        if report.lag_versions
+        else "up to date"
+    )
+    copied = f"{report.objects:,} objects, {size(report.bytes)}"
+    return f"{copy.target.uri} is at version {report.version:,}, {behind}; {copied} copied."

@@ -1,0 +1,330 @@
+"""The key index of a segment: its keys in order, in blocks, with row ids and a Bloom filter.
+
+Bytes: docs/formats/key_index.md. A segment of a keyed table is sorted by key, so the place of a key in the index is the
+position of its row.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import google_crc32c
+import mmh3
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from moulin.errors import Corrupt
+from moulin.model.murmur3 import hash_bytes, hash_longs
+
+# DO NOT CHANGE THESE: they are in files.
+_MAGIC: Final = b"MKIX"
+_FORMAT: Final = 1
+_FOOTER: Final = struct.Struct("<QQQIIIHHBBHI4s")
+_INHERITED: Final = -1
+_FILTER_BLOCK: Final = 512
+_FILTER_PROBES: Final = 6
+_FILTER_BITS: Final = 10
+
+_BLOCK_ROWS: Final = 4096
+_BLOCK_BYTES: Final = 64 << 10
+_TAIL: Final = 64 << 10  # read first: the footer, and of small indexes all the rest
+_LIMIT: Final = 1 << 31
+
+Integers = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint32]
+Fetch = Callable[[int, int], bytes]
+
+
+def hash_keys(keys: pa.Array) -> Hashes:
+    """The hash that filters use, of encoded keys."""
+    if pa.types.is_fixed_size_binary(keys.type):
+        width = keys.type.byte_width
+        data = np.frombuffer(keys.buffers()[1] or b"", np.uint8)[
+            keys.offset * width : (keys.offset + len(keys)) * width
+        ]
+        if width == 8:
+            return hash_longs(data.view("<i8"))
+        return hash_bytes(data, np.arange(len(keys), dtype=np.int64) * width, np.full(len(keys), width, np.int64))
+    _, offsets, buffer = keys.buffers()
+    ends = np.frombuffer(offsets or bytes(4), np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
+    return hash_bytes(np.frombuffer(buffer or b"", np.uint8), ends[:-1], np.diff(ends))
+
+
+def encode_key_index(keys: pa.Array, row_ids: Integers | None) -> bytes:
+    """The index of keys in ascending order. `row_ids` holds -1 where the row's own number follows from its position."""
+    rows = len(keys)
+    width = keys.type.byte_width if pa.types.is_fixed_size_binary(keys.type) else 0
+    if row_ids is not None and bool((row_ids == _INHERITED).all()):
+        row_ids = None
+    parts: list[bytes] = [_MAGIC + bytes([_FORMAT, 0, 0, 0])]
+    at, entries = len(parts[0]), []
+    starts = _cuts(keys, width)
+    for start, stop in zip(starts, [*starts[1:], rows], strict=True):
+        block = _pack_block(keys.slice(start, stop - start), width, None if row_ids is None else row_ids[start:stop])
+        entries.append((at, len(block), start, google_crc32c.value(block)))
+        parts.append(block)
+        at += len(block)
+    bloom = _filter(hash_keys(keys))
+    directory = _pack_directory(entries, keys.take(pa.array(starts, pa.int64())), width)
+    footer = _FOOTER.pack(
+        at, at + len(bloom), rows, len(bloom), len(directory), len(entries), width, 0, _FILTER_PROBES, _FORMAT, 0,
+        google_crc32c.value(bloom + directory), _MAGIC,
+    )  # fmt: skip
+    return b"".join([*parts, bloom, directory, footer, struct.pack("<I", google_crc32c.value(footer))])
+
+
+_END: Final = _FOOTER.size + 4
+
+
+def _cuts(keys: pa.Array, width: int) -> list[int]:
+    rows = len(keys)
+    per_block = _BLOCK_ROWS
+    if not width and rows:
+        average = max(1, keys.nbytes // rows)
+        per_block = max(64, min(_BLOCK_ROWS, _BLOCK_BYTES // average))
+    return list(range(0, rows, per_block))
+
+
+def _pack_block(keys: pa.Array, width: int, row_ids: Integers | None) -> bytes:
+    rows = len(keys)
+    flags = 0 if row_ids is None else 1
+    body = struct.pack("<II", rows, flags) + _key_bytes(keys, width)
+    if row_ids is not None:
+        body += row_ids.astype("<i8").tobytes()
+    packed: bytes = pa.compress(body, codec="zstd", asbytes=True)
+    return struct.pack("<I", len(body)) + packed
+
+
+def _key_bytes(keys: pa.Array, width: int) -> bytes:
+    if width:
+        data: npt.NDArray[np.uint8] = np.frombuffer(keys.buffers()[1] or b"", np.uint8)
+        return bytes(data[keys.offset * width : (keys.offset + len(keys)) * width])
+    _, offsets, buffer = keys.buffers()
+    ends = np.frombuffer(offsets or bytes(4), np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    data = np.frombuffer(buffer or b"", np.uint8)[ends[0] : ends[-1]]
+    return bytes((ends - ends[0]).astype("<u4").tobytes() + data.tobytes())
+
+
+def _pack_directory(entries: Sequence[tuple[int, int, int, int]], firsts: pa.Array, width: int) -> bytes:
+    table = np.asarray(entries, dtype="<u8").reshape(-1, 4)
+    return table.tobytes() + _key_bytes(firsts, width)
+
+
+def _filter(hashes: Hashes) -> bytes:
+    blocks = max(1, -(-len(hashes) * _FILTER_BITS // _FILTER_BLOCK))
+    bits = np.zeros(blocks * _FILTER_BLOCK, np.bool_)
+    for place in _probes(hashes, blocks):
+        bits[place] = True
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def _probes(hashes: Hashes, blocks: int) -> list[npt.NDArray[np.int64]]:
+    """The bits of each key: all in one block of 512, which the hash chooses; nine bits of a mixed hash for each."""
+    wide = hashes.astype(np.uint64)
+    base = ((wide * np.uint64(blocks)) >> np.uint64(32)) * np.uint64(_FILTER_BLOCK)
+    mixed = (wide + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    return [
+        (base + ((mixed >> np.uint64(9 * probe)) & np.uint64(_FILTER_BLOCK - 1))).astype(np.int64)
+        for probe in range(_FILTER_PROBES)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some consecutive entries, decoded. `keys` is a NumPy array of fixed-width keys, or an Arrow binary array."""
+
+    start: int
+    keys: Any
+    row_ids: Integers | None
+    nbytes: int
+
+    def find_one(self, key: bytes) -> int | None:
+        """The place of a key in the block."""
+        if isinstance(self.keys, np.ndarray):
+            value = _numpy_keys(key, len(key))[0]
+            place = int(np.searchsorted(self.keys, value))
+            return place if place < len(self.keys) and self.keys[place] == value else None
+        keys = self.keys
+        place = bisect_right(range(len(keys)), key, key=lambda at: keys[at].as_py()) - 1
+        return place if place >= 0 and keys[place].as_py() == key else None
+
+    def before(self, key: bytes) -> int:
+        """How many keys of the block are less than `key`, which may be a part of one."""
+        if not isinstance(self.keys, np.ndarray):
+            return bisect_left(range(len(self.keys)), key, key=lambda at: self.keys[at].as_py())
+        width = 8 if self.keys.dtype == np.uint64 else self.keys.dtype.itemsize
+        return int(np.searchsorted(self.keys, _numpy_keys(key[:width].ljust(width, b"\0"), width)[0]))
+
+    def find(self, keys: Any) -> tuple[npt.NDArray[np.bool_], Integers]:
+        """Which of `keys` (in the form of the block's) are there, and at which place of the block."""
+        if isinstance(self.keys, np.ndarray):
+            places = np.searchsorted(self.keys, keys)
+            places[places == len(self.keys)] = 0
+            return self.keys[places] == keys, places
+        found = pc.index_in(keys, value_set=self.keys)
+        return np.asarray(found.is_valid()), np.asarray(found.fill_null(0)).astype(np.int64)
+
+
+def _numpy_keys(data: bytes | npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
+    """Fixed-width keys as numbers or byte strings that compare as their bytes do."""
+    if width == 8:
+        return np.frombuffer(data, ">u8").astype(np.uint64)
+    return np.frombuffer(data, f"S{width}")
+
+
+def search_form(keys: pa.Array) -> Any:
+    """Encoded keys in the form in which blocks are searched."""
+    if pa.types.is_fixed_size_binary(keys.type):
+        return _numpy_keys(np.frombuffer(_key_bytes(keys, keys.type.byte_width), np.uint8), keys.type.byte_width)
+    return keys
+
+
+class KeyIndex:
+    """An index opened: footer, directory and filter are held, blocks are read when asked for.
+
+    `fetch(start, length)` reads the file of `size` bytes; `name` stands for it in messages. Safe to use from several
+    threads when `fetch` is.
+    """
+
+    def __init__(self, fetch: Fetch, size: int, name: str) -> None:
+        self._fetch, self._name = fetch, name
+        if size < _END + 8:
+            raise self._damaged("is too short")
+        tail_start = max(0, size - _TAIL)
+        tail = fetch(tail_start, size - tail_start)
+        footer, crc = tail[-_END:-4], struct.unpack("<I", tail[-4:])[0]
+        if footer[-4:] != _MAGIC or google_crc32c.value(footer) != crc:
+            raise self._damaged("has a footer that fails its checksum")
+        (self._filter_at, directory_at, self.rows, filter_size, directory_size, self.blocks, self.width, _, probes,
+         version, _, body_crc, _) = _FOOTER.unpack(footer)  # fmt: skip
+        if version != _FORMAT or probes != _FILTER_PROBES:
+            raise self._damaged(f"has format {version}, which this version does not know: use a newer one")
+        if directory_at != self._filter_at + filter_size or directory_at + directory_size + _END != size:
+            raise self._damaged("has a footer that contradicts its length")
+        body_start = self._filter_at
+        if body_start >= tail_start:
+            body = tail[body_start - tail_start : -_END]
+        else:
+            body = fetch(body_start, tail_start - body_start) + tail[:-_END] if size - _END > tail_start else b""
+        if google_crc32c.value(body) != body_crc:
+            raise self._damaged("has a directory that fails its checksum")
+        self._bloom = np.frombuffer(body[:filter_size], np.uint8)
+        table_size = self.blocks * 32
+        table = np.frombuffer(body[filter_size : filter_size + table_size], "<u8").reshape(-1, 4).astype(np.int64)
+        self._offsets, self._lengths, self._starts, self._crcs = (table[:, column] for column in range(4))
+        self._firsts = self._decode_keys(body[filter_size + table_size :], self.blocks)
+        self.nbytes = len(body)
+
+    @cached_property
+    def _first_list(self) -> list[Any]:
+        firsts: list[Any] = self._firsts.tolist() if self.width else self._firsts.to_pylist()
+        return firsts
+
+    def may_hold(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+        """False for keys that are surely not in the segment."""
+        blocks = len(self._bloom) * 8 // _FILTER_BLOCK
+        found = np.ones(len(hashes), np.bool_)
+        for place in _probes(hashes, blocks):
+            found &= (self._bloom[place >> 3] >> (place & 7).astype(np.uint8)) & 1 == 1
+        return found
+
+    def may_hold_one(self, key: bytes) -> bool:
+        hashed = mmh3.hash(key, 0, signed=False)
+        blocks = len(self._bloom) * 8 // _FILTER_BLOCK
+        base = ((hashed * blocks) >> 32) * _FILTER_BLOCK
+        mixed = ((hashed + 1) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        mixed ^= mixed >> 29
+        bloom = self._bloom
+        for probe in range(_FILTER_PROBES):
+            place = base + ((mixed >> (9 * probe)) & (_FILTER_BLOCK - 1))
+            if not (int(bloom[place >> 3]) >> (place & 7)) & 1:
+                return False
+        return True
+
+    def block_of(self, key: bytes) -> int:
+        """The block that holds `key` if any does; -1 when it is before the first."""
+        value = _numpy_keys(key[: self.width].ljust(self.width, b"\0"), self.width)[0].item() if self.width else key
+        return bisect_right(self._first_list, value) - 1
+
+    def blocks_of(self, keys: Any) -> Integers:
+        """`block_of` for ascending keys in search form."""
+        if isinstance(self._firsts, np.ndarray):
+            numbers: Integers = np.searchsorted(self._firsts, keys, side="right").astype(np.int64) - 1
+            return numbers
+        # The rank of each key among the first keys: sort both together, first keys before equal ones.
+        both = pa.table(
+            {"key": pa.concat_arrays([self._firsts, keys]), "kind": np.r_[np.zeros(self.blocks), np.ones(len(keys))]}
+        )
+        order = np.asarray(pc.sort_indices(both, sort_keys=[("key", "ascending"), ("kind", "ascending")]))
+        before = np.cumsum(order < self.blocks)
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = before
+        return ranks[self.blocks :] - 1
+
+    def firsts(self) -> list[tuple[bytes, int]]:
+        """The first key of every block, and how many keys it has."""
+        counts = np.diff(self._starts, append=self.rows).tolist()
+        keys = self._firsts.astype(">u8") if self.width == 8 else self._firsts
+        if isinstance(keys, np.ndarray):
+            data, width = keys.tobytes(), self.width
+            return [(data[at * width : (at + 1) * width], count) for at, count in enumerate(counts)]
+        return list(zip(keys.to_pylist(), counts, strict=True))
+
+    def load(self, number: int) -> Block:
+        """Read one block."""
+        data = self._fetch(int(self._offsets[number]), int(self._lengths[number]))
+        return self._unpack(number, data)
+
+    def load_all(self, number: int, count: int) -> list[Block]:
+        """Read `count` neighbouring blocks at once."""
+        first = int(self._offsets[number])
+        end = int(self._offsets[number + count - 1] + self._lengths[number + count - 1])
+        data = self._fetch(first, end - first)
+        return [
+            self._unpack(at, data[int(self._offsets[at]) - first : int(self._offsets[at] + self._lengths[at]) - first])
+            for at in range(number, number + count)
+        ]
+
+    def _unpack(self, number: int, data: bytes) -> Block:
+        stop = int(self._starts[number + 1]) if number + 1 < self.blocks else self.rows
+        rows = stop - int(self._starts[number])
+        if len(data) < 4 or google_crc32c.value(data) != int(self._crcs[number]):
+            raise self._damaged(f"has a block at byte {int(self._offsets[number])} that fails its checksum")
+        size = struct.unpack_from("<I", data)[0]
+        if size > _LIMIT:
+            raise self._damaged(f"has a block at byte {int(self._offsets[number])} of impossible size")
+        try:
+            body = pa.decompress(data[4:], decompressed_size=size, codec="zstd", asbytes=True)
+            count, flags = struct.unpack_from("<II", body)
+        except (pa.ArrowException, struct.error, OSError) as error:
+            raise self._damaged(f"has a block that cannot be decoded ({error})") from error
+        if count != rows:
+            raise self._damaged(f"has a block of {count} entries where {rows} are due")
+        ids = np.frombuffer(body[len(body) - 8 * rows :], "<i8").astype(np.int64) if flags & 1 else None
+        keys = self._decode_keys(body[8 : len(body) - 8 * rows if flags & 1 else len(body)], rows)
+        return Block(int(self._starts[number]), keys, ids, len(body))
+
+    def _decode_keys(self, data: bytes, rows: int) -> Any:
+        if self.width:
+            if len(data) != rows * self.width:
+                raise self._damaged("has keys of the wrong length")
+            return _numpy_keys(data, self.width)
+        head = 4 * (rows + 1)
+        if len(data) < head:
+            raise self._damaged("has keys that are cut short")
+        ends = np.frombuffer(data[:head], "<u4")
+        if ends[0] != 0 or int(ends[-1]) != len(data) - head or bool((ends[1:] < ends[:-1]).any()):
+            raise self._damaged("has keys whose ends contradict each other")
+        buffers = [None, pa.py_buffer(ends.astype("<i4")), pa.py_buffer(data[head:])]
+        return pa.Array.from_buffers(pa.binary(), rows, buffers)
+
+    def _damaged(self, what: str) -> Corrupt:
+        return Corrupt(f"Key index {self._name} {what}. Restore it from a copy.")

@@ -1,0 +1,167 @@
+"""Mirror: a lake copied to another storage root, again and again, with what it lags behind.
+
+At every moment the target is a lake's storage at some version, fit for `moulin recover` and for a read-only connect:
+data files are copied first, then manifests in version order, and the marker, without which nobody opens it, last. A
+killed mirror goes on where it was: what the target holds under the same name and size is not copied again. Nothing is
+ever deleted at the target, so it keeps more history than the lake itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from uuid import UUID
+
+from moulin.catalog import mirror_source
+from moulin.catalog.identity import read_marker
+from moulin.catalog.mirror_source import Source, SourceFile
+from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unavailable
+from moulin.lake import Lake
+from moulin.storage import paths
+from moulin.storage.store import Store, open_store
+
+_THREADS = 4
+_CHUNK = 8 << 20  # of a file held in memory by each thread
+_AT_ONCE = 256  # copies handed to the threads before the next ones are looked at
+_ATTEMPTS = 5  # when clean-up removes files under our hands
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorReport:
+    """What one round copied, the version that the target is at, and how far the lake is ahead of it by now."""
+
+    version: int
+    objects: int
+    bytes: int
+    lag_versions: int
+    lag_seconds: float
+
+
+class Mirror:
+    """Copies a lake to the storage at `target`. Two mirrors of one lake to one target do no harm, and waste work."""
+
+    def __init__(self, lake: Lake, target: str, storage_options: Mapping[str, str] | None = None) -> None:
+        self._lake = lake
+        self._target = open_store(target, storage_options)
+        if self._target.uri == lake.store.uri:
+            raise FailedPrecondition(f"{self._target.uri} is the lake itself: mirror it to another place.")
+        self._there: dict[str, int] | None = None  # sizes of what the target holds, once it was listed
+        self._opened = False  # whether the target has its marker
+        self._version = 0
+
+    @property
+    def target(self) -> Store:
+        return self._target
+
+    def run_once(self, progress: Progress | None = None) -> MirrorReport:
+        """Bring the target to the newest published version. The first round compares all, later ones what is new."""
+        if self._there is None:
+            self._look()
+        for _ in range(_ATTEMPTS):
+            source = mirror_source.take(self._lake.catalog, self._version)
+            if mirror_source.has_successor(self._lake.catalog, self._target, source.version):
+                raise FailedPrecondition(
+                    f"The lake in {self._target.uri} was recovered there and goes on by itself: choose another place."
+                )
+            try:
+                objects, size = self._copy(source, progress or (lambda done, total: None))
+            except NotFound:  # clean-up deleted it: a later version does not name it any more
+                continue
+            self._version = source.version
+            return MirrorReport(source.version, objects, size, *mirror_source.lag(self._lake.catalog, source.version))
+        raise Unavailable(
+            f"Files of {self._lake.store.uri} that the catalog names are not there: run `moulin check`, or retry."
+        )
+
+    def follow(
+        self, interval: float, stop: threading.Event, report: Callable[[MirrorReport], None] = lambda report: None
+    ) -> None:
+        """Rounds until `stop` is set, at least `interval` seconds apart. What fails for a while is tried again."""
+        while not stop.is_set():
+            try:
+                report(self.run_once())
+            except Unavailable:
+                behind = mirror_source.lag(self._lake.catalog, self._version)
+                report(MirrorReport(self._version, 0, 0, *behind))
+                self._there = None  # who knows what has arrived
+                self._version = 0
+            stop.wait(interval)
+
+    def _look(self) -> None:
+        marker = read_marker(self._target)
+        if marker is not None and UUID(str(marker["uuid"])) != self._lake.catalog.uuid:
+            raise FailedPrecondition(f"{self._target.uri} holds another lake: mirror to an empty place.")
+        if marker is None:
+            self._target.check_put_if_absent()
+        self._opened = marker is not None
+        self._there = {info.path: info.size for info in self._target.list() if not paths.is_temporary(info.path)}
+
+    def _copy(self, source: Source, progress: Progress) -> tuple[int, int]:
+        assert self._there is not None
+        files = [file for file in source.files if self._is_missing(file)]
+        manifests = [name for _, name in source.manifests if name not in self._there]
+        total, done, size = len(files) + len(manifests) + (not self._opened), 0, 0
+        progress(0, total)
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="moulin-mirror") as pool:
+            # Without the marker nobody sees manifests, whatever their order.
+            in_order = map if self._opened else pool.map
+            for jobs, run, copy in (
+                (files, pool.map, self._copy_file),
+                ([SourceFile(name) for name in manifests], in_order, self._copy_manifest),
+            ):
+                remaining = iter(jobs)
+                while batch := [*islice(remaining, _AT_ONCE)]:
+                    for file, copied in zip(batch, run(copy, batch), strict=True):
+                        self._there[file.path] = copied
+                        done, size = done + 1, size + copied
+                        progress(done, total)
+        if not self._opened:
+            self._target.put(paths.marker(), self._lake.store.get(paths.marker()))
+            self._opened, done = True, done + 1
+            progress(done, total)
+        return done, size
+
+    def _is_missing(self, file: SourceFile) -> bool:
+        assert self._there is not None
+        found = self._there.get(file.path)
+        return found is None or (file.size is not None and found != file.size)
+
+    def _copy_file(self, file: SourceFile) -> int:
+        """Copy one file in pieces; it appears at the target only if it is what the catalog recorded."""
+        digest, size = hashlib.sha256(), 0
+        with self._lake.store.reader(file.path, file.size) as source, self._target.writer(file.path) as target:
+            while piece := source.read(_CHUNK):
+                digest.update(piece)
+                size += len(piece)
+                target.write(piece)
+            if file.sha256 is not None and digest.digest() != file.sha256:
+                raise Corrupt(
+                    f"{file.path} is damaged: its SHA-256 is not the one recorded. It was not copied; run "
+                    "`moulin check`."
+                )
+        return size
+
+    def _copy_manifest(self, file: SourceFile) -> int:
+        data = self._lake.store.get(file.path)
+        self._target.put(file.path, data)
+        return len(data)
+
+
+def describe(report: MirrorReport) -> dict[str, int | float]:
+    """A report as plain values."""
+    return {
+        "version": report.version,
+        "objects": report.objects,
+        "bytes": report.bytes,
+        "lag_versions": report.lag_versions,
+        "lag_seconds": round(report.lag_seconds, 3),
+    }
+
+
+__all__ = ["Mirror", "MirrorReport", "describe"]

@@ -1,0 +1,77 @@
+"""Changes of a keyed table that are not puts: each holds the regions it touches, so that no put is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from moulin.model.operations import Kind, Restore
+from moulin.model.rows import to_batches
+from moulin.model.where import Where
+from moulin.table.change import DataChange, SettingChange, retried
+from moulin.table.context import Context
+from moulin.table.keyed import KeyedTable, runs
+from moulin.table.upsert import UpsertDraft, newest, put_rows
+from moulin.table.writes import Outcome, number_source, prepare_delete
+
+
+def upsert(context: Context, keyed: KeyedTable, data: Any, request_id: str | None) -> Outcome:
+    """Insert or replace rows in one version, past the log."""
+    version, draft = keyed.upsert(
+        data, lambda change: context.committer.commit([change], request_id=request_id).version
+    )
+    return Outcome(version, draft.rows_new, rows_updated=draft.rows_updated)
+
+
+def delete_where(context: Context, keyed: KeyedTable, where: Where) -> Outcome:
+    """Delete the rows that match, those that are only in memtables too."""
+
+    def run() -> Outcome:
+        with keyed.held() as (view, uses):
+            change, rows = prepare_delete(context, view.state, where)
+            if rows == 0:
+                return Outcome(view.state.head_version)
+            change = replace(change, regions=tuple(uses))
+            return Outcome(context.committer.commit([change]).version, rows_deleted=rows)
+
+    return retried(context.config.commit_attempts, run)
+
+
+def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> Outcome:
+    """Replace all rows, or those that match, with the rows of `data`; rows of its keys are replaced in any case."""
+
+    def run() -> Outcome:
+        with keyed.held() as (view, uses):
+            state = view.state
+            draft, numbers = UpsertDraft(), number_source(context)
+            kept = () if where is None else view.segments
+            for rows in runs(to_batches(data, state.schema), keyed.config.append_segment_bytes):
+                for value, part in keyed.spec.split(newest(keyed.key, rows)):
+                    number = context.catalog.region_number(keyed.id, value)
+                    segments = [*draft.live(number), *(s for s in kept if s.facts.region == number)]
+                    put_rows(context, state, draft, segments, part, numbers, region=number)
+            change = draft.change(state, uses)
+            if where is None:
+                gone = context.catalog.table_entry(state.id).rows
+                change = replace(change, kind=Kind.OVERWRITE, everything=True)
+            else:
+                matched, gone = prepare_delete(context, state, where, kind=Kind.OVERWRITE)
+                change = _united(change, matched)
+            version = context.committer.commit([change]).version
+            return Outcome(version, draft.rows_new, gone, draft.rows_updated)
+
+    return retried(context.config.commit_attempts, run)
+
+
+def _united(upsert: DataChange, delete: DataChange) -> DataChange:
+    positions = {n: places for n, places in upsert.positions.items() if n not in delete.whole}
+    for number, places in delete.positions.items():
+        positions[number] = positions[number] | places if number in positions else places
+    return replace(upsert, kind=Kind.OVERWRITE, positions=positions, whole=delete.whole, summary=delete.summary)
+
+
+def restore(context: Context, keyed: KeyedTable, version: int) -> Outcome:
+    """Bring back the rows of an older version. Logs, epochs and what they cover go on as they are."""
+    with keyed.held() as (view, uses):
+        change = SettingChange(keyed.id, view.state.version, Restore(version), regions=tuple(uses))
+        return Outcome(context.committer.commit([change]).version)

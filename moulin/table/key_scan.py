@@ -1,0 +1,223 @@
+"""Scans of a keyed table: rows that are only in memtables are seen, and rows can come in the order of the key.
+
+For an ordered scan the keys are cut into windows. Of each window every segment gives one slice, found by its key index;
+the slices are put together and sorted, unless there is but one. So memory is bounded however many segments overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from moulin.errors import InvalidInput
+from moulin.model.arrow import LAST_UPDATED_SEQUENCE, LAST_UPDATED_VERSION, ROW_ID
+from moulin.model.facts import LiveSegment
+from moulin.model.key import Key, successor
+from moulin.model.predicate.evaluation import evaluate
+from moulin.model.where import Where
+from moulin.table.context import Context
+from moulin.table.keyed import KeyedTable, View
+from moulin.table.locate import locate
+from moulin.table.scan import Scan, UnitReader, plan_segments
+from moulin.table.upsert import mark
+
+_WINDOW_ROWS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Writes that are in no segment yet: rows, and the positions in segments that no longer count because of them."""
+
+    rows: pa.Table
+    hidden: Mapping[int, BitMap64]
+
+    @classmethod
+    def of(cls, context: Context, keyed: KeyedTable) -> tuple[View, Pending | None]:
+        """One moment of a table."""
+        view, entries = keyed.pending()
+        if not entries:
+            return view, None
+        key = keyed.key
+        by_table: dict[int, tuple[Any, dict[Any, Any]]] = {}
+        for value, (memtable, found) in entries.items():
+            by_table.setdefault(id(memtable), (memtable, {}))[1][value] = found
+        tables = []
+        for memtable, part in by_table.values():
+            rows, _ = memtable.contents(part)
+            tables.append(_to_schema(rows, memtable.record.schema, view))
+        keys = key.encode(key.to_table(list(entries)))
+        ordered = keys.take(pc.sort_indices(keys))
+        hidden: dict[int, BitMap64] = {}
+        mark(hidden, locate(context.indexes, context.vectors, context.store, view.segments, ordered))
+        return view, cls(pa.concat_tables(tables), hidden)
+
+
+def _to_schema(rows: pa.Table, schema: Any, view: View) -> pa.Table:
+    """Rows of an older schema of the table in its current one, column by field id."""
+    from moulin.formats.projection import Projection
+    from moulin.model.arrow import arrow_schema
+
+    if schema.schema_id == view.state.schema_id:
+        return rows
+    names = tuple(field.name for field in view.state.schema.fields)
+    source = arrow_schema(schema)
+    projection = Projection(source, view.state.schema, names, name="the memtable")
+    return projection.apply(pa.Table.from_arrays(rows.columns, schema=source))
+
+
+class KeyScan(Scan):
+    """Rows of a keyed table, with what is pending; in key order when a range, `ordered` or `reverse` is asked for."""
+
+    def __init__(
+        self,
+        context: Context,
+        view: View,
+        pending: Pending | None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        limit: int | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        ordered: bool = False,
+    ) -> None:
+        super().__init__(
+            context.catalog, context.store, context.vectors, view.state, columns=columns, where=where, limit=limit
+        )
+        key = Key.of(view.state.schema)
+        if key is None:
+            raise InvalidInput(f"Table {view.state.full_name} has no primary key: start, end and reverse need one.")
+        self._context, self._pending, self._key, self._reverse = context, pending, key, reverse
+        self._low = None if start is None else key.encode_prefix(start)
+        self._high = None if end is None else key.encode_prefix(end)
+        self._ordered = ordered or reverse or start is not None or end is not None
+
+    def count(self) -> int:
+        if self._pending is None and not self._ordered:
+            return super().count()
+        rows: int = sum(table.num_rows for table in self._narrow()._tables())
+        return rows if self._limit is None else min(rows, self._limit)
+
+    def _narrow(self) -> KeyScan:
+        """The same rows without columns."""
+        view = View(self._state, (), 0.0)
+        narrow = KeyScan(self._context, view, self._pending, columns=[])
+        narrow._predicate, narrow._low, narrow._high = self._predicate, self._low, self._high
+        return narrow
+
+    def _tables(self) -> Iterator[pa.Table]:
+        versions = self._catalog.sequence_versions(self._state.id) if self._lineage else ([], [])
+        if not self._ordered and self._low is None and self._high is None:
+            hidden = self._pending.hidden if self._pending else {}
+            yield from self._committed(versions, hidden)
+            if self._pending is not None:
+                yield self._finish(self._matching(self._pending.rows), versions)
+            return
+        for table in self._windows():
+            yield self._finish(table, versions)
+
+    def _windows(self) -> Iterator[pa.Table]:
+        segments = [s for s in plan_segments(self._catalog, self._state, self._predicate) if self._overlaps(s)]
+        read = self._reader(self._pending.hidden if self._pending else {})
+        cuts = self._cuts(segments)
+        spans = list(pairwise([self._low, *cuts, self._high]))
+        for low, high in reversed(spans) if self._reverse else spans:
+            table = self._window(segments, read, low, high)
+            if table.num_rows:
+                yield table
+
+    def _overlaps(self, segment: LiveSegment) -> bool:
+        first, last = segment.facts.key_min, segment.facts.key_max
+        if first is None or last is None:
+            return True
+        return (self._high is None or first < self._high) and (self._low is None or last >= self._low)
+
+    def _cuts(self, segments: Sequence[LiveSegment]) -> list[bytes]:
+        """Keys that cut the range into windows of some rows each, taken from the directories of the key indexes."""
+        firsts: list[tuple[bytes, int]] = []
+        for segment in segments:
+            firsts += self._context.indexes.index(segment).firsts()
+        firsts.sort()
+        cuts: list[bytes] = []
+        rows = 0
+        for key, count in firsts:
+            inside = (self._low is None or key > self._low) and (self._high is None or key < self._high)
+            if inside and rows >= _WINDOW_ROWS and (not cuts or key > cuts[-1]):
+                cuts.append(key)
+                rows = 0
+            rows += count
+        return cuts
+
+    def _window(
+        self, segments: Sequence[LiveSegment], read: UnitReader, low: bytes | None, high: bytes | None
+    ) -> pa.Table:
+        tables = []
+        for segment in segments:
+            start, stop = self._context.indexes.span(segment, low, high)
+            if start < stop:
+                tables.append(read.slice(segment, start, stop))
+        if self._pending is not None:
+            rows = self._matching(self._pending.rows, low, high)
+            if rows.num_rows:
+                tables.append(rows)
+        if not tables:
+            return self._working_schema(read).empty_table()
+        schema = tables[0].schema
+        table = pa.concat_tables([t if t.schema == schema else t.select(schema.names).cast(schema) for t in tables])
+        if len(tables) > 1:
+            order = pc.sort_indices(self._encoded(table))
+            table = table.take(pc.take(order, pa.array(np.arange(len(order))[::-1])) if self._reverse else order)
+        elif self._reverse:
+            table = table.take(pa.array(np.arange(table.num_rows)[::-1]))
+        return table
+
+    def _encoded(self, table: pa.Table) -> pa.Array:
+        return self._key.encode(table)
+
+    def _reader(self, hidden: Mapping[int, BitMap64]) -> UnitReader:
+        columns = self._columns
+        if self._ordered and columns is not None:
+            columns = [*columns, *(name for name in self._key.names if name not in columns)]
+        return UnitReader(
+            self._store, self._vectors, self._state, self._predicate, columns, bool(self._lineage), hidden
+        )
+
+    def _working_schema(self, read: UnitReader) -> pa.Schema:
+        return read.schema()
+
+    def _matching(self, rows: pa.Table, low: bytes | None = None, high: bytes | None = None) -> pa.Table:
+        """Pending rows that the filter and the range let through, with the columns that the reader gives."""
+        if low is not None or high is not None:
+            keys = self._key.encode(rows)
+            keep = np.ones(rows.num_rows, np.bool_)
+            if low is not None:
+                keep &= np.asarray(pc.greater_equal(keys.cast(pa.binary()), pa.scalar(low, pa.binary())))
+            if high is not None:
+                keep &= np.asarray(pc.less(keys.cast(pa.binary()), pa.scalar(high, pa.binary())))
+            rows = rows.filter(pa.array(keep))
+        if not self._predicate.is_true:
+            rows = rows.filter(evaluate(self._predicate.expression, rows))
+        if self._lineage:
+            rows = rows.append_column(ROW_ID, pa.nulls(rows.num_rows, pa.int64()))
+            rows = rows.append_column(LAST_UPDATED_SEQUENCE, pa.nulls(rows.num_rows, pa.int64()))
+        return rows
+
+    def _finish(self, table: pa.Table, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Table:
+        if LAST_UPDATED_VERSION in self._lineage and table.num_rows and table.column(LAST_UPDATED_SEQUENCE).null_count:
+            known = table.filter(pc.is_valid(table.column(LAST_UPDATED_SEQUENCE)))
+            fresh = table.filter(pc.is_null(table.column(LAST_UPDATED_SEQUENCE)))
+            fresh = fresh.append_column(LAST_UPDATED_VERSION, pa.nulls(fresh.num_rows, pa.int64()))
+            done = [super()._finish(known, versions), fresh.select(self.schema.names).cast(self.schema)]
+            return pa.concat_tables(done)
+        return super()._finish(table, versions)
+
+
+__all__ = ["KeyScan", "Pending", "successor"]

@@ -1,0 +1,506 @@
+"""A keyed table in this process: the regions it writes, what readers see, and the background work between the two.
+
+What readers see is one value, `_View`, replaced as a whole: the segments of a version and the memtables that are not in
+them. A process that holds a region's claim need not ask the catalog before a read, since nobody else changes its rows.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from moulin.errors import Closed, Conflict, Fenced, InvalidInput, MoulinError, NotFound
+from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment
+from moulin.model.key import Key
+from moulin.model.operations import RegionUse
+from moulin.model.region import RegionSpec
+from moulin.model.rows import to_batches
+from moulin.storage import paths
+from moulin.table.compaction import compact
+from moulin.table.context import Context
+from moulin.table.local_log import LocalLog, lock_folder
+from moulin.table.log import Log
+from moulin.table.lookup import Lookup
+from moulin.table.memtable import Memtable
+from moulin.table.properties import effective
+from moulin.table.region import RegionWriter
+from moulin.table.store_log import StoreLog
+from moulin.table.upsert import UpsertDraft, delete_keys, newest, put_rows
+from moulin.table.writes import number_source
+
+_FRESH = 1.0  # seconds for which a reader trusts what it saw, when it holds the claim anyway
+_RETRY = 0.2
+_SYNC = ("always", "interval", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The table as readers see it: a version of it, and when that was looked up."""
+
+    state: TableState
+    segments: tuple[LiveSegment, ...]
+    at: float
+
+    def of_region(self, number: int) -> list[LiveSegment]:
+        return [segment for segment in self.segments if segment.facts.region == number]
+
+
+class KeyedTable:
+    """One keyed table. Thread-safe; one per table and process, shared by all `Table` objects."""
+
+    def __init__(self, context: Context, table_id: UUID) -> None:
+        self._context, self.id = context, table_id
+        self._lock = threading.RLock()  # regions and the view
+        self._flushing = threading.RLock()  # one flush at a time; taken before `_lock`
+        self._regions: dict[tuple[bytes | None, ...], RegionWriter] = {}
+        self._view = self._load()
+        self._use(self._view.state)
+        self._lookup = Lookup(context)
+        self._sole: RegionWriter | None = None
+        self._users = 0
+        self._work = threading.Event()
+        self._merge_due = threading.Event()
+        self._ending = False
+        self._thread: threading.Thread | None = None
+        self._merger: threading.Thread | None = None
+        self.flushes = 0
+        self.bytes_written = 0
+        self.bytes_flushed = 0
+
+    def _use(self, state: TableState) -> None:
+        key = Key.of(state.schema)
+        assert key is not None
+        self.key = key
+        self.config = effective(self._context.config, state.properties)
+        self.spec = RegionSpec.of(state.schema, state.properties)
+
+    # Writes
+
+    def direct(self) -> KeyedTable | RegionWriter:
+        """What takes rows one by one: the writer itself when there is one for all keys."""
+        return self if self.spec.is_split else self._writer(())
+
+    def put(self, row: Any) -> None:
+        """Insert a row, or replace the one with its key."""
+        self._writer_of_row(row).put(row)
+
+    def put_batch(self, data: object) -> int:
+        """Insert or replace rows: a list of dicts, or Arrow in any form. Each region takes its rows at once."""
+        if not self.spec.is_split and isinstance(data, list | tuple):
+            self._writer(()).put_rows(data)
+            return len(data)
+        batches = list(to_batches(data, self._view_now().state.schema))
+        rows = pa.Table.from_batches(batches, batches[0].schema) if batches else None
+        if rows is None:
+            return 0
+        for value, part in self.spec.split(rows):
+            self._writer(value).put_batches(part.combine_chunks().to_batches())
+        return int(rows.num_rows)
+
+    def delete(self, key: Any) -> None:
+        """Delete the row of a key, if there is one."""
+        checked = self.key.check(key)
+        self._writer(self.spec.value_of(checked)).delete([checked])
+
+    def delete_batch(self, keys: Sequence[Any]) -> None:
+        """Delete the rows of several keys."""
+        grouped: dict[tuple[bytes | None, ...], list[Any]] = {}
+        for key in [self.key.check(key) for key in keys]:
+            grouped.setdefault(self.spec.value_of(key), []).append(key)
+        for value, part in grouped.items():
+            self._writer(value).delete(part)
+
+    def _writer_of_row(self, row: Any) -> RegionWriter:
+        if not self.spec.is_split:
+            return self._writer(())
+        if not isinstance(row, Mapping):
+            raise InvalidInput(f"put takes a row as a dict, not {type(row).__name__}.")
+        missing = [name for name in self.key.names if name not in row]
+        if missing:
+            raise InvalidInput(f"The row lacks the key column {missing[0]}.")
+        names = self.key.names
+        key = self.key.check(row[names[0]] if len(names) == 1 else tuple(row[name] for name in names))
+        return self._writer(self.spec.value_of(key))
+
+    # Regions
+
+    def _writer(self, value: tuple[bytes | None, ...]) -> RegionWriter:
+        """The writer of a region, claimed when it is first written."""
+        writer = self._regions.get(value)
+        return writer if writer is not None else self._open(value)
+
+    def _open(self, value: tuple[bytes | None, ...]) -> RegionWriter:
+        with self._lock:
+            writer = self._regions.get(value)
+            if writer is not None:
+                return writer
+            if self._ending:
+                raise Closed("The table was closed; open it again with lake.table(...).")
+            number = self._context.catalog.region_number(self.id, value)
+            writer = self._claim(number)
+            self._regions[value] = writer
+            if not self.spec.is_split:
+                self._sole = writer
+            self._view = self._load()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._flush_loop, name="moulin-flush", daemon=True)
+                self._thread.start()
+            if self._merger is None and self.config.merge_background == "on":
+                self._merger = threading.Thread(target=self._merge_loop, name="moulin-merge", daemon=True)
+                self._merger.start()
+            if writer.oldest() is not None:
+                self._work.set()
+            return writer
+
+    def _claim(self, number: int) -> RegionWriter:
+        catalog, config = self._context.catalog, self.config
+        if config.log_sync not in _SYNC:
+            raise InvalidInput(f"log_sync is one of {', '.join(_SYNC)}, not {config.log_sync!r}.")
+        owner = f"process {os.getpid()} on {socket.gethostname()}"
+        folder = self._log_folder(number)
+        log: Log
+        if folder is None:
+            region = catalog.claim_region(self.id, number, owner)
+            log = StoreLog(
+                self._context.store,
+                self.id,
+                number,
+                region.epoch,
+                lambda: catalog.region_epoch(self.id, number),
+                covered=region.covered,
+            )
+        else:
+            lock = lock_folder(folder)
+            try:
+                region = catalog.claim_region(self.id, number, owner)
+            except BaseException:
+                os.close(lock)
+                raise
+            log = LocalLog(
+                folder,
+                self.id,
+                number,
+                region.epoch,
+                sync=config.log_sync,  # type: ignore[arg-type]
+                interval_seconds=config.log_interval,
+                file_bytes=config.log_file_bytes,
+                covered=region.covered,
+                lock=lock,
+            )
+        try:
+            return RegionWriter(
+                region,
+                catalog.table_by_id(self.id),
+                log,
+                config,
+                sync=config.log_sync,
+                wake=self._work.set,
+                level0=lambda: sum(s.facts.level == 0 for s in self._view.of_region(number)),
+            )
+        except BaseException:
+            log.close()
+            raise
+
+    def _log_folder(self, number: int) -> Path | None:
+        """Where the log of a region lies on this machine; None when it lies in the store."""
+        prefix = paths.log_prefix(self.id, number)
+        if self.config.log_folder == "store":
+            return None
+        if self.config.log_folder:
+            return Path(self.config.log_folder) / prefix
+        return self._context.store.local_path(prefix)
+
+    # What readers see
+
+    def _load(self) -> View:
+        catalog = self._context.catalog
+        state = catalog.table_by_id(self.id)
+        return View(state, tuple(catalog.segments(self.id, state.version, with_columns=False)), time.monotonic())
+
+    def _view_now(self) -> View:
+        """The newest view: as the catalog has it, or as this process left it while it alone can change rows."""
+        view = self._view
+        if self._sole is not None and time.monotonic() - view.at < _FRESH:
+            return view
+        return self.refresh()
+
+    def refresh(self) -> View:
+        """Look into the catalog."""
+        with self._lock:
+            view = self._view
+            if self._context.catalog.head_version(self.id) != view.state.head_version:
+                view = self._load()
+                if (
+                    view.state.schema_id != self._view.state.schema_id
+                    or view.state.properties != self._view.state.properties
+                ):
+                    self._use(view.state)
+                    for writer in self._regions.values():
+                        writer.use(view.state)
+                self._lookup.forget_rows()
+            else:
+                view = View(view.state, view.segments, time.monotonic())
+            self._view = view
+            return view
+
+    def get(self, key: Any) -> dict[str, Any] | None:
+        """The row of a key, or None."""
+        checked = self.key.check(key)
+        writer = self._sole if not self.spec.is_split else self._regions.get(self.spec.value_of(checked))
+        if writer is not None:
+            found = writer.find(checked)
+            if found is not None:
+                return found[0].row(found[1])
+        return self._lookup.get(self._view_now, self.key, checked)
+
+    def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
+        """The row of each key, or None, in the order of the keys."""
+        checked = [self.key.check(key) for key in keys]
+        view = self._view_now()
+        rows: list[dict[str, Any] | None] = [None] * len(checked)
+        asked: dict[Any, list[int]] = {}
+        writers = list(self._regions.values())
+        for place, key in enumerate(checked):
+            for writer in writers:
+                found = writer.find(key)
+                if found is not None:
+                    rows[place] = found[0].row(found[1])
+                    break
+            else:
+                asked.setdefault(key, []).append(place)
+        if asked:
+            for key, row in self._lookup.get_many(view, self.key, list(asked)).items():
+                for place in asked[key]:
+                    rows[place] = dict(row)
+        return rows
+
+    def pending(self) -> tuple[View, dict[Any, tuple[Memtable, Any]]]:
+        """One moment of the table: a view, and the newest write of every key that is not in it."""
+        with self._lock:
+            view = self._view_now()
+            entries: dict[Any, tuple[Memtable, Any]] = {}
+            for writer in self._regions.values():
+                entries.update(writer.pending())
+            return view, entries
+
+    # Flushes
+
+    def flush(self) -> int:
+        """Commit everything written so far; returns the newest version of the table."""
+        for writer in list(self._regions.values()):
+            writer.rotate()
+        for writer in list(self._regions.values()):
+            self._flush_all(writer)
+        return self._view.state.head_version
+
+    def _flush_all(self, writer: RegionWriter) -> None:
+        while (memtable := writer.oldest()) is not None:
+            with self._flushing:
+                if writer.oldest() is memtable:
+                    self._flush_one(writer, memtable)
+
+    def _flush_one(self, writer: RegionWriter, memtable: Memtable) -> None:
+        view = self.refresh()
+        state, number = view.state, writer.region.number
+        segments = view.of_region(number)
+        rows, deleted = memtable.contents()
+        draft = UpsertDraft()
+        numbers = number_source(self._context)
+        schema_id = memtable.record.schema.schema_id
+        put_rows(self._context, state, draft, segments, rows, numbers, region=number, schema_id=schema_id)
+        if deleted:
+            delete_keys(self._context, draft, segments, memtable.key, memtable.key.to_table(deleted))
+        use = writer.use_for(memtable.reached)
+        change = draft.change(state, [use])
+        self._context.committer.commit([change])
+        self.flushes += 1
+        size = sum(facts.size for facts in draft.added)
+        self.bytes_flushed += size
+        with self._lock:
+            fresh = self._load()
+            self._lookup.forget(memtable.rows)
+            self._view = fresh
+            writer.flushed(memtable)
+        writer.trim()
+        self._merge_due.set()
+
+    def _flush_loop(self) -> None:
+        failures = 0
+        while not self._ending:
+            self._work.wait(1.0)
+            self._work.clear()
+            for writer in list(self._regions.values()):
+                try:
+                    self._flush_all(writer)
+                    failures = 0
+                except (Fenced, NotFound, Closed) as error:
+                    writer.fail(error)
+                except MoulinError as error:
+                    failures += 1
+                    if failures >= 5:
+                        writer.fail(error)
+                    if not self._ending:
+                        time.sleep(min(_RETRY * 2**failures, 5.0))
+                        self._work.set()
+
+    # Merges
+
+    def _merge_loop(self) -> None:
+        load = partial(self._context.catalog.table_by_id, self.id)
+        while not self._ending:
+            self._merge_due.wait(1.0)
+            if not self._merge_due.is_set() or self._ending:
+                continue
+            self._merge_due.clear()
+            try:
+                if compact(self._context, load, due_only=True).merges:
+                    self.refresh()
+                    self._merge_due.set()
+            except Conflict:
+                continue  # it lost to an overwrite or restore: what there is now is looked at next time
+            except MoulinError:
+                time.sleep(_RETRY)
+
+    # Everything that is not a put
+
+    @contextmanager
+    def held(self, values: Sequence[tuple[bytes | None, ...]] | None = None) -> Iterator[tuple[View, list[RegionUse]]]:
+        """Hold regions, all known ones unless `values` says which: writes wait, everything is flushed.
+
+        Regions that this process did not write before are claimed, and given up afterwards.
+        """
+        known = [region.value for region in self._context.catalog.regions(self.id)]
+        wanted = sorted(
+            {*known, *([()] if not self.spec.is_split else [])} if values is None else set(values), key=repr
+        )
+        with ExitStack() as stack:
+            writers = []
+            for value in wanted:
+                borrowed = value not in self._regions
+                writer = self._patiently(value)
+                if borrowed:
+                    stack.callback(self._give_up, value)
+                writers.append(writer)
+            for writer in writers:
+                stack.enter_context(writer.paused())
+            for writer in writers:
+                writer.rotate()
+                self._flush_all(writer)
+            yield self.refresh(), [writer.use_for(writer.covered) for writer in writers]
+            self.refresh()
+
+    def _patiently(self, value: tuple[bytes | None, ...]) -> RegionWriter:
+        """Claim a region, waiting a while for another process to let go of it."""
+        deadline = time.monotonic() + self._context.config.lock_seconds
+        while True:
+            try:
+                return self._writer(value)
+            except Fenced:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    def _give_up(self, value: tuple[bytes | None, ...]) -> None:
+        with self._lock:
+            if self._users:
+                return
+            writer = self._regions.pop(value, None)
+            self._sole = None if not self.spec.is_split else self._sole
+        if writer is not None:
+            writer.close()
+
+    def upsert(self, data: object, commit: Callable[[Any], int]) -> tuple[int, UpsertDraft]:
+        """Insert or replace rows in one version, past the log. `commit` commits the change and gives its version."""
+        batches: Iterable[pa.RecordBatch] = to_batches(data, self._view_now().state.schema)
+        draft = UpsertDraft()
+        values: list[tuple[bytes | None, ...]] = [()]
+        if self.spec.is_split:  # which regions to hold is known only when all rows were seen
+            batches = list(batches)
+            values = list({value for batch in batches for value, _ in self.spec.split(pa.Table.from_batches([batch]))})
+        with self.held(values) as (view, uses):
+            numbers = number_source(self._context)
+            for rows in runs(batches, self.config.append_segment_bytes):
+                for value, part in self.spec.split(newest(self.key, rows)):
+                    number = self._context.catalog.region_number(self.id, value)
+                    segments = [*draft.live(number), *view.of_region(number)]
+                    put_rows(self._context, view.state, draft, segments, part, numbers, region=number)
+            if not draft.added:
+                return view.state.head_version, draft
+            version = commit(draft.change(view.state, uses))
+        return version, draft
+
+    # Ending
+
+    def enter(self) -> None:
+        """One more `Table` object writes rows one by one."""
+        with self._lock:
+            self._users += 1
+            self._ending = False
+
+    def leave(self) -> None:
+        """One `Table` object that wrote rows is closed; the last one closes the writers."""
+        with self._lock:
+            self._users -= 1
+            last = self._users == 0
+        if last:
+            self.close()
+        else:
+            self.flush()
+
+    def close(self) -> None:
+        """Flush, sync, and refuse further writes; reads go on."""
+        with self._lock:
+            writers = dict(self._regions)
+        try:
+            for writer in writers.values():
+                writer.rotate()
+            for writer in writers.values():
+                self._flush_all(writer)
+        finally:
+            self._ending = True
+            self._work.set()
+            self._merge_due.set()
+            for thread in (self._thread, self._merger):
+                if thread is not None and thread is not threading.current_thread():
+                    thread.join()
+            with self._lock:
+                for writer in self._regions.values():
+                    writer.close()
+                self._regions.clear()
+                self._sole = None
+                self._thread = self._merger = None
+
+
+def keyed_table(context: Context, table_id: UUID) -> KeyedTable | None:
+    """The keyed table of this id that all of this process shares; None for an event table."""
+    found = context.keyed.get(table_id)
+    if found is None:
+        if not context.catalog.table_by_id(table_id).schema.identifier_field_ids:
+            return None
+        found = context.keyed.setdefault(table_id, KeyedTable(context, table_id))
+    return found
+
+
+def runs(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= limit:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)

@@ -1,0 +1,152 @@
+"""Look-ups of rows by key in segments: row cache, then key indexes, then one row group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from moulin.errors import NotFound
+from moulin.formats.segment_reader import SegmentReader
+from moulin.model.facts import LiveSegment
+from moulin.model.key import Key
+from moulin.table.context import Context
+from moulin.table.locate import ByteCache, locate
+
+if TYPE_CHECKING:
+    from moulin.table.keyed import View
+
+_Group = tuple[str, int, int]  # path of the segment, row group, schema id
+
+
+class Lookup:
+    """Rows of one keyed table by key. Thread-safe."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._limit = context.config.row_cache_rows
+        self._rows: dict[Any, dict[str, Any]] = {}
+        self._groups: ByteCache[_Group, pa.Table] = ByteCache(context.config.group_cache_bytes)
+        self._starts: dict[str, tuple[int, ...]] = {}
+        self.hits = 0
+        self.misses = 0
+
+    def get(self, view: Callable[[], View], key: Key, value: Any) -> dict[str, Any] | None:
+        """The row of a key at a view, asked for anew when files of it were cleaned up meanwhile."""
+        shown = view()
+        row = self._rows.get(value)
+        if row is not None:
+            self.hits += 1
+            return row.copy()
+        self.misses += 1
+        try:
+            row = self._find(shown, key, value)
+        except NotFound:
+            shown = view()
+            row = self._find(shown, key, value)
+        if row is not None and view() is shown:
+            self._keep(value, row)
+            return row.copy()
+        return row
+
+    def _find(self, view: View, key: Key, value: Any) -> dict[str, Any] | None:
+        encoded = key.encode_one(value)
+        context = self._context
+        for segment in view.segments:
+            facts = segment.facts
+            if facts.key_min is not None and not (facts.key_min <= encoded <= (facts.key_max or b"")):
+                continue
+            found = context.indexes.find_one(segment, encoded)
+            if found is None:
+                continue
+            position = found[0]
+            if segment.vector and position in context.vectors.get(context.store, segment.vector, facts.rows):
+                continue
+            return self._read(view, segment, np.asarray([position]))[0]
+        return None
+
+    def get_many(self, view: View, key: Key, values: Sequence[Any]) -> dict[Any, dict[str, Any]]:
+        """The rows of those keys that are there. The caller copies what it hands out."""
+        rows: dict[Any, dict[str, Any]] = {}
+        asked = []
+        for value in values:
+            row = self._rows.get(value)
+            if row is None:
+                asked.append(value)
+            else:
+                rows[value] = row
+        self.hits += len(rows)
+        self.misses += len(asked)
+        if not asked:
+            return rows
+        encoded = key.encode(key.to_table(asked))
+        order = pc.sort_indices(encoded)
+        places = np.asarray(order)
+        context = self._context
+        located = locate(context.indexes, context.vectors, context.store, view.segments, encoded.take(order))
+        for number in np.unique(located.segments).tolist():
+            mine = located.segments == number
+            segment = next(s for s in view.segments if s.facts.number == number)
+            found = self._read(view, segment, located.positions[mine])
+            for place, row in zip(places[located.places[mine]].tolist(), found, strict=True):
+                rows[asked[place]] = row
+        for value in asked:
+            if value in rows:
+                self._keep(value, rows[value])
+        return rows
+
+    def _read(self, view: View, segment: LiveSegment, positions: Any) -> list[dict[str, Any]]:
+        """The rows at these positions of a segment."""
+        starts = self._group_starts(view, segment)
+        groups = np.searchsorted(starts, positions, side="right") - 1
+        tables, offsets, total = [], {}, 0
+        for group in np.unique(groups).tolist():
+            table = self._group(view, segment, group)
+            tables.append(table)
+            offsets[group] = total - starts[group]
+            total += table.num_rows
+        shift = np.asarray([offsets[group] for group in groups.tolist()])
+        whole = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        rows: list[dict[str, Any]] = whole.take(positions + shift).to_pylist()
+        return rows
+
+    def _group_starts(self, view: View, segment: LiveSegment) -> tuple[int, ...]:
+        starts = self._starts.get(segment.facts.path)
+        if starts is None:
+            with self._open(view, segment) as reader:
+                starts = self._starts[segment.facts.path] = reader.group_starts
+        return starts
+
+    def _group(self, view: View, segment: LiveSegment, group: int) -> pa.Table:
+        def read() -> pa.Table:
+            with self._open(view, segment) as reader:
+                self._starts[segment.facts.path] = reader.group_starts
+                return reader.table(row_groups=[group])
+
+        name = (segment.facts.path, group, view.state.schema_id)
+        return self._groups.get(name, read, lambda table: int(table.nbytes))
+
+    def _open(self, view: View, segment: LiveSegment) -> SegmentReader:
+        facts = segment.facts
+        return SegmentReader(self._context.store.reader(facts.path, facts.size), view.state.schema, name=facts.path)
+
+    def _keep(self, value: Any, row: dict[str, Any]) -> None:
+        rows = self._rows
+        if len(rows) >= self._limit:
+            for old in list(rows)[: self._limit // 8 + 1]:
+                rows.pop(old, None)
+        rows[value] = row
+
+    def forget(self, values: Iterable[Any]) -> None:
+        """Drop the cached rows of keys that were written."""
+        pop = self._rows.pop
+        if self._rows:
+            for value in values:
+                pop(value, None)
+
+    def forget_rows(self) -> None:
+        """Drop all cached rows: another process may have changed them."""
+        self._rows.clear()

@@ -1,0 +1,380 @@
+"""The writer of one region of a keyed table: log, memtables, and the order of what goes in.
+
+A write is appended to the log and put into the memtable under one lock, so the memtables hold what the log does, in its
+order. A full memtable becomes immutable and waits for its flush.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from moulin.errors import Closed, Conflict, InvalidInput, MoulinError, Unavailable
+from moulin.formats import log_entry
+from moulin.formats.log_entry import EntryKind
+from moulin.model.arrow import arrow_schema
+from moulin.model.entities import Region, TableState
+from moulin.model.key import Key
+from moulin.model.operations import RegionUse
+from moulin.model.record import RecordType
+from moulin.model.rows import to_batches
+from moulin.table.log import Log
+from moulin.table.memtable import ENTRY_BYTES, MISSING, Memtable
+
+if TYPE_CHECKING:
+    from moulin.config import Config
+
+_encode = msgspec.msgpack.Encoder(uuid_format="bytes").encode
+_LOOK_CLOSER = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
+_SLICE = 1 << 17  # rows of an Arrow batch per entry of the log
+
+
+class Stalls:
+    """How long writers were held up, and why."""
+
+    def __init__(self) -> None:
+        self.slowed = 0
+        self.stopped = 0
+        self.seconds = 0.0
+        self.longest = 0.0
+
+    def note(self, seconds: float, *, stopped: bool) -> None:
+        self.seconds += seconds
+        self.longest = max(self.longest, seconds)
+        if stopped:
+            self.stopped += 1
+        else:
+            self.slowed += 1
+
+
+class RegionWriter:
+    """Writes of one region, by the one process that holds its claim. Thread-safe.
+
+    `wake` is called when a memtable waits for its flush; `level0` tells how many level-0 segments the region has.
+    """
+
+    def __init__(
+        self,
+        region: Region,
+        state: TableState,
+        log: Log,
+        config: Config,
+        *,
+        sync: str,
+        wake: Callable[[], None],
+        level0: Callable[[], int],
+    ) -> None:
+        self.region = region
+        self.covered = region.covered
+        self.stalls = Stalls()
+        self.lock = threading.RLock()
+        self._room = threading.Condition(self.lock)
+        self._log, self._config, self._wake, self._level0 = log, config, wake, level0
+        self._always = sync == "always"
+        self._limit = config.memtable_bytes
+        self._failure: MoulinError | None = None
+        self._closed = False
+        self._paused = 0
+        self._blocked = False  # closed, failed or paused: looked at before every write
+        self.memtables: tuple[Memtable, ...] = ()  # the newest first, which is the one being written
+        self._use(state)
+        self._replay(state)
+
+    # State
+
+    def use(self, state: TableState) -> None:
+        """Take rows of this schema from now on."""
+        with self.lock:
+            if state.schema_id != self._schema_id:
+                self._use(state)
+
+    def _use(self, state: TableState) -> None:
+        key = Key.of(state.schema)
+        assert key is not None
+        self._schema_id, self._key = state.schema_id, key
+        self._record = RecordType(state.schema, key.names)
+        self._key_of = itemgetter(*(self._record.names.index(name) for name in key.names))
+        self._start()
+        self.put: Callable[[Any], None] = self._make_put() if self._record.is_simple else self._put_slowly
+
+    def _start(self) -> None:
+        """Begin a new memtable; an empty one gives way to it."""
+        older = tuple(table for table in self.memtables if len(table))
+        reached = self.memtables[0].reached if self.memtables else self.covered
+        self._active = Memtable(self._record, self._key, reached)
+        self.memtables = (self._active, *older)
+
+    def _replay(self, state: TableState) -> None:
+        """Bring back what the log holds and segments do not."""
+        schema_id = None
+        keys = {number: Key.of(schema) for number, schema in state.schemas.items()}
+        for position, payload in self._log.replay(self.covered):
+            entry = log_entry.decode(payload, source=f"Entry {position} of the log of region {self.region.number}")
+            if entry.kind is not EntryKind.FENCE:
+                if entry.schema_id != schema_id or self._active.size >= self._limit:
+                    schema_id = entry.schema_id
+                    schema, key = state.schemas[schema_id], keys[schema_id]
+                    assert key is not None
+                    self._record, self._key = RecordType(schema, key.names), key
+                    self._start()
+                self._apply(entry)
+            self._active.reached = position
+        self._use(state)
+
+    def _apply(self, entry: log_entry.LogEntry) -> None:
+        key, schema = self._key, self._record.schema
+        match entry.kind:
+            case EntryKind.ROWS:
+                rows = entry.rows(log_entry.python_types(schema.fields))
+                self._active.put_rows(map(self._keys_of(), rows), rows, len(entry.body))
+            case EntryKind.ROW_BATCH:
+                batch = entry.batch().cast(arrow_schema(schema))
+                self._active.put_batch(key.values(batch), batch)
+            case EntryKind.KEYS:
+                keys = entry.rows(log_entry.python_types(key.fields))
+                self._active.delete([k[0] for k in keys] if len(key.fields) == 1 else keys)
+            case EntryKind.KEY_BATCH:
+                self._active.delete(key.values(entry.batch()))
+
+    def _keys_of(self) -> Callable[[tuple[Any, ...]], Any]:
+        return itemgetter(*(self._record.names.index(name) for name in self._key.names))
+
+    # Writes
+
+    def _make_put(self) -> Callable[[Any], None]:
+        """`put` for rows of the present schema, with everything it needs at hand: it is called for every single row."""
+        record, key_of, always, limit = self._record, self._key_of, self._always, self._limit
+        head = log_entry.row_head(self._schema_id, self.region.epoch)
+        lock, append, commit = self.lock, self._log.append, self._log.commit
+        struct, convert, astuple = record.struct, msgspec.convert, msgspec.structs.astuple
+
+        def put(row: Any) -> None:
+            try:
+                values = astuple(convert(row, struct))
+                body = _encode(values)
+            except _LOOK_CLOSER:
+                self._put_slowly(row)
+                return
+            with lock:
+                if self._blocked:
+                    self._wait()
+                active = self._active
+                if active.record is record:
+                    position = active.reached = append(head + body)
+                    active.rows[key_of(values)] = values
+                    active.size += len(body) + ENTRY_BYTES
+            if active.record is not record:  # the schema changed meanwhile
+                self.put(row)
+                return
+            if always:
+                commit(position)
+            if active.size > limit:
+                self._make_room()
+
+        return put
+
+    def _put_slowly(self, row: Any) -> None:
+        if not isinstance(row, dict):
+            try:
+                row = dict(row)
+            except (TypeError, ValueError):
+                raise InvalidInput(f"put takes a row as a dict, not {type(row).__name__}.") from None
+        self.put_rows([row], look_closer=True)
+
+    def put_rows(self, rows: Sequence[Any], *, look_closer: bool = False) -> None:
+        """Several rows, all or none."""
+        record = self._record
+        checked = record.check_all(rows) if record.is_simple and not look_closer else None
+        if checked is None:
+            self.put_batches(list(to_batches(rows, record.schema)), record)
+        elif checked:
+            payload = log_entry.encode_rows(record.schema.schema_id, checked, self.region.epoch)
+            with self.lock:
+                position = self._append([payload], record)
+                if position:
+                    self._active.put_rows(map(self._key_of, checked), checked, len(payload))
+            if not position:
+                self.put_rows(rows)
+                return
+            self._acknowledge(position)
+
+    def put_batches(self, batches: Sequence[pa.RecordBatch], record: RecordType | None = None) -> None:
+        """Rows of Arrow batches in the table's schema (that of `record`), all or none."""
+        record = record or self._record
+        parts = [b.slice(at, _SLICE) for b in batches for at in range(0, b.num_rows, _SLICE)]
+        if not parts:
+            return
+        schema_id, key = record.schema.schema_id, self._key
+        payloads = [log_entry.encode_row_batch(schema_id, part, self.region.epoch) for part in parts]
+        keys = [key.values(part) for part in parts]
+        with self.lock:
+            position = self._append(payloads, record)
+            if position:
+                for part, values in zip(parts, keys, strict=True):
+                    self._active.put_batch(values, part)
+        if not position:
+            raise Conflict("The schema of the table changed while rows were put; try again.")
+        self._acknowledge(position)
+
+    def delete(self, keys: Sequence[Any]) -> None:
+        """Keys, as `Key.check` gives them."""
+        if not keys:
+            return
+        record, key = self._record, self._key
+        tuples = [(value,) for value in keys] if len(key.fields) == 1 else list(keys)
+        payload = log_entry.encode_keys(record.schema.schema_id, tuples, self.region.epoch)
+        with self.lock:
+            position = self._append([payload], record)
+            if position:
+                self._active.delete(keys)
+        if not position:
+            self.delete(keys)
+            return
+        self._acknowledge(position)
+
+    def _append(self, payloads: Sequence[bytes], record: RecordType) -> int:
+        """The position of the last entry; 0 when the schema changed, and nothing was done. REQUIRES: lock is held."""
+        if self._blocked:
+            self._wait()
+        if self._active.record is not record:
+            return 0
+        position = self._log.append(payloads[0]) if len(payloads) == 1 else self._log.append_many(payloads)
+        self._active.reached = position
+        return position
+
+    def _acknowledge(self, position: int) -> None:
+        self._log.commit(position)
+        if self._active.size > self._limit:
+            self._make_room()
+
+    # Reads
+
+    def find(self, key: Any) -> tuple[Memtable, Any] | None:
+        """The newest write of a key that is not in segments, and the memtable it is in."""
+        for memtable in self.memtables:
+            found = memtable.rows.get(key, MISSING)
+            if found is not MISSING:
+                return memtable, found
+        return None
+
+    def pending(self) -> dict[Any, tuple[Memtable, Any]]:
+        """The newest write of every key that is not in segments."""
+        with self.lock:
+            newest: dict[Any, tuple[Memtable, Any]] = {}
+            for memtable in reversed(self.memtables):
+                newest.update({key: (memtable, found) for key, found in memtable.rows.items()})
+            return newest
+
+    # Flushing
+
+    def rotate(self) -> None:
+        """Let the memtable that is being written wait for its flush."""
+        with self.lock:
+            if len(self._active):
+                self._start()
+
+    def oldest(self) -> Memtable | None:
+        """What is to be flushed next."""
+        with self.lock:
+            waiting = [memtable for memtable in self.memtables[1:] if len(memtable)]
+            return waiting[-1] if waiting else None
+
+    def use_for(self, reached: int) -> RegionUse:
+        """What a commit says of the region."""
+        return RegionUse(self.region.number, self.region.epoch, self.covered, reached)
+
+    def flushed(self, memtable: Memtable) -> None:
+        """What `memtable` holds is in segments. Called while readers are being moved to them."""
+        with self._room:
+            self.covered = memtable.reached
+            self.memtables = tuple(table for table in self.memtables if table is not memtable)
+            self._failure = None
+            self._change()
+
+    def trim(self) -> None:
+        self._log.trim(self.covered)
+
+    def fail(self, error: MoulinError) -> None:
+        """A flush failed in a way that another try does not mend, or writers have waited for it long enough."""
+        with self._room:
+            self._failure = error
+            self._change()
+
+    def close(self) -> None:
+        """Refuse further writes and give up the log. What was written stays readable."""
+        with self._room:
+            if self._closed:
+                return
+            self._closed = True
+            self._change()
+        self._log.close()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Writes wait until the block ends."""
+        with self._room:
+            self._paused += 1
+            self._change()
+        try:
+            yield
+        finally:
+            with self._room:
+                self._paused -= 1
+                self._change()
+
+    def _change(self) -> None:
+        """REQUIRES: lock is held."""
+        self._blocked = self._closed or self._failure is not None or self._paused > 0
+        self._room.notify_all()
+
+    def _wait(self) -> None:
+        """Wait while writes are paused; raise when they are refused. REQUIRES: lock is held."""
+        while self._blocked:
+            if self._closed:
+                raise Closed("The table was closed; open it again with lake.table(...).")
+            if self._failure is not None:
+                raise self._failure
+            self._room.wait()
+
+    def _make_room(self) -> None:
+        """Start a new memtable, and hold the writer up when flushes or merges do not keep pace."""
+        with self.lock:
+            if self._active.size > self._limit:
+                self._start()
+        self._wake()
+        self.hold_up()
+
+    def hold_up(self) -> None:
+        """Wait as long as the queue and level 0 ask for: a little at first, then until there is room."""
+        config = self._config
+        begun = time.monotonic()
+        stopped = False
+        with self._room:
+            while not self._closed and self._failure is None:
+                waiting, level0 = len(self.memtables) - 1, self._level0()
+                if waiting >= config.memtable_stop or level0 >= config.level0_stop:
+                    stopped = True
+                    if time.monotonic() - begun > config.stall_seconds:
+                        raise Unavailable(
+                            f"The table cannot keep up: {waiting} memtables wait and level 0 has {level0} segments. "
+                            "Write more slowly, run compact(), or raise memtable_stop and level0_stop."
+                        )
+                    self._room.wait(0.05)
+                    continue
+                over = max(
+                    (waiting - config.memtable_slowdown + 1) / max(config.memtable_stop - config.memtable_slowdown, 1),
+                    (level0 - config.level0_slowdown + 1) / max(config.level0_stop - config.level0_slowdown, 1),
+                )
+                if over > 0 and not stopped:
+                    self._room.wait(min(over, 1.0) * 0.1)
+                break
+        held = time.monotonic() - begun
+        if held > 0.001:
+            self.stalls.note(held, stopped=stopped)

@@ -1,0 +1,147 @@
+"""Upserts: rows become level-0 segments, and the old positions of their keys become deletions. Nothing here commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from moulin.formats import deletion_vector
+from moulin.model.arrow import lineage_fields
+from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment, SegmentFacts
+from moulin.model.key import Key
+from moulin.model.operations import Kind, RegionUse
+from moulin.model.partition import split_by_partition
+from moulin.model.sort import sort_indices
+from moulin.table.change import DataChange
+from moulin.table.context import Context
+from moulin.table.layout import Layout
+from moulin.table.locate import Located, locate
+from moulin.table.segment_writer import NumberSource, write_segment
+
+Positions = dict[int, BitMap64]
+
+
+@dataclass(slots=True)
+class UpsertDraft:
+    """An upsert being put together: segments written so far, and the positions they replace."""
+
+    added: list[SegmentFacts] = field(default_factory=list)
+    positions: Positions = field(default_factory=dict)
+    rows_new: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+
+    def live(self, region: int) -> list[LiveSegment]:
+        """The segments of a region written so far, as if they were committed."""
+        return [LiveSegment(facts, 0, 0, 0) for facts in self.added if facts.region == region]
+
+    def change(self, state: TableState, regions: Sequence[RegionUse]) -> DataChange:
+        """The change to commit. Positions of segments of its own become vectors that these start with."""
+        own = {facts.number: facts for facts in self.added}
+        within = {number: places for number, places in self.positions.items() if number in own}
+        emptied = {number for number, places in within.items() if len(places) == own[number].rows}
+        return DataChange(
+            state.id,
+            state.version,
+            Kind.UPSERT,
+            tuple(facts for facts in self.added if facts.number not in emptied),
+            {number: places for number, places in self.positions.items() if number not in own},
+            added_positions={number: places for number, places in within.items() if number not in emptied},
+            regions=tuple(regions),
+        )
+
+
+def put_rows(
+    context: Context,
+    state: TableState,
+    draft: UpsertDraft,
+    segments: Iterable[LiveSegment],
+    rows: pa.Table,
+    numbers: NumberSource,
+    *,
+    region: int,
+    schema_id: int | None = None,
+) -> None:
+    """Write rows, each key once, as level-0 segments of a region; updated rows keep their row ids."""
+    if not rows.num_rows:
+        return
+    layout = layout_of(state, schema_id)
+    assert layout.key is not None
+    order = sort_indices(rows, layout.sort_order, layout.schema)
+    ordered = rows if order is None else rows.take(order)
+    keys = layout.key.encode(ordered)
+    located = locate(context.indexes, context.vectors, context.store, segments, keys)
+    own = {facts.number for facts in draft.added}
+    older = ~np.isin(located.segments, list(own)) if own else np.ones(len(located.places), np.bool_)
+    mark(draft.positions, located)
+    updated = int(np.count_nonzero(older))
+    draft.rows_updated += updated
+    draft.rows_new += rows.num_rows - len(located.places)
+    if updated:
+        ordered = _with_lineage(ordered, located.places[older], located.row_ids[older])
+    for partition, part in split_by_partition(ordered, layout.spec, layout.schema):
+        draft.added.append(
+            write_segment(
+                context.store, layout, [part], partition, numbers(), level=0, lineage=bool(updated), region=region
+            )
+        )
+
+
+def delete_keys(
+    context: Context, draft: UpsertDraft, segments: Iterable[LiveSegment], key: Key, rows: pa.Table
+) -> None:
+    """Hide the rows of keys; `rows` has the key's columns. Keys that are not there are ignored."""
+    if not rows.num_rows:
+        return
+    located = locate(context.indexes, context.vectors, context.store, segments, sorted_keys(key, rows))
+    mark(draft.positions, located)
+    draft.rows_deleted += len(located.places)
+
+
+def layout_of(state: TableState, schema_id: int | None) -> Layout:
+    """The layout of rows that are in one of the table's schemas, the current one unless said otherwise."""
+    layout = Layout.of(state)
+    if schema_id is None or schema_id == state.schema_id:
+        return layout
+    return replace(layout, schema=state.schemas[schema_id])
+
+
+def sorted_keys(key: Key, rows: pa.Table) -> pa.Array:
+    """The encoded keys of rows, ascending and distinct."""
+    keys = pc.unique(key.encode(rows))
+    return keys.take(pc.sort_indices(keys))
+
+
+def newest(key: Key, rows: pa.Table) -> pa.Table:
+    """The last row of every key."""
+    keys = key.encode(rows)
+    codes = pc.dictionary_encode(keys)
+    if len(codes.dictionary) == rows.num_rows:
+        return rows
+    last = np.zeros(len(codes.dictionary), np.int64)
+    last[codes.indices.to_numpy()] = np.arange(rows.num_rows)  # the last of equal places wins
+    return rows.take(np.sort(last))
+
+
+def mark(positions: Positions, located: Located) -> None:
+    """Add what was located to the positions to delete."""
+    for number in np.unique(located.segments).tolist():
+        places = deletion_vector.from_positions(np.sort(located.positions[located.segments == number]))
+        positions[number] = positions.get(number, BitMap64()) | places
+
+
+def _with_lineage(rows: pa.Table, places: npt.NDArray[np.int64], row_ids: npt.NDArray[np.int64]) -> pa.Table:
+    """The rows with their lineage columns: the old row id at `places`, null where a row is new."""
+    ids = np.zeros(rows.num_rows, np.int64)
+    fresh = np.ones(rows.num_rows, np.bool_)
+    ids[places], fresh[places] = row_ids, False
+    row_id, sequence = lineage_fields()
+    rows = rows.append_column(row_id, pa.array(ids, mask=fresh))
+    return rows.append_column(sequence, pa.nulls(rows.num_rows, pa.int64()))

@@ -1,0 +1,56 @@
+"""`moulin changes`: the change feed on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def lake(run: Run) -> Run:
+    assert run("init").code == 0
+    assert run("db", "create", "shop").code == 0
+    assert run("table", "create", "shop.orders", "id:long!", "region:string").code == 0
+    rows = "".join(json.dumps({"id": n, "region": "eu"}) + "\n" for n in range(5))
+    assert run("append", "shop.orders", "-", stdin=rows).code == 0
+    assert run("delete", "shop.orders", "--where", "id = 3").code == 0
+    return run
+
+
+def since(run: Run) -> int:
+    return int(run("table", "history", "shop.orders", "--json").json()[-1]["version"])
+
+
+def test_changes_are_shown(lake: Run) -> None:
+    base = str(since(lake))
+    rows = lake("changes", "shop.orders", "--since", base, "--json").json()
+    assert [row["_change_type"] for row in rows] == ["insert"] * 5 + ["delete"]
+    assert list(rows[-1]) == ["_change_type", "_row_id", "_version", "_commit_timestamp", "id", "region"]
+    assert (rows[-1]["id"], rows[-1]["region"], rows[-1]["_version"]) == (3, "eu", int(base) + 2)
+    net = lake("changes", "shop.orders", "--since", base, "--net", "--json").json()
+    assert sorted(row["id"] for row in net) == [0, 1, 2, 4]
+    until = lake("changes", "shop.orders", "--since", base, "--until", str(int(base) + 1), "--json").json()
+    assert len(until) == 5
+    shown = lake("changes", "shop.orders", "--since", base, "--limit", "2")
+    assert "The first 2 rows" in shown.out
+    assert "delete" not in shown.out
+    exact = lake("changes", "shop.orders", "--since", base, "--limit", "6")
+    assert "The first" not in exact.out
+    assert "delete" in exact.out
+
+
+def test_nothing_changed_and_wrong_ranges(lake: Run) -> None:
+    base = since(lake)
+    done = lake("changes", "shop.orders", "--since", str(base + 2))
+    assert (done.code, "No row of shop.orders changed" in done.out) == (0, True)
+    for words, message in [
+        (("--since", "99"), "does not exist yet"),
+        (("--since", str(base), "--limit", "-1"), "--limit must be zero or more"),
+        (("--since", str(base - 1)), f"since version {base}"),
+    ]:
+        done = lake("changes", "shop.orders", *words)
+        assert (done.code, message in done.err) == (1, True)
+    assert lake("changes", "shop.orders").code == 2
