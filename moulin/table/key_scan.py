@@ -1,7 +1,8 @@
 """Scans of a keyed table: rows that are only in memtables are seen, and rows can come in the order of the key.
 
-For an ordered scan the keys are cut into windows. Of each window every segment gives one slice, found by its key index;
-the slices are put together and sorted, unless there is but one. So memory is bounded however many segments overlap.
+For an ordered scan, segments whose keys overlap form a group, and groups follow one another. A group of one is read as
+it lies. The keys of a larger one are cut into windows: of each window every segment gives one slice, found by its key
+index, and the slices are put together and sorted. So memory is bounded however many segments overlap.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.keyed import KeyedTable, View
 from moulin.table.locate import locate
-from moulin.table.scan import Scan, UnitReader, plan_segments
+from moulin.table.scan import Scan, Unit, UnitReader, plan_segments, read_ahead
 from moulin.table.upsert import mark
 
 _WINDOW_ROWS = 1 << 18
@@ -70,6 +72,25 @@ def _to_schema(rows: pa.Table, schema: Any, view: View) -> pa.Table:
     source = arrow_schema(schema)
     projection = Projection(source, view.state.schema, names, name="the memtable")
     return projection.apply(pa.Table.from_arrays(rows.columns, schema=source))
+
+
+@dataclass(slots=True)
+class _Group:
+    """Segments whose keys overlap, perhaps pending rows among them, and the last key of all."""
+
+    segments: list[LiveSegment]
+    pending: bool
+    last: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The keys of a group from `low` on and before `high`."""
+
+    group: _Group
+    low: bytes | None
+    high: bytes | None
+    size: int
 
 
 class KeyScan(Scan):
@@ -126,13 +147,56 @@ class KeyScan(Scan):
 
     def _windows(self) -> Iterator[pa.Table]:
         segments = [s for s in plan_segments(self._catalog, self._state, self._predicate) if self._overlaps(s)]
-        read = self._reader(self._pending.hidden if self._pending else {})
-        cuts = self._cuts(segments)
-        spans = list(pairwise([self._low, *cuts, self._high]))
-        for low, high in reversed(spans) if self._reverse else spans:
-            table = self._window(segments, read, low, high)
+        reader = self._reader(self._pending.hidden if self._pending else {})
+        limit = self._catalog.config.scan_ahead_bytes
+
+        def units() -> Iterator[Unit | _Window]:
+            for group in self._groups(segments):
+                yield from self._units_of(group, reader, limit)
+
+        def read(unit: Unit | _Window) -> pa.Table:
+            table = reader(unit) if isinstance(unit, Unit) else self._window(unit, reader)
+            return table.take(pa.array(np.arange(table.num_rows)[::-1])) if self._reverse else table
+
+        for table in read_ahead(read, units(), limit):
             if table.num_rows:
                 yield table
+
+    def _groups(self, segments: Sequence[LiveSegment]) -> list[_Group]:
+        """Segments whose keys overlap, and pending rows among them, together; groups in the order of the scan."""
+        spans: list[tuple[bytes, bytes, LiveSegment | None]] = []
+        for segment in segments:
+            low, high = segment.facts.key_min, segment.facts.key_max
+            if low is None or high is None:
+                return [_Group(list(segments), self._pending is not None, b"")]
+            spans.append((low, high, segment))
+        if self._pending is not None and self._pending.rows.num_rows:
+            edges = pc.min_max(self._key.encode(self._pending.rows).cast(pa.binary()))
+            spans.append((edges["min"].as_py(), edges["max"].as_py(), None))
+        groups: list[_Group] = []
+        for low, high, member in sorted(spans, key=itemgetter(0)):
+            if not groups or low > groups[-1].last:
+                groups.append(_Group([], False, high))
+            group = groups[-1]
+            group.last = max(group.last, high)
+            if member is None:
+                group.pending = True
+            else:
+                group.segments.append(member)
+        return groups[::-1] if self._reverse else groups
+
+    def _units_of(self, group: _Group, reader: UnitReader, limit: int) -> Iterator[Unit | _Window]:
+        if len(group.segments) == 1 and not group.pending:
+            segment = group.segments[0]
+            start, stop = self._context.indexes.span(segment, self._low, self._high)
+            if start < stop:
+                units = list(reader.cut(segment, start, stop, limit))
+                yield from reversed(units) if self._reverse else units
+            return
+        spans = list(pairwise([self._low, *self._cuts(group.segments), self._high]))
+        size = sum(segment.facts.size for segment in group.segments) // len(spans)
+        for low, high in reversed(spans) if self._reverse else spans:
+            yield _Window(group, low, high, size)
 
     def _overlaps(self, segment: LiveSegment) -> bool:
         first, last = segment.facts.key_min, segment.facts.key_max
@@ -156,31 +220,23 @@ class KeyScan(Scan):
             rows += count
         return cuts
 
-    def _window(
-        self, segments: Sequence[LiveSegment], read: UnitReader, low: bytes | None, high: bytes | None
-    ) -> pa.Table:
+    def _window(self, window: _Window, read: UnitReader) -> pa.Table:
         tables = []
-        for segment in segments:
-            start, stop = self._context.indexes.span(segment, low, high)
+        for segment in window.group.segments:
+            start, stop = self._context.indexes.span(segment, window.low, window.high)
             if start < stop:
                 tables.append(read.slice(segment, start, stop))
-        if self._pending is not None:
-            rows = self._matching(self._pending.rows, low, high)
+        if self._pending is not None and window.group.pending:
+            rows = self._matching(self._pending.rows, window.low, window.high)
             if rows.num_rows:
                 tables.append(rows)
         if not tables:
             return self._working_schema(read).empty_table()
         schema = tables[0].schema
         table = pa.concat_tables([t if t.schema == schema else t.select(schema.names).cast(schema) for t in tables])
-        if len(tables) > 1:
-            order = pc.sort_indices(self._encoded(table))
-            table = table.take(pc.take(order, pa.array(np.arange(len(order))[::-1])) if self._reverse else order)
-        elif self._reverse:
-            table = table.take(pa.array(np.arange(table.num_rows)[::-1]))
-        return table
-
-    def _encoded(self, table: pa.Table) -> pa.Array:
-        return self._key.encode(table)
+        # Pending rows come as they were written, segments in order.
+        one_run = len(tables) == 1 and not window.group.pending
+        return table if one_run else table.take(pc.sort_indices(self._key.encode(table)))
 
     def _reader(self, hidden: Mapping[int, BitMap64]) -> UnitReader:
         columns = self._columns

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -164,7 +164,8 @@ class Scan:
         read = UnitReader(
             self._store, self._vectors, self._state, self._predicate, self._columns, bool(self._lineage), hidden
         )
-        for table in _ahead(read, segments, self._catalog.config.scan_ahead_bytes):
+        limit = self._catalog.config.scan_ahead_bytes
+        for table in read_ahead(read, read.units(segments, limit), limit):
             yield self._finish(table, versions)
 
     def _finish(self, table: pa.Table, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Table:
@@ -199,9 +200,19 @@ def _checked_columns(columns: Sequence[str] | None, state: TableState) -> list[s
     return [name for name in columns if name in known]
 
 
+class Sized(Protocol):
+    """Something to read, and about how many bytes of storage it takes."""
+
+    @property
+    def size(self) -> int: ...
+
+
+_S = TypeVar("_S", bound=Sized)
+
+
 @dataclass(frozen=True, slots=True)
-class _Unit:
-    """Rows [start, stop) of a segment, whole row groups: what one thread reads at once."""
+class Unit:
+    """Rows [start, stop) of a segment: what one thread reads at once."""
 
     segment: LiveSegment
     start: int
@@ -225,20 +236,24 @@ class UnitReader:
         self._store, self._vectors, self._state = store, vectors, state
         self._predicate, self._columns, self._lineage, self._hidden = predicate, columns, lineage, hidden
 
-    def units(self, segments: Sequence[LiveSegment], limit: int) -> Iterator[_Unit]:
+    def units(self, segments: Sequence[LiveSegment], limit: int) -> Iterator[Unit]:
         """Cut large segments at row groups, so that several units fit into `limit` bytes."""
         for segment in segments:
-            rows, size = segment.facts.rows, segment.facts.size
-            if size <= limit // _UNITS_AHEAD:
-                yield _Unit(segment, 0, rows, size)
-                continue
-            starts = self._open(segment).group_starts
-            step = max(1, len(starts) * (limit // _UNITS_AHEAD) // size)
-            edges = [*starts[::step], rows]
-            for start, stop in pairwise(edges):
-                yield _Unit(segment, start, stop, size * (stop - start) // rows)
+            yield from self.cut(segment, 0, segment.facts.rows, limit)
 
-    def __call__(self, unit: _Unit) -> pa.Table:
+    def cut(self, segment: LiveSegment, start: int, stop: int, limit: int) -> Iterator[Unit]:
+        """Rows [start, stop) of a segment as units."""
+        rows, size = segment.facts.rows, segment.facts.size
+        if size <= limit // _UNITS_AHEAD:
+            yield Unit(segment, start, stop, size * (stop - start) // rows)
+            return
+        starts = self._open(segment).group_starts
+        step = max(1, len(starts) * (limit // _UNITS_AHEAD) // size)
+        inside = [edge for edge in starts[::step] if start < edge < stop]
+        for first, last in pairwise([start, *inside, stop]):
+            yield Unit(segment, first, last, size * (last - first) // rows)
+
+    def __call__(self, unit: Unit) -> pa.Table:
         return self.slice(unit.segment, unit.start, unit.stop)
 
     def slice(self, segment: LiveSegment, start: int, stop: int) -> pa.Table:
@@ -274,9 +289,8 @@ class UnitReader:
         return SegmentReader(source, self._state.schema, columns=self._columns, name=facts.path)
 
 
-def _ahead(read: UnitReader, segments: Sequence[LiveSegment], limit: int) -> Iterator[pa.Table]:
+def read_ahead(read: Callable[[_S], pa.Table], units: Iterable[_S], limit: int) -> Iterator[pa.Table]:
     """Read units in order, some of them ahead of what was asked for, within `limit` bytes."""
-    units = read.units(segments, limit)
     threads = os.cpu_count() or 1
     running: deque[tuple[Future[pa.Table], int]] = deque()
     held = 0
