@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,19 @@ if TYPE_CHECKING:
     from moulin.table.keyed import View
 
 _Group = tuple[str, int, int]  # path of the segment, row group, schema id
+
+
+class _OnceOpen:
+    """A reader of a segment, opened when it is first asked for."""
+
+    def __init__(self, open_reader: Callable[[], SegmentReader]) -> None:
+        self._open = open_reader
+        self._reader: SegmentReader | None = None
+
+    def __call__(self) -> SegmentReader:
+        if self._reader is None:
+            self._reader = self._open()
+        return self._reader
 
 
 class Lookup:
@@ -100,34 +114,26 @@ class Lookup:
 
     def _read(self, view: View, segment: LiveSegment, positions: Any) -> list[dict[str, Any]]:
         """The rows at these positions of a segment."""
-        starts = self._group_starts(view, segment)
-        groups = np.searchsorted(starts, positions, side="right") - 1
         tables, offsets, total = [], {}, 0
-        for group in np.unique(groups).tolist():
-            table = self._group(view, segment, group)
-            tables.append(table)
-            offsets[group] = total - starts[group]
-            total += table.num_rows
+        with ExitStack() as stack:
+            reader = _OnceOpen(lambda: stack.enter_context(self._open(view, segment)))
+            starts = self._starts.get(segment.facts.path)
+            if starts is None:
+                starts = self._starts[segment.facts.path] = reader().group_starts
+            groups = np.searchsorted(starts, positions, side="right") - 1
+            for group in np.unique(groups).tolist():
+                table = self._group(reader, segment, view.state.schema_id, group)
+                tables.append(table)
+                offsets[group] = total - starts[group]
+                total += table.num_rows
         shift = np.asarray([offsets[group] for group in groups.tolist()])
         whole = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
         rows: list[dict[str, Any]] = whole.take(positions + shift).to_pylist()
         return rows
 
-    def _group_starts(self, view: View, segment: LiveSegment) -> tuple[int, ...]:
-        starts = self._starts.get(segment.facts.path)
-        if starts is None:
-            with self._open(view, segment) as reader:
-                starts = self._starts[segment.facts.path] = reader.group_starts
-        return starts
-
-    def _group(self, view: View, segment: LiveSegment, group: int) -> pa.Table:
-        def read() -> pa.Table:
-            with self._open(view, segment) as reader:
-                self._starts[segment.facts.path] = reader.group_starts
-                return reader.table(row_groups=[group])
-
-        name = (segment.facts.path, group, view.state.schema_id)
-        return self._groups.get(name, read, lambda table: int(table.nbytes))
+    def _group(self, reader: _OnceOpen, segment: LiveSegment, schema_id: int, group: int) -> pa.Table:
+        name = (segment.facts.path, group, schema_id)
+        return self._groups.get(name, lambda: reader().table(row_groups=[group]), lambda table: int(table.nbytes))
 
     def _open(self, view: View, segment: LiveSegment) -> SegmentReader:
         facts = segment.facts
@@ -146,6 +152,12 @@ class Lookup:
         if self._rows:
             for value in values:
                 pop(value, None)
+
+    def clear(self) -> None:
+        """Drop everything that was read."""
+        self._rows.clear()
+        self._groups.clear()
+        self._starts.clear()
 
     def forget_rows(self) -> None:
         """Drop all cached rows: another process may have changed them."""
