@@ -20,8 +20,8 @@ setup: .venv/.java ## Make .venv with Moulin, Spark and, if need be, Java (PYTHO
 demo: setup ## Take the tour: a lake from its first row to its recovery
 	@$(BIN)/moulin demo $(ARGS)
 
-test: .venv/.test ## Run the tests (ARGS="-k catalog" is passed on)
-	$(BIN)/pytest $(ARGS)
+test: .venv/.test ## Run the tests, two at a time (ARGS="-k catalog" is passed on)
+	$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
 
 test-long: .venv/.test ## Run the tests that take minutes
 	$(BIN)/pytest -m long $(ARGS)

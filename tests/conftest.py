@@ -29,6 +29,13 @@ settings.load_profile("moulin")
 S3_KEYS = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests run in several processes: one of them has the Spark session, and a file is not torn apart."""
+    for item in items:
+        uses_spark = "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark") is not None
+        item.add_marker(pytest.mark.xdist_group("spark" if uses_spark else item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of the tests: two cores, two shuffle partitions."""

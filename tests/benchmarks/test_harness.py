@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from benchmarks.__main__ import NAMES, main, seconds
+from benchmarks.__main__ import NAMES, amount, main
 from benchmarks.harness import Bench, Contender, Line, Sample, Skipped, Status, exit_code, run_all, take_turns
 from benchmarks.postgres import Postgres
 
@@ -93,10 +93,10 @@ def test_a_failure_or_a_missing_peer_stops_no_other_benchmark(tmp_path: Path) ->
     assert exit_code([line for line in lines if not line.failed]) == 0
 
 
-def test_seconds_are_written_for_people() -> None:
-    assert seconds(None) == ""
-    assert seconds(Sample((1.0, 2.0, 3.0))) == "2.00 s (1.50-2.50)"
-    assert seconds(Sample((0.0104,))) == "10.4 ms (10.4-10.4)"
+def test_amounts_are_written_for_people() -> None:
+    assert amount(None) == ""
+    assert amount(Sample((1.0, 2.0, 3.0))) == "2.00 s (1.50-2.50)"
+    assert amount(Sample((0.0104,))) == "10.4 ms (10.4-10.4)"
 
 
 @pytest.fixture(scope="module")
