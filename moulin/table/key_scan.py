@@ -25,7 +25,7 @@ from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.keyed import KeyedTable, View
 from moulin.table.locate import locate
-from moulin.table.scan import Scan, UnitReader, plan_segments
+from moulin.table.scan import Scan, UnitReader
 from moulin.table.upsert import mark
 
 _WINDOW_ROWS = 1 << 18
@@ -90,7 +90,14 @@ class KeyScan(Scan):
         ordered: bool = False,
     ) -> None:
         super().__init__(
-            context.catalog, context.store, context.vectors, view.state, columns=columns, where=where, limit=limit
+            context.catalog,
+            context.store,
+            context.vectors,
+            view.state,
+            columns=columns,
+            where=where,
+            limit=limit,
+            indexes=context.secondary,
         )
         key = Key.of(view.state.schema)
         if key is None:
@@ -125,8 +132,9 @@ class KeyScan(Scan):
             yield self._finish(table, versions)
 
     def _windows(self) -> Iterator[pa.Table]:
-        segments = [s for s in plan_segments(self._catalog, self._state, self._predicate) if self._overlaps(s)]
-        read = self._reader(self._pending.hidden if self._pending else {})
+        planned = self._planned()
+        segments = [segment for segment in planned.segments if self._overlaps(segment)]
+        read = self._reader(self._pending.hidden if self._pending else {}, planned.positions)
         cuts = self._cuts(segments)
         spans = list(pairwise([self._low, *cuts, self._high]))
         for low, high in reversed(spans) if self._reverse else spans:
@@ -182,12 +190,12 @@ class KeyScan(Scan):
     def _encoded(self, table: pa.Table) -> pa.Array:
         return self._key.encode(table)
 
-    def _reader(self, hidden: Mapping[int, BitMap64]) -> UnitReader:
+    def _reader(self, hidden: Mapping[int, BitMap64], positions: Mapping[int, Any]) -> UnitReader:
         columns = self._columns
         if self._ordered and columns is not None:
             columns = [*columns, *(name for name in self._key.names if name not in columns)]
         return UnitReader(
-            self._store, self._vectors, self._state, self._predicate, columns, bool(self._lineage), hidden
+            self._store, self._vectors, self._state, self._predicate, columns, bool(self._lineage), hidden, positions
         )
 
     def _working_schema(self, read: UnitReader) -> pa.Schema:

@@ -32,10 +32,12 @@ from moulin.model.schema_change import (
 from moulin.model.type_reader import to_type
 from moulin.model.where import Where
 from moulin.table import bulk
+from moulin.table import index as indexing
 from moulin.table.change import SettingChange, retried
 from moulin.table.changes import Changes
 from moulin.table.compaction import Compaction, compact
 from moulin.table.context import Context
+from moulin.table.index import IndexInfo
 from moulin.table.key_scan import KeyScan, Pending
 from moulin.table.keyed import KeyedTable, keyed_table
 from moulin.table.properties import check_properties
@@ -317,6 +319,30 @@ class Table:
     def set_partitioning(self, fields: Sequence[str]) -> Outcome:
         """Partition what is written from now on; older segments keep theirs."""
         return self._set(SetPartitioning(tuple(fields)))
+
+    # Secondary indexes
+
+    def create_index(self, column: str, kind: str = "btree", name: str | None = None) -> IndexInfo:
+        """Index a column: `btree` finds values and ranges, `bloom` rules out segments without a value.
+
+        Built on Spark when a session is at hand and the table is large. Merges carry it over; segments written later
+        are covered by a merge or by `update_indexes`, and until then read without it.
+        """
+        state = self._writable()
+        version = indexing.create_index(self._context, state, column, kind, name)
+        return next(info for info in self.indexes() if info.created_version == version)
+
+    def drop_index(self, name: str) -> Outcome:
+        """Drop a secondary index."""
+        return Outcome(indexing.drop_index(self._context, self._writable(), name))
+
+    def update_indexes(self) -> Outcome:
+        """Let every index cover all segments that there are now."""
+        return Outcome(indexing.update_indexes(self._context, self._writable()))
+
+    def indexes(self) -> list[IndexInfo]:
+        """The secondary indexes, by name."""
+        return indexing.list_indexes(self._context, self._state())
 
     # Maintenance
 
