@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -44,24 +43,11 @@ from moulin.table.properties import check_properties
 from moulin.table.region import RegionWriter
 from moulin.table.scan import Scan
 from moulin.table.snapshot import Snapshot
+from moulin.table.stats import TableStats, table_stats
 from moulin.table.writes import Outcome, prepare_append, prepare_delete, prepare_overwrite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-@dataclass(frozen=True, slots=True)
-class TableStats:
-    """What a table is made of now."""
-
-    name: str
-    version: int
-    rows: int
-    segments: int
-    bytes: int
-    deleted_rows: int
-    levels: Mapping[int, int]
-    partitioning: str
 
 
 ToSpark = Callable[["Table", int | None], "DataFrame"]
@@ -120,21 +106,8 @@ class Table:
         return self._state(version)
 
     def stats(self) -> TableStats:
-        state = self._state()
-        segments = self._context.catalog.segments(self.id, state.version, with_columns=False)
-        levels: dict[int, int] = {}
-        for segment in segments:
-            levels[segment.facts.level] = levels.get(segment.facts.level, 0) + 1
-        return TableStats(
-            state.full_name,
-            state.head_version,
-            sum(segment.live_rows for segment in segments),
-            len(segments),
-            sum(segment.facts.size for segment in segments),
-            sum(segment.facts.rows - segment.live_rows for segment in segments),
-            dict(sorted(levels.items())),
-            _partitioning(state),
-        )
+        """Levels, amplification, caches, stalls, regions and indexes; reads no file."""
+        return table_stats(self._context, self._state())
 
     # Rows
 
@@ -438,12 +411,6 @@ class Table:
             self._writes = True
             keyed.enter()
         return keyed
-
-
-def _partitioning(state: TableState) -> str:
-    return ", ".join(
-        f"{field.transform}({state.schema.find_column_name(field.source_id)})" for field in state.spec.fields
-    )
 
 
 def to_nanos(timestamp: datetime | str) -> int:

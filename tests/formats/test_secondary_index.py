@@ -28,7 +28,7 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import Corrupt, InvalidInput, MoulinError, Unsupported
-from moulin.formats import secondary_index as format
+from moulin.formats import secondary_index as codec
 from moulin.formats.key_index import hash_keys
 from moulin.formats.secondary_index import (
     CoveredSegment,
@@ -102,7 +102,7 @@ def test_every_span_of_values_is_found(
     covered = [CoveredSegment(10 + n, 401) for n in range(3)]
     patch = pytest.MonkeyPatch()
     with patch.context() as small:
-        small.setattr(format, "_CHUNK_BYTES", 64)  # as many chunks as there can be
+        small.setattr(codec, "_CHUNK_BYTES", 64)  # as many chunks as there can be
         file = opened(encode_sorted(9, covered, values, places, positions))
     file.verify()
     for low, high in [*spans, (b"", b"\xff" * 8)]:

@@ -243,10 +243,10 @@ def test_columns_of_every_type_can_be_indexed(lake: Lake) -> None:
     assert all(index.covered == 1 for index in table.indexes())
 
 
-def test_a_keyed_table_is_indexed_with_what_is_not_flushed(lake: Lake) -> None:
-    table = lake.create_table(
-        "shop.stock", [("id", "long"), ("name", "string")], primary_key=["id"], properties={"merge_background": "off"}
-    )
+def test_a_keyed_table_is_indexed_with_what_is_not_flushed(open_lake: OpenLake) -> None:
+    lake = open_lake(settings={"merge_background": "off"})
+    lake.create_database("shop")
+    table = lake.create_table("shop.stock", [("id", "long"), ("name", "string")], primary_key=["id"])
     for part in range(3):
         table.put_batch([{"id": part * 10 + n, "name": f"n{n}{part}"} for n in range(10)])
         table.flush()
