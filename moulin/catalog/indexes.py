@@ -26,6 +26,8 @@ from moulin.model.operations import CreateIndex, DropIndex, IndexFile, IndexOper
 if TYPE_CHECKING:
     from moulin.catalog.commit import TableChange
 
+_NAMED = 2000
+
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
@@ -81,10 +83,14 @@ def covering(connection: sa.Connection, index_id: UUID, segments: Collection[int
     """The files of an index that cover some of `segments`: path -> (size, the segments)."""
     c, f = s.index_coverage, s.index_files
     found: dict[str, tuple[int, list[int]]] = {}
-    joined = sa.select(f.c.path, f.c.size, c.c.segment).join(f, f.c.path == c.c.path)
-    for block in chunks(sorted(segments)):
-        for row in connection.execute(joined.where(c.c.index_id == index_id, c.c.segment.in_(block))):
-            found.setdefault(row.path, (row.size, []))[1].append(row.segment)
+    joined = sa.select(f.c.path, f.c.size, c.c.segment).join(f, f.c.path == c.c.path).where(c.c.index_id == index_id)
+    wanted = frozenset(segments)
+    # Naming the segments costs more than reading all coverage when they are many.
+    parts = [()] if len(wanted) > _NAMED else chunks(sorted(wanted))
+    for block in parts:
+        for row in connection.execute(joined.where(c.c.segment.in_(block)) if block else joined):
+            if row.segment in wanted:
+                found.setdefault(row.path, (row.size, []))[1].append(row.segment)
     return found
 
 

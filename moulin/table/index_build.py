@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from moulin.errors import NotFound
+from moulin.errors import Corrupt, NotFound
 from moulin.formats.journal import Journal
 from moulin.formats.key_index import hash_keys
 from moulin.formats.secondary_index import (
@@ -126,9 +126,12 @@ def _carry(task: CarryTask) -> dict[int, list[_Entries]]:
     seen: set[int] = set()
     for file in task.files:
         mine = [number for number in file.segments if number in wanted and number not in seen]
-        for number, entries in _stored(task, file, mine):
-            seen.add(number)
-            _move(journal, number, entries, found)
+        try:
+            for number, entries in _stored(task, file, mine):
+                _move(journal, number, entries, found)
+                seen.add(number)
+        except (NotFound, Corrupt):
+            continue  # a lost index must not stop a merge: the rows tell the same
     for segment in task.inputs:
         if segment.facts.number in wanted - seen:
             _move(journal, segment.facts.number, _read(task, segment), found)
@@ -136,13 +139,10 @@ def _carry(task: CarryTask) -> dict[int, list[_Entries]]:
 
 
 def _stored(task: CarryTask, file: CoveringFile, numbers: Sequence[int]) -> Iterator[tuple[int, _Entries]]:
-    """What a file has of some segments; nothing when it is gone, or was made when the column was of another type."""
+    """What a file has of some segments; nothing when it was made when the column was of another type."""
     if not numbers:
         return
-    try:
-        index = open_index(task.store, file.path, file.size)
-    except NotFound:
-        return
+    index = open_index(task.store, file.path, file.size)
     if index.encoding != encoding_of(task.schema.find_field(task.field_id).field_type):
         return
     if index.kind is IndexKind.BLOOM:

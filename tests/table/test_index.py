@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -221,6 +221,7 @@ def test_columns_of_every_type_can_be_indexed(lake: Lake) -> None:
         "day": ("date", [date(1960, 1, 1), date(2024, 2, 29), None], "'2024-02-29'"),
         "at": ("timestamp", [datetime(1960, 1, 1), datetime(2024, 1, 1), None], "'2024-01-01T00:00:00'"),
         "zoned": ("timestamptz", [datetime(2024, 1, 1, tzinfo=UTC), None, None], "'2024-01-01T00:00:00Z'"),
+        "clock": ("time", [time(1, 2, 3), time(23, 59), None], "'23:59:00'"),
         "name": ("string", ["a" * 300, "a" * 300 + "b", "é"], f"'{'a' * 300}b'"),
         "data": ("binary", [b"\0", b"\0\0", b""], "X'0000'"),
         "code": ("fixed[3]", [b"abc", b"abd", b"\0\0\0"], "X'616264'"),
@@ -302,9 +303,53 @@ def test_a_damaged_index_is_reported(tmp_path: Path) -> None:
         with pytest.raises(Corrupt, match="index"):
             table.scan(where="id = 7").to_arrow()
         assert [finding.where for finding in check(lake.catalog)] == [f"{paths.indexes_prefix(table.id)}/{file.name}"]
-        file.unlink()
+        table.compact(everything=True)  # a merge reads the rows instead, and leaves a good file
+        assert ids(table.scan(where="id = 7")) == [7, 7]
+        assert table.scan(where="id = 7").plan().index_narrowed == 1
         lake.context.secondary.clear()
-        assert ids(table.scan(where="id = 7")) == [7, 7]  # it is looked up without the index
+        for left in file.parent.iterdir():
+            left.unlink()
+        assert ids(table.scan(where="id = 7")) == [7, 7]  # found without the index
+
+
+def test_a_column_added_later_is_indexed_by_its_default(shuffled: Table) -> None:
+    shuffled.add_column("grade", "string", default="plain")
+    shuffled.append([{**row, "grade": "fine"} for row in rows(1000, 2)])
+    shuffled.create_index("grade")
+    assert shuffled.scan(where="grade = 'fine'").plan().index_narrowed == 1
+    assert len(ids(shuffled.scan(where="grade = 'plain'"))) == 200
+    shuffled.compact(everything=True)
+    assert ids(shuffled.scan(where="grade = 'fine'")) == [1000, 1001]
+    assert len(ids(shuffled.scan(where="grade = 'plain'"))) == 200
+
+
+def test_a_merge_that_carries_an_index_is_silent_in_the_change_feed(shuffled: Table) -> None:
+    shuffled.create_index("region")
+    before = shuffled.version
+    shuffled.compact(everything=True)
+    shuffled.update_indexes()
+    assert shuffled.version > before
+    assert shuffled.changes(before).to_arrow().num_rows == 0
+    newest = [str(done.kind) for done in shuffled.history() if done.version == shuffled.version]
+    assert sorted(newest) == ["merge", "update-index"]
+
+
+def test_a_replica_uses_the_indexes_of_its_lake(tmp_path: Path) -> None:
+    with Lake.open(tmp_path / "lake") as lake:
+        lake.create_database("shop")
+        table = lake.create_table("shop.orders", [("id", "long")])
+        for part in range(3):
+            table.append([{"id": n} for n in range(part, 30, 3)])
+        table.create_index("id")
+        replica = Lake.open_replica(tmp_path / "lake")
+        shown = replica.table("shop.orders")
+        assert shown.scan(where="id = 4").plan().index_skipped == 2
+        table.compact(everything=True)
+        replica.refresh()
+        shown = replica.table("shop.orders")
+        assert [(index.name, index.covered, index.segments) for index in shown.indexes()] == [("id_btree", 1, 1)]
+        assert ids(shown.scan(where="id = 4")) == [4]
+        replica.close()
 
 
 def test_files_of_a_dropped_index_are_cleaned_up(tmp_path: Path) -> None:
