@@ -12,7 +12,7 @@ from moulin.cli.index import describe
 from moulin.cli.output import console, show_rows, size
 from moulin.table.stats import TableStats
 
-_WIDTH = 40
+_WIDTH = 24
 
 
 def as_values(stats: TableStats) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def draw(stats: TableStats) -> None:
         table = RichTable(title="Levels", title_justify="left", header_style="bold")
         for name in ("level", "files", "size", "live rows", "deleted"):
             table.add_column(name, justify="right")
-        table.add_column("share of the bytes", min_width=_WIDTH)
+        table.add_column("share", min_width=_WIDTH)
         largest = max(level.bytes for level in stats.levels)
         for level in stats.levels:
             numbers = (str(level.level), f"{level.files:,}", size(level.bytes), f"{level.live:,}", f"{level.deleted:,}")
