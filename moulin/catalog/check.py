@@ -19,6 +19,7 @@ from moulin.formats import manifest as codec
 from moulin.formats.journal import Journal
 from moulin.formats.key_index import KeyIndex
 from moulin.formats.puffin import read_deletion_vectors
+from moulin.formats.secondary_index import IndexFile
 from moulin.storage import paths
 
 
@@ -124,6 +125,14 @@ def vectors_fit(connection: sa.Connection) -> Iterator[Finding]:
         yield Finding("a vector marks no more rows than there are", f"segment {row.segment}", f"vector {row.id}")
 
 
+def covered_segments_are_there(connection: sa.Connection) -> Iterator[Finding]:
+    c, f, g = s.index_coverage, s.index_files, s.segments
+    lost = sa.or_(f.c.path.is_(None), g.c.number.is_(None))
+    joined = c.join(f, f.c.path == c.c.path, isouter=True).join(g, g.c.number == c.c.segment, isouter=True)
+    for row in connection.execute(sa.select(c.c.path, c.c.segment).select_from(joined).where(lost)):
+        yield Finding("an index covers segments that are there", row.path, f"segment {row.segment}")
+
+
 INVARIANTS: tuple[Callable[[sa.Connection], Iterator[Finding]], ...] = (
     one_open_span,
     spans_run_forward,
@@ -131,6 +140,7 @@ INVARIANTS: tuple[Callable[[sa.Connection], Iterator[Finding]], ...] = (
     vectors_fit,
     sums_are_right,
     row_ids_are_disjoint,
+    covered_segments_are_there,
 )
 
 Verify = Callable[[bytes], str | None]
@@ -153,6 +163,19 @@ def _files(connection: sa.Connection) -> Iterator[tuple[str, int | None, Verify 
         yield path, None, _holds_vectors(rows)
     for path in connection.execute(sa.select(s.journals.c.path)).scalars():
         yield path, None, _is_journal
+    yield from _index_files(connection)
+
+
+def _index_files(connection: sa.Connection) -> Iterator[tuple[str, int | None, Verify | None]]:
+    """Files of secondary indexes that cover a segment; others wait for clean-up."""
+    c, f, g = s.index_coverage, s.index_files, s.segments
+    covered: dict[str, dict[int, int]] = {}
+    query = sa.select(c.c.path, c.c.segment, g.c.rows).join(g, g.c.number == c.c.segment)
+    for row in connection.execute(query):
+        covered.setdefault(row.path, {})[row.segment] = row.rows
+    for row in connection.execute(sa.select(f.c.path, f.c.size, f.c.entries).order_by(f.c.path)):
+        if row.path in covered:
+            yield row.path, row.size, partial(_is_index, row.path, row.entries, covered[row.path])
 
 
 def _has_hash(expected: bytes) -> Verify:
@@ -184,6 +207,18 @@ def _is_key_index(path: str, data: bytes) -> str | None:
     index = KeyIndex(lambda start, length: data[start : start + length], len(data), path)
     for number in range(index.blocks):
         index.load(number)
+    return None
+
+
+def _is_index(path: str, entries: int, segments: dict[int, int], data: bytes) -> str | None:
+    index = IndexFile(lambda start, length: data[start : start + length], len(data), path)
+    index.verify()
+    if index.entries != entries:
+        return f"it has {index.entries} entries, not {entries}"
+    for number, rows in segments.items():
+        place = index.place.get(number)
+        if place is None or int(index.rows[place]) != rows:
+            return f"it does not cover the {rows} rows of segment {number}"
     return None
 
 

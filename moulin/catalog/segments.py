@@ -100,6 +100,14 @@ def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -
     return found
 
 
+def written_bytes(connection: sa.Connection, table_id: UUID, after: int) -> dict[int, int]:
+    """Bytes of the segments that versions after `after` added, by level."""
+    g, p = s.segments, s.segment_spans
+    mine = g.c.number.in_(sa.select(p.c.segment).where(p.c.table_id == table_id))
+    query = sa.select(g.c.level, sa.func.sum(g.c.size)).where(mine, g.c.added_version > after)
+    return {int(level): int(size) for level, size in connection.execute(query.group_by(g.c.level))}
+
+
 def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
     """Live rows at `version`, from facts alone."""
     table = tables.find_by_id(connection, table_id)

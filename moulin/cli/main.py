@@ -12,9 +12,10 @@ from typing import Annotated
 import typer
 
 import moulin
-from moulin.cli import data, databases, maintenance, tables, views
+from moulin.cli import data, databases, index, maintenance, tables, views
 from moulin.cli.changes import changes
 from moulin.cli.demo import demo
+from moulin.cli.get import get
 from moulin.cli.mirror import mirror
 from moulin.cli.options import Address, open_lake, parse_options
 from moulin.cli.output import errors, say
@@ -30,8 +31,10 @@ app = typer.Typer(
 app.add_typer(databases.app, name="db")
 app.add_typer(tables.app, name="table")
 app.add_typer(views.app, name="view")
+app.add_typer(index.app, name="index")
 data.register(app)
 maintenance.register(app)
+app.command()(get)
 app.command()(changes)
 app.command()(mirror)
 app.command()(demo)

@@ -8,8 +8,10 @@ import typer
 
 from moulin.cli.options import All, DatabaseName, Json, TableName, open_lake
 from moulin.cli.output import moment, say, show_json, show_rows, show_values, size
+from moulin.cli.table_stats import as_values, draw
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
+from moulin.table.stats import TableStats
 from moulin.table.table import Table
 
 app = typer.Typer(help="Tables.", no_args_is_help=True)
@@ -67,19 +69,22 @@ def list_all(context: typer.Context, database: DatabaseName, everything: All = F
 
 @app.command()
 def show(context: typer.Context, name: TableName, as_json: Json = False) -> None:
-    """Show a table: columns, partitioning, properties, size."""
+    """Show a table: columns, partitioning, properties, size, levels, regions and indexes."""
     with open_lake(context) as lake:
-        description, columns = describe(lake, lake.table(name))
+        table = lake.table(name)
+        stats = table.stats()
+        description, columns = describe(lake, table, stats)
         if as_json:
-            show_json({**description, "columns": columns})
+            show_json({**description, "columns": columns, **as_values(stats)})
             return
         show_values(description, False)
         show_rows(columns, False)
+        draw(stats)
 
 
-def describe(lake: Lake, table: Table) -> tuple[dict[str, object], list[dict[str, object]]]:
+def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, object], list[dict[str, object]]]:
     """What a table is, and its columns."""
-    state, stats = table.state(), table.stats()
+    state = table.state()
     description: dict[str, object] = {
         "name": stats.name,
         "id": str(state.id),
@@ -87,8 +92,9 @@ def describe(lake: Lake, table: Table) -> tuple[dict[str, object], list[dict[str
         "rows": stats.rows,
         "deleted rows not merged away": stats.deleted_rows,
         "segments": stats.segments,
-        "by level": {str(level): count for level, count in stats.levels.items()},
         "size": size(stats.bytes),
+        "segments that one key may be in": stats.read_amplification,
+        "bytes written for a byte at level 0": stats.write_amplification,
         "partitioned by": stats.partitioning or "nothing",
         "sorted by": ", ".join(
             f"{state.schema.find_column_name(f.source_id)} {f.direction.name.lower()}" for f in state.sort_order.fields

@@ -71,7 +71,7 @@ def encode_key_index(keys: pa.Array, row_ids: Integers | None) -> bytes:
         entries.append((at, len(block), start, google_crc32c.value(block)))
         parts.append(block)
         at += len(block)
-    bloom = _filter(hash_keys(keys))
+    bloom = make_filter(hash_keys(keys))
     directory = _pack_directory(entries, keys.take(pa.array(starts, pa.int64())), width)
     footer = _FOOTER.pack(
         at, at + len(bloom), rows, len(bloom), len(directory), len(entries), width, 0, _FILTER_PROBES, _FORMAT, 0,
@@ -95,14 +95,15 @@ def _cuts(keys: pa.Array, width: int) -> list[int]:
 def _pack_block(keys: pa.Array, width: int, row_ids: Integers | None) -> bytes:
     rows = len(keys)
     flags = 0 if row_ids is None else 1
-    body = struct.pack("<II", rows, flags) + _key_bytes(keys, width)
+    body = struct.pack("<II", rows, flags) + key_bytes(keys, width)
     if row_ids is not None:
         body += row_ids.astype("<i8").tobytes()
     packed: bytes = pa.compress(body, codec="zstd", asbytes=True)
     return struct.pack("<I", len(body)) + packed
 
 
-def _key_bytes(keys: pa.Array, width: int) -> bytes:
+def key_bytes(keys: pa.Array, width: int) -> bytes:
+    """Encoded keys as blocks hold them: one after the other, with their ends before them when widths differ."""
     if width:
         data: npt.NDArray[np.uint8] = np.frombuffer(keys.buffers()[1] or b"", np.uint8)
         return bytes(data[keys.offset * width : (keys.offset + len(keys)) * width])
@@ -114,10 +115,11 @@ def _key_bytes(keys: pa.Array, width: int) -> bytes:
 
 def _pack_directory(entries: Sequence[tuple[int, int, int, int]], firsts: pa.Array, width: int) -> bytes:
     table = np.asarray(entries, dtype="<u8").reshape(-1, 4)
-    return table.tobytes() + _key_bytes(firsts, width)
+    return table.tobytes() + key_bytes(firsts, width)
 
 
-def _filter(hashes: Hashes) -> bytes:
+def make_filter(hashes: Hashes) -> bytes:
+    """A Bloom filter of these hashes, in blocks of 64 bytes."""
     blocks = max(1, -(-len(hashes) * _FILTER_BITS // _FILTER_BLOCK))
     bits = np.zeros(blocks * _FILTER_BLOCK, np.bool_)
     for place in _probes(hashes, blocks):
@@ -135,6 +137,14 @@ def _probes(hashes: Hashes, blocks: int) -> list[npt.NDArray[np.int64]]:
         (base + ((mixed >> np.uint64(9 * probe)) & np.uint64(_FILTER_BLOCK - 1))).astype(np.int64)
         for probe in range(_FILTER_PROBES)
     ]
+
+
+def filter_holds(bloom: npt.NDArray[np.uint8], hashes: Hashes) -> npt.NDArray[np.bool_]:
+    """False for hashes that a filter surely was not made of."""
+    found = np.ones(len(hashes), np.bool_)
+    for place in _probes(hashes, len(bloom) * 8 // _FILTER_BLOCK):
+        found &= (bloom[place >> 3] >> (place & 7).astype(np.uint8)) & 1 == 1
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +193,7 @@ def _numpy_keys(data: bytes | npt.NDArray[np.uint8], width: int) -> npt.NDArray[
 def search_form(keys: pa.Array) -> Any:
     """Encoded keys in the form in which blocks are searched."""
     if pa.types.is_fixed_size_binary(keys.type):
-        return _numpy_keys(np.frombuffer(_key_bytes(keys, keys.type.byte_width), np.uint8), keys.type.byte_width)
+        return _numpy_keys(np.frombuffer(key_bytes(keys, keys.type.byte_width), np.uint8), keys.type.byte_width)
     return keys
 
 
@@ -230,11 +240,7 @@ class KeyIndex:
 
     def may_hold(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """False for keys that are surely not in the segment."""
-        blocks = len(self._bloom) * 8 // _FILTER_BLOCK
-        found = np.ones(len(hashes), np.bool_)
-        for place in _probes(hashes, blocks):
-            found &= (self._bloom[place >> 3] >> (place & 7).astype(np.uint8)) & 1 == 1
-        return found
+        return filter_holds(self._bloom, hashes)
 
     def may_hold_one(self, key: bytes) -> bool:
         hashed = mmh3.hash(key, 0, signed=False)

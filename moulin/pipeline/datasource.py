@@ -54,6 +54,7 @@ from moulin.pipeline.writer import current_task, plan_write
 from moulin.storage import paths
 from moulin.storage.store import open_store
 from moulin.table.change import DataChange
+from moulin.table.index_search import narrow
 from moulin.table.scan import plan_segments
 from moulin.table.table import to_nanos
 
@@ -191,7 +192,9 @@ class TableSourceReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         with self._place.open() as lake:
             state = lake.table(self._place.table).state(self._version)
-            found = plan_segments(lake.catalog, state, parse_where(self._condition, state.schema))
+            where = parse_where(self._condition, state.schema)
+            planned = plan_segments(lake.catalog, state, where)
+            found = narrow(lake.catalog, lake.context.secondary, state, where, planned).segments
         groups: list[list[LiveSegment]] = []
         size = _PARTITION_BYTES
         for segment in found:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from moulin.catalog.commit import CommitResult
+from moulin.catalog.commit import CommitResult, Stale
+from moulin.errors import NotFound
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
-from moulin.table.change import MergeChange
+from moulin.table.change import MergeChange, SettingChange
 from moulin.table.context import Context
+from moulin.table.index import carry_indexes
 from moulin.table.layout import Layout
 from moulin.table.merge_planner import Group, cut, pick, pick_levels
 from moulin.table.properties import effective
@@ -67,8 +69,8 @@ def compact(
         granted = context.catalog.reserve_inputs(owner, wanted)
         change = None
         if len(granted) == len(wanted):
-            change = run_group(context, state, group, config.merge_segment_bytes, runner)
-            committed = commit_merge(context, change)
+            change, indexes = _merge_group(context, state, group, config.merge_segment_bytes, runner)
+            committed = commit_merge(context, change, indexes)
         with lock:
             if change is not None:
                 result = _sum(result, committed.version, group, change)
@@ -110,6 +112,13 @@ def run_group(
     context: Context, state: TableState, group: Group, segment_bytes: int, runner: TaskRunner | None = None
 ) -> MergeChange:
     """Run the tasks of one merge; the change still has to be committed."""
+    return _merge_group(context, state, group, segment_bytes, runner)[0]
+
+
+def _merge_group(
+    context: Context, state: TableState, group: Group, segment_bytes: int, runner: TaskRunner | None
+) -> tuple[MergeChange, list[SettingChange]]:
+    """The merge, and the files of secondary indexes that cover what it wrote."""
     first = context.catalog.reserve_segments(_NUMBERS)
     tasks = cut(
         context.store,
@@ -119,11 +128,12 @@ def run_group(
         cores=os.cpu_count() or 1,
         numbers=range(first, first + _NUMBERS),
     )
+    runner = runner or context.runner(group.size)
     results = []
-    for result in (runner or context.runner(group.size)).run(tasks):
+    for result in runner.run(tasks):
         assert isinstance(result, MergeResult)
         results.append(result)
-    return MergeChange(
+    change = MergeChange(
         state.id,
         state.version,
         {segment.facts.number: segment.vector for segment in group.segments},
@@ -131,8 +141,18 @@ def run_group(
         tuple(result.journal for result in results),
         {"level": str(group.level)},
     )
+    outputs = [(result.journal, [(facts.number, facts.rows) for facts in result.added]) for result in results]
+    return change, carry_indexes(context, state, change, group.segments, outputs, runner)
 
 
-def commit_merge(context: Context, change: MergeChange) -> CommitResult:
-    """Commit a merge; deletes that landed while it ran are carried over to its outputs."""
+def commit_merge(context: Context, change: MergeChange, indexes: Sequence[SettingChange] = ()) -> CommitResult:
+    """Commit a merge; deletes that landed while it ran are carried over to its outputs.
+
+    An index that was dropped meanwhile does not stop it: then the merge is committed by itself.
+    """
+    try:
+        return context.committer.commit([change, *indexes])
+    except (Stale, NotFound):
+        if not indexes:
+            raise
     return context.committer.commit([change])

@@ -14,6 +14,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.storage.store import Store
 from moulin.table.change import Committer
+from moulin.table.index_search import SecondaryIndexes
 from moulin.table.locate import KeyIndexes
 from moulin.table.tasks import LocalRunner, TaskRunner
 from moulin.table.vectors import VectorCache
@@ -42,10 +43,12 @@ class Context:
     keyed: dict[UUID, KeyedTable] = field(default_factory=dict)
     committer: Committer = field(init=False)
     indexes: KeyIndexes = field(init=False)
+    secondary: SecondaryIndexes = field(init=False)
 
     def __post_init__(self) -> None:
         self.committer = Committer(self.catalog, self.store, self.vectors)
         self.indexes = KeyIndexes(self.store, self.config.key_cache_bytes)
+        self.secondary = SecondaryIndexes(self.store, self.config.key_cache_bytes)
 
     @property
     def config(self) -> Config:

@@ -27,7 +27,7 @@ from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.keyed import KeyedTable, View
 from moulin.table.locate import locate
-from moulin.table.scan import Scan, Unit, UnitReader, plan_segments, read_ahead
+from moulin.table.scan import Scan, Unit, UnitReader, read_ahead
 from moulin.table.upsert import mark
 
 _WINDOW_ROWS = 1 << 18
@@ -111,7 +111,14 @@ class KeyScan(Scan):
         ordered: bool = False,
     ) -> None:
         super().__init__(
-            context.catalog, context.store, context.vectors, view.state, columns=columns, where=where, limit=limit
+            context.catalog,
+            context.store,
+            context.vectors,
+            view.state,
+            columns=columns,
+            where=where,
+            limit=limit,
+            indexes=context.secondary,
         )
         key = Key.of(view.state.schema)
         if key is None:
@@ -146,8 +153,9 @@ class KeyScan(Scan):
             yield self._finish(table, versions)
 
     def _windows(self) -> Iterator[pa.Table]:
-        segments = [s for s in plan_segments(self._catalog, self._state, self._predicate) if self._overlaps(s)]
-        reader = self._reader(self._pending.hidden if self._pending else {})
+        planned = self._planned()
+        segments = [segment for segment in planned.segments if self._overlaps(segment)]
+        reader = self._reader(self._pending.hidden if self._pending else {}, planned.positions)
         limit = self._catalog.config.scan_ahead_bytes
 
         def units() -> Iterator[Unit | _Window]:
@@ -238,12 +246,12 @@ class KeyScan(Scan):
         one_run = len(tables) == 1 and not window.group.pending
         return table if one_run else table.take(pc.sort_indices(self._key.encode(table)))
 
-    def _reader(self, hidden: Mapping[int, BitMap64]) -> UnitReader:
+    def _reader(self, hidden: Mapping[int, BitMap64], positions: Mapping[int, Any]) -> UnitReader:
         columns = self._columns
         if self._ordered and columns is not None:
             columns = [*columns, *(name for name in self._key.names if name not in columns)]
         return UnitReader(
-            self._store, self._vectors, self._state, self._predicate, columns, bool(self._lineage), hidden
+            self._store, self._vectors, self._state, self._predicate, columns, bool(self._lineage), hidden, positions
         )
 
     def _working_schema(self, read: UnitReader) -> pa.Schema:

@@ -36,6 +36,7 @@ from moulin.table.lookup import Lookup
 from moulin.table.memtable import Memtable
 from moulin.table.properties import effective
 from moulin.table.region import RegionWriter
+from moulin.table.stats import CacheUse, Counters, StallStats, WriterStats
 from moulin.table.store_log import StoreLog
 from moulin.table.upsert import UpsertDraft, delete_keys, newest, put_rows
 from moulin.table.writes import number_source
@@ -440,6 +441,18 @@ class KeyedTable:
                 return view.state.head_version, draft
             version = commit(draft.change(view.state, uses))
         return version, draft
+
+    def counters(self) -> Counters:
+        """What this process counted of the table."""
+        writers = {}
+        for writer in list(self._regions.values()):
+            stalls, memtables = writer.stalls, writer.memtables
+            writers[writer.region.number] = WriterStats(
+                sum(memtable.size for memtable in memtables),
+                max(memtable.reached for memtable in memtables),
+                StallStats(stalls.slowed + stalls.stopped, stalls.seconds, stalls.longest),
+            )
+        return Counters(CacheUse(self._lookup.hits, self._lookup.misses), writers)
 
     # Ending
 

@@ -78,6 +78,11 @@ class KeyIndexes:
         self._open: ByteCache[str, KeyIndex] = ByteCache(limit)
         self._blocks: ByteCache[tuple[str, int], Block] = ByteCache(limit)
 
+    @property
+    def uses(self) -> tuple[int, int]:
+        """How many blocks were found in memory, and how many were not."""
+        return self._blocks.hits, self._blocks.misses
+
     def clear(self) -> None:
         """Forget everything that was read."""
         self._open.clear()

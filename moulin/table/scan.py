@@ -24,6 +24,7 @@ from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate
 from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
+from moulin.table.index_search import Integers, Narrowed, SecondaryIndexes, groups_of, narrow
 from moulin.table.vectors import VectorCache
 
 if TYPE_CHECKING:
@@ -34,10 +35,16 @@ _UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The segments that may hold matching rows, out of how many the version has."""
+    """The segments that may hold matching rows, out of how many the version has.
+
+    `index_skipped` are those that only secondary indexes ruled out, `index_narrowed` those of which indexes leave some
+    row groups.
+    """
 
     segments: tuple[LiveSegment, ...]
     total: int
+    index_skipped: int = 0
+    index_narrowed: int = 0
 
 
 def plan_segments(
@@ -79,10 +86,12 @@ class Scan:
         columns: Sequence[str] | None = None,
         where: Where = None,
         limit: int | None = None,
+        indexes: SecondaryIndexes | None = None,
     ) -> None:
         if limit is not None and limit < 0:
             raise InvalidInput(f"limit must be zero or more, not {limit}.")
         self._catalog, self._store, self._vectors, self._state = catalog, store, vectors, state
+        self._indexes = indexes
         self._predicate = parse_where(where, state.schema)
         self._limit = limit
         self._lineage = [name for name in columns or () if name in (ROW_ID, LAST_UPDATED_VERSION)]
@@ -91,9 +100,9 @@ class Scan:
 
     def plan(self) -> Plan:
         """What a read would touch: the segments left after pruning."""
-        kept = plan_segments(self._catalog, self._state, self._predicate)
+        kept = self._planned()
         total = self._catalog.segments(self._state.id, self._state.version, with_columns=False)
-        return Plan(tuple(kept), len(total))
+        return Plan(tuple(kept.segments), len(total), kept.skipped, len(kept.positions))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Stream the rows, segment by segment, reading ahead no more than the configuration allows."""
@@ -137,9 +146,9 @@ class Scan:
         if self._predicate.is_true:
             rows = self._catalog.count_rows(self._state.id, self._state.version)
         else:
-            narrow = Scan(self._catalog, self._store, self._vectors, self._state, columns=[], where=None)
-            narrow._predicate = self._predicate
-            rows = sum(table.num_rows for table in narrow._tables())
+            bare = Scan(self._catalog, self._store, self._vectors, self._state, columns=[], indexes=self._indexes)
+            bare._predicate = self._predicate
+            rows = sum(table.num_rows for table in bare._tables())
         return rows if self._limit is None else min(rows, self._limit)
 
     def _output_schema(self, columns: Sequence[str] | None) -> pa.Schema:
@@ -160,13 +169,28 @@ class Scan:
         self, versions: tuple[Sequence[int], Sequence[int]], hidden: Mapping[int, BitMap64]
     ) -> Iterator[pa.Table]:
         """Rows of segments, less those at `hidden` positions."""
-        segments = plan_segments(self._catalog, self._state, self._predicate)
+        planned = self._planned()
+        lineage = bool(self._lineage)
         read = UnitReader(
-            self._store, self._vectors, self._state, self._predicate, self._columns, bool(self._lineage), hidden
+            self._store,
+            self._vectors,
+            self._state,
+            self._predicate,
+            self._columns,
+            lineage,
+            hidden,
+            planned.positions,
         )
         limit = self._catalog.config.scan_ahead_bytes
-        for table in read_ahead(read, read.units(segments, limit), limit):
+        for table in read_ahead(read, read.units(planned.segments, limit), limit):
             yield self._finish(table, versions)
+
+    def _planned(self) -> Narrowed:
+        """What to read, after pruning by facts and by secondary indexes."""
+        segments = plan_segments(self._catalog, self._state, self._predicate)
+        if self._indexes is None or self._predicate.is_true:
+            return Narrowed(segments)
+        return narrow(self._catalog, self._indexes, self._state, self._predicate, segments)
 
     def _finish(self, table: pa.Table, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Table:
         if LAST_UPDATED_VERSION in self._lineage:
@@ -221,7 +245,10 @@ class Unit:
 
 
 class UnitReader:
-    """Reads units of one scan; called from several threads."""
+    """Reads units of one scan; called from several threads.
+
+    `hidden` are positions that do not count. Of a segment in `positions`, only row groups that hold one are read.
+    """
 
     def __init__(
         self,
@@ -232,8 +259,10 @@ class UnitReader:
         columns: list[str] | None,
         lineage: bool,
         hidden: Mapping[int, BitMap64],
+        positions: Mapping[int, Integers] | None = None,
     ) -> None:
         self._store, self._vectors, self._state = store, vectors, state
+        self._positions = positions or {}
         self._predicate, self._columns, self._lineage, self._hidden = predicate, columns, lineage, hidden
 
     def units(self, segments: Sequence[LiveSegment], limit: int) -> Iterator[Unit]:
@@ -262,7 +291,9 @@ class UnitReader:
         deleted = self._vectors.get(self._store, segment.vector, segment.facts.rows) if segment.vector else None
         if hidden := self._hidden.get(segment.facts.number):
             deleted = hidden if deleted is None else deleted | hidden
-        return self._open(segment).table(
+        reader, places = self._open(segment), self._positions.get(segment.facts.number)
+        return reader.table(
+            row_groups=None if places is None else groups_of(reader.group_starts, reader.rows, places),
             deleted=deleted,
             expression=self._predicate.expression if filtered else None,
             extra_columns=self._predicate.columns if filtered else (),

@@ -63,7 +63,8 @@ class Snapshot:
         if start is not None or end is not None or reverse or ordered:
             options = {"start": start, "end": end, "reverse": reverse, "ordered": ordered}
             return KeyScan(c, self._view, None, columns=columns, where=where, limit=limit, **options)
-        return Scan(c.catalog, c.store, c.vectors, self._state, columns=columns, where=where, limit=limit)
+        options = {"columns": columns, "where": where, "limit": limit, "indexes": c.secondary}
+        return Scan(c.catalog, c.store, c.vectors, self._state, **options)
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row of a key in this version, or None."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -32,34 +31,23 @@ from moulin.model.schema_change import (
 from moulin.model.type_reader import to_type
 from moulin.model.where import Where
 from moulin.table import bulk
+from moulin.table import index as indexing
 from moulin.table.change import SettingChange, retried
 from moulin.table.changes import Changes
 from moulin.table.compaction import Compaction, compact
 from moulin.table.context import Context
+from moulin.table.index import IndexInfo
 from moulin.table.key_scan import KeyScan, Pending
 from moulin.table.keyed import KeyedTable, keyed_table
 from moulin.table.properties import check_properties
 from moulin.table.region import RegionWriter
 from moulin.table.scan import Scan
 from moulin.table.snapshot import Snapshot
+from moulin.table.stats import TableStats, table_stats
 from moulin.table.writes import Outcome, prepare_append, prepare_delete, prepare_overwrite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-@dataclass(frozen=True, slots=True)
-class TableStats:
-    """What a table is made of now."""
-
-    name: str
-    version: int
-    rows: int
-    segments: int
-    bytes: int
-    deleted_rows: int
-    levels: Mapping[int, int]
-    partitioning: str
 
 
 ToSpark = Callable[["Table", int | None], "DataFrame"]
@@ -118,21 +106,8 @@ class Table:
         return self._state(version)
 
     def stats(self) -> TableStats:
-        state = self._state()
-        segments = self._context.catalog.segments(self.id, state.version, with_columns=False)
-        levels: dict[int, int] = {}
-        for segment in segments:
-            levels[segment.facts.level] = levels.get(segment.facts.level, 0) + 1
-        return TableStats(
-            state.full_name,
-            state.head_version,
-            sum(segment.live_rows for segment in segments),
-            len(segments),
-            sum(segment.facts.size for segment in segments),
-            sum(segment.facts.rows - segment.live_rows for segment in segments),
-            dict(sorted(levels.items())),
-            _partitioning(state),
-        )
+        """Levels, amplification, caches, stalls, regions and indexes; reads no file."""
+        return table_stats(self._context, self._state())
 
     # Rows
 
@@ -318,6 +293,30 @@ class Table:
         """Partition what is written from now on; older segments keep theirs."""
         return self._set(SetPartitioning(tuple(fields)))
 
+    # Secondary indexes
+
+    def create_index(self, column: str, kind: str = "btree", name: str | None = None) -> IndexInfo:
+        """Index a column: `btree` finds values and ranges, `bloom` rules out segments without a value.
+
+        Built on Spark when a session is at hand and the table is large. Merges carry it over; segments written later
+        are covered by a merge or by `update_indexes`, and until then read without it.
+        """
+        state = self._writable()
+        version = indexing.create_index(self._context, state, column, kind, name)
+        return next(info for info in self.indexes() if info.created_version == version)
+
+    def drop_index(self, name: str) -> Outcome:
+        """Drop a secondary index."""
+        return Outcome(indexing.drop_index(self._context, self._writable(), name))
+
+    def update_indexes(self) -> Outcome:
+        """Let every index cover all segments that there are now."""
+        return Outcome(indexing.update_indexes(self._context, self._writable()))
+
+    def indexes(self) -> list[IndexInfo]:
+        """The secondary indexes, by name."""
+        return indexing.list_indexes(self._context, self._state())
+
     # Maintenance
 
     def compact(self, *, everything: bool = False, progress: Callable[[int, int], None] | None = None) -> Compaction:
@@ -412,12 +411,6 @@ class Table:
             self._writes = True
             keyed.enter()
         return keyed
-
-
-def _partitioning(state: TableState) -> str:
-    return ", ".join(
-        f"{field.transform}({state.schema.find_column_name(field.source_id)})" for field in state.spec.fields
-    )
 
 
 def to_nanos(timestamp: datetime | str) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
+from uuid import UUID
 
 import numpy as np
 from pyiceberg.schema import Schema
@@ -20,6 +21,7 @@ from moulin.formats import deletion_vector
 from moulin.formats.segment_reader import SegmentReader
 from moulin.model.arrow import POSITION
 from moulin.model.facts import LiveSegment, SegmentFacts
+from moulin.model.operations import IndexFile
 from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
 from moulin.table.layout import Layout
@@ -76,8 +78,54 @@ class MatchResult:
     positions: tuple[tuple[int, bytes], ...]
 
 
-Task = MergeTask | MatchTask
-Result = MergeResult | MatchResult
+@dataclass(frozen=True, slots=True)
+class CoveringFile:
+    """A file of an index, and those of the segments at hand that it covers."""
+
+    path: str
+    size: int
+    segments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTask:
+    """Make a file of a secondary index that covers segments, from their data."""
+
+    store: Store
+    table_id: UUID
+    schema: Schema
+    field_id: int
+    kind: str
+    segments: tuple[LiveSegment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CarryTask:
+    """Make a file that covers the outputs of one task of a merge: what files have of the inputs is carried over.
+
+    Of inputs that none of `files` covers, the data is read. `outputs` are the segments written, with their rows.
+    """
+
+    store: Store
+    table_id: UUID
+    schema: Schema
+    field_id: int
+    kind: str
+    journal: str
+    inputs: tuple[LiveSegment, ...]
+    files: tuple[CoveringFile, ...]
+    outputs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexResult:
+    """The file that was written."""
+
+    file: IndexFile
+
+
+Task = MergeTask | MatchTask | IndexTask | CarryTask
+Result = MergeResult | MatchResult | IndexResult
 
 
 class TaskRunner(Protocol):
@@ -103,6 +151,10 @@ def run_task(task: Task) -> Result:
         from moulin.table.merge import run_merge
 
         return run_merge(task)
+    if isinstance(task, IndexTask | CarryTask):
+        from moulin.table.index_build import run_index
+
+        return run_index(task)
     return run_match(task)
 
 

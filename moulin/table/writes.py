@@ -19,6 +19,7 @@ from moulin.model.rows import to_batches
 from moulin.model.where import Where, parse_where
 from moulin.table.change import DataChange
 from moulin.table.context import Context
+from moulin.table.index_search import narrow
 from moulin.table.layout import Layout
 from moulin.table.properties import effective
 from moulin.table.scan import facts_by_field, plan_segments
@@ -78,7 +79,8 @@ def prepare_delete(
     whole: dict[int, int] = {}
     open_question: list[LiveSegment] = []
     rows = 0
-    for segment in plan_segments(context.catalog, state, predicate):
+    planned = plan_segments(context.catalog, state, predicate)
+    for segment in narrow(context.catalog, context.secondary, state, predicate, planned).segments:
         if _surely_all(predicate, state, segment):
             whole[segment.facts.number] = segment.vector.id if segment.vector else 0
             rows += segment.live_rows
