@@ -387,6 +387,7 @@ class KeyedTable:
             {*known, *([()] if not self.spec.is_split else [])} if values is None else set(values), key=repr
         )
         with self._holding, ExitStack() as stack:
+            self._ending = False  # claims for the time of a change are taken after a close too
             writers = []
             for value in wanted:
                 borrowed = value not in self._regions
@@ -462,6 +463,10 @@ class KeyedTable:
 
     def close(self) -> None:
         """Flush, sync, and refuse further writes; reads go on."""
+        with self._holding:
+            self._close()
+
+    def _close(self) -> None:
         with self._lock:
             writers = dict(self._regions)
         try:

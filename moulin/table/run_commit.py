@@ -136,6 +136,8 @@ def merge(context: Context, keyed: KeyedTable, source: Any, rules: MergeRules) -
 
     def run() -> Outcome:
         with keyed.held() as (view, uses):
+            if view.state.schema_id != rules.schema.schema_id:
+                raise Conflict("The schema of the table changed while the merge began; try again.")
             plan = _plan(context, keyed, view, rules=rules)
             if batches is None:
                 runs = context.frames().write_runs(plan, source)

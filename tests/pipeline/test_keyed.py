@@ -12,8 +12,9 @@ import pytest
 
 from moulin import Lake, Table
 from moulin.errors import FailedPrecondition, InvalidInput, Unavailable
-from moulin.pipeline import datasource
+from moulin.pipeline import datasource, stream_writer
 from moulin.pipeline.datasource import MoulinSource, TableSourceWriter
+from moulin.pipeline.stream_writer import StreamTableWriter
 from moulin.storage import paths
 from moulin.table.run_writer import RegionRun, RunPlan
 from moulin.table.tasks import RelocateTask, Task
@@ -26,9 +27,7 @@ pytestmark = pytest.mark.spark
 COLUMNS = [("id", "long", False), ("part", "string"), ("v", "string"), ("n", "int")]
 SHAPES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "partitioned": {"partition_by": ["part"]},
-    "regions": {"properties": {"moulin.regions": "bucket(3, id)"}},
-    "both": {"partition_by": ["bucket(2, id)"], "properties": {"moulin.regions": "bucket(2, id)"}},
+    "split": {"partition_by": ["part"], "properties": {"moulin.regions": "bucket(2, id)"}},
 }
 Model = dict[int, dict[str, Any]]
 
@@ -40,7 +39,7 @@ def table(request: pytest.FixtureRequest, lake: Lake) -> Table:
 
 @pytest.fixture
 def split(lake: Lake) -> Table:
-    return lake.create_table("shop.t", COLUMNS, primary_key=["id"], **SHAPES["both"])
+    return lake.create_table("shop.t", COLUMNS, primary_key=["id"], **SHAPES["split"])
 
 
 @pytest.fixture
@@ -248,28 +247,36 @@ def test_a_key_that_comes_twice(lake: Lake, plain: Table, spark: SparkSession) -
 def test_the_last_of_equal_keys_when_asked_for(lake: Lake, plain: Table, spark: SparkSession) -> None:
     plain.append([row(1, "old"), row(9, "old")])
     ids = row_ids(plain)
-    halves = [[row(n, "a") for n in (1, 2, 3, 3)], [row(n, "b") for n in (3, 1, 4, 4)]]
-    given = frame(spark, halves[0], 1).union(frame(spark, halves[1], 1))
-    write(given, lake, duplicates="last")
-    model = {9: row(9, "old"), 2: row(2, "a"), **{n: row(n, "b") for n in (1, 3, 4)}}
-    check(lake, plain, model)
+    made = source_writer(lake, spark, duplicates="last")
+    first = written(made, 0, [row(n, "a") for n in (1, 2, 3, 3)])
+    made.commit([first, None, written(made, 2, [row(n, "b") for n in (3, 1, 4, 4)])])
+    check(lake, plain, {9: row(9, "old"), 2: row(2, "a"), **{n: row(n, "b") for n in (1, 3, 4)}})
     assert row_ids(plain)[1] == ids[1]
     assert plain.stats().rows == 5
 
 
-def write(given: DataFrame, lake: Lake, mode: str = "append", name: str = "shop.t", **options: str) -> None:
-    given.write.format("moulin").option("lake", lake.uri).options(**options).mode(mode).save(name)
+def source_writer(lake: Lake, spark: SparkSession, name: str = "shop.t", overwrite: bool = False, **more: str) -> Any:
+    options = {"lake": lake.uri, "path": name, **more}
+    return MoulinSource(options).writer(frame(spark, []).schema, overwrite)
+
+
+def written(made: TableSourceWriter, task: int, rows: Sequence[dict[str, Any]]) -> datasource._Written:
+    return datasource._Written(made._write.write(task, pa.Table.from_pylist(rows).to_batches()))
+
+
+def write(given: DataFrame, lake: Lake, save_mode: str = "append", **options: str) -> None:
+    given.write.format("moulin").option("lake", lake.uri).options(**options).mode(save_mode).save("shop.t")
 
 
 def test_the_data_source_upserts_and_overwrites(lake: Lake, split: Table, spark: SparkSession) -> None:
     split.append([row(n, "a") for n in range(10)])
-    ids = row_ids(table)
+    ids = row_ids(split)
     version = lake.version
     write(frame(spark, [row(n, "b") for n in range(5, 15)]), lake, mode="upsert")
     assert lake.version == version + 1
     model = {n: row(n, "a" if n < 5 else "b") for n in range(15)}
     check(lake, split, model)
-    assert {key: row_ids(table)[key] for key in ids} == ids
+    assert {key: row_ids(split)[key] for key in ids} == ids
     write(frame(spark, [row(n, "c") for n in range(3)]), lake, "overwrite")
     check(lake, split, {n: row(n, "c") for n in range(3)})
     split.put(row(1, "d"))
@@ -277,24 +284,17 @@ def test_the_data_source_upserts_and_overwrites(lake: Lake, split: Table, spark:
 
 
 def test_what_the_data_source_refuses(lake: Lake, plain: Table, orders: Table, spark: SparkSession) -> None:
-    columns = frame(spark, []).schema
-
-    def writer(name: str, overwrite: bool = False, **more: str) -> TableSourceWriter:
-        made = MoulinSource({"lake": lake.uri, "path": name, **more}).writer(columns, overwrite)
-        assert isinstance(made, TableSourceWriter)
-        return made
-
     with pytest.raises(InvalidInput, match="append or upsert"):
-        writer("shop.t", mode="replace")
+        source_writer(lake, spark, mode="replace")
     with pytest.raises(InvalidInput, match="error or last"):
-        writer("shop.t", duplicates="first")
+        source_writer(lake, spark, duplicates="first")
     with pytest.raises(InvalidInput, match="no primary key"):
-        writer("shop.orders", mode="upsert")
+        source_writer(lake, spark, "shop.orders", mode="upsert")
     with pytest.raises(InvalidInput, match="not with overwrite"):
-        writer("shop.t", overwrite=True, mode="upsert")
+        source_writer(lake, spark, overwrite=True, mode="upsert")
     plain.append([row(1, "a")])
-    made = writer("shop.t")
-    message = datasource._Written(made._write.write(0, pa.Table.from_pylist([row(1, "b")]).to_batches()))
+    made = source_writer(lake, spark)
+    message = written(made, 0, [row(1, "b")])
     made.commit([message])
     files = sorted((Path(lake.uri) / "tables").rglob("*.parquet"))
     made.abort([message])
@@ -302,11 +302,19 @@ def test_what_the_data_source_refuses(lake: Lake, plain: Table, orders: Table, s
     assert plain.get(1) == row(1, "b")
 
 
+def test_bulk_writes_after_a_close(lake: Lake, plain: Table, spark: SparkSession) -> None:
+    plain.put(row(1, "a"))
+    plain.close()
+    again = lake.table("shop.t")
+    assert again.append(frame(spark, [row(1, "b")])).rows_updated == 1
+    assert again.append([row(2, "b")]).rows_added == 1
+    check(lake, again, {1: row(1, "b"), 2: row(2, "b")})
+
+
 def test_a_process_that_puts_keeps_the_table_to_itself(lake: Lake, plain: Table, spark: SparkSession) -> None:
     plain.put(row(1, "a"))
-    made = MoulinSource({"lake": lake.uri, "path": "shop.t"}).writer(frame(spark, []).schema, False)
-    assert isinstance(made, TableSourceWriter)
-    message = datasource._Written(made._write.write(0, pa.Table.from_pylist([row(1, "b")]).to_batches()))
+    made = source_writer(lake, spark)
+    message = written(made, 0, [row(1, "b")])
     with pytest.raises(Exception, match="close it there"):
         made.commit([message])
     plain.close()
@@ -485,16 +493,24 @@ def test_a_stream_upserts_every_batch_once(
     check(lake, split, model)
 
 
-def test_equal_keys_in_a_batch_of_a_stream(
-    lake: Lake, plain: Table, source: tuple[Table, Callable[..., None]], tmp_path: Path
-) -> None:
-    feed, run = source
-    feed.append([row(1, "a"), row(2, "a"), row(1, "b")])
-    with pytest.raises(Exception, match="The key 1 comes more than once"):
-        run(tmp_path / "checkpoint")
+def test_equal_keys_in_a_batch_of_a_stream(lake: Lake, plain: Table, spark: SparkSession) -> None:
+    twice = [[row(1, "a"), row(2, "a")], [row(1, "b")]]
+
+    def batch(number: int, **more: str) -> None:
+        options = {"lake": lake.uri, "path": "shop.t", "query_id": "q", **more}
+        made = MoulinSource(options).streamWriter(frame(spark, []).schema, False)
+        assert isinstance(made, StreamTableWriter)
+        parts = [made._write.write(task, pa.Table.from_pylist(rows).to_batches()) for task, rows in enumerate(twice)]
+        made.commit([stream_writer._Written(part, "q") for part in parts], number)
+
+    with pytest.raises(InvalidInput, match="The key 1 comes more than once"):
+        batch(0)
     assert plain.scan().count() == 0
-    run(tmp_path / "checkpoint", duplicates="last")
+    batch(0, duplicates="last")
     check(lake, plain, {1: row(1, "b"), 2: row(2, "a")})
+    version = lake.version
+    batch(0, duplicates="last")
+    assert lake.version == version, "the same batch of the same query"
 
 
 def test_a_write_whose_commit_breaks_leaves_the_rows_it_may_have_made(
