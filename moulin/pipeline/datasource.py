@@ -3,12 +3,17 @@
     spark.read.format("moulin").option("lake", "./lake").load("shop.orders")
     frame.write.format("moulin").option("lake", "./lake").mode("append").save("shop.orders")
 
+A write to a keyed table replaces rows by key; `.option("mode", "upsert")` says so, and is refused by other tables. A
+key that comes twice is an error, or with `.option("duplicates", "last")` the last of its rows counts.
+
 With the option `changes_since` it reads the change feed, in one batch or as a stream: see change_source.py. What
 `writeStream` does is in stream_writer.py.
 
-Spark runs this in Python processes of its own: whoever plans and whoever commits opens the lake anew. All columns are
-read, because Spark's Python data sources are not told which ones a query needs; `.schema("id long, ...")` on the reader
-narrows them. lake.sql and table.to_spark() read natively and are faster.
+Spark runs this in Python processes of its own: whoever plans and whoever commits opens the lake anew. They see what is
+committed: flush what was put first. A keyed table that another process has open for puts can only be written there.
+
+All columns are read, because Spark's Python data sources are not told which ones a query needs; `.schema("id long,
+...")` on the reader narrows them. lake.sql and table.to_spark() read natively and are faster.
 """
 
 from __future__ import annotations
@@ -35,9 +40,8 @@ import moulin
 from moulin.errors import InvalidInput, NotFound
 from moulin.lake import Lake
 from moulin.model.entities import TableState
-from moulin.model.facts import LiveSegment, SegmentFacts
+from moulin.model.facts import LiveSegment
 from moulin.model.names import did_you_mean
-from moulin.model.operations import Kind
 from moulin.model.where import parse_where
 from moulin.pipeline.change_source import (
     FEED_OPTIONS,
@@ -49,16 +53,16 @@ from moulin.pipeline.change_source import (
 from moulin.pipeline.columns import spark_schema
 from moulin.pipeline.filters import to_where
 from moulin.pipeline.segment_scan import SegmentScan
+from moulin.pipeline.source_write import WRITE_OPTIONS, Part, SourceWrite, WriteOptions
 from moulin.pipeline.stream_writer import STREAM_OPTIONS, StreamTableWriter
-from moulin.pipeline.writer import current_task, plan_write
+from moulin.pipeline.writer import current_task
 from moulin.storage import paths
 from moulin.storage.store import open_store
-from moulin.table.change import DataChange
 from moulin.table.index_search import narrow
 from moulin.table.scan import plan_segments
 from moulin.table.table import to_nanos
 
-_OPTIONS = ("lake", "storage", "version", "timestamp", *FEED_OPTIONS, *STREAM_OPTIONS, "path")
+_OPTIONS = ("lake", "storage", "version", "timestamp", *FEED_OPTIONS, *STREAM_OPTIONS, *WRITE_OPTIONS, "path")
 _SPARK_OPTIONS = ("checkpointlocation",)  # what Spark passes on of its own
 _STORAGE_PREFIX = "storage."
 _PARTITION_BYTES = 32 << 20
@@ -144,12 +148,13 @@ class MoulinSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         place = self._place_to_write()
-        return StreamTableWriter(place, schema, overwrite, self.options.get("query_id"))
+        query_id = self.options.get("query_id")
+        return StreamTableWriter(place, schema, overwrite, query_id, WriteOptions.of(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if self.options.get("query_id") is not None:
             raise InvalidInput("The option query_id is for writeStream.")
-        return TableSourceWriter(self._place_to_write(), schema, overwrite)
+        return TableSourceWriter(self._place_to_write(), schema, overwrite, WriteOptions.of(self.options))
 
     def _place_to_write(self) -> Place:
         place = Place.of(self.options)
@@ -231,40 +236,31 @@ class _FilterTaker:
 class _Written(WriterCommitMessage):
     """What one task wrote."""
 
-    segments: tuple[SegmentFacts, ...]
+    parts: tuple[Part, ...]
 
 
 class TableSourceWriter(DataSourceArrowWriter):
-    """Every task writes level-0 segments; the commit makes one version of them, an abort removes them."""
+    """Every task writes level-0 segments; the commit makes one version of them.
 
-    def __init__(self, place: Place, columns: StructType, overwrite: bool) -> None:
+    What was written for a commit that failed is left for clean-up: whether it failed before or after the catalog
+    decided is not always known, so an abort removes nothing.
+    """
+
+    def __init__(self, place: Place, columns: StructType, overwrite: bool, options: WriteOptions) -> None:
         with place.open() as lake:
-            state = place.state(lake)
-            self._job = plan_write(lake.context, state, columns)
-        self._table_id, self._version = state.id, state.version
-        self._place, self._overwrite = place, overwrite
+            self._write = SourceWrite.plan(lake, place.state(lake), columns, options, overwrite=overwrite)
+        self._place = place
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        pa.set_cpu_count(1)
-        return _Written(tuple(self._job.write(current_task(), iterator)))
+        return _Written(self._write.write(current_task(), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        added = _segments(messages)
+        parts = [part for message in messages if isinstance(message, _Written) for part in message.parts]
         with self._place.open() as lake:
-            if self._overwrite:
-                change = DataChange(self._table_id, self._version, Kind.OVERWRITE, added, everything=True)
-            elif added:
-                change = DataChange(self._table_id, self._version, Kind.APPEND, added)
-            else:
-                return
-            lake.context.committer.commit([change])
+            self._write.commit(lake, parts)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._job.store.delete([facts.path for facts in _segments(messages)])
-
-
-def _segments(messages: Sequence[WriterCommitMessage | None]) -> tuple[SegmentFacts, ...]:
-    return tuple(facts for message in messages if isinstance(message, _Written) for facts in message.segments)
+        """Nothing: see above."""
 
 
 def _slim(segment: LiveSegment) -> LiveSegment:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import reduce
 from uuid import uuid4
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
@@ -23,7 +24,8 @@ from moulin.pipeline.reader import TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import adopt, spark_session
 from moulin.pipeline.sql import Reference, Statement, unparsed
-from moulin.pipeline.writer import plan_write, write_frame
+from moulin.pipeline.writer import RunJob, frame_arrow_schema, plan_write, write_frame, write_run_frame
+from moulin.table.run_writer import RegionRun, RunPlan
 from moulin.table.table import Table, to_nanos
 
 _VIEW_PREFIX = "_moulin_"
@@ -61,6 +63,7 @@ class Engine:
         spark = self.session()
         if not statement.is_parsed:
             return _run_unparsed(spark, text)
+        self._lake.context.flush()
         version = self._lake.catalog.version()
         views: dict[Reference, str] = {}
         try:
@@ -85,6 +88,15 @@ class Engine:
         """Write the rows of a DataFrame as segments of a table; nothing is committed."""
         self.session()
         return write_frame(plan_write(self._lake.context, state, frame.schema), frame)
+
+    def frame_schema(self, frame: DataFrame) -> pa.Schema:
+        """The schema in which the rows of a DataFrame come to tasks."""
+        return frame_arrow_schema(frame.schema)
+
+    def write_runs(self, plan: RunPlan, frame: DataFrame) -> Sequence[RegionRun]:
+        """Write the rows of a DataFrame as runs of a keyed table; nothing is committed."""
+        self.session()
+        return write_run_frame(RunJob.of(self._lake.context, plan, frame.schema), frame)
 
     def runner(self) -> SparkRunner | None:
         """A runner of planned tasks, once the session has started."""

@@ -1,8 +1,8 @@
-"""`writeStream.format("moulin")`: every batch of a streaming query is one append, done once however often it is tried.
+"""`writeStream.format("moulin")`: every batch of a streaming query is one version, made once however often it is tried.
 
 The query's id and the batch's number are the commit's request id: a batch that Spark runs again after a failure finds
 itself committed. The id is the one that Spark keeps in the query's checkpoint; tasks know it. The option `query_id`
-stands in for it, where a query must go on under another checkpoint.
+stands in for it, where a query must go on under another checkpoint. A keyed table is upserted into.
 """
 
 from __future__ import annotations
@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from moulin.errors import FailedPrecondition, InvalidInput, Unsupported
-from moulin.model.facts import SegmentFacts
-from moulin.model.operations import Kind
-from moulin.pipeline.writer import current_task, plan_write
-from moulin.table.change import DataChange
+from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.pipeline.source_write import Part, SourceWrite, WriteOptions
+from moulin.pipeline.writer import current_task
 
 if TYPE_CHECKING:
     from moulin.pipeline.datasource import Place
@@ -32,10 +29,9 @@ _QUERY_ID = "sql.streaming.queryId"  # the local property in which Spark tells t
 
 @dataclass
 class _Written(WriterCommitMessage):
-    """What one task wrote, into which table and for which query."""
+    """What one task wrote, and for which query."""
 
-    table_id: UUID
-    segments: tuple[SegmentFacts, ...]
+    parts: tuple[Part, ...]
     query_id: str | None
 
 
@@ -46,38 +42,32 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
     before or after its commit is not always known.
     """
 
-    def __init__(self, place: Place, columns: StructType, overwrite: bool, query_id: str | None) -> None:
+    def __init__(
+        self, place: Place, columns: StructType, overwrite: bool, query_id: str | None, options: WriteOptions
+    ) -> None:
         if overwrite:
-            raise InvalidInput('A stream appends to a table: use .outputMode("append").')
+            raise InvalidInput('A stream appends to a table or upserts into it: use .outputMode("append").')
         if query_id == "":
             raise InvalidInput("The option query_id must not be empty.")
         with place.open() as lake:
-            state = place.state(lake)
-            if state.schema.identifier_field_ids:
-                raise Unsupported(
-                    f"Table {state.full_name} has a primary key; streams can only be appended to tables without one."
-                )
-            self._job = plan_write(lake.context, state, columns)
-        self._version, self._place, self._query_id = state.version, place, query_id
+            self._write = SourceWrite.plan(lake, place.state(lake), columns, options)
+        self._place, self._query_id = place, query_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        pa.set_cpu_count(1)
-        query_id = self._query_id or _running_query()
-        return _Written(self._job.layout.table_id, tuple(self._job.write(current_task(), iterator)), query_id)
+        return _Written(self._write.write(current_task(), iterator), self._query_id or _running_query())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        written = [message for message in messages if isinstance(message, _Written) and message.segments]
+        written = [message for message in messages if isinstance(message, _Written) and message.parts]
         if not written:
             return
-        (first, *others), added = written, tuple(facts for message in written for facts in message.segments)
-        if first.query_id is None or any(other.query_id != first.query_id for other in others):
+        query_id, parts = written[0].query_id, [part for message in written for part in message.parts]
+        if query_id is None or any(message.query_id != query_id for message in written):
             raise FailedPrecondition(
                 'Spark did not tell which query this is; give .option("query_id", <a name that lasts>).'
             )
-        summary = {"query-id": first.query_id, "batch-id": str(batchId)}
-        change = DataChange(first.table_id, self._version, Kind.APPEND, added, summary=summary)
+        summary = {"query-id": query_id, "batch-id": str(batchId)}
         with self._place.open() as lake:
-            lake.context.committer.commit([change], request_id=f"stream:{first.query_id}:{batchId}")
+            self._write.commit(lake, parts, request_id=f"stream:{query_id}:{batchId}", summary=summary)
 
 
 def _running_query() -> str | None:

@@ -8,15 +8,18 @@ from typing import Any
 from moulin.model.operations import Kind, Restore
 from moulin.model.rows import to_batches
 from moulin.model.where import Where
-from moulin.table.change import DataChange, SettingChange, retried
+from moulin.table.change import SettingChange, retried
 from moulin.table.context import Context
 from moulin.table.keyed import KeyedTable, runs
+from moulin.table.run_commit import is_frame, overwrite_frame, united, upsert_frame
 from moulin.table.upsert import UpsertDraft, newest, put_rows
 from moulin.table.writes import Outcome, number_source, prepare_delete
 
 
 def upsert(context: Context, keyed: KeyedTable, data: Any, request_id: str | None) -> Outcome:
     """Insert or replace rows in one version, past the log."""
+    if is_frame(data):
+        return upsert_frame(context, keyed, data, request_id)
     version, draft = keyed.upsert(
         data, lambda change: context.committer.commit([change], request_id=request_id).version
     )
@@ -39,6 +42,8 @@ def delete_where(context: Context, keyed: KeyedTable, where: Where) -> Outcome:
 
 def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> Outcome:
     """Replace all rows, or those that match, with the rows of `data`; rows of its keys are replaced in any case."""
+    if is_frame(data):
+        return overwrite_frame(context, keyed, data, where)
 
     def run() -> Outcome:
         with keyed.held() as (view, uses):
@@ -56,18 +61,11 @@ def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> O
                 change = replace(change, kind=Kind.OVERWRITE, everything=True)
             else:
                 matched, gone = prepare_delete(context, state, where, kind=Kind.OVERWRITE)
-                change = _united(change, matched)
+                change = united(change, matched)
             version = context.committer.commit([change]).version
             return Outcome(version, draft.rows_new, gone, draft.rows_updated)
 
     return retried(context.config.commit_attempts, run)
-
-
-def _united(upsert: DataChange, delete: DataChange) -> DataChange:
-    positions = {n: places for n, places in upsert.positions.items() if n not in delete.whole}
-    for number, places in delete.positions.items():
-        positions[number] = positions[number] | places if number in positions else places
-    return replace(upsert, kind=Kind.OVERWRITE, positions=positions, whole=delete.whole, summary=delete.summary)
 
 
 def restore(context: Context, keyed: KeyedTable, version: int) -> Outcome:

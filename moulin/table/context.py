@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
+
+import pyarrow as pa
 
 from moulin.catalog.catalog import Catalog
 from moulin.config import Config
@@ -21,10 +23,29 @@ from moulin.table.vectors import VectorCache
 
 if TYPE_CHECKING:
     from moulin.table.keyed import KeyedTable
+    from moulin.table.run_writer import RegionRun, RunPlan
 
 
 def _no_spark(state: TableState, frame: Any) -> Sequence[SegmentFacts]:
-    raise FailedPrecondition("This lake was opened without Spark; to write DataFrames open it with moulin.connect.")
+    raise _without_spark()
+
+
+def _no_frames() -> Frames:
+    raise _without_spark()
+
+
+def _without_spark() -> FailedPrecondition:
+    return FailedPrecondition("This lake was opened without Spark; to write DataFrames open it with moulin.connect.")
+
+
+class Frames(Protocol):
+    """Spark DataFrames, as keyed tables see them. `moulin.pipeline` fills this in."""
+
+    def frame_schema(self, frame: Any) -> pa.Schema:
+        """The schema in which the rows of a frame come to tasks."""
+
+    def write_runs(self, plan: RunPlan, frame: Any) -> Sequence[RegionRun]:
+        """Write the rows of a frame in tasks; what they return, in the order of the tasks. Nothing is committed."""
 
 
 @dataclass(slots=True)
@@ -32,13 +53,14 @@ class Context:
     """Catalog, storage and caches of a lake.
 
     `spark_runner` gives a runner when a Spark session is at hand, else None. `write_frame` writes the rows of a Spark
-    DataFrame as segments.
+    DataFrame as segments; `frames` is for those of keyed tables.
     """
 
     catalog: Catalog
     store: Store
     spark_runner: Callable[[], TaskRunner | None] = lambda: None
     write_frame: Callable[[TableState, Any], Sequence[SegmentFacts]] = _no_spark
+    frames: Callable[[], Frames] = _no_frames
     vectors: VectorCache = field(default_factory=VectorCache)
     keyed: dict[UUID, KeyedTable] = field(default_factory=dict)
     committer: Committer = field(init=False)

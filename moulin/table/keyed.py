@@ -65,6 +65,7 @@ class KeyedTable:
         self._context, self.id = context, table_id
         self._lock = threading.RLock()  # regions and the view
         self._flushing = threading.RLock()  # one flush at a time; taken before `_lock`
+        self._holding = threading.RLock()  # one change at a time that is not a put; taken before `_flushing`
         self._regions: dict[tuple[bytes | None, ...], RegionWriter] = {}
         self._view = self._load()
         self._use(self._view.state)
@@ -386,7 +387,8 @@ class KeyedTable:
         wanted = sorted(
             {*known, *([()] if not self.spec.is_split else [])} if values is None else set(values), key=repr
         )
-        with ExitStack() as stack:
+        with self._holding, ExitStack() as stack:
+            self._ending = False  # claims for the time of a change are taken after a close too
             writers = []
             for value in wanted:
                 borrowed = value not in self._regions
@@ -474,6 +476,10 @@ class KeyedTable:
 
     def close(self) -> None:
         """Flush, sync, and refuse further writes; reads go on."""
+        with self._holding:
+            self._close()
+
+    def _close(self) -> None:
         with self._lock:
             writers = dict(self._regions)
         try:

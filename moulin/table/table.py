@@ -12,6 +12,7 @@ import pyarrow as pa
 from moulin.errors import Closed, FailedPrecondition, InvalidInput
 from moulin.model.arrow import arrow_schema
 from moulin.model.entities import CommitInfo, TableState
+from moulin.model.merge_rules import MergeRules
 from moulin.model.operations import (
     AlterSchema,
     Operation,
@@ -41,6 +42,7 @@ from moulin.table.key_scan import KeyScan, Pending
 from moulin.table.keyed import KeyedTable, keyed_table
 from moulin.table.properties import check_properties
 from moulin.table.region import RegionWriter
+from moulin.table.run_commit import is_frame, merge, source_schema
 from moulin.table.scan import Scan
 from moulin.table.snapshot import Snapshot
 from moulin.table.stats import TableStats, table_stats
@@ -178,6 +180,31 @@ class Table:
             return Outcome(version, sum(facts.rows for facts in added), rows)
 
         return retried(self._context.config.commit_attempts, run)
+
+    def merge(
+        self,
+        source: object,
+        *,
+        when_matched: str | None = "update",
+        when_matched_set: Mapping[str, str] | None = None,
+        when_matched_if: str | None = None,
+        when_not_matched: str | None = "insert",
+    ) -> Outcome:
+        """Match the rows of `source` with the rows of a keyed table by key, and do what is said, in one version.
+
+        `source` is a Spark DataFrame, Arrow in any of its forms, or a list of dicts, with the key's columns and each
+        key once. A matched row is updated or deleted where `when_matched_if` holds ("source.ts > target.ts"): updated
+        to the columns that the source has, or to what `when_matched_set` says ({"total": "source.x + target.total"});
+        its other columns stay. Rows without a match are inserted.
+        """
+        state = self._writable()
+        keyed = self._keyed_only()
+        if is_frame(source):
+            schema = self._context.frames().frame_schema(source)
+        else:
+            source, schema = source_schema(source)
+        rules = MergeRules.of(state.schema, schema, when_matched, when_matched_set, when_matched_if, when_not_matched)
+        return merge(self._context, keyed, source, rules)
 
     # Rows by key
 

@@ -124,8 +124,52 @@ class IndexResult:
     file: IndexFile
 
 
-Task = MergeTask | MatchTask | IndexTask | CarryTask
-Result = MergeResult | MatchResult | IndexResult
+@dataclass(frozen=True, slots=True)
+class DuplicateTask:
+    """Find keys from `low` on and before `high` that several of these segments hold; the order of segments counts."""
+
+    store: Store
+    segments: tuple[SegmentFacts, ...]
+    low: bytes | None = None
+    high: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateResult:
+    """Positions by segment, as deletion-vector blobs, of all rows of such keys but the last; and how many of them have
+    a row id of an older row.
+    """
+
+    positions: tuple[tuple[int, bytes], ...]
+    updated: int
+
+
+@dataclass(frozen=True, slots=True)
+class RelocateTask:
+    """Locate the keys of a run once more, in `segments`; write it again as `number` when its row ids were wrong.
+
+    `dropped` are rows of the run that do not count, as a deletion-vector blob.
+    """
+
+    store: Store
+    layout: Layout
+    run: SegmentFacts
+    segments: tuple[LiveSegment, ...]
+    number: int
+    dropped: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RelocateResult:
+    """The run as it is now, the positions that it replaces, and how many of its rows that count replace one."""
+
+    run: SegmentFacts
+    positions: tuple[tuple[int, bytes], ...]
+    updated: int
+
+
+Task = MergeTask | MatchTask | IndexTask | CarryTask | DuplicateTask | RelocateTask
+Result = MergeResult | MatchResult | IndexResult | DuplicateResult | RelocateResult
 
 
 class TaskRunner(Protocol):
@@ -155,6 +199,10 @@ def run_task(task: Task) -> Result:
         from moulin.table.index_build import run_index
 
         return run_index(task)
+    if isinstance(task, DuplicateTask | RelocateTask):
+        from moulin.table.runs import find_duplicates, relocate
+
+        return find_duplicates(task) if isinstance(task, DuplicateTask) else relocate(task)
     return run_match(task)
 
 

@@ -19,6 +19,7 @@ from moulin.model.key import Key
 from moulin.model.operations import Kind, RegionUse
 from moulin.model.partition import split_by_partition
 from moulin.model.sort import sort_indices
+from moulin.storage.store import Store
 from moulin.table.change import DataChange
 from moulin.table.context import Context
 from moulin.table.layout import Layout
@@ -78,19 +79,34 @@ def put_rows(
     ordered = rows if order is None else rows.take(order)
     keys = layout.key.encode(ordered)
     located = locate(context.indexes, context.vectors, context.store, segments, keys)
-    own = {facts.number for facts in draft.added}
-    older = ~np.isin(located.segments, list(own)) if own else np.ones(len(located.places), np.bool_)
+    write_located(context.store, layout, draft, ordered, located, numbers, region=region)
+
+
+def write_located(
+    store: Store,
+    layout: Layout,
+    draft: UpsertDraft,
+    rows: pa.Table,
+    located: Located,
+    numbers: NumberSource,
+    *,
+    region: int,
+) -> None:
+    """Write rows in key order, each key once; `located` says which older rows they replace, and gives them their ids.
+
+    A key that the draft itself wrote before is replaced there too, and counted once.
+    """
+    own = np.isin(located.segments, [facts.number for facts in draft.added])
+    older = ~own
     mark(draft.positions, located)
-    updated = int(np.count_nonzero(older))
-    draft.rows_updated += updated
-    draft.rows_new += rows.num_rows - len(located.places)
-    if updated:
-        ordered = _with_lineage(ordered, located.places[older], located.row_ids[older])
-    for partition, part in split_by_partition(ordered, layout.spec, layout.schema):
+    draft.rows_updated += len(np.setdiff1d(located.places[older], located.places[own]))
+    draft.rows_new += rows.num_rows - len(np.unique(located.places))
+    lineage = bool(older.any())
+    if lineage:
+        rows = with_lineage(rows, located.places[older], located.row_ids[older])
+    for partition, part in split_by_partition(rows, layout.spec, layout.schema):
         draft.added.append(
-            write_segment(
-                context.store, layout, [part], partition, numbers(), level=0, lineage=bool(updated), region=region
-            )
+            write_segment(store, layout, [part], partition, numbers(), level=0, lineage=lineage, region=region)
         )
 
 
@@ -137,7 +153,7 @@ def mark(positions: Positions, located: Located) -> None:
         positions[number] = positions.get(number, BitMap64()) | places
 
 
-def _with_lineage(rows: pa.Table, places: npt.NDArray[np.int64], row_ids: npt.NDArray[np.int64]) -> pa.Table:
+def with_lineage(rows: pa.Table, places: npt.NDArray[np.int64], row_ids: npt.NDArray[np.int64]) -> pa.Table:
     """The rows with their lineage columns: the old row id at `places`, null where a row is new."""
     ids = np.zeros(rows.num_rows, np.int64)
     fresh = np.ones(rows.num_rows, np.bool_)

@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.types import LongType, NestedField
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from moulin import Lake, Table
 from moulin.catalog import schema as s
 from moulin.catalog.gc import collect
-from moulin.catalog.tables import NewTable
-from moulin.errors import FailedPrecondition, InvalidInput, Unsupported
+from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.pipeline import change_source
 from moulin.pipeline.change_source import ChangeStreamReader, FeedOptions
 from moulin.pipeline.datasource import MoulinSource
@@ -293,18 +288,15 @@ def test_a_sink_refuses_what_it_cannot_do_once(orders: Table, lake: Lake, spark:
         MoulinSource(options(lake, query_id="q")).writer(columns, False)
     made = writer()
     version = lake.version
-    made.commit([None, _Written(orders.id, (), None)], 0)
+    made.commit([None, _Written((), None)], 0)
     made.abort([None], 0)
     assert lake.version == version, "a batch without rows is no version"
-    facts = made._job.write(0, [pa.record_batch({"id": [1]})])
+    facts = made._write.write(0, [pa.record_batch({"id": [1]})])
     with pytest.raises(FailedPrecondition, match="query_id"):
-        made.commit([_Written(orders.id, tuple(facts), None)], 0)
-    made.commit([_Written(orders.id, tuple(facts), "q")], 0)
-    again = made._job.write(1, [pa.record_batch({"id": [1]})])
-    made.commit([_Written(orders.id, tuple(again), "q")], 0)
+        made.commit([_Written(facts, None)], 0)
+    made.commit([_Written(facts, "q")], 0)
+    again = made._write.write(1, [pa.record_batch({"id": [1]})])
+    made.commit([_Written(again, "q")], 0)
     assert orders.scan().count() == 1
-    schema = Schema(NestedField(1, "id", LongType(), required=True), identifier_field_ids=[1])
-    unsorted = NewTable(schema, 1, UNPARTITIONED_PARTITION_SPEC, 999, UNSORTED_SORT_ORDER, None, {})
-    lake.catalog.create_table("shop", "keyed", unsorted)
-    with pytest.raises(Unsupported, match="primary key"):
-        MoulinSource({**options(lake), "path": "shop.keyed"}).streamWriter(columns, False)
+    with pytest.raises(InvalidInput, match="no primary key"):
+        writer(mode="upsert")

@@ -135,7 +135,7 @@ def test_numbers_are_enough_for_every_task(
 ) -> None:
     job = writer.plan_write(lake.context, orders.state(), events(spark, 0, 1).schema)
     batches = events(spark, 0, 1).toArrow().to_batches()
-    assert [f.number - job.first_number for f in job.write(3, batches)] == [3 << 16]
+    assert [f.number - job.numbers.first for f in job.write(3, batches)] == [3 << 16]
     with pytest.raises(FailedPrecondition, match="coalesce"):
         job.write(1 << 16, batches)
     monkeypatch.setattr(writer, "_NUMBERS", 0)
