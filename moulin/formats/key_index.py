@@ -58,7 +58,7 @@ def hash_keys(keys: pa.Array) -> Hashes:
 
 
 def encode_key_index(keys: pa.Array, row_ids: Integers | None) -> bytes:
-    """The index of keys, one at least, in ascending order. `row_ids` holds -1 where the row's own number follows from its position."""
+    """The index of keys, one at least, in ascending order. A row id of -1 follows from the position."""
     rows = len(keys)
     width = keys.type.byte_width if pa.types.is_fixed_size_binary(keys.type) else 0
     if row_ids is not None and bool((row_ids == _INHERITED).all()):
@@ -207,9 +207,7 @@ class KeyIndex:
         (filter_at, directory_at, self.rows, filter_size, directory_size, self.blocks, self.width, _, probes,
          version, _, body_crc, _) = _FOOTER.unpack(footer)  # fmt: skip
         if version != _FORMAT:
-            raise Unsupported(
-                f"Key index {name} has format {version}, which this version does not know: upgrade Moulin."
-            )
+            raise Unsupported(f"Key index {name} has format {version}, which is not known here: upgrade Moulin.")
         if directory_at != filter_at + filter_size or directory_at + directory_size + _END != size:
             raise self._damaged("has a footer that contradicts its length")
         if probes != _FILTER_PROBES or not filter_size or filter_size % (_FILTER_BLOCK // 8):

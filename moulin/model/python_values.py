@@ -81,6 +81,10 @@ def _leaf(values: Sequence[Any], target: Target) -> pa.Array:
     try:
         # A whole number of more than 64 bits suggests no type; for decimals Arrow itself takes nothing but what fits.
         explicit = target.type if pt.is_decimal(target.type) and str not in kinds else None
+        if pt.is_timestamp(target.type) and any(hasattr(kind, "nanosecond") for kind in kinds):
+            # Times of pandas, whose nanoseconds Arrow would not look for.
+            zoned = any(getattr(value, "tzinfo", None) is not None for value in values)
+            explicit = pa.timestamp("ns", "UTC" if zoned else None)
         return pa.array(values, explicit)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise Misfit(target, f"it does not fit type {target.kind} ({error}).") from None

@@ -155,7 +155,7 @@ class KeyScan(Scan):
     def _window(
         self, segments: Sequence[LiveSegment], read: UnitReader, low: bytes | None, high: bytes | None
     ) -> pa.Table:
-        tables = []
+        tables, in_order = [], True
         for segment in segments:
             start, stop = self._context.indexes.span(segment, low, high)
             if start < stop:
@@ -164,11 +164,12 @@ class KeyScan(Scan):
             rows = self._matching(self._pending.rows, low, high)
             if rows.num_rows:
                 tables.append(rows)
+                in_order = False
         if not tables:
             return self._working_schema(read).empty_table()
         schema = tables[0].schema
         table = pa.concat_tables([t if t.schema == schema else t.select(schema.names).cast(schema) for t in tables])
-        if len(tables) > 1:
+        if len(tables) > 1 or not in_order:
             order = pc.sort_indices(self._encoded(table))
             table = table.take(pc.take(order, pa.array(np.arange(len(order))[::-1])) if self._reverse else order)
         elif self._reverse:

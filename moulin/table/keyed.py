@@ -371,7 +371,7 @@ class KeyedTable:
                     failures = 0
                 except (Fenced, NotFound, Closed) as error:
                     writer.fail(error)
-                except Exception as error:  # whatever it is: writers are told, and it is tried again
+                except Exception as error:  # noqa: BLE001 - whatever it is: writers are told, and it is tried again
                     failures += 1
                     if failures >= 5:
                         writer.fail(error if isinstance(error, MoulinError) else _broken(error))

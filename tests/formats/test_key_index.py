@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moulin.errors import Corrupt, MoulinError, Unsupported
+from moulin.errors import Corrupt, Unsupported
 from moulin.formats import key_index
 from moulin.formats.key_index import KeyIndex, encode_key_index, hash_keys, search_form
 
@@ -176,8 +176,8 @@ def test_damage_is_never_an_answer(case: tuple[int, list[bytes], list[bytes]], d
             bad = good[:place] + good[place + 1 :]
     try:
         found = answers(bad, asked)
-    except Corrupt as error:
-        assert "x.keys" in error.message
+    except Corrupt:
+        pass
     else:
         assert place < 8, "only the head, which no look-up reads, may be damaged unseen"
         assert found == right
@@ -200,8 +200,8 @@ def test_a_footer_that_lies_is_refused(field: int, value: int, data: st.DataObje
     right = answers(good, keys)
     try:
         found = answers(bad, keys)
-    except MoulinError as error:
-        assert isinstance(error, Corrupt | Unsupported)
+    except (Corrupt, Unsupported):
+        pass
     else:
         assert found == right
 
