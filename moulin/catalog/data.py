@@ -12,10 +12,10 @@ from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog import schema as s
 from moulin.catalog.engine import chunks, take
 from moulin.catalog.segments import encode_partition, time_class
-from moulin.errors import InvalidInput
+from moulin.errors import InvalidInput, Unsupported
 from moulin.formats import manifest as codec
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
-from moulin.model.operations import DataOperation, Expected, Merge, NewVector, Overwrite, Upsert
+from moulin.model.operations import Append, DataOperation, Expected, Merge, NewVector, Overwrite, Upsert
 
 if TYPE_CHECKING:
     from moulin.catalog.commit import TableChange
@@ -25,6 +25,12 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
     expected = [*operation.removed, *(vector.expected for vector in operation.vectors)]
     if len({e.segment for e in expected}) != len(expected):
         raise InvalidInput("An operation may touch each segment once.")
+    keyed = any(facts.index_size for facts in operation.added)
+    if isinstance(operation, Append | Overwrite) and keyed and not change.commit.regions:
+        raise Unsupported(
+            f"{change.name} has a primary key: rows are added to it by upsert (Table.append, put), so that no key is "
+            "there twice."
+        )
     if isinstance(operation, Upsert) and not change.commit.regions:  # else nobody but a merge can have added any
         _require_no_new_segments(change)
     spans = _expected_spans(change, expected)

@@ -6,13 +6,16 @@ import json
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+from pyiceberg.schema import Schema
 
 from moulin.catalog import indexes, tables
 from moulin.catalog import schema as s
-from moulin.errors import Conflict, MoulinError
+from moulin.errors import Conflict, FailedPrecondition, InvalidInput, MoulinError, NotFound
 from moulin.model.evolution import apply_changes
 from moulin.model.operations import AlterSchema, Kind, Operation, SetPartitioning, SetProperties, Verdict, verdict
 from moulin.model.partition import parse_spec, spec_to_json
+from moulin.model.region import PROPERTY as REGIONS
+from moulin.model.region import RegionSpec
 from moulin.model.schema import schema_to_json
 
 if TYPE_CHECKING:
@@ -55,10 +58,21 @@ def _alter_schema(change: TableChange, operation: AlterSchema) -> None:
         partition_names=[f.name for f in state.spec.fields],
         partition_sources=[f.source_id for spec in state.specs.values() for f in spec.fields],
     )
+    _keep_regions(change, changed)
     tables.store_setting(change.draft, s.table_schemas, change.table_id, changed.schema_id, schema_to_json(changed))
     change.updates.update(schema_id=changed.schema_id, last_column_id=last_column_id)
     indexes.drop_without_column(change, changed)
     change.summary["changes"] = "; ".join(f"{c.action} {c.name}" for c in operation.changes)
+
+
+def _keep_regions(change: TableChange, changed: Schema) -> None:
+    """The region spec names key columns: they keep their names."""
+    try:
+        RegionSpec.of(changed, change.row.properties)
+    except (InvalidInput, NotFound) as error:
+        raise FailedPrecondition(
+            f"The column keeps its name: {REGIONS} of {change.name} rests on it ({error.message})"
+        ) from error
 
 
 def _refuse_after_restore(change: TableChange) -> None:
@@ -106,5 +120,10 @@ def _set_properties(change: TableChange, operation: SetProperties) -> None:
             raise change.stale(f"property {min(both)!r}", "as read", "changed", {row.version})
     properties = {key: value for key, value in change.row.properties.items() if key not in operation.removals}
     properties.update(operation.updates)
+    if properties.get(REGIONS) != change.row.properties.get(REGIONS):
+        raise FailedPrecondition(
+            f"{REGIONS} says where the rows of {change.name} lie, and stays as it was when the table was made: make a "
+            "new table and copy the rows."
+        )
     change.updates["properties"] = properties
     change.summary["keys"] = json.dumps(sorted(keys))

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from moulin.errors import Corrupt
+from moulin.errors import Corrupt, Unsupported
 from moulin.model.murmur3 import hash_bytes, hash_longs
 
 # DO NOT CHANGE THESE: they are in files.
@@ -58,7 +58,7 @@ def hash_keys(keys: pa.Array) -> Hashes:
 
 
 def encode_key_index(keys: pa.Array, row_ids: Integers | None) -> bytes:
-    """The index of keys in ascending order. `row_ids` holds -1 where the row's own number follows from its position."""
+    """The index of keys, one at least, in ascending order. A row id of -1 follows from the position."""
     rows = len(keys)
     width = keys.type.byte_width if pa.types.is_fixed_size_binary(keys.type) else 0
     if row_ids is not None and bool((row_ids == _INHERITED).all()):
@@ -80,6 +80,7 @@ def encode_key_index(keys: pa.Array, row_ids: Integers | None) -> bytes:
     return b"".join([*parts, bloom, directory, footer, struct.pack("<I", google_crc32c.value(footer))])
 
 
+_HEAD: Final = 8
 _END: Final = _FOOTER.size + 4
 
 
@@ -206,32 +207,49 @@ class KeyIndex:
 
     def __init__(self, fetch: Fetch, size: int, name: str) -> None:
         self._fetch, self._name = fetch, name
-        if size < _END + 8:
+        if size < _END + _HEAD:
             raise self._damaged("is too short")
         tail_start = max(0, size - _TAIL)
         tail = fetch(tail_start, size - tail_start)
         footer, crc = tail[-_END:-4], struct.unpack("<I", tail[-4:])[0]
         if footer[-4:] != _MAGIC or google_crc32c.value(footer) != crc:
             raise self._damaged("has a footer that fails its checksum")
-        (self._filter_at, directory_at, self.rows, filter_size, directory_size, self.blocks, self.width, _, probes,
+        (filter_at, directory_at, self.rows, filter_size, directory_size, self.blocks, self.width, _, probes,
          version, _, body_crc, _) = _FOOTER.unpack(footer)  # fmt: skip
-        if version != _FORMAT or probes != _FILTER_PROBES:
-            raise self._damaged(f"has format {version}, which this version does not know: use a newer one")
-        if directory_at != self._filter_at + filter_size or directory_at + directory_size + _END != size:
+        if version != _FORMAT:
+            raise Unsupported(f"Key index {name} has format {version}, which is not known here: upgrade Moulin.")
+        if directory_at != filter_at + filter_size or directory_at + directory_size + _END != size:
             raise self._damaged("has a footer that contradicts its length")
-        body_start = self._filter_at
-        if body_start >= tail_start:
-            body = tail[body_start - tail_start : -_END]
+        if probes != _FILTER_PROBES or not filter_size or filter_size % (_FILTER_BLOCK // 8):
+            raise self._damaged("has a filter of impossible size")
+        if filter_at >= tail_start:
+            body = tail[filter_at - tail_start : -_END]
         else:
-            body = fetch(body_start, tail_start - body_start) + tail[:-_END] if size - _END > tail_start else b""
+            body = fetch(filter_at, tail_start - filter_at) + tail[:-_END]
         if google_crc32c.value(body) != body_crc:
             raise self._damaged("has a directory that fails its checksum")
         self._bloom = np.frombuffer(body[:filter_size], np.uint8)
         table_size = self.blocks * 32
+        if table_size > directory_size:
+            raise self._damaged("has a directory that is cut short")
         table = np.frombuffer(body[filter_size : filter_size + table_size], "<u8").reshape(-1, 4).astype(np.int64)
         self._offsets, self._lengths, self._starts, self._crcs = (table[:, column] for column in range(4))
+        self._check_directory(filter_at)
         self._firsts = self._decode_keys(body[filter_size + table_size :], self.blocks)
         self.nbytes = len(body)
+
+    def _check_directory(self, end: int) -> None:
+        """Blocks lie one after the other between the head and the filter, and hold all entries in order."""
+        edges, starts = np.append(self._offsets, end), np.append(self._starts, self.rows)
+        whole = (
+            edges[0] == _HEAD
+            and starts[0] == 0
+            and (edges[:-1] + self._lengths == edges[1:]).all()
+            and (np.diff(edges) > 0).all()
+            and (np.diff(starts) > 0).all()
+        )
+        if not self.blocks or not whole:
+            raise self._damaged("has a directory that contradicts itself")
 
     @cached_property
     def _first_list(self) -> list[Any]:
@@ -305,14 +323,14 @@ class KeyIndex:
         if len(data) < 4 or google_crc32c.value(data) != int(self._crcs[number]):
             raise self._damaged(f"has a block at byte {int(self._offsets[number])} that fails its checksum")
         size = struct.unpack_from("<I", data)[0]
-        if size > _LIMIT:
+        if not 8 <= size <= _LIMIT:
             raise self._damaged(f"has a block at byte {int(self._offsets[number])} of impossible size")
         try:
             body = pa.decompress(data[4:], decompressed_size=size, codec="zstd", asbytes=True)
             count, flags = struct.unpack_from("<II", body)
         except (pa.ArrowException, struct.error, OSError) as error:
             raise self._damaged(f"has a block that cannot be decoded ({error})") from error
-        if count != rows:
+        if count != rows or flags > 1 or len(body) < 8 + 8 * rows * flags:
             raise self._damaged(f"has a block of {count} entries where {rows} are due")
         ids = np.frombuffer(body[len(body) - 8 * rows :], "<i8").astype(np.int64) if flags & 1 else None
         keys = self._decode_keys(body[8 : len(body) - 8 * rows if flags & 1 else len(body)], rows)

@@ -153,7 +153,12 @@ class Key:
 
     def values(self, rows: pa.Table | pa.RecordBatch) -> list[Any]:
         """The key values of rows, as `check` gives them."""
-        columns = [_python_values(rows.column(field.name), field.field_type) for field in self.fields]
+        try:
+            columns = [_python_values(rows.column(field.name), field.field_type) for field in self.fields]
+        except (ValueError, OverflowError) as error:
+            raise InvalidInput(
+                f"A key value cannot be held in Python ({error}); to write such rows use append."
+            ) from None
         return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
     def encode(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
@@ -346,6 +351,12 @@ def _check_moment(kind: Any) -> Callable[[Any, str], Any]:
     nanos = isinstance(kind, TimestampNanoType | TimestamptzNanoType)
 
     def check(value: Any, name: str) -> Any:
+        try:
+            return moment(value, name)
+        except OverflowError:
+            raise _refuse(value, name, "a time between the years 1 and 9999") from None
+
+    def moment(value: Any, name: str) -> Any:
         if nanos and type(value) is int and -_SIGN <= value < _SIGN:
             return value
         if isinstance(value, str):
@@ -360,11 +371,22 @@ def _check_moment(kind: Any) -> Callable[[Any, str], Any]:
         elif value.tzinfo is not None:
             raise _refuse(value, name, "a datetime without a zone")
         if not nanos:
+            if getattr(value, "nanosecond", 0):
+                raise _refuse(value, name, "a time in whole microseconds")
             return value
         number = _micros(value) * 1000 + getattr(value, "nanosecond", 0)
         if not -_SIGN <= number < _SIGN:
             raise _refuse(value, name, "a time between 1677 and 2262")
         return number
+
+    return check
+
+
+def _check_time(_: Any) -> Callable[[Any, str], time]:
+    def check(value: Any, name: str) -> time:
+        if type(value) is not time or value.tzinfo is not None:
+            raise _refuse(value, name, "a time of day without a zone")
+        return value
 
     return check
 
@@ -389,12 +411,12 @@ def _check_decimal(kind: Any) -> Callable[[Any, str], Decimal]:
     def check(value: Any, name: str) -> Decimal:
         if type(value) is int:
             value = Decimal(value)
-        if not isinstance(value, Decimal) or not value.is_finite() or abs(value) >= limit:
+        if not isinstance(value, Decimal) or not value.is_finite() or value.copy_abs() >= limit:
             raise _refuse(value, name, str(kind))
         scaled = value.quantize(quantum, context=_WIDE)
         if scaled != value:
             raise _refuse(value, name, str(kind))
-        return scaled or abs(scaled)
+        return scaled or scaled.copy_abs()
 
     return check
 
@@ -416,7 +438,7 @@ _CHECKS: dict[type[IcebergType], Callable[[Any], Callable[[Any, str], Any]]] = {
     IntegerType: _whole_number(32),
     LongType: _whole_number(64),
     DateType: _check_date,
-    TimeType: _simple(time, "a time of day"),
+    TimeType: _check_time,
     TimestampType: _check_moment,
     TimestamptzType: _check_moment,
     TimestampNanoType: _check_moment,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from itertools import chain
 from typing import Any
 
@@ -75,9 +76,15 @@ def _leaf(values: Sequence[Any], target: Target) -> pa.Array:
         raise Misfit(target, "it mixes text with other values.")  # alone, each of them may fit
     if datetime in kinds and (pt.is_timestamp(target.type) or pt.is_date(target.type)):
         values = _moments(values, kinds, target)
+    if Decimal in kinds and pt.is_floating(target.type):
+        values = [float(value) if type(value) is Decimal else value for value in values]
     try:
         # A whole number of more than 64 bits suggests no type; for decimals Arrow itself takes nothing but what fits.
         explicit = target.type if pt.is_decimal(target.type) and str not in kinds else None
+        if pt.is_timestamp(target.type) and any(hasattr(kind, "nanosecond") for kind in kinds):
+            # Times of pandas, whose nanoseconds Arrow would not look for.
+            zoned = any(getattr(value, "tzinfo", None) is not None for value in values)
+            explicit = pa.timestamp("ns", "UTC" if zoned else None)
         return pa.array(values, explicit)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise Misfit(target, f"it does not fit type {target.kind} ({error}).") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from operator import itemgetter
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -39,7 +40,8 @@ _TYPES: Final[dict[type[IcebergType], Any]] = {
     BooleanType: bool,
     IntegerType: Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)],
     LongType: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)],
-    DoubleType: float,
+    # Whole numbers beyond these bounds may not be exact as floats; what is larger is looked at more closely.
+    DoubleType: Annotated[float, msgspec.Meta(gt=-(1 << 53), lt=1 << 53)],
     StringType: str,
     BinaryType: bytes,
     DateType: date,
@@ -49,10 +51,15 @@ _TYPES: Final[dict[type[IcebergType], Any]] = {
 }
 
 
-class RecordType:
-    """Rows of one schema. `key` names the columns whose values make the key."""
+_LOOK_CLOSER: Final = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
+# What rows hold already, so that msgspec reads none of it from text: `model.rows` has rules of its own for that.
+NATIVE: Final = (bytes, datetime, date, UUID, Decimal)
 
-    def __init__(self, schema: Schema, key: Sequence[str]) -> None:
+
+class RecordType:
+    """Rows of one schema."""
+
+    def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.names = tuple(field.name for field in schema.fields)
         self.is_simple = all(type(field.field_type) in _TYPES for field in schema.fields)
@@ -73,16 +80,16 @@ class RecordType:
     def check(self, row: Any) -> tuple[Any, ...] | None:
         """The values of a row in the schema's order; None when it must be looked at more closely."""
         try:
-            record = msgspec.convert(row, self.struct)
-        except (msgspec.ValidationError, TypeError):
+            record = msgspec.convert(row, self.struct, builtin_types=NATIVE)
+        except _LOOK_CLOSER:
             return None
         return msgspec.structs.astuple(record)
 
     def check_all(self, rows: Sequence[Any]) -> list[tuple[Any, ...]] | None:
         """`check` for several rows; None when one of them must be looked at more closely."""
         try:
-            records = msgspec.convert(rows, list[self.struct])  # type: ignore[name-defined]
-        except (msgspec.ValidationError, TypeError):
+            records = msgspec.convert(rows, list[self.struct], builtin_types=NATIVE)  # type: ignore[name-defined]
+        except _LOOK_CLOSER:
             return None
         return list(map(msgspec.structs.astuple, records))
 

@@ -11,6 +11,7 @@ from moulin.model.where import Where
 from moulin.table.change import SettingChange, retried
 from moulin.table.context import Context
 from moulin.table.keyed import KeyedTable, runs
+from moulin.table.memtable import to_schema
 from moulin.table.run_commit import is_frame, overwrite_frame, united, upsert_frame
 from moulin.table.upsert import UpsertDraft, newest, put_rows
 from moulin.table.writes import Outcome, number_source, prepare_delete
@@ -45,15 +46,19 @@ def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> O
     if is_frame(data):
         return overwrite_frame(context, keyed, data, where)
 
+    schema = keyed.refresh().state.schema
+    batches = list(to_batches(data, schema))  # it may be needed again
+
     def run() -> Outcome:
-        with keyed.held() as (view, uses):
+        with keyed.held(also=keyed.regions_of(batches)) as (view, uses):
             state = view.state
             draft, numbers = UpsertDraft(), number_source(context)
             kept = () if where is None else view.segments
-            for rows in runs(to_batches(data, state.schema), keyed.config.append_segment_bytes):
+            for run in runs(batches, keyed.config.append_segment_bytes):
+                rows = to_schema(run, schema, state.schema)
                 for value, part in keyed.spec.split(newest(keyed.key, rows)):
                     number = context.catalog.region_number(keyed.id, value)
-                    segments = [*draft.live(number), *(s for s in kept if s.facts.region == number)]
+                    segments = [s for s in kept if s.facts.region == number]
                     put_rows(context, state, draft, segments, part, numbers, region=number)
             change = draft.change(state, uses)
             if where is None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from moulin.catalog.catalog import Catalog
 from moulin.config import Config
-from moulin.errors import FailedPrecondition
+from moulin.errors import FailedPrecondition, MoulinError
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.storage.store import Store
@@ -82,9 +82,15 @@ class Context:
             table.flush()
 
     def close(self) -> None:
-        """Flush and give up what this process writes."""
+        """Flush and give up what this process writes: all tables, whatever becomes of one; then the first error."""
+        failures: list[MoulinError] = []
         for table in list(self.keyed.values()):
-            table.close()
+            try:
+                table.close()
+            except MoulinError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def runner(self, size: int) -> TaskRunner:
         """Spark for work of some size when it is at hand, else this process."""

@@ -27,7 +27,8 @@ from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.keyed import KeyedTable, View
 from moulin.table.locate import locate
-from moulin.table.scan import Scan, Unit, UnitReader, read_ahead
+from moulin.table.memtable import to_schema
+from moulin.table.scan import Scan, Unit, UnitReader, map_sequences, read_ahead
 from moulin.table.upsert import mark
 
 _WINDOW_ROWS = 1 << 18
@@ -53,25 +54,12 @@ class Pending:
         tables = []
         for memtable, part in by_table.values():
             rows, _ = memtable.contents(part)
-            tables.append(_to_schema(rows, memtable.record.schema, view))
+            tables.append(to_schema(rows, memtable.record.schema, view.state.schema))
         keys = key.encode(key.to_table(list(entries)))
         ordered = keys.take(pc.sort_indices(keys))
         hidden: dict[int, BitMap64] = {}
         mark(hidden, locate(context.indexes, context.vectors, context.store, view.segments, ordered))
         return view, cls(pa.concat_tables(tables), hidden)
-
-
-def _to_schema(rows: pa.Table, schema: Any, view: View) -> pa.Table:
-    """Rows of an older schema of the table in its current one, column by field id."""
-    from moulin.formats.projection import Projection
-    from moulin.model.arrow import arrow_schema
-
-    if schema.schema_id == view.state.schema_id:
-        return rows
-    names = tuple(field.name for field in view.state.schema.fields)
-    source = arrow_schema(schema)
-    projection = Projection(source, view.state.schema, names, name="the memtable")
-    return projection.apply(pa.Table.from_arrays(rows.columns, schema=source))
 
 
 @dataclass(slots=True)
@@ -107,6 +95,7 @@ class KeyScan(Scan):
         limit: int | None = None,
         start: Any = None,
         end: Any = None,
+        prefix: Any = None,
         reverse: bool = False,
         ordered: bool = False,
     ) -> None:
@@ -126,7 +115,14 @@ class KeyScan(Scan):
         self._context, self._pending, self._key, self._reverse = context, pending, key, reverse
         self._low = None if start is None else key.encode_prefix(start)
         self._high = None if end is None else key.encode_prefix(end)
-        self._ordered = ordered or reverse or start is not None or end is not None
+        if prefix is not None:
+            if start is not None or end is not None:
+                raise InvalidInput("A scan takes either prefix, or start and end.")
+            if len(prefix) >= len(key.fields) if isinstance(prefix, tuple | list) else len(key.fields) == 1:
+                raise InvalidInput(f"prefix takes the first columns of the key ({', '.join(key.names)}), not all.")
+            self._low = key.encode_prefix(prefix)
+            self._high = successor(self._low)
+        self._ordered = ordered or reverse or self._low is not None or self._high is not None
 
     def count(self) -> int:
         if self._pending is None and not self._ordered:
@@ -137,13 +133,13 @@ class KeyScan(Scan):
     def _narrow(self) -> KeyScan:
         """The same rows without columns."""
         view = View(self._state, (), 0.0)
-        narrow = KeyScan(self._context, view, self._pending, columns=[])
+        narrow = KeyScan(self._context, view, self._pending, columns=[], ordered=self._ordered)
         narrow._predicate, narrow._low, narrow._high = self._predicate, self._low, self._high
         return narrow
 
     def _tables(self) -> Iterator[pa.Table]:
         versions = self._catalog.sequence_versions(self._state.id) if self._lineage else ([], [])
-        if not self._ordered and self._low is None and self._high is None:
+        if not self._ordered:
             hidden = self._pending.hidden if self._pending else {}
             yield from self._committed(versions, hidden)
             if self._pending is not None:
@@ -229,7 +225,7 @@ class KeyScan(Scan):
         return cuts
 
     def _window(self, window: _Window, read: UnitReader) -> pa.Table:
-        tables = []
+        tables, in_order = [], True
         for segment in window.group.segments:
             start, stop = self._context.indexes.span(segment, window.low, window.high)
             if start < stop:
@@ -238,13 +234,12 @@ class KeyScan(Scan):
             rows = self._matching(self._pending.rows, window.low, window.high)
             if rows.num_rows:
                 tables.append(rows)
+                in_order = False
         if not tables:
             return self._working_schema(read).empty_table()
         schema = tables[0].schema
         table = pa.concat_tables([t if t.schema == schema else t.select(schema.names).cast(schema) for t in tables])
-        # Pending rows come as they were written, segments in order.
-        one_run = len(tables) == 1 and not window.group.pending
-        return table if one_run else table.take(pc.sort_indices(self._key.encode(table)))
+        return table if in_order and len(tables) == 1 else table.take(pc.sort_indices(self._key.encode(table)))
 
     def _reader(self, hidden: Mapping[int, BitMap64], positions: Mapping[int, Any]) -> UnitReader:
         columns = self._columns
@@ -275,13 +270,18 @@ class KeyScan(Scan):
         return rows
 
     def _finish(self, table: pa.Table, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Table:
-        if LAST_UPDATED_VERSION in self._lineage and table.num_rows and table.column(LAST_UPDATED_SEQUENCE).null_count:
-            known = table.filter(pc.is_valid(table.column(LAST_UPDATED_SEQUENCE)))
-            fresh = table.filter(pc.is_null(table.column(LAST_UPDATED_SEQUENCE)))
-            fresh = fresh.append_column(LAST_UPDATED_VERSION, pa.nulls(fresh.num_rows, pa.int64()))
-            done = [super()._finish(known, versions), fresh.select(self.schema.names).cast(self.schema)]
-            return pa.concat_tables(done)
-        return super()._finish(table, versions)
+        """As for committed rows; those that are pending have no version yet."""
+        if LAST_UPDATED_VERSION not in self._lineage:
+            return super()._finish(table, versions)
+        sequences = table.column(LAST_UPDATED_SEQUENCE)
+        if not sequences.null_count:
+            return super()._finish(table, versions)
+        fresh = pc.is_null(sequences).to_numpy()
+        known = np.zeros(table.num_rows, np.int64)
+        known[~fresh] = np.asarray(map_sequences(sequences.drop_null(), versions))
+        mapped = pa.array(known, mask=fresh)
+        table = table.append_column(pa.field(LAST_UPDATED_VERSION, pa.int64()), mapped)
+        return table.select(self.schema.names).cast(self.schema)
 
 
-__all__ = ["KeyScan", "Pending", "successor"]
+__all__ = ["KeyScan", "Pending"]

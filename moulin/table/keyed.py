@@ -20,7 +20,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from moulin.errors import Closed, Conflict, Fenced, InvalidInput, MoulinError, NotFound
+from moulin.errors import Closed, Conflict, Fenced, InvalidInput, MoulinError, NotFound, Unavailable
+from moulin.model.arrow import arrow_schema
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.key import Key
@@ -33,7 +34,7 @@ from moulin.table.context import Context
 from moulin.table.local_log import LocalLog, lock_folder
 from moulin.table.log import Log
 from moulin.table.lookup import Lookup
-from moulin.table.memtable import Memtable
+from moulin.table.memtable import Memtable, to_schema
 from moulin.table.properties import effective
 from moulin.table.region import RegionWriter
 from moulin.table.stats import CacheUse, Counters, StallStats, WriterStats
@@ -65,7 +66,8 @@ class KeyedTable:
         self._context, self.id = context, table_id
         self._lock = threading.RLock()  # regions and the view
         self._flushing = threading.RLock()  # one flush at a time; taken before `_lock`
-        self._holding = threading.RLock()  # one change at a time that is not a put; taken before `_flushing`
+        self._holding = threading.RLock()  # one change that is not a put at a time; taken before `_flushing`
+        self._life = threading.RLock()  # held to open and to close for writing; taken first
         self._regions: dict[tuple[bytes | None, ...], RegionWriter] = {}
         self._view = self._load()
         self._use(self._view.state)
@@ -103,12 +105,12 @@ class KeyedTable:
         if not self.spec.is_split and isinstance(data, list | tuple):
             self._writer(()).put_rows(data)
             return len(data)
-        batches = list(to_batches(data, self._view_now().state.schema))
-        rows = pa.Table.from_batches(batches, batches[0].schema) if batches else None
-        if rows is None:
-            return 0
-        for value, part in self.spec.split(rows):
-            self._writer(value).put_batches(part.combine_chunks().to_batches())
+        if not self.spec.is_split:
+            self._writer(())  # the writer knows the schema best
+        schema = self._view_now().state.schema
+        rows = pa.Table.from_batches(to_batches(data, schema), arrow_schema(schema))
+        for value, part in self.spec.split(rows) if rows.num_rows else ():
+            self._writer(value).put_batches(part.to_batches(), schema.schema_id)
         return int(rows.num_rows)
 
     def delete(self, key: Any) -> None:
@@ -155,7 +157,7 @@ class KeyedTable:
             self._regions[value] = writer
             if not self.spec.is_split:
                 self._sole = writer
-            self._view = self._load()
+            self._show(self._load())
             if self._thread is None:
                 self._thread = threading.Thread(target=self._flush_loop, name="moulin-flush", daemon=True)
                 self._thread.start()
@@ -244,18 +246,19 @@ class KeyedTable:
             view = self._view
             if self._context.catalog.head_version(self.id) != view.state.head_version:
                 view = self._load()
-                if (
-                    view.state.schema_id != self._view.state.schema_id
-                    or view.state.properties != self._view.state.properties
-                ):
-                    self._use(view.state)
-                    for writer in self._regions.values():
-                        writer.use(view.state)
+                self._show(view)
                 self._lookup.forget_rows()
             else:
-                view = View(view.state, view.segments, time.monotonic())
-            self._view = view
+                view = self._view = View(view.state, view.segments, time.monotonic())
             return view
+
+    def _show(self, view: View) -> None:
+        """Move readers to a newer view, and everybody to its schema. REQUIRES: lock is held."""
+        before, self._view = self._view.state, view
+        if view.state.schema_id != before.schema_id or view.state.properties != before.properties:
+            self._use(view.state)
+            for writer in self._regions.values():
+                writer.use(view.state)
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row of a key, or None."""
@@ -264,36 +267,48 @@ class KeyedTable:
         if writer is not None:
             found = writer.find(checked)
             if found is not None:
-                return found[0].row(found[1])
+                return found[0].row(found[1], self._view.state.schema)
         return self._lookup.get(self._view_now, self.key, checked)
 
     def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
         """The row of each key, or None, in the order of the keys."""
         checked = [self.key.check(key) for key in keys]
-        view = self._view_now()
         rows: list[dict[str, Any] | None] = [None] * len(checked)
         asked: dict[Any, list[int]] = {}
-        writers = list(self._regions.values())
-        for place, key in enumerate(checked):
-            for writer in writers:
-                found = writer.find(key)
-                if found is not None:
-                    rows[place] = found[0].row(found[1])
-                    break
-            else:
-                asked.setdefault(key, []).append(place)
+        pending: list[tuple[int, Memtable, Any]] = []
+        age = self._lookup.age()
+        with self._moment() as (view, writers):
+            for place, key in enumerate(checked):
+                for writer in writers:
+                    found = writer.find(key)
+                    if found is not None:
+                        pending.append((place, *found))
+                        break
+                else:
+                    asked.setdefault(key, []).append(place)
+        for place, memtable, at in pending:
+            rows[place] = memtable.row(at, view.state.schema)
         if asked:
-            for key, row in self._lookup.get_many(view, self.key, list(asked)).items():
+            for key, row in self._lookup.get_many(view, self.key, list(asked), age).items():
                 for place in asked[key]:
-                    rows[place] = dict(row)
+                    rows[place] = self._lookup.copy(row)
         return rows
+
+    @contextmanager
+    def _moment(self) -> Iterator[tuple[View, list[RegionWriter]]]:
+        """A view, and memtables that stand still beside it: no write and no flush comes between."""
+        with self._lock, ExitStack() as stack:
+            view = self._view_now()
+            writers = list(self._regions.values())
+            for writer in writers:
+                stack.enter_context(writer.lock)
+            yield view, writers
 
     def pending(self) -> tuple[View, dict[Any, tuple[Memtable, Any]]]:
         """One moment of the table: a view, and the newest write of every key that is not in it."""
-        with self._lock:
-            view = self._view_now()
+        with self._moment() as (view, writers):
             entries: dict[Any, tuple[Memtable, Any]] = {}
-            for writer in self._regions.values():
+            for writer in writers:
                 entries.update(writer.pending())
             return view, entries
 
@@ -318,41 +333,49 @@ class KeyedTable:
         state, number = view.state, writer.region.number
         segments = view.of_region(number)
         rows, deleted = memtable.contents()
+        rows = to_schema(rows, memtable.record.schema, state.schema)
         draft = UpsertDraft()
         numbers = number_source(self._context)
-        schema_id = memtable.record.schema.schema_id
-        put_rows(self._context, state, draft, segments, rows, numbers, region=number, schema_id=schema_id)
+        put_rows(self._context, state, draft, segments, rows, numbers, region=number)
         if deleted:
             delete_keys(self._context, draft, segments, memtable.key, memtable.key.to_table(deleted))
         use = writer.use_for(memtable.reached)
         change = draft.change(state, [use])
-        self._context.committer.commit([change])
+        # An id of its own, so that a commit whose answer was lost is not done twice.
+        request = f"flush:{self.id}:{number}:{use.epoch}:{use.reached}"
+        version = self._context.committer.commit([change], request_id=request).version
         self.flushes += 1
         size = sum(facts.size for facts in draft.added)
         self.bytes_flushed += size
         with self._lock:
-            fresh = self._load()
+            self._show(self._load())
             self._lookup.forget(memtable.rows)
-            self._view = fresh
             writer.flushed(memtable)
-        writer.trim()
+        # Should the catalog be lost, the log must still have what no manifest tells of.
+        if self._context.catalog.publisher.published_version() >= version:
+            writer.trim()
         self._merge_due.set()
 
     def _flush_loop(self) -> None:
         failures = 0
+        tick = min(1.0, self.config.log_interval) if self.config.log_sync == "interval" else 1.0
         while not self._ending:
-            self._work.wait(1.0)
+            self._work.wait(tick)
             self._work.clear()
             for writer in list(self._regions.values()):
                 try:
                     self._flush_all(writer)
+                    if self.config.log_sync == "interval":
+                        writer.sync()
+                    if writer.is_crowded:
+                        self.refresh()  # another process may have merged
                     failures = 0
                 except (Fenced, NotFound, Closed) as error:
                     writer.fail(error)
-                except MoulinError as error:
+                except Exception as error:  # noqa: BLE001 - whatever it is: writers are told, and it is tried again
                     failures += 1
                     if failures >= 5:
-                        writer.fail(error)
+                        writer.fail(error if isinstance(error, MoulinError) else _broken(error))
                     if not self._ending:
                         time.sleep(min(_RETRY * 2**failures, 5.0))
                         self._work.set()
@@ -378,14 +401,19 @@ class KeyedTable:
     # Everything that is not a put
 
     @contextmanager
-    def held(self, values: Sequence[tuple[bytes | None, ...]] | None = None) -> Iterator[tuple[View, list[RegionUse]]]:
-        """Hold regions, all known ones unless `values` says which: writes wait, everything is flushed.
+    def held(
+        self,
+        values: Sequence[tuple[bytes | None, ...]] | None = None,
+        *,
+        also: Sequence[tuple[bytes | None, ...]] = (),
+    ) -> Iterator[tuple[View, list[RegionUse]]]:
+        """Hold regions, all known ones (and those in `also`) unless `values` says which: writes wait, all is flushed.
 
         Regions that this process did not write before are claimed, and given up afterwards.
         """
         known = [region.value for region in self._context.catalog.regions(self.id)]
         wanted = sorted(
-            {*known, *([()] if not self.spec.is_split else [])} if values is None else set(values), key=repr
+            {*known, *also, *([()] if not self.spec.is_split else [])} if values is None else set(values), key=repr
         )
         with self._holding, ExitStack() as stack:
             self._ending = False  # claims for the time of a change are taken after a close too
@@ -421,28 +449,33 @@ class KeyedTable:
                 return
             writer = self._regions.pop(value, None)
             self._sole = None if not self.spec.is_split else self._sole
-        if writer is not None:
-            writer.close()
+            if writer is not None:
+                writer.close()  # before anybody else in this process can claim it
 
     def upsert(self, data: object, commit: Callable[[Any], int]) -> tuple[int, UpsertDraft]:
         """Insert or replace rows in one version, past the log. `commit` commits the change and gives its version."""
-        batches: Iterable[pa.RecordBatch] = to_batches(data, self._view_now().state.schema)
+        schema = self.refresh().state.schema
+        batches: Iterable[pa.RecordBatch] = to_batches(data, schema)
         draft = UpsertDraft()
         values: list[tuple[bytes | None, ...]] = [()]
         if self.spec.is_split:  # which regions to hold is known only when all rows were seen
             batches = list(batches)
-            values = list({value for batch in batches for value, _ in self.spec.split(pa.Table.from_batches([batch]))})
+            values = self.regions_of(batches)
         with self.held(values) as (view, uses):
             numbers = number_source(self._context)
-            for rows in runs(batches, self.config.append_segment_bytes):
+            for run in runs(batches, self.config.append_segment_bytes):
+                rows = to_schema(run, schema, view.state.schema)
                 for value, part in self.spec.split(newest(self.key, rows)):
                     number = self._context.catalog.region_number(self.id, value)
-                    segments = [*draft.live(number), *view.of_region(number)]
-                    put_rows(self._context, view.state, draft, segments, part, numbers, region=number)
+                    put_rows(self._context, view.state, draft, view.of_region(number), part, numbers, region=number)
             if not draft.added:
                 return view.state.head_version, draft
             version = commit(draft.change(view.state, uses))
         return version, draft
+
+    def regions_of(self, batches: Iterable[pa.RecordBatch]) -> list[tuple[bytes | None, ...]]:
+        """The regions that rows belong to."""
+        return list({value for batch in batches for value, _ in self.spec.split(pa.Table.from_batches([batch]))})
 
     def counters(self) -> Counters:
         """What this process counted of the table."""
@@ -460,23 +493,24 @@ class KeyedTable:
 
     def enter(self) -> None:
         """One more `Table` object writes rows one by one."""
-        with self._lock:
+        with self._life, self._lock:
             self._users += 1
             self._ending = False
 
     def leave(self) -> None:
         """One `Table` object that wrote rows is closed; the last one closes the writers."""
-        with self._lock:
-            self._users -= 1
-            last = self._users == 0
-        if last:
-            self.close()
-        else:
-            self.flush()
+        with self._life:
+            with self._lock:
+                self._users -= 1
+                last = self._users == 0
+            if last:
+                self.close()
+                return
+        self.flush()
 
     def close(self) -> None:
-        """Flush, sync, and refuse further writes; reads go on."""
-        with self._holding:
+        """Flush, sync, and refuse further writes; reads go on. What cannot be flushed stays in the log."""
+        with self._life, self._holding:
             self._close()
 
     def _close(self) -> None:
@@ -487,6 +521,8 @@ class KeyedTable:
                 writer.rotate()
             for writer in writers.values():
                 self._flush_all(writer)
+        except NotFound:
+            pass  # the table was dropped; should it be brought back, its log is still there
         finally:
             self._ending = True
             self._work.set()
@@ -510,6 +546,10 @@ def keyed_table(context: Context, table_id: UUID) -> KeyedTable | None:
             return None
         found = context.keyed.setdefault(table_id, KeyedTable(context, table_id))
     return found
+
+
+def _broken(error: Exception) -> MoulinError:
+    return Unavailable(f"What was put cannot be flushed ({error}); it is in the log. Mend the cause, or reopen.")
 
 
 def runs(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.Table]:

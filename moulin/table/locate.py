@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -179,6 +179,17 @@ class KeyIndexes:
 
 
 _NONE: Integers = np.empty(0, np.int64)
+
+
+class Tools(Protocol):
+    """What reads keys and rows of segments; `Context` is one."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def indexes(self) -> KeyIndexes: ...
+    @property
+    def vectors(self) -> VectorCache: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +45,9 @@ class Lookup:
         self._context = context
         self._limit = context.config.row_cache_rows
         self._rows: dict[Any, dict[str, Any]] = {}
+        self._lock = threading.Lock()  # held to change `_rows`
+        self._age = 0  # counts what was forgotten: a row that was read before is not kept after
+        self._nested = False  # whether rows may hold lists or dicts, which a copy must not share
         self._groups: ByteCache[_Group, pa.Table] = ByteCache(context.config.group_cache_bytes)
         self._starts: dict[str, tuple[int, ...]] = {}
         self.hits = 0
@@ -50,21 +55,26 @@ class Lookup:
 
     def get(self, view: Callable[[], View], key: Key, value: Any) -> dict[str, Any] | None:
         """The row of a key at a view, asked for anew when files of it were cleaned up meanwhile."""
+        age = self._age
         shown = view()
         row = self._rows.get(value)
         if row is not None:
             self.hits += 1
-            return row.copy()
+            return self.copy(row)
         self.misses += 1
         try:
             row = self._find(shown, key, value)
         except NotFound:
-            shown = view()
-            row = self._find(shown, key, value)
-        if row is not None and view() is shown:
-            self._keep(value, row)
-            return row.copy()
-        return row
+            age = self._age
+            row = self._find(view(), key, value)
+        if row is None:
+            return None
+        self._keep([(value, row)], age)
+        return self.copy(row)
+
+    def copy(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row to hand out: whoever gets it may change it."""
+        return deepcopy(row) if self._nested else row.copy()
 
     def _find(self, view: View, key: Key, value: Any) -> dict[str, Any] | None:
         encoded = key.encode_one(value)
@@ -82,8 +92,11 @@ class Lookup:
             return self._read(view, segment, np.asarray([position]))[0]
         return None
 
-    def get_many(self, view: View, key: Key, values: Sequence[Any]) -> dict[Any, dict[str, Any]]:
-        """The rows of those keys that are there. The caller copies what it hands out."""
+    def get_many(self, view: View, key: Key, values: Sequence[Any], age: int) -> dict[Any, dict[str, Any]]:
+        """The rows of those keys that are there. The caller hands out `copy` of them.
+
+        `age` is what `age()` was before the view was looked up.
+        """
         rows: dict[Any, dict[str, Any]] = {}
         asked = []
         for value in values:
@@ -107,10 +120,12 @@ class Lookup:
             found = self._read(view, segment, located.positions[mine])
             for place, row in zip(places[located.places[mine]].tolist(), found, strict=True):
                 rows[asked[place]] = row
-        for value in asked:
-            if value in rows:
-                self._keep(value, rows[value])
+        self._keep([(value, rows[value]) for value in asked if value in rows], age)
         return rows
+
+    def age(self) -> int:
+        """To be asked for before the view that rows are read at."""
+        return self._age
 
     def _read(self, view: View, segment: LiveSegment, positions: Any) -> list[dict[str, Any]]:
         """The rows at these positions of a segment."""
@@ -137,21 +152,27 @@ class Lookup:
 
     def _open(self, view: View, segment: LiveSegment) -> SegmentReader:
         facts = segment.facts
+        self._nested = self._nested or not all(f.field_type.is_primitive for f in view.state.schema.fields)
         return SegmentReader(self._context.store.reader(facts.path, facts.size), view.state.schema, name=facts.path)
 
-    def _keep(self, value: Any, row: dict[str, Any]) -> None:
-        rows = self._rows
-        if len(rows) >= self._limit:
-            for old in list(rows)[: self._limit // 8 + 1]:
-                rows.pop(old, None)
-        rows[value] = row
+    def _keep(self, found: Sequence[tuple[Any, dict[str, Any]]], age: int) -> None:
+        with self._lock:
+            if age != self._age:
+                return  # a newer view came meanwhile: these rows may be old
+            rows = self._rows
+            for value, row in found:
+                if len(rows) >= self._limit:
+                    for old in list(rows)[: self._limit // 8 + 1]:
+                        del rows[old]
+                rows[value] = row
 
     def forget(self, values: Iterable[Any]) -> None:
-        """Drop the cached rows of keys that were written."""
-        pop = self._rows.pop
-        if self._rows:
-            for value in values:
-                pop(value, None)
+        """Drop the cached rows of keys that were written. Called once readers are at the view that has them."""
+        with self._lock:
+            self._age += 1
+            if self._rows:
+                for value in values:
+                    self._rows.pop(value, None)
 
     def clear(self) -> None:
         """Drop everything that was read."""
@@ -160,5 +181,7 @@ class Lookup:
         self._starts.clear()
 
     def forget_rows(self) -> None:
-        """Drop all cached rows: another process may have changed them."""
-        self._rows.clear()
+        """Drop all cached rows: another process may have changed them. Called once readers are at the newer view."""
+        with self._lock:
+            self._age += 1
+            self._rows.clear()

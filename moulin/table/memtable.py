@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from io import BytesIO
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.schema import Schema
 
+from moulin.formats.segment import SegmentWriter
+from moulin.formats.segment_reader import SegmentReader
 from moulin.model.arrow import arrow_schema
 from moulin.model.key import Key
 from moulin.model.record import RecordType
@@ -56,10 +60,13 @@ class Memtable:
         self._deletes = True
         self.size += ENTRY_BYTES * len(keys)
 
-    def row(self, found: Any) -> dict[str, Any] | None:
-        """What `rows` holds for a key, as a row."""
+    def row(self, found: Any, schema: Schema) -> dict[str, Any] | None:
+        """What `rows` holds for a key, as a row of `schema`."""
         if found is DELETED:
             return None
+        if schema.schema_id != self.record.schema.schema_id:
+            rows, _ = self.contents({MISSING: found})
+            return to_schema(rows, self.record.schema, schema).to_pylist()[0]  # type: ignore[no-any-return]
         if type(found) is tuple:
             return self.record.to_dict(found)
         return self.take([found]).to_pylist()[0]  # type: ignore[no-any-return]
@@ -92,3 +99,15 @@ class Memtable:
         if tuples:
             parts.append(self.record.to_arrow(tuples))
         return pa.concat_tables(parts), deleted
+
+
+def to_schema(rows: pa.Table, written: Schema, wanted: Schema) -> pa.Table:
+    """Rows of one schema of a table in another, exactly as if they were read from a segment that was written before."""
+    if written.schema_id == wanted.schema_id:
+        return rows
+    held = BytesIO()
+    writer = SegmentWriter(held, schema=written, level=0)
+    writer.write(rows)
+    writer.finish()
+    with SegmentReader(pa.BufferReader(held.getvalue()), wanted, name="the memtable") as reader:
+        return reader.table()

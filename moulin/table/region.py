@@ -23,7 +23,7 @@ from moulin.model.arrow import arrow_schema
 from moulin.model.entities import Region, TableState
 from moulin.model.key import Key
 from moulin.model.operations import RegionUse
-from moulin.model.record import RecordType
+from moulin.model.record import NATIVE, RecordType
 from moulin.model.rows import to_batches
 from moulin.table.log import Log
 from moulin.table.memtable import ENTRY_BYTES, MISSING, Memtable
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from moulin.config import Config
 
 _encode = msgspec.msgpack.Encoder(uuid_format="bytes").encode
+_SLOWED = 0.1  # seconds that a writer waits, at most, while it is not stopped
 _LOOK_CLOSER = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
-_SLICE = 1 << 17  # rows of an Arrow batch per entry of the log
 
 
 class Stalls:
@@ -82,7 +82,8 @@ class RegionWriter:
         self._failure: MoulinError | None = None
         self._closed = False
         self._paused = 0
-        self._blocked = False  # closed, failed or paused: looked at before every write
+        self._crowded = False  # flushes or merges do not keep pace: the next writer waits
+        self._blocked = False  # closed, failed, paused or crowded: looked at before every write
         self.memtables: tuple[Memtable, ...] = ()  # the newest first, which is the one being written
         self._use(state)
         self._replay(state)
@@ -99,7 +100,7 @@ class RegionWriter:
         key = Key.of(state.schema)
         assert key is not None
         self._schema_id, self._key = state.schema_id, key
-        self._record = RecordType(state.schema, key.names)
+        self._record = RecordType(state.schema)
         self._key_of = itemgetter(*(self._record.names.index(name) for name in key.names))
         self._start()
         self.put: Callable[[Any], None] = self._make_put() if self._record.is_simple else self._put_slowly
@@ -122,7 +123,7 @@ class RegionWriter:
                     schema_id = entry.schema_id
                     schema, key = state.schemas[schema_id], keys[schema_id]
                     assert key is not None
-                    self._record, self._key = RecordType(schema, key.names), key
+                    self._record, self._key = RecordType(schema), key
                     self._start()
                 self._apply(entry)
             self._active.reached = position
@@ -157,7 +158,7 @@ class RegionWriter:
 
         def put(row: Any) -> None:
             try:
-                values = astuple(convert(row, struct))
+                values = astuple(convert(row, struct, builtin_types=NATIVE))
                 body = _encode(values)
             except _LOOK_CLOSER:
                 self._put_slowly(row)
@@ -193,7 +194,7 @@ class RegionWriter:
         record = self._record
         checked = record.check_all(rows) if record.is_simple and not look_closer else None
         if checked is None:
-            self.put_batches(list(to_batches(rows, record.schema)), record)
+            self.put_batches(list(to_batches(rows, record.schema)), record.schema.schema_id)
         elif checked:
             payload = log_entry.encode_rows(record.schema.schema_id, checked, self.region.epoch)
             with self.lock:
@@ -205,20 +206,22 @@ class RegionWriter:
                 return
             self._acknowledge(position)
 
-    def put_batches(self, batches: Sequence[pa.RecordBatch], record: RecordType | None = None) -> None:
-        """Rows of Arrow batches in the table's schema (that of `record`), all or none."""
-        record = record or self._record
-        parts = [b.slice(at, _SLICE) for b in batches for at in range(0, b.num_rows, _SLICE)]
+    def put_batches(self, batches: Sequence[pa.RecordBatch], schema_id: int) -> None:
+        """Rows of Arrow batches in the schema of this id, all or none: one entry of the log."""
+        whole = pa.Table.from_batches(batches).combine_chunks().to_batches() if len(batches) > 1 else list(batches)
+        parts = [b.slice(at, log_entry.MAX_ROWS) for b in whole for at in range(0, b.num_rows, log_entry.MAX_ROWS)]
         if not parts:
             return
-        schema_id, key = record.schema.schema_id, self._key
-        payloads = [log_entry.encode_row_batch(schema_id, part, self.region.epoch) for part in parts]
-        keys = [key.values(part) for part in parts]
-        with self.lock:
-            position = self._append(payloads, record)
-            if position:
-                for part, values in zip(parts, keys, strict=True):
-                    self._active.put_batch(values, part)
+        record, key = self._record, self._key
+        position = 0
+        if record.schema.schema_id == schema_id:
+            payloads = [log_entry.encode_row_batch(schema_id, part, self.region.epoch) for part in parts]
+            keys = [key.values(part) for part in parts]
+            with self.lock:
+                position = self._append(payloads, record)
+                if position:
+                    for part, values in zip(parts, keys, strict=True):
+                        self._active.put_batch(values, part)
         if not position:
             raise Conflict("The schema of the table changed while rows were put; try again.")
         self._acknowledge(position)
@@ -253,6 +256,11 @@ class RegionWriter:
         self._log.commit(position)
         if self._active.size > self._limit:
             self._make_room()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether writers wait for flushes or merges."""
+        return self._crowded
 
     # Reads
 
@@ -301,6 +309,10 @@ class RegionWriter:
     def trim(self) -> None:
         self._log.trim(self.covered)
 
+    def sync(self) -> None:
+        """Make what was written so far as durable as the log can, without waiting for its flush."""
+        self._log.commit(self._log.last)
+
     def fail(self, error: MoulinError) -> None:
         """A flush failed in a way that another try does not mend, or writers have waited for it long enough."""
         with self._room:
@@ -331,7 +343,7 @@ class RegionWriter:
 
     def _change(self) -> None:
         """REQUIRES: lock is held."""
-        self._blocked = self._closed or self._failure is not None or self._paused > 0
+        self._blocked = self._closed or self._failure is not None or self._paused > 0 or self._crowded
         self._room.notify_all()
 
     def _wait(self) -> None:
@@ -341,40 +353,56 @@ class RegionWriter:
                 raise Closed("The table was closed; open it again with lake.table(...).")
             if self._failure is not None:
                 raise self._failure
-            self._room.wait()
+            if self._paused:
+                self._room.wait()
+            else:
+                self._hold_up()
 
     def _make_room(self) -> None:
-        """Start a new memtable, and hold the writer up when flushes or merges do not keep pace."""
-        with self.lock:
-            if self._active.size > self._limit:
-                self._start()
-        self._wake()
-        self.hold_up()
-
-    def hold_up(self) -> None:
-        """Wait as long as the queue and level 0 ask for: a little at first, then until there is room."""
-        config = self._config
-        begun = time.monotonic()
-        stopped = False
+        """Start a new memtable. The next writer waits when flushes or merges do not keep pace."""
         with self._room:
-            while not self._closed and self._failure is None:
-                waiting, level0 = len(self.memtables) - 1, self._level0()
-                if waiting >= config.memtable_stop or level0 >= config.level0_stop:
-                    stopped = True
-                    if time.monotonic() - begun > config.stall_seconds:
-                        raise Unavailable(
-                            f"The table cannot keep up: {waiting} memtables wait and level 0 has {level0} segments. "
-                            "Write more slowly, run compact(), or raise memtable_stop and level0_stop."
-                        )
-                    self._room.wait(0.05)
-                    continue
-                over = max(
-                    (waiting - config.memtable_slowdown + 1) / max(config.memtable_stop - config.memtable_slowdown, 1),
-                    (level0 - config.level0_slowdown + 1) / max(config.level0_stop - config.level0_slowdown, 1),
-                )
-                if over > 0 and not stopped:
-                    self._room.wait(min(over, 1.0) * 0.1)
-                break
-        held = time.monotonic() - begun
-        if held > 0.001:
-            self.stalls.note(held, stopped=stopped)
+            if self._active.size <= self._limit:
+                return
+            self._start()
+            self._crowded = self._pressure() > 0
+            self._change()
+        self._wake()
+
+    def _pressure(self) -> float:
+        """How far flushes and merges are behind: above 0 writers wait a little, from 1 on until it is less."""
+        config, waiting = self._config, len(self.memtables) - 1
+        return max(
+            _share(waiting, config.memtable_slowdown, config.memtable_stop),
+            _share(self._level0(), config.level0_slowdown, config.level0_stop),
+        )
+
+    def _hold_up(self) -> None:
+        """Wait as long as the queue and level 0 ask for: a little at first, then until there is room.
+
+        Nothing of the write was done yet, so an error means that it did not happen. REQUIRES: lock is held.
+        """
+        begun, stopped = time.monotonic(), False
+        try:
+            while self._crowded and not self._closed and self._failure is None and not self._paused:
+                pressure = self._pressure()
+                if pressure < 1:
+                    self._crowded = False
+                    self._change()
+                    if pressure > 0 and not stopped:
+                        self._room.wait(pressure * _SLOWED)
+                    return
+                stopped = True
+                if time.monotonic() - begun > self._config.stall_seconds:
+                    raise Unavailable(
+                        f"The table cannot keep up: {len(self.memtables) - 1} memtables wait and level 0 has "
+                        f"{self._level0()} segments; nothing was written. Write more slowly, run compact(), or raise "
+                        "memtable_stop and level0_stop."
+                    )
+                self._room.wait(0.05)
+        finally:
+            self.stalls.note(time.monotonic() - begun, stopped=stopped)
+
+
+def _share(number: int, slowdown: int, stop: int) -> float:
+    """How far a number is on its way from where it slows writers down to where it stops them."""
+    return 1.0 if number >= stop else (number - slowdown + 1) / (stop - slowdown + 1) if number >= slowdown else 0.0

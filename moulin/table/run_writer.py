@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from moulin.model.partition import PartitionTuple
 from moulin.model.region import RegionSpec
 from moulin.storage.store import Store
 from moulin.table.layout import Layout
-from moulin.table.locate import KeyIndexes, Located, locate
+from moulin.table.locate import KeyIndexes, Located, Tools, locate
 from moulin.table.segment_writer import NumberSource
 from moulin.table.upsert import UpsertDraft, mark, write_located
 from moulin.table.vectors import VectorCache
@@ -37,17 +37,6 @@ Duplicates = Literal["error", "last"]
 
 NEW_REGION = -1  # in place of the number of a region that has none yet; given at commit
 _WORKER_CACHE = 64 << 20
-
-
-class Tools(Protocol):
-    """What reads keys and rows of segments; `Context` is one."""
-
-    @property
-    def store(self) -> Store: ...
-    @property
-    def indexes(self) -> KeyIndexes: ...
-    @property
-    def vectors(self) -> VectorCache: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +123,15 @@ def _write(
 ) -> None:
     region = plan.regions.get(value, NEW_REGION)
     ordered, keys = _in_order(plan, rows)
-    own = draft.live(region)
-    segments = [*own, *(segment for segment in plan.segments if segment.facts.region == region)]
+    segments = [segment for segment in plan.segments if segment.facts.region == region]
     located = locate(tools.indexes, tools.vectors, tools.store, segments, keys)
-    if own and plan.duplicates == "error":
-        again = np.isin(located.segments, [segment.facts.number for segment in own])
-        if again.any():
-            raise duplicate_key(plan.key, ordered, int(located.places[again][0]))
+    own = draft.hide(tools, region, keys)
+    if len(own) and plan.duplicates == "error":
+        raise duplicate_key(plan.key, ordered, int(own[0]))
     if plan.rules is not None:
         ordered, located = _merged(plan, plan.rules, tools, draft, segments, ordered, located)
     if ordered.num_rows:
-        write_located(tools.store, plan.layout, draft, ordered, located, numbers, region=region)
+        write_located(tools.store, plan.layout, draft, ordered, located, own, numbers, region=region)
 
 
 def _in_order(plan: RunPlan, rows: pa.Table) -> tuple[pa.Table, pa.Array]:

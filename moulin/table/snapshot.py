@@ -53,6 +53,7 @@ class Snapshot:
         *,
         start: Any = None,
         end: Any = None,
+        prefix: Any = None,
         reverse: bool = False,
         ordered: bool = False,
     ) -> Scan:
@@ -60,8 +61,8 @@ class Snapshot:
         if self._pin is not None:
             self._context.catalog.renew_pin(self._pin)
         c = self._context
-        if start is not None or end is not None or reverse or ordered:
-            options = {"start": start, "end": end, "reverse": reverse, "ordered": ordered}
+        if start is not None or end is not None or prefix is not None or reverse or ordered:
+            options = {"start": start, "end": end, "prefix": prefix, "reverse": reverse, "ordered": ordered}
             return KeyScan(c, self._view, None, columns=columns, where=where, limit=limit, **options)
         options = {"columns": columns, "where": where, "limit": limit, "indexes": c.secondary}
         return Scan(c.catalog, c.store, c.vectors, self._state, **options)
@@ -75,8 +76,9 @@ class Snapshot:
         """The row of each key in this version, or None, in the order of the keys."""
         columns = self._key()
         checked = [columns.check(key) for key in keys]
-        found = self._lookup.get_many(self._view, columns, list(dict.fromkeys(checked)))
-        return [dict(found[key]) if key in found else None for key in checked]
+        lookup = self._lookup
+        found = lookup.get_many(self._view, columns, list(dict.fromkeys(checked)), lookup.age())
+        return [lookup.copy(found[key]) if key in found else None for key in checked]
 
     def _key(self) -> Key:
         key = Key.of(self._state.schema)

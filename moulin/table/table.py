@@ -138,21 +138,23 @@ class Table:
         *,
         start: Any = None,
         end: Any = None,
+        prefix: Any = None,
         reverse: bool = False,
         ordered: bool = False,
     ) -> Scan:
         """Rows of the newest version, or of `version`; read when the result is asked for them.
 
         On a keyed table also what was put and is in no version yet. There, `start` (inclusive) and `end` (exclusive)
-        are keys or their first columns, and rows come in key order when one of them, `reverse` or `ordered` is given.
+        are keys or their first columns, and `prefix` is the first columns of the keys wanted. Rows come in key order
+        when one of them, `reverse` or `ordered` is given.
         """
+        options = {"start": start, "end": end, "prefix": prefix, "reverse": reverse, "ordered": ordered}
         keyed = self._keyed() if version is None and self._shown is None else None
         if keyed is not None:
             view, pending = Pending.of(self._context, keyed)
-            options = {"start": start, "end": end, "reverse": reverse, "ordered": ordered}
             return KeyScan(self._context, view, pending, columns=columns, where=where, limit=limit, **options)
         snapshot = Snapshot(self._context, self._state(version))
-        return snapshot.scan(columns, where, limit, start=start, end=end, reverse=reverse, ordered=ordered)
+        return snapshot.scan(columns, where, limit, **options)
 
     def delete_where(self, where: Where) -> Outcome:
         """Delete the rows that match; no data is rewritten."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pyroaring import BitMap64
 
-from moulin.errors import Closed
+from moulin.errors import Closed, Unsupported
 from moulin.model.entities import TableState
 from moulin.model.operations import Kind, SetProperties
 from moulin.model.where import Where
@@ -75,15 +75,18 @@ class TransactionTable:
         self._transaction, self._context, self._state = transaction, context, state
 
     def append(self, data: object) -> None:
+        self._require_no_key()
         self._transaction._stage(prepare_append(self._context, self._state, data))
 
     def delete_where(self, where: Where) -> int:
         """Delete rows of the version that the transaction reads; returns how many."""
+        self._require_no_key()
         change, rows = prepare_delete(self._context, self._state, where)
         self._transaction._stage(change)
         return rows
 
     def overwrite(self, data: object, where: Where = None) -> None:
+        self._require_no_key()
         added = prepare_append(self._context, self._state, data).added
         change, _ = prepare_overwrite(self._context, self._state, added, where)
         self._transaction._stage(change)
@@ -91,6 +94,14 @@ class TransactionTable:
     def set_properties(self, properties: Mapping[str, Any], *, remove: Sequence[str] = ()) -> None:
         operation = SetProperties(check_properties(properties), tuple(remove))
         self._transaction._stage(SettingChange(self._state.id, self._state.version, operation))
+
+    def _require_no_key(self) -> None:
+        """Rows of a keyed table are found and replaced by their keys, which needs its regions held: not here."""
+        if self._state.schema.identifier_field_ids:
+            raise Unsupported(
+                f"Table {self._state.full_name} has a primary key, and a transaction cannot change its rows: use put, "
+                "append, delete_where or overwrite of the table itself. Each of them is one version."
+            )
 
     def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
         return Snapshot(self._context, self._state).scan(columns, where, limit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from moulin.storage.store import Store
 from moulin.table.change import DataChange
 from moulin.table.context import Context
 from moulin.table.layout import Layout
-from moulin.table.locate import Located, locate
+from moulin.table.locate import Located, Tools, locate
 from moulin.table.segment_writer import NumberSource, write_segment
 
 Positions = dict[int, BitMap64]
@@ -39,9 +39,15 @@ class UpsertDraft:
     rows_updated: int = 0
     rows_deleted: int = 0
 
-    def live(self, region: int) -> list[LiveSegment]:
-        """The segments of a region written so far, as if they were committed."""
-        return [LiveSegment(facts, 0, 0, 0) for facts in self.added if facts.region == region]
+    def hide(self, tools: Tools, region: int, keys: pa.Array) -> npt.NDArray[np.int64]:
+        """Hide the rows of these keys in the segments written so far; returns the places of the keys found."""
+        written = [LiveSegment(facts, 0, 0, 0) for facts in self.added if facts.region == region]
+        places = [np.empty(0, np.int64)]
+        for segment in written:  # one by one: a key may be in several of them, hidden in all but the last
+            located = locate(tools.indexes, tools.vectors, tools.store, [segment], keys)
+            mark(self.positions, located)
+            places.append(located.places)
+        return np.concatenate(places)
 
     def change(self, state: TableState, regions: Sequence[RegionUse]) -> DataChange:
         """The change to commit. Positions of segments of its own become vectors that these start with."""
@@ -68,18 +74,21 @@ def put_rows(
     numbers: NumberSource,
     *,
     region: int,
-    schema_id: int | None = None,
 ) -> None:
-    """Write rows, each key once, as level-0 segments of a region; updated rows keep their row ids."""
+    """Write rows, each key once, as level-0 segments of a region; updated rows keep their row ids.
+
+    `segments` are those of the region that readers have; those that the draft wrote before are looked at too.
+    """
     if not rows.num_rows:
         return
-    layout = layout_of(state, schema_id)
+    layout = Layout.of(state)
     assert layout.key is not None
     order = sort_indices(rows, layout.sort_order, layout.schema)
     ordered = rows if order is None else rows.take(order)
     keys = layout.key.encode(ordered)
     located = locate(context.indexes, context.vectors, context.store, segments, keys)
-    write_located(context.store, layout, draft, ordered, located, numbers, region=region)
+    own = draft.hide(context, region, keys)
+    write_located(context.store, layout, draft, ordered, located, own, numbers, region=region)
 
 
 def write_located(
@@ -88,22 +97,22 @@ def write_located(
     draft: UpsertDraft,
     rows: pa.Table,
     located: Located,
+    own: npt.NDArray[np.int64],
     numbers: NumberSource,
     *,
     region: int,
 ) -> None:
     """Write rows in key order, each key once; `located` says which older rows they replace, and gives them their ids.
 
-    A key that the draft itself wrote before is replaced there too, and counted once.
+    `own` are the places of keys that the draft itself wrote before, hidden there by now.
     """
-    own = np.isin(located.segments, [facts.number for facts in draft.added])
-    older = ~own
+    before = sum(map(len, draft.positions.values()))
     mark(draft.positions, located)
-    draft.rows_updated += len(np.setdiff1d(located.places[older], located.places[own]))
-    draft.rows_new += rows.num_rows - len(np.unique(located.places))
-    lineage = bool(older.any())
+    draft.rows_updated += sum(map(len, draft.positions.values())) - before
+    draft.rows_new += rows.num_rows - len(np.union1d(located.places, own))
+    lineage = len(located.places) > 0
     if lineage:
-        rows = with_lineage(rows, located.places[older], located.row_ids[older])
+        rows = with_lineage(rows, located.places, located.row_ids)
     for partition, part in split_by_partition(rows, layout.spec, layout.schema):
         draft.added.append(
             write_segment(store, layout, [part], partition, numbers(), level=0, lineage=lineage, region=region)
@@ -119,14 +128,6 @@ def delete_keys(
     located = locate(context.indexes, context.vectors, context.store, segments, sorted_keys(key, rows))
     mark(draft.positions, located)
     draft.rows_deleted += len(located.places)
-
-
-def layout_of(state: TableState, schema_id: int | None) -> Layout:
-    """The layout of rows that are in one of the table's schemas, the current one unless said otherwise."""
-    layout = Layout.of(state)
-    if schema_id is None or schema_id == state.schema_id:
-        return layout
-    return replace(layout, schema=state.schemas[schema_id])
 
 
 def sorted_keys(key: Key, rows: pa.Table) -> pa.Array:

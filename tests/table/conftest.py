@@ -11,6 +11,8 @@ import pytest
 from moulin.lake import Lake
 from moulin.table.table import Table
 
+pytest.register_assert_rewrite("tests.table.keyed_tables")
+
 BACKENDS = [
     pytest.param("folder", id="folder"),
     pytest.param("shared", id="postgres-s3", marks=[pytest.mark.postgres, pytest.mark.s3]),
