@@ -100,6 +100,11 @@ def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -
     return found
 
 
+def partitions_of_table(connection: sa.Connection, table_id: UUID) -> list[tuple[int, tuple[bytes | None, ...]]]:
+    """Spec id and values of every partition of a table, in the order in which they came."""
+    return [place for _, place in sorted(_partitions(connection, s.partitions.c.table_id == table_id).items())]
+
+
 def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
     """Live rows at `version`, from facts alone."""
     table = tables.find_by_id(connection, table_id)

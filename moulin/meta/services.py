@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from moulin.meta.roles import Role
+from moulin._proto.moulin.lake.v1 import catalog_pb2_grpc
+from moulin.meta.catalog_service import CatalogServicer
+from moulin.meta.roles import CATALOG_READS, Role
 from moulin.meta.site import Site
 
 
@@ -33,7 +35,23 @@ def reads(*methods: str) -> dict[str, Role]:
     return dict.fromkeys(methods, Role.READ)
 
 
-# For example, in the order of the seed's list:
-#   Service("moulin.meta.v1.DatabaseService", database_pb2_grpc.add_DatabaseServiceServicer_to_server, DatabaseServicer,
-#           Role.WRITE, reads("ListDatabases", "PreviewDeleteDatabase")),
-SERVICES: tuple[Service, ...] = ()
+class Loop(Protocol):
+    """Something that a server does in the background, in a thread of its own."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None:
+        """End, and return when it has ended."""
+
+
+SERVICES: tuple[Service, ...] = (
+    Service(
+        "moulin.lake.v1.CatalogService",
+        catalog_pb2_grpc.add_CatalogServiceServicer_to_server,
+        CatalogServicer,
+        Role.WRITE,
+        reads(*CATALOG_READS),
+    ),
+)
+
+# What a server also runs; each is made from its site.
+LOOPS: tuple[Callable[[Site], Loop], ...] = ()
