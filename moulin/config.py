@@ -141,14 +141,24 @@ def _number(name: str, raw: Any, kind: type[int] | type[float]) -> float | int:
     return value
 
 
+SECTIONS = ("serve",)  # tables of moulin.toml that others read
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """What a moulin.toml says; nothing when there is none."""
+    if not file.is_file():
+        return {}
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file.name} is not valid TOML: {error}.") from None
+
+
 def load_config(folder: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
     """The configuration for a lake in `folder`: defaults, then its moulin.toml, the environment, and `overrides`."""
     settings: dict[str, Any] = {}
-    if folder is not None and (file := folder / "moulin.toml").is_file():
-        try:
-            settings.update(tomllib.loads(file.read_text(encoding="utf-8")))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{file.name} is not valid TOML: {error}.") from None
+    if folder is not None:
+        settings.update({k: v for k, v in read_toml(folder / "moulin.toml").items() if k not in SECTIONS})
     for name in _FIELDS:
         if (raw := (os.environ if environ is None else environ).get(f"MOULIN_{name.upper()}")) is not None:
             settings[name] = raw
