@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from moulin.catalog.backend import CatalogBackend
+from moulin.catalog.backend import CatalogBackend, TokenBackend
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.engine import Clock
 from moulin.catalog.replica import ReplicaCatalog
@@ -235,6 +235,11 @@ class Lake:
 
     def resurrect_view(self, name: str) -> View:
         return self._open_catalog().resurrect_view(*parse_table_name(name))
+
+    @property
+    def tokens(self) -> TokenBackend:
+        """Ingest tokens."""
+        return self._open_catalog().ingest
 
     # All of it
 

@@ -16,6 +16,7 @@ from moulin.catalog.tables import NewTable
 from moulin.config import Config
 from moulin.errors import InvalidInput
 from moulin.meta import values as v
+from moulin.meta.client_tokens import ClientTokens
 from moulin.meta.connection import Connection
 from moulin.meta.operations import from_result, to_commit
 from moulin.meta.roles import CATALOG_READS
@@ -35,6 +36,7 @@ class ClientCatalog:
         self.uuid, self.config = uuid, config
         self._connection = connection
         self._stub = connection.stub(CatalogServiceStub)
+        self.ingest = ClientTokens(connection)
 
     def close(self) -> None:
         self._connection.close()
@@ -57,8 +59,8 @@ class ClientCatalog:
         found = self._call("ListDatabases", pb.ListDatabasesRequest, include_dropped=include_dropped)
         return list(map(v.from_database, found.databases))
 
-    def database(self, name: str) -> Database:
-        return v.from_database(self._call("GetDatabase", pb.DatabaseRef, name=name))
+    def database(self, database: str) -> Database:
+        return v.from_database(self._call("GetDatabase", pb.DatabaseRef, name=database))
 
     def rename_database(self, name: str, new_name: str) -> Database:
         return v.from_database(self._call("RenameDatabase", pb.RenameDatabaseRequest, name=name, new_name=new_name))

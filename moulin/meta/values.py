@@ -104,11 +104,13 @@ def to_preview(preview: DropPreview) -> pb.DropPreview:
         tables=map(_to_member, preview.tables),
         views=map(_to_member, preview.views),
         grace_seconds=preview.grace_seconds,
+        tokens=map(_to_member, preview.tokens),
     )
 
 
 def from_preview(m: pb.DropPreview) -> DropPreview:
-    return DropPreview(from_database(m.database), _members(m.tables), _members(m.views), m.grace_seconds)
+    tables, views, tokens = _members(m.tables), _members(m.views), _members(m.tokens)
+    return DropPreview(from_database(m.database), tables, views, m.grace_seconds, tokens)
 
 
 def to_view(view: View) -> pb.View:
@@ -139,12 +141,24 @@ def to_entry(entry: TableEntry) -> pb.TableEntry:
         rows=entry.rows,
         bytes=entry.bytes,
         tombstone=to_tombstone(entry.tombstone),
+        database_id=str(entry.database_id),
+        properties=dict(entry.properties),
     )
 
 
 def from_entry(m: pb.TableEntry) -> TableEntry:
     return TableEntry(
-        UUID(m.id), m.database, m.name, m.created_at, m.head_version, m.segments, m.rows, m.bytes, _tombstone(m)
+        UUID(m.id),
+        m.database,
+        m.name,
+        m.created_at,
+        m.head_version,
+        m.segments,
+        m.rows,
+        m.bytes,
+        _tombstone(m),
+        UUID(m.database_id),
+        dict(m.properties),
     )
 
 

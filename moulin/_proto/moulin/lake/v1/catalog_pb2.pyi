@@ -95,7 +95,14 @@ class View(_message.Message):
     def __init__(self, id: _Optional[str] = ..., database: _Optional[str] = ..., name: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., created_at: _Optional[int] = ..., description: _Optional[str] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ...) -> None: ...
 
 class TableEntry(_message.Message):
-    __slots__ = ("id", "database", "name", "created_at", "head_version", "segments", "rows", "bytes", "tombstone")
+    __slots__ = ("id", "database", "name", "created_at", "head_version", "segments", "rows", "bytes", "tombstone", "database_id", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ID_FIELD_NUMBER: _ClassVar[int]
     DATABASE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +112,8 @@ class TableEntry(_message.Message):
     ROWS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     id: str
     database: str
     name: str
@@ -114,7 +123,9 @@ class TableEntry(_message.Message):
     rows: int
     bytes: int
     tombstone: Tombstone
-    def __init__(self, id: _Optional[str] = ..., database: _Optional[str] = ..., name: _Optional[str] = ..., created_at: _Optional[int] = ..., head_version: _Optional[int] = ..., segments: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ...) -> None: ...
+    database_id: str
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, id: _Optional[str] = ..., database: _Optional[str] = ..., name: _Optional[str] = ..., created_at: _Optional[int] = ..., head_version: _Optional[int] = ..., segments: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., database_id: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class TableState(_message.Message):
     __slots__ = ("id", "database", "name", "version", "head_version", "created_version", "oldest_version", "created_at", "schemas", "schema_id", "specs", "spec_id", "sort_orders", "sort_order_id", "event_time", "last_column_id", "last_partition_id", "last_sequence", "next_row_id", "properties")
@@ -189,16 +200,18 @@ class TableState(_message.Message):
     def __init__(self, id: _Optional[str] = ..., database: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., head_version: _Optional[int] = ..., created_version: _Optional[int] = ..., oldest_version: _Optional[int] = ..., created_at: _Optional[int] = ..., schemas: _Optional[_Mapping[int, str]] = ..., schema_id: _Optional[int] = ..., specs: _Optional[_Mapping[int, str]] = ..., spec_id: _Optional[int] = ..., sort_orders: _Optional[_Mapping[int, str]] = ..., sort_order_id: _Optional[int] = ..., event_time: _Optional[int] = ..., last_column_id: _Optional[int] = ..., last_partition_id: _Optional[int] = ..., last_sequence: _Optional[int] = ..., next_row_id: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class DropPreview(_message.Message):
-    __slots__ = ("database", "tables", "views", "grace_seconds")
+    __slots__ = ("database", "tables", "views", "grace_seconds", "tokens")
     DATABASE_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
     VIEWS_FIELD_NUMBER: _ClassVar[int]
     GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
     database: Database
     tables: _containers.RepeatedCompositeFieldContainer[Member]
     views: _containers.RepeatedCompositeFieldContainer[Member]
     grace_seconds: float
-    def __init__(self, database: _Optional[_Union[Database, _Mapping]] = ..., tables: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., grace_seconds: _Optional[float] = ...) -> None: ...
+    tokens: _containers.RepeatedCompositeFieldContainer[Member]
+    def __init__(self, database: _Optional[_Union[Database, _Mapping]] = ..., tables: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., grace_seconds: _Optional[float] = ..., tokens: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
 
 class CommitInfo(_message.Message):
     __slots__ = ("version", "ordinal", "timestamp_ns", "kind", "schema_id", "spec_id", "sequence", "snapshot_id", "first_row_id", "added_rows", "summary")
