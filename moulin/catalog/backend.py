@@ -100,8 +100,8 @@ class CatalogBackend(Protocol):
     ) -> list[LiveSegment]:
         """The live segments of a table at a version; see segments.py for the filters."""
 
-    def partitions(self, table_id: UUID) -> list[tuple[int, tuple[bytes | None, ...]]]:
-        """Spec id and values of every partition that any version of a table has, or had."""
+    def partitions(self, table_id: UUID, limit: int | None = None) -> list[tuple[int, tuple[bytes | None, ...]]]:
+        """Spec id and values of every partition that any version of a table has, or had; at most `limit`."""
 
     def segments_by_number(self, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]: ...
     def count_rows(self, table_id: UUID, version: int) -> int: ...

@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 import grpc
 
+from moulin.catalog.engine import gave_up
 from moulin.errors import MoulinError
 from moulin.meta import status
 from moulin.meta.auth import ANYONE, Authenticate, caller
@@ -106,6 +107,7 @@ class _Call:
 
     def _begin(self, context: Any) -> None:
         request_id.set(self._id)
+        gave_up.set(lambda: not context.is_active())
         caller.set(ANYONE)
         if self._observer:
             self._observer.started(self._method)

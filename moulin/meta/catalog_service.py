@@ -179,8 +179,9 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         for page in v.pages(map(v.to_segment, found)):
             yield pb.SegmentPage(segments=page)
 
-    def ListPartitions(self, request: pb.TableId, context: Any) -> Iterator[pb.PartitionPage]:
-        found = self._catalog.partitions(v.to_uuid(request.id, "table"))
+    def ListPartitions(self, request: pb.ListPartitionsRequest, context: Any) -> Iterator[pb.PartitionPage]:
+        limit = request.limit if request.HasField("limit") else None
+        found = self._catalog.partitions(v.to_uuid(request.table_id, "table"), limit)
         made = (pb.Partition(spec_id=spec_id, value=v.to_tuple(value)) for spec_id, value in found)
         for page in v.pages(made):
             yield pb.PartitionPage(partitions=page)

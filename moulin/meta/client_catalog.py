@@ -26,6 +26,7 @@ from moulin.model.ids import new_id
 
 # Calls that may be repeated when it is not known whether they arrived. A commit may, too, as it carries a request id.
 _AGAIN: Final = frozenset({*CATALOG_READS, "Commit", "ReserveSegments", "ReleaseInputs", "GetRegionNumber"})
+_MANY: Final = 500  # partitions; where there are more, a time range comes first
 _VERSIONS: Final = 64  # asked for at a time: no call stays open while what it told of is being read
 
 
@@ -161,32 +162,37 @@ class ClientCatalog:
         with_columns: bool = True,
         columns: Collection[int] | None = None,
     ) -> list[LiveSegment]:
-        """See `Catalog.segments`. The filter runs here, on the table's partitions; the server is told which to take."""
+        """See `Catalog.segments`. The filter runs here: on the table's partitions, of which the server is told those to
+        take; or on what it answers, where a time range leaves less of it than there are partitions.
+        """
         low, high = (None, None) if time_range is None else map(_clamped, time_range)
+        wanted = None
+        if partition_filter is not None:
+            bounded = low is not None and high is not None
+            places = self.partitions(table_id, _MANY + 1 if bounded else None)
+            if not bounded or len(places) <= _MANY:
+                kept = [place for place in places if partition_filter(*place)]
+                wanted, partition_filter = _partitions(kept) if len(kept) < len(places) else None, None
         pages = self._stream(
             "ListSegments",
             pb.ListSegmentsRequest,
             table_id=str(table_id),
             version=version,
-            partitions=None if partition_filter is None else self._wanted(table_id, partition_filter),
+            partitions=wanted,
             time_from=low,
             time_to=high,
             with_time_range=time_range is not None,
             with_columns=with_columns,
             columns=None if columns is None else pb.FieldIds(ids=sorted(columns)),
         )
-        return [v.from_segment(segment) for page in pages for segment in page.segments]
+        found = [v.from_segment(segment) for page in pages for segment in page.segments]
+        if partition_filter is None:
+            return found
+        answers = {place: partition_filter(*place) for place in {(s.facts.spec_id, s.facts.partition) for s in found}}
+        return [s for s in found if answers[s.facts.spec_id, s.facts.partition]]
 
-    def _wanted(self, table_id: UUID, wanted: PartitionFilter) -> pb.Partitions | None:
-        """The partitions that a filter lets through; None when that is all of them."""
-        places = self.partitions(table_id)
-        kept = [place for place in places if wanted(*place)]
-        if len(kept) == len(places):
-            return None
-        return pb.Partitions(partitions=[pb.Partition(spec_id=s, value=v.to_tuple(value)) for s, value in kept])
-
-    def partitions(self, table_id: UUID) -> list[tuple[int, tuple[bytes | None, ...]]]:
-        pages = self._stream("ListPartitions", pb.TableId, id=str(table_id))
+    def partitions(self, table_id: UUID, limit: int | None = None) -> list[tuple[int, tuple[bytes | None, ...]]]:
+        pages = self._stream("ListPartitions", pb.ListPartitionsRequest, table_id=str(table_id), limit=limit)
         return [(place.spec_id, v.from_tuple(place.value)) for page in pages for place in page.partitions]
 
     def segments_by_number(self, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
@@ -278,6 +284,10 @@ def _message(kind: Callable[..., Any], fields: Mapping[str, Any]) -> Any:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"The request cannot be sent: {error}.") from None
+
+
+def _partitions(places: Iterable[tuple[int, tuple[bytes | None, ...]]]) -> pb.Partitions:
+    return pb.Partitions(partitions=[pb.Partition(spec_id=s, value=v.to_tuple(value)) for s, value in places])
 
 
 def _clamped(time: int | None) -> int | None:

@@ -744,6 +744,14 @@ class Partitions(_message.Message):
     partitions: _containers.RepeatedCompositeFieldContainer[Partition]
     def __init__(self, partitions: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ...) -> None: ...
 
+class ListPartitionsRequest(_message.Message):
+    __slots__ = ("table_id", "limit")
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    table_id: str
+    limit: int
+    def __init__(self, table_id: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
 class PartitionPage(_message.Message):
     __slots__ = ("partitions",)
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]

@@ -191,7 +191,7 @@ class CatalogServiceStub:
                 _registered_method=True)
         self.ListPartitions = channel.unary_stream(
                 '/moulin.lake.v1.CatalogService/ListPartitions',
-                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.SerializeToString,
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListPartitionsRequest.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.PartitionPage.FromString,
                 _registered_method=True)
         self.GetSegments = channel.unary_stream(
@@ -728,7 +728,7 @@ def add_CatalogServiceServicer_to_server(servicer, server):
             ),
             'ListPartitions': grpc.unary_stream_rpc_method_handler(
                     servicer.ListPartitions,
-                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.FromString,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListPartitionsRequest.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.PartitionPage.SerializeToString,
             ),
             'GetSegments': grpc.unary_stream_rpc_method_handler(
@@ -1669,7 +1669,7 @@ class CatalogService:
             request,
             target,
             '/moulin.lake.v1.CatalogService/ListPartitions',
-            moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListPartitionsRequest.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.PartitionPage.FromString,
             options,
             channel_credentials,
