@@ -9,7 +9,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import changes, databases, history, leases, regions, segments, tables, views
+from moulin.catalog import changes, databases, history, leases, merge_tasks, regions, segments, staging, tables, views
 from moulin.catalog import commit as commits
 from moulin.catalog import schema as s
 from moulin.catalog.changes import VersionChange
@@ -18,13 +18,27 @@ from moulin.catalog.draft import Draft
 from moulin.catalog.engine import Clock, Engine, engine_url
 from moulin.catalog.history import MergeOf
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
+from moulin.catalog.merge_tasks import Begin, PlannedMerge
 from moulin.catalog.publish import Publisher
 from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
 from moulin.config import Config
 from moulin.errors import InvalidInput
-from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, View
+from moulin.model.entities import (
+    ClaimedMerge,
+    CommitInfo,
+    Database,
+    DropPreview,
+    MergeTask,
+    MergeTaskFigures,
+    Region,
+    StagedSegments,
+    TableEntry,
+    TableState,
+    View,
+)
 from moulin.model.facts import LiveSegment
+from moulin.model.operations import Claim
 from moulin.storage.store import Store
 
 
@@ -272,13 +286,65 @@ class Catalog:
         with self.engine.read() as connection:
             return _replay(connection, request_id)
 
-    # Leases and pins
+    # Merge tasks
 
-    def reserve_inputs(self, owner: str, numbers: Sequence[int]) -> list[int]:
-        return leases.reserve_inputs(self.engine, owner, numbers, self.config.merge_lease_seconds)
+    def create_merge_tasks(
+        self, table_id: UUID, planned: Sequence[PlannedMerge], *, worker: str | None = None, read_version: int = 0
+    ) -> list[Claim | None]:
+        """Make a task of each plan whose inputs are free, None for the others; claimed at once if `worker` is given."""
+        seconds = self.config.merge_lease_seconds
+        begin = None if worker is None else Begin(worker, seconds, read_version)
+        return merge_tasks.create(self.engine, table_id, planned, begin)
 
-    def release_inputs(self, owner: str) -> None:
-        leases.release_inputs(self.engine, owner)
+    def claim_merge_task(
+        self, worker: str, *, seconds: float | None = None, table_id: UUID | None = None
+    ) -> ClaimedMerge | None:
+        lease = self.config.merge_lease_seconds if seconds is None else seconds
+        return merge_tasks.claim(self.engine, worker, lease, table_id)
+
+    def renew_merge_task(self, claim: Claim, seconds: float | None = None) -> int:
+        lease = self.config.merge_lease_seconds if seconds is None else seconds
+        return merge_tasks.heartbeat(self.engine, claim, lease)
+
+    def fail_merge_task(self, claim: Claim, message: str) -> None:
+        merge_tasks.fail(self.engine, claim, message)
+
+    def unclaim_merge_task(self, task_id: UUID, min_seconds: float) -> bool:
+        return merge_tasks.unclaim(self.engine, task_id, min_seconds)
+
+    def delete_merge_task(self, task_id: UUID) -> bool:
+        return merge_tasks.delete(self.engine, task_id)
+
+    def merge_tasks(self, table_id: UUID | None = None) -> list[MergeTask]:
+        """The tasks that are not done, oldest first."""
+        with self.engine.read() as connection:
+            return merge_tasks.list_all(connection, table_id)
+
+    def merge_task(self, task_id: UUID) -> tuple[MergeTask, MergeTaskFigures]:
+        with self.engine.read() as connection:
+            return merge_tasks.get(connection, task_id)
+
+    def claimed_merge(self, claim: Claim) -> ClaimedMerge:
+        with self.engine.unordered(durable=False) as connection:
+            return merge_tasks.claimed_merge(connection, claim)
+
+    def finished_merge(self, claim: Claim) -> tuple[int, list[str]] | None:
+        """The version and output paths that a claim was finished with, None when it was not."""
+        with self.engine.read() as connection:
+            return merge_tasks.finished(connection, claim)
+
+    def merge_inputs_held(self, numbers: Iterable[int]) -> set[int]:
+        """Those of the segments that are inputs of a task."""
+        with self.engine.read() as connection:
+            return merge_tasks.held(connection, numbers)
+
+    def stage_segments(self, table_id: UUID, count: int, owner: str) -> StagedSegments:
+        """Segment numbers for uploads that are registered later; see staging.py."""
+        return staging.reserve(self.engine, table_id, count, owner, self.config.staged_seconds)
+
+    def staged_segments(self, table_id: UUID | None = None) -> list[StagedSegments]:
+        with self.engine.read() as connection:
+            return staging.list_all(connection, table_id)
 
     # Regions
 
