@@ -20,8 +20,8 @@ from moulin.catalog import staging
 from moulin.catalog.engine import Engine, chunks, take
 from moulin.catalog.tombstones import NANOS
 from moulin.errors import Fenced, InvalidInput, NotFound
-from moulin.model.entities import ClaimedMerge, MergeTask, MergeTaskFigures, TaskState
 from moulin.model.ids import new_id
+from moulin.model.merge_task import ClaimedMerge, MergeTask, MergeTaskFigures, TaskState
 from moulin.model.operations import Claim, Merge
 
 if TYPE_CHECKING:

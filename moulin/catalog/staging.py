@@ -14,21 +14,19 @@ import sqlalchemy as sa
 
 from moulin.catalog import schema as s
 from moulin.catalog.engine import Engine, take
-from moulin.catalog.tables import find_by_id
 from moulin.catalog.tombstones import NANOS
 from moulin.errors import InvalidInput
-from moulin.model.entities import StagedSegments
+from moulin.model.merge_task import StagedSegments
 
-MAX_COUNT = 4096
+MAX_COUNT = 10_000
 _AT_ONCE = 20
 
 
 def reserve(engine: Engine, table_id: UUID, count: int, owner: str, seconds: float) -> StagedSegments:
-    """Hand out `count` segment numbers of a live table for `seconds`."""
+    """Hand out `count` segment numbers of a table for `seconds`."""
     if not 1 <= count <= MAX_COUNT:
         raise InvalidInput(f"From 1 to {MAX_COUNT} segments can be staged at once, not {count}.")
     with engine.unordered() as connection:
-        find_by_id(connection, table_id)
         first, now = take(connection, "segment", count), engine.now(connection)
         until = now + int(seconds * NANOS)
         stage(connection, first, count, table_id, owner, now, until)

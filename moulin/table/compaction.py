@@ -56,7 +56,7 @@ def compact(
     state = load()
     owner = f"compact {new_id()}"
     result = Compaction(state.head_version)
-    if not due_only and context.catalog.merge_tasks(state.id):
+    if not due_only and context.catalog.maintenance.merge_tasks(state.id):
         worker = MergeWorker(context, owner, runner=runner)
         for done_task in worker.run_all(state.id):
             result = _sum(result, done_task.version, done_task.group, done_task.change)
@@ -69,7 +69,7 @@ def compact(
 
     def run(group: Group) -> None:
         nonlocal result, done
-        claim = context.catalog.create_merge_tasks(
+        claim = context.catalog.maintenance.create_merge_tasks(
             state.id, [planned(group)], worker=owner, read_version=state.version
         )[0]
         if claim is not None:
@@ -99,7 +99,7 @@ def plan(
     if segments is None:
         segments = context.catalog.segments(state.id, state.version, with_columns=False)
     live = list(segments)
-    held = context.catalog.merge_inputs_held([segment.facts.number for segment in live])
+    held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in live])
     free = [segment for segment in live if segment.facts.number not in held]
     if state.schema.identifier_field_ids:
         return pick_levels(free, config, due_only=due_only, everything=everything)
@@ -124,7 +124,7 @@ def _run_claimed(
             change = run_group(context, state, group, segment_bytes, runner, claim)
         return change, commit_merge(context, change)
     except BaseException:
-        context.catalog.delete_merge_task(claim.task_id)
+        context.catalog.maintenance.delete_merge_task(claim.task_id)
         raise
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from moulin.catalog.catalog import Catalog
 from moulin.errors import Conflict, Fenced, MoulinError
-from moulin.model.entities import ClaimedMerge
+from moulin.model.merge_task import ClaimedMerge
 from moulin.model.operations import Claim
 from moulin.table.change import MergeChange
 from moulin.table.context import Context
@@ -40,9 +40,10 @@ class MergeWorker:
         self._seconds = context.config.merge_lease_seconds if seconds is None else seconds
 
     def run_once(self, table_id: UUID | None = None) -> DoneMerge | None:
-        """Do the next task, of one table or of any; None when there is none. What fails is noted with the task, and
-        raised."""
-        claimed = self._context.catalog.claim_merge_task(self._name, seconds=self._seconds, table_id=table_id)
+        """Do the next task, of one table or of any; None when there is none. A failure is noted with it, and raised."""
+        claimed = self._context.catalog.maintenance.claim_merge_task(
+            self._name, seconds=self._seconds, table_id=table_id
+        )
         if claimed is None:
             return None
         try:
@@ -51,7 +52,7 @@ class MergeWorker:
             raise  # it is no longer this worker's to say anything about
         except BaseException as error:
             reason = error.message if isinstance(error, MoulinError) else f"{type(error).__name__}: {error}"
-            self._context.catalog.fail_merge_task(claimed.claim, reason)
+            tasks.fail_merge_task(claimed.claim, reason)
             raise
 
     def run_all(self, table_id: UUID | None = None) -> Iterator[DoneMerge]:
@@ -81,7 +82,7 @@ def heartbeats(catalog: Catalog, claim: Claim, seconds: float | None = None) -> 
     def beat() -> None:
         while not over.wait(lease / 3):
             try:
-                catalog.renew_merge_task(claim, lease)
+                catalog.maintenance.renew_merge_task(claim, lease)
             except Fenced:
                 return  # the commit will say so
             except MoulinError:

@@ -229,18 +229,18 @@ def planned(*numbers: int, level: int = 1) -> PlannedMerge:
 
 def test_a_segment_is_an_input_of_one_merge_task(catalog: Catalog) -> None:
     state = make_table(catalog)
-    first, second = catalog.create_merge_tasks(state.id, [planned(1, 2, 3), planned(4)])
+    first, second = catalog.maintenance.create_merge_tasks(state.id, [planned(1, 2, 3), planned(4)])
     assert first is not None
     assert second is not None
-    made = catalog.create_merge_tasks(state.id, [planned(3, 5), planned(6, 7), planned(4)])
+    made = catalog.maintenance.create_merge_tasks(state.id, [planned(3, 5), planned(6, 7), planned(4)])
     assert [claim is None for claim in made] == [True, False, True]
-    assert catalog.merge_inputs_held(range(10)) == {1, 2, 3, 4, 6, 7}
-    assert catalog.delete_merge_task(first.task_id)
-    assert not catalog.delete_merge_task(first.task_id)
-    assert catalog.create_merge_tasks(state.id, [planned(3, 5)]) != [None]
-    assert catalog.create_merge_tasks(state.id, []) == []
+    assert catalog.maintenance.merge_inputs_held(range(10)) == {1, 2, 3, 4, 6, 7}
+    assert catalog.maintenance.delete_merge_task(first.task_id)
+    assert not catalog.maintenance.delete_merge_task(first.task_id)
+    assert catalog.maintenance.create_merge_tasks(state.id, [planned(3, 5)]) != [None]
+    assert catalog.maintenance.create_merge_tasks(state.id, []) == []
     with pytest.raises(InvalidInput, match="share no segment"):
-        catalog.create_merge_tasks(state.id, [planned(20, 21), planned(21)])
+        catalog.maintenance.create_merge_tasks(state.id, [planned(20, 21), planned(21)])
 
 
 def test_inputs_wanted_by_many_at_once_are_given_once(catalog: Catalog) -> None:
@@ -248,22 +248,22 @@ def test_inputs_wanted_by_many_at_once_are_given_once(catalog: Catalog) -> None:
 
     def create(n: int) -> int:
         plans = [planned(first, first + 1) for first in range(n, n + 1200, 2)]
-        return sum(claim is not None for claim in catalog.create_merge_tasks(state.id, plans))
+        return sum(claim is not None for claim in catalog.maintenance.create_merge_tasks(state.id, plans))
 
     with ThreadPoolExecutor(4) as pool:
         made = sum(pool.map(create, range(4)))
-    tasks = catalog.merge_tasks(state.id)
+    tasks = catalog.maintenance.merge_tasks(state.id)
     assert len(tasks) == made
-    assert len(catalog.merge_inputs_held(range(1300))) == 2 * made, "no task has an input of another"
+    assert len(catalog.maintenance.merge_inputs_held(range(1300))) == 2 * made, "no task has an input of another"
 
 
 def test_a_merge_frees_its_inputs(catalog: Catalog) -> None:
     state = make_table(catalog)
     a = segment(catalog, state.id)
     commit(catalog, state.id, Append(added=(a,)))
-    catalog.create_merge_tasks(state.id, [planned(a.number)])
+    catalog.maintenance.create_merge_tasks(state.id, [planned(a.number)])
     commit(catalog, state.id, Merge(removed=(Expected(a.number, 0),)))
-    assert catalog.merge_inputs_held([a.number]) == set()
+    assert catalog.maintenance.merge_inputs_held([a.number]) == set()
 
 
 def test_pins_live_while_they_are_renewed(catalog: Catalog) -> None:

@@ -108,10 +108,12 @@ def test_two_compactions_share_the_work(orders: Table) -> None:
     state = orders.state()
     catalog = orders._context.catalog
     first, second, *_ = (s.facts.number for s in catalog.segments(state.id, state.version))
-    begun = catalog.create_merge_tasks(state.id, [PlannedMerge({first: 0, second: 0}, 1)], worker="somebody")[0]
+    begun = catalog.maintenance.create_merge_tasks(
+        state.id, [PlannedMerge({first: 0, second: 0}, 1)], worker="somebody"
+    )[0]
     assert begun is not None
     assert orders.compact(everything=True).segments_in == 2, "what somebody else works on is left to them"
-    assert catalog.delete_merge_task(begun.task_id)
+    assert catalog.maintenance.delete_merge_task(begun.task_id)
     assert orders.compact(everything=True).segments_in == 3
     assert ids(orders) == list(range(40))
 

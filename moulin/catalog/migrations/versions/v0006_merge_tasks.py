@@ -9,7 +9,7 @@ from alembic import op
 from moulin.catalog import schema as s
 
 revision = "0006"
-down_revision = "0003"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 
