@@ -71,7 +71,7 @@ def at_version(
     ask_first = partition_filter
     if time_range is not None and time_range != (None, None):
         query = query.where(*_IN_RANGE)
-        parameters = [{**parameters[0], **bounds} for bounds in _time_bounds(table.time_classes, time_range)]
+        parameters = [{**parameters[0], **bounds} for bounds in time_bounds(table.time_classes, time_range)]
         if None not in time_range and _has_many_partitions(connection, table_id):
             ask_first = None
     if ask_first is not None:
@@ -172,7 +172,7 @@ _IN_RANGE = (
 )
 
 
-def _time_bounds(classes: int, time_range: TimeRange) -> Iterator[dict[str, int]]:
+def time_bounds(classes: int, time_range: TimeRange) -> Iterator[dict[str, int]]:
     """What to ask of each class that the table uses."""
     low = _MIN if time_range[0] is None else min(max(time_range[0], _MIN), _MAX)
     high = _MAX if time_range[1] is None else min(max(time_range[1], _MIN), _MAX)
@@ -202,6 +202,20 @@ def _has_many_partitions(connection: sa.Connection, table_id: UUID) -> bool:
     """Whether to ask about the partitions of what a time range found, rather than about all there are."""
     some = sa.select(s.partitions.c.id).where(s.partitions.c.table_id == table_id).offset(_MANY).limit(1)
     return connection.execute(some).first() is not None
+
+
+def to_found(rows: Sequence[Any], connection: sa.Connection, columns: Collection[int]) -> Iterator[LiveSegment]:
+    """Segments of rows of `select_live`, with the facts of some columns."""
+    places = _partitions_of(connection, rows)
+    return (_to_live(row[:_WIDTH], places, bool(columns), columns) for row in rows)
+
+
+def select_live(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Spans with all that is known of their segments, and `more` columns after that."""
+    return _query().add_columns(*more)
+
+
+_WIDTH = len(_query().selected_columns)
 
 
 def _to_live(row: Any, partitions: _Places, with_columns: bool, columns: Collection[int] | None = None) -> LiveSegment:

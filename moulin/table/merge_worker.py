@@ -41,9 +41,8 @@ class MergeWorker:
 
     def run_once(self, table_id: UUID | None = None) -> DoneMerge | None:
         """Do the next task, of one table or of any; None when there is none. A failure is noted with it, and raised."""
-        claimed = self._context.catalog.maintenance.claim_merge_task(
-            self._name, seconds=self._seconds, table_id=table_id
-        )
+        tasks = self._context.catalog.maintenance
+        claimed = tasks.claim_merge_task(self._name, seconds=self._seconds, table_id=table_id)
         if claimed is None:
             return None
         try:
