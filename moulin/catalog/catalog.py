@@ -26,15 +26,7 @@ from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
 from moulin.config import Config
 from moulin.errors import InvalidInput
-from moulin.model.entities import (
-    CommitInfo,
-    Database,
-    DropPreview,
-    Region,
-    TableEntry,
-    TableState,
-    View,
-)
+from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, Tombstoned, View
 from moulin.model.facts import LiveSegment
 from moulin.storage.store import Store
 
@@ -194,6 +186,13 @@ class Catalog:
     def resurrect_view(self, database: Key, name: Key) -> View:
         with self._mutation("resurrect-view") as draft:
             return views.resurrect(draft, database, name)
+
+    def tombstones(self, database_id: UUID | None = None) -> list[Tombstoned]:
+        """What was dropped and is not purged yet; of one database, which must exist, or of all."""
+        with self.engine.read() as connection:
+            if database_id is not None:
+                databases.find(connection, database_id, include_dropped=True)
+            return lookup.tombstones(connection, database_id)
 
     # Versions and segments
 

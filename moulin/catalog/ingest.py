@@ -18,6 +18,7 @@ from moulin.catalog.draft import Draft
 from moulin.catalog.engine import Engine, Write
 from moulin.catalog.names import Key
 from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.model.entities import TableState
 from moulin.model.ingest import (
     Advance,
     Member,
@@ -132,6 +133,12 @@ class IngestCatalog:
             table_id: UUID = tables.find(connection, database, table).id
         first = staging.reserve(self._engine, table_id, count, "nursery", self._config.staged_seconds).first
         return [paths.segment_path(table_id, number, secrets.token_hex(4)) for number in range(first, first + count)]
+
+    def target(self, table_id: UUID) -> TableState:
+        """A table that segments can be registered into: a live one, or one that was dropped and can come back."""
+        with self._engine.read() as connection:
+            row = tables.find_by_id(connection, table_id, dropped_after=self._engine.now(connection))
+            return tables.load(connection, row)
 
     def register_segments(
         self,
