@@ -220,6 +220,7 @@ class Catalog:
         *,
         partition_filter: PartitionFilter | None = None,
         time_range: TimeRange | None = None,
+        partition_ids: Collection[int] | None = None,
         with_columns: bool = True,
         columns: Collection[int] | None = None,
     ) -> list[LiveSegment]:
@@ -231,6 +232,7 @@ class Catalog:
                 version,
                 partition_filter=partition_filter,
                 time_range=time_range,
+                partition_ids=partition_ids,
                 with_columns=with_columns,
                 columns=columns,
             )

@@ -36,6 +36,7 @@ _LONGEST_ERROR = 2000
 class PlannedMerge:
     """Segments of one partition to be merged into `level`, each with the deletion vector that the plan saw."""
 
+    table_id: UUID
     inputs: Mapping[int, int]
     level: int
 
@@ -49,9 +50,7 @@ class Begin:
     read_version: int
 
 
-def create(
-    engine: Engine, table_id: UUID, planned: Sequence[PlannedMerge], begin: Begin | None = None
-) -> list[Claim | None]:
+def create(engine: Engine, planned: Sequence[PlannedMerge], begin: Begin | None = None) -> list[Claim | None]:
     """Make a task of each plan whose inputs are all free, in one transaction; None for the others.
 
     A claim's attempt is 0 unless `begin` says who claims it.
@@ -67,7 +66,7 @@ def create(
         now = engine.now(connection)
         lost = {owners[number] for number in held(connection, wanted)}
         rows = [
-            _row(claim, table_id, plan.level, now, begin)
+            _row(claim, plan, now, begin)
             for place, (claim, plan) in enumerate(zip(claims, planned, strict=True))
             if place not in lost and plan.inputs
         ]
@@ -88,12 +87,12 @@ def create(
     ]
 
 
-def _row(claim: Claim, table_id: UUID, level: int, now: int, begin: Begin | None) -> dict[str, Any]:
+def _row(claim: Claim, plan: PlannedMerge, now: int, begin: Begin | None) -> dict[str, Any]:
     row = {
         "id": claim.task_id,
-        "table_id": table_id,
+        "table_id": plan.table_id,
         "created_at": now,
-        "level": level,
+        "level": plan.level,
         "available_at": now,
         "worker": None,
         "claimed_at": None,
@@ -280,7 +279,7 @@ def _locked(connection: sa.Connection, task_id: UUID) -> Any:
     t = s.merge_tasks
     row = connection.execute(sa.select(t).where(t.c.id == task_id).with_for_update()).first()
     if row is None:
-        raise NotFound(f"There is no merge task {task_id}: it was deleted, or done long ago.")
+        raise _unknown(task_id)
     return row
 
 
@@ -372,6 +371,27 @@ def get(connection: sa.Connection, task_id: UUID) -> tuple[MergeTask, MergeTaskF
         .where(i.c.task_id == task_id)
     ).one()
     return _to_task(row), MergeTaskFigures(sums[0] or 0, sums[1] or 0, int(sums[2] or 0), sums[3], sums[4])
+
+
+def inputs(connection: sa.Connection, task_id: UUID) -> list[int]:
+    """The segments that a task is about, by number."""
+    i = s.merge_task_inputs
+    query = sa.select(i.c.segment).where(i.c.task_id == task_id).order_by(i.c.segment)
+    return list(connection.execute(query).scalars())
+
+
+def table_of(connection: sa.Connection, task_id: UUID) -> UUID:
+    """The table of a task, also of one that is done."""
+    found: UUID | None = connection.execute(
+        sa.select(s.merge_tasks.c.table_id).where(s.merge_tasks.c.id == task_id)
+    ).scalar()
+    if found is None:
+        raise _unknown(task_id)
+    return found
+
+
+def _unknown(task_id: UUID) -> NotFound:
+    return NotFound(f"There is no merge task {task_id}: it was deleted, or done long ago.")
 
 
 def count(connection: sa.Connection, table_id: UUID | None = None) -> tuple[int, int]:

@@ -7,7 +7,7 @@ table uses, however many segments there are and however long the longest one is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
@@ -55,6 +55,7 @@ def at_version(
     *,
     partition_filter: PartitionFilter | None = None,
     time_range: TimeRange | None = None,
+    partition_ids: Collection[int] | None = None,
     with_columns: bool = True,
     columns: Collection[int] | None = None,
 ) -> list[LiveSegment]:
@@ -63,7 +64,7 @@ def at_version(
     `partition_filter` is asked once per partition of the table. `time_range` is a closed range of event time; None on a
     side leaves it open, and segments without any event time are never in it. Both may let through more than what
     matches, never less. Column facts come for all fields, or for those whose ids are in `columns`; reading them is most
-    of the work.
+    of the work. `partition_ids` are numbers of partitions, as the catalog counts them, in place of a filter.
     """
     table = tables.find_by_id(connection, table_id)
     tables.require_kept(table, version)
@@ -80,6 +81,10 @@ def at_version(
         if len(kept) < len(partitions):
             query = query.where(_IN_PARTITIONS)
             parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chunks(kept)]
+    if partition_ids is not None:
+        query = query.where(_IN_PARTITIONS)
+        chosen = list(chunks(sorted(partition_ids)))
+        parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chosen]
     rows = [row for values in parameters for row in connection.execute(query, values)]
     places = _partitions_of(connection, rows)
     if partition_filter is not None and ask_first is None:
@@ -98,6 +103,17 @@ def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -
         places = _partitions_of(connection, rows)
         found.update({row.number: _to_live(row, places, True) for row in rows})
     return found
+
+
+def with_vectors(connection: sa.Connection, vectors: Mapping[int, int]) -> list[LiveSegment]:
+    """Segments, by their numbers, with the deletion vectors (0: none) that some kept version saw them with."""
+    p = s.segment_spans
+    found: dict[int, Any] = {}
+    for chunk in chunks(sorted(vectors)):
+        rows = connection.execute(_query().where(p.c.segment.in_(chunk), p.c.branch == s.MAIN))
+        found.update({row.number: row for row in rows if (row.vector_id or 0) == vectors[row.number]})
+    places = _partitions_of(connection, list(found.values()))
+    return [_to_live(row, places, True) for _, row in sorted(found.items())]
 
 
 def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:

@@ -11,7 +11,11 @@ from moulin._proto.moulin.meta.v1 import (
     database_pb2_grpc,
     ingest_token_pb2_grpc,
     ingestion_pb2_grpc,
+    janitor_pb2_grpc,
+    merge_task_pb2_grpc,
     nursery_pb2_grpc,
+    segment_deletion_pb2_grpc,
+    segment_lookup_pb2_grpc,
     table_pb2_grpc,
     view_pb2_grpc,
 )
@@ -19,8 +23,12 @@ from moulin.meta.cluster import ClusterServicer
 from moulin.meta.database import DatabaseServicer
 from moulin.meta.ingest_token import IngestTokenServicer
 from moulin.meta.ingestion import IngestionServicer
+from moulin.meta.janitor import JanitorServicer
+from moulin.meta.merge_task import MergeTaskServicer
 from moulin.meta.nursery import NurseryServicer
 from moulin.meta.roles import Role
+from moulin.meta.segment_deletion import SegmentDeletionServicer
+from moulin.meta.segment_lookup import SegmentLookupServicer
 from moulin.meta.site import Site
 from moulin.meta.table import TableServicer
 from moulin.meta.view import ViewServicer
@@ -96,5 +104,30 @@ SERVICES: tuple[Service, ...] = (
         nursery_pb2_grpc.add_NurseryServiceServicer_to_server,
         NurseryServicer,
         Role.PIPELINE,
+    ),
+    Service(
+        "moulin.meta.v1.MergeTaskService",
+        merge_task_pb2_grpc.add_MergeTaskServiceServicer_to_server,
+        MergeTaskServicer,
+        Role.PIPELINE,
+    ),
+    Service(
+        "moulin.meta.v1.SegmentDeletionService",
+        segment_deletion_pb2_grpc.add_SegmentDeletionServiceServicer_to_server,
+        SegmentDeletionServicer,
+        Role.PIPELINE,
+    ),
+    Service(
+        "moulin.meta.v1.SegmentLookupService",
+        segment_lookup_pb2_grpc.add_SegmentLookupServiceServicer_to_server,
+        SegmentLookupServicer,
+        Role.READ,
+    ),
+    Service(
+        "moulin.meta.v1.JanitorService",
+        janitor_pb2_grpc.add_JanitorServiceServicer_to_server,
+        JanitorServicer,
+        Role.PIPELINE,
+        reads("GetJanitorStats", "GetSegmentSizeStats", "ListMergeTasks", "GetMergeTask"),
     ),
 )

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from moulin.catalog.commit import CommitResult
 from moulin.catalog.merge_tasks import PlannedMerge
@@ -64,14 +65,14 @@ def compact(
     config = effective(context.config, state.properties)
     groups = plan(context, state, everything=everything, due_only=due_only)
     total = sum(group.size for group in groups)
+    tasks = context.catalog.maintenance
     lock = threading.Lock()
     done = 0
 
     def run(group: Group) -> None:
         nonlocal result, done
-        claim = context.catalog.maintenance.create_merge_tasks(
-            state.id, [planned(group)], worker=owner, read_version=state.version
-        )[0]
+        plan_of_it = [planned(state.id, group)]
+        claim = tasks.create_merge_tasks(plan_of_it, worker=owner, read_version=state.version)[0]
         if claim is not None:
             change, committed = _run_claimed(context, state, group, claim, config.merge_segment_bytes, runner)
         with lock:
@@ -109,10 +110,10 @@ def plan(
     return pick(free, config, segment_bytes=config.merge_segment_bytes, everything=everything, bounds=limits)
 
 
-def planned(group: Group) -> PlannedMerge:
+def planned(table_id: UUID, group: Group) -> PlannedMerge:
     """A group as the catalog keeps it."""
     inputs = {s.facts.number: s.vector.id if s.vector else 0 for s in group.segments}
-    return PlannedMerge(inputs, group.level)
+    return PlannedMerge(table_id, inputs, group.level)
 
 
 def _run_claimed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
 
 import pytest
 
@@ -223,36 +224,33 @@ def test_merges_are_found_by_what_they_consumed(catalog: Catalog) -> None:
     assert [m.version for m in catalog.merges_of([a.number], 0)] == [first, third], "a segment may come back"
 
 
-def planned(*numbers: int, level: int = 1) -> PlannedMerge:
-    return PlannedMerge(dict.fromkeys(numbers, 0), level)
+def planned(*numbers: int) -> PlannedMerge:
+    return PlannedMerge(UUID(int=0), dict.fromkeys(numbers, 0), 1)
 
 
 def test_a_segment_is_an_input_of_one_merge_task(catalog: Catalog) -> None:
-    state = make_table(catalog)
-    first, second = catalog.maintenance.create_merge_tasks(state.id, [planned(1, 2, 3), planned(4)])
+    first, second = catalog.maintenance.create_merge_tasks([planned(1, 2, 3), planned(4)])
     assert first is not None
     assert second is not None
-    made = catalog.maintenance.create_merge_tasks(state.id, [planned(3, 5), planned(6, 7), planned(4)])
+    made = catalog.maintenance.create_merge_tasks([planned(3, 5), planned(6, 7), planned(4)])
     assert [claim is None for claim in made] == [True, False, True]
     assert catalog.maintenance.merge_inputs_held(range(10)) == {1, 2, 3, 4, 6, 7}
     assert catalog.maintenance.delete_merge_task(first.task_id)
     assert not catalog.maintenance.delete_merge_task(first.task_id)
-    assert catalog.maintenance.create_merge_tasks(state.id, [planned(3, 5)]) != [None]
-    assert catalog.maintenance.create_merge_tasks(state.id, []) == []
+    assert catalog.maintenance.create_merge_tasks([planned(3, 5)]) != [None]
+    assert catalog.maintenance.create_merge_tasks([]) == []
     with pytest.raises(InvalidInput, match="share no segment"):
-        catalog.maintenance.create_merge_tasks(state.id, [planned(20, 21), planned(21)])
+        catalog.maintenance.create_merge_tasks([planned(20, 21), planned(21)])
 
 
 def test_inputs_wanted_by_many_at_once_are_given_once(catalog: Catalog) -> None:
-    state = make_table(catalog)
-
     def create(n: int) -> int:
         plans = [planned(first, first + 1) for first in range(n, n + 1200, 2)]
-        return sum(claim is not None for claim in catalog.maintenance.create_merge_tasks(state.id, plans))
+        return sum(claim is not None for claim in catalog.maintenance.create_merge_tasks(plans))
 
     with ThreadPoolExecutor(4) as pool:
         made = sum(pool.map(create, range(4)))
-    tasks = catalog.maintenance.merge_tasks(state.id)
+    tasks = catalog.maintenance.merge_tasks()
     assert len(tasks) == made
     assert len(catalog.maintenance.merge_inputs_held(range(1300))) == 2 * made, "no task has an input of another"
 
@@ -261,7 +259,7 @@ def test_a_merge_frees_its_inputs(catalog: Catalog) -> None:
     state = make_table(catalog)
     a = segment(catalog, state.id)
     commit(catalog, state.id, Append(added=(a,)))
-    catalog.maintenance.create_merge_tasks(state.id, [planned(a.number)])
+    catalog.maintenance.create_merge_tasks([planned(a.number)])
     commit(catalog, state.id, Merge(removed=(Expected(a.number, 0),)))
     assert catalog.maintenance.merge_inputs_held([a.number]) == set()
 
