@@ -19,13 +19,14 @@ from moulin.catalog.engine import Clock, Engine, engine_url
 from moulin.catalog.history import MergeOf
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
 from moulin.catalog.ingest import IngestCatalog
+from moulin.catalog.maintenance import MaintenanceCatalog
 from moulin.catalog.names import Key
 from moulin.catalog.publish import Publisher
 from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
 from moulin.config import Config
 from moulin.errors import InvalidInput
-from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, View
+from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, Tombstoned, View
 from moulin.model.facts import LiveSegment
 from moulin.storage.store import Store
 
@@ -37,6 +38,7 @@ class Catalog:
         self.engine, self.store, self.uuid = engine, store, lake_uuid
         self.config = engine.config
         self.publisher = Publisher(engine, store, lake_uuid)
+        self.maintenance = MaintenanceCatalog(engine)
         self.ingest = IngestCatalog(engine, lake_uuid, self._mutation, self._publish)
 
     @classmethod
@@ -185,6 +187,13 @@ class Catalog:
         with self._mutation("resurrect-view") as draft:
             return views.resurrect(draft, database, name)
 
+    def tombstones(self, database_id: UUID | None = None) -> list[Tombstoned]:
+        """What was dropped and is not purged yet; of one database, which must exist, or of all."""
+        with self.engine.read() as connection:
+            if database_id is not None:
+                databases.find(connection, database_id, include_dropped=True)
+            return lookup.tombstones(connection, database_id)
+
     # Versions and segments
 
     def version(self) -> int:
@@ -211,6 +220,7 @@ class Catalog:
         *,
         partition_filter: PartitionFilter | None = None,
         time_range: TimeRange | None = None,
+        partition_ids: Collection[int] | None = None,
         with_columns: bool = True,
         columns: Collection[int] | None = None,
     ) -> list[LiveSegment]:
@@ -222,6 +232,7 @@ class Catalog:
                 version,
                 partition_filter=partition_filter,
                 time_range=time_range,
+                partition_ids=partition_ids,
                 with_columns=with_columns,
                 columns=columns,
             )
@@ -291,14 +302,6 @@ class Catalog:
         """What an earlier commit with this request id did, if there was one."""
         with self.engine.read() as connection:
             return _replay(connection, request_id)
-
-    # Leases and pins
-
-    def reserve_inputs(self, owner: str, numbers: Sequence[int]) -> list[int]:
-        return leases.reserve_inputs(self.engine, owner, numbers, self.config.merge_lease_seconds)
-
-    def release_inputs(self, owner: str) -> None:
-        leases.release_inputs(self.engine, owner)
 
     # Regions
 

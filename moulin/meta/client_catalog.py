@@ -16,6 +16,7 @@ from moulin.catalog.tables import NewTable
 from moulin.config import Config
 from moulin.errors import InvalidInput
 from moulin.meta import values as v
+from moulin.meta.client_merges import ClientMerges
 from moulin.meta.client_tokens import ClientTokens
 from moulin.meta.connection import Connection
 from moulin.meta.operations import from_result, to_commit
@@ -25,7 +26,7 @@ from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 
 # Calls that may be repeated when it is not known whether they arrived. A commit may, too, as it carries a request id.
-_AGAIN: Final = frozenset({*CATALOG_READS, "Commit", "ReserveSegments", "ReleaseInputs", "GetRegionNumber"})
+_AGAIN: Final = frozenset({*CATALOG_READS, "Commit", "ReserveSegments", "GetRegionNumber"})
 _MANY: Final = 500  # partitions; where there are more, a time range comes first
 _VERSIONS: Final = 64  # asked for at a time: no call stays open while what it told of is being read
 
@@ -38,6 +39,7 @@ class ClientCatalog:
         self._connection = connection
         self._stub = connection.stub(CatalogServiceStub)
         self.ingest = ClientTokens(connection)
+        self.maintenance = ClientMerges(connection)
 
     def close(self) -> None:
         self._connection.close()
@@ -243,13 +245,7 @@ class ClientCatalog:
         found = self._call("FindCommit", pb.FindCommitRequest, request_id=request_id)
         return from_result(found.commit) if found.HasField("commit") else None
 
-    # Leases, pins and regions
-
-    def reserve_inputs(self, owner: str, numbers: Sequence[int]) -> list[int]:
-        return list(self._call("ReserveInputs", pb.ReserveInputsRequest, owner=owner, numbers=list(numbers)).granted)
-
-    def release_inputs(self, owner: str) -> None:
-        self._call("ReleaseInputs", pb.ReleaseInputsRequest, owner=owner)
+    # Regions and pins
 
     def region_number(self, table_id: UUID, value: tuple[bytes | None, ...]) -> int:
         fields = {"table_id": str(table_id), "value": v.to_tuple(value)}
