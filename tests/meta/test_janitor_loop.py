@@ -82,7 +82,7 @@ def test_a_dropped_table_goes_at_its_time_with_its_tasks(shop: Shop) -> None:
     shop.live.clock.forward(24 * 3600 - 2)
     assert janitor.run_once().collection.purged == []  # type: ignore[union-attr]
     assert shop.live.catalog.maintenance.merge_tasks(table_id)
-    shop.live.clock.forward(2)
+    shop.live.clock.forward(3)
     assert janitor.run_once().collection.purged == ["table t"]  # type: ignore[union-attr]
     assert shop.live.catalog.maintenance.merge_tasks(table_id) == []
     assert list(store.list(f"tables/{table_id}"))
