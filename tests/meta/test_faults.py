@@ -1,149 +1,142 @@
-"""A failure at every SQL statement of a mutation: the state is as before, or the call has succeeded."""
+"""GEN-15: a change is one transaction: whatever fails, wherever, the state is as before or as after."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 import sqlalchemy as sa
 
-from moulin.catalog import schema as s
-from tests.meta.api import SECOND, Api
-from tests.meta.conftest import Live, name
-from tests.meta.rules import rule
-
-Change = Callable[[], Any]
-_OUTSIDE = {s.outbox.name, s.reserves.name, s.members.name}  # take no version, or follow one that is committed
-
-
-@pytest.fixture(scope="module")
-def api(live: Live) -> Api:
-    return Api(live)
-
-
-def state(api: Api) -> dict[str, list[tuple[Any, ...]]]:
-    with api.live.catalog.engine.read() as connection:
-        return {
-            table.name: sorted(tuple(map(repr, row)) for row in connection.execute(sa.select(table)))
-            for table in s.metadata.sorted_tables
-            if table.name not in _OUTSIDE
-        }
+from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
+from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
+from moulin.catalog.commit import TableCommit
+from moulin.catalog.schema import metadata
+from moulin.lake import Lake
+from moulin.meta.operations import to_commit
+from moulin.meta.server import build_server
+from moulin.meta.values import to_new_table
+from moulin.model.operations import Append, SetProperties
+from tests.contract.samples import make_table, new_table, segment
+from tests.meta.conftest import LOOPBACK
 
 
-@contextmanager
-def failing(api: Api, place: int) -> Iterator[None]:
-    """The `place`-th statement from now on that is not of a reader fails."""
-    engine, counted = api.live.catalog.engine._engine, [0]
+class Site:
+    def __init__(self, lake: Lake, stub: Any) -> None:
+        self.lake, self.stub, self.catalog = lake, stub, lake.own_catalog()
 
-    def fail(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
-        writes = statement.lstrip().upper().startswith(("INSERT", "UPDATE", "DELETE"))
-        locks = "FOR UPDATE" in statement
-        if writes or locks:
-            counted[0] += 1
-            if counted[0] == place:
-                raise sa.exc.OperationalError(statement, {}, Exception("the connection was cut"))
-
-    sa.event.listen(engine, "before_cursor_execute", fail)
-    try:
-        yield
-    finally:
-        sa.event.remove(engine, "before_cursor_execute", fail)
-
-
-def every_statement(api: Api, change: Change) -> None:
-    """Run `change` with a failure at its first, second, ... statement until it passes without one."""
-    before = state(api)
-    for place in range(1, 200):
-        with failing(api, place):
-            try:
-                change()
-            except grpc.RpcError as error:
-                failed: Any = error
-            else:
-                failed = None
-        if failed is None:
-            assert place > 1
-            assert state(api) != before
-            return
-        assert failed.code() is grpc.StatusCode.UNAVAILABLE, failed
-        assert state(api) == before, f"statement {place} left something behind"
-    raise AssertionError("it never passed")
-
-
-@rule("GEN-15", "DB-12")
-def test_database(api: Api) -> None:
-    called = name("db")
-    every_statement(api, lambda: api.CreateDatabase(name=called))
-    database_id = api.GetDatabase(name=called).database.id
-    one, two = api.table(database_id), api.table(database_id)
-    api.view(database_id, [one, two])
-    api.token(database_id, one)
-    every_statement(api, lambda: api.DeleteDatabase(database_id=database_id, cascade=True))
-    every_statement(api, lambda: api.ResurrectDatabase(database_id=database_id))
-    every_statement(api, lambda: api.RenameDatabase(database_id=database_id, new_name=name("db")))
-
-
-@rule("GEN-15")
-def test_table_and_view(api: Api) -> None:
-    database_id, (one, two) = api.tables(2)
-    ids = {"database_id": database_id, "table_id": one}
-    every_statement(api, lambda: api.CreateTable(database_id=database_id, name=name("t")))
-    every_statement(api, lambda: api.SetTableRetention(**ids, retention_ns=5))
-    every_statement(api, lambda: api.RenameTable(**ids, new_name=name("t")))
-    called = name("v")
-    every_statement(api, lambda: api.CreateView(database_id=database_id, name=called, table_ids=[one, two]))
-    view = {"database_id": database_id, "view_id": api.ListViews(database_id=database_id).items[0].id}
-    every_statement(api, lambda: api.SetViewTables(**view, table_ids=[two]))
-    every_statement(api, lambda: api.DeleteTable(**ids))
-    every_statement(api, lambda: api.DeleteView(**view))
-
-
-@rule("GEN-15")
-def test_token_and_stream(api: Api) -> None:
-    database_id, (one, two) = api.tables(2)
-    targets = dict.fromkeys(("traces_table_id", "logs_table_id", "metrics_table_id"), one)
-    called = name("k")
-    every_statement(api, lambda: api.CreateIngestToken(database_id=database_id, name=called, **targets))
-    ids = {"database_id": database_id, "token_id": api.ListIngestTokens(database_id=database_id).tokens[0].id}
-    every_statement(api, lambda: api.RotateIngestToken(**ids))
-    other = dict.fromkeys(targets, two)
-    every_statement(api, lambda: api.UpdateIngestTokenRouting(**ids, routing=other))
-    _, plaintext = api.token(database_id, one)
-    collector = name("c")
-    every_statement(api, lambda: api.RegisterForStream(ingest_token=plaintext, collector_id=collector))
-    every_statement(api, lambda: api.DeleteIngestToken(**ids))
-
-
-@rule("GEN-15", "NU-26", "NU-47")
-def test_nursery(api: Api) -> None:
-    database_id, (one, two), first = api.ingest(2)
-    second = api.stream(api.token(database_id, one)[1])
-    merges = [
-        api.merge(database_id, one, api.offset(first, one, -1, 2), api.offset(second, one, -1, 2)),
-        api.merge(database_id, one, api.offset(first, one, 2, 3)),
-    ]
-    request = {"database_id": database_id, "merges": merges, "register_request_id": name("r")}
-    every_statement(api, lambda: api.RegisterMergedSegments(**request))
-    batch = {
-        "request_id": name("b"),
-        "routing_seq": api.GetIngestStreamsForNursery().routing_seq,
-        "segments": [api.segment(database_id, table_id) for table_id in (one, two)],
-        "frontiers": [
-            {
-                "stream_id": second,
-                "start_offset": 2,
-                "new_offset": 9,
-                "ingest_time_nanos": SECOND,
-                "table_ids": [one, two],
+    def dump(self) -> dict[str, list[Any]]:
+        """Every row of the catalog but what publishing moves on."""
+        with self.catalog.engine.read() as connection:
+            return {
+                table.name: sorted(map(repr, connection.execute(sa.select(table))))
+                for table in metadata.sorted_tables
+                if table.name != "outbox"
             }
-        ],
-        "set_asides": [{"stream_id": second, "stream_offset": 4, "records": 1, "reason": "bad"}],
-    }
-    every_statement(api, lambda: api.CommitNurseryBatch(**batch))
-    every_statement(api, lambda: api.UpdateDeletedOffset(stream_id=second, deleted_offset=9))
-    end = {"stream_id": second, "current_offset": 9, "merged_offset": 9}
-    every_statement(api, lambda: api.DeleteIngestStreamTable(**end, table_id=two))
-    every_statement(api, lambda: api.MarkStreamStopped(stream_id=second, final_offset=9, stopped_at_nanos=1))
+
+    @contextmanager
+    def at_statement(self, number: int, act: Callable[[], None]) -> Iterator[list[int]]:
+        """Act before the statement of this number that a writing transaction of any thread runs."""
+        count = [0]
+
+        def before(connection: sa.Connection, *rest: Any) -> None:
+            if connection.get_execution_options().get("moulin_write") == "FULL":
+                count[0] += 1
+                if count[0] == number:
+                    act()
+
+        engine = self.catalog.engine._engine
+        sa.event.listen(engine, "before_cursor_execute", before)
+        try:
+            yield count
+        finally:
+            sa.event.remove(engine, "before_cursor_execute", before)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Lake.open(tmp_path / "lake") as lake:
+        server = build_server(lake, LOOPBACK).start()
+        with grpc.insecure_channel(server.address) as channel:
+            yield Site(lake, CatalogServiceStub(channel))
+        server.stop(1)
+
+
+Prepared = tuple[Any, Any]
+Prepare = Callable[[Site], Prepared]
+
+
+def _create_table(site: Site) -> Prepared:
+    site.catalog.create_database("d")
+    return site.stub.CreateTable, to_new_table("d", "t", new_table())
+
+
+def _commit(site: Site) -> Prepared:
+    state = make_table(site.catalog)
+    added = Append(added=(segment(site.catalog, state.id), segment(site.catalog, state.id)))
+    changes = [added, SetProperties({"a": "b"})]
+    messages = [to_commit(TableCommit(state.id, state.version, change)) for change in changes]
+    return site.stub.Commit, pb.CommitRequest(changes=messages, request_id="r")
+
+
+def _drop_database(site: Site) -> Prepared:
+    make_table(site.catalog, "a")
+    make_table(site.catalog, "b")
+    site.catalog.create_view("d", "v", ["a", "b"])
+    return site.stub.DropDatabase, pb.DropDatabaseRequest(name="d", cascade=True)
+
+
+CHANGES = [_create_table, _commit, _drop_database]
+
+
+@pytest.mark.parametrize("prepare", CHANGES)
+def test_an_error_at_any_statement_changes_nothing(site: Site, prepare: Prepare) -> None:
+    method, request = prepare(site)
+    before = site.dump()
+
+    def fail() -> None:
+        raise sa.exc.OperationalError("", None, Exception("the connection was lost"))
+
+    number = 0
+    while True:
+        number += 1
+        with site.at_statement(number, fail):
+            call = method.future(request)
+            if call.code() is grpc.StatusCode.OK:
+                break
+        assert call.code() is grpc.StatusCode.UNAVAILABLE
+        assert site.dump() == before, f"statement {number}"
+    assert number > 5
+    assert site.dump() != before
+
+
+@pytest.mark.parametrize("number", [1, 2, 6])
+def test_a_connection_dropped_in_the_middle(site: Site, number: int) -> None:
+    """The caller goes while a statement runs. What the server does then, it does wholly; asking again is safe."""
+    method, request = _commit(site)
+    before = site.dump()
+    reached, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        reached.set()
+        go_on.wait(10)
+
+    with site.at_statement(number, wait):
+        call = method.future(request)
+        assert reached.wait(10)
+        call.cancel()
+        time.sleep(0.1)
+        go_on.set()
+        site.catalog.create_database("next")  # waits for the lock, so the call has ended when it is done
+    names = {"databases", "versions", "counter"}
+    after = site.dump()
+    changed = {table for table in after if after[table] != before[table]} - names
+    answer = method(request)
+    assert answer.replayed == bool(changed), "it was done, or it was not"
+    assert site.catalog.table("d", "t").properties == {"a": "b"}
+    assert len(site.catalog.history(site.catalog.table("d", "t").id)) == 3
