@@ -237,6 +237,12 @@ class Catalog:
                 columns=columns,
             )
 
+    def partitions(self, table_id: UUID, limit: int | None = None) -> list[tuple[int, tuple[bytes | None, ...]]]:
+        """Spec id and values of every partition that any version of a table has, or had; at most `limit`."""
+        with self.engine.read() as connection:
+            tables.find_by_id(connection, table_id)
+            return segments.partitions_of_table(connection, table_id, limit)
+
     def segments_by_number(self, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
         with self.engine.read() as connection:
             return segments.by_number(connection, numbers, version)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
+from moulin._proto.moulin.lake.v1 import catalog_pb2_grpc
 from moulin._proto.moulin.meta.v1 import (
     cluster_pb2_grpc,
     database_pb2_grpc,
@@ -19,14 +20,16 @@ from moulin._proto.moulin.meta.v1 import (
     table_pb2_grpc,
     view_pb2_grpc,
 )
+from moulin.meta.catalog_service import CatalogServicer
 from moulin.meta.cluster import ClusterServicer
 from moulin.meta.database import DatabaseServicer
 from moulin.meta.ingest_token import IngestTokenServicer
 from moulin.meta.ingestion import IngestionServicer
 from moulin.meta.janitor import JanitorServicer
+from moulin.meta.janitor_loop import Janitor
 from moulin.meta.merge_task import MergeTaskServicer
 from moulin.meta.nursery import NurseryServicer
-from moulin.meta.roles import Role
+from moulin.meta.roles import CATALOG_READS, Role
 from moulin.meta.segment_deletion import SegmentDeletionServicer
 from moulin.meta.segment_lookup import SegmentLookupServicer
 from moulin.meta.site import Site
@@ -55,6 +58,14 @@ class Service:
 def reads(*methods: str) -> dict[str, Role]:
     """The calls of a service that change nothing."""
     return dict.fromkeys(methods, Role.READ)
+
+
+class Loop(Protocol):
+    """Something that a server does in the background, in a thread of its own."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None:
+        """End, and return when it has ended."""
 
 
 SERVICES: tuple[Service, ...] = (
@@ -109,7 +120,7 @@ SERVICES: tuple[Service, ...] = (
         "moulin.meta.v1.MergeTaskService",
         merge_task_pb2_grpc.add_MergeTaskServiceServicer_to_server,
         MergeTaskServicer,
-        Role.PIPELINE,
+        Role.WRITE,  # compaction by a client claims tasks
     ),
     Service(
         "moulin.meta.v1.SegmentDeletionService",
@@ -128,6 +139,19 @@ SERVICES: tuple[Service, ...] = (
         janitor_pb2_grpc.add_JanitorServiceServicer_to_server,
         JanitorServicer,
         Role.PIPELINE,
-        reads("GetJanitorStats", "GetSegmentSizeStats", "ListMergeTasks", "GetMergeTask"),
+        {
+            **reads("GetJanitorStats", "GetSegmentSizeStats", "ListMergeTasks", "GetMergeTask"),
+            "DeleteMergeTask": Role.WRITE,  # compaction by a client gives tasks up
+        },
+    ),
+    Service(
+        "moulin.lake.v1.CatalogService",
+        catalog_pb2_grpc.add_CatalogServiceServicer_to_server,
+        CatalogServicer,
+        Role.WRITE,
+        reads(*CATALOG_READS),
     ),
 )
+
+# What a server also runs; each is made from its site.
+LOOPS: tuple[Callable[[Site], Loop], ...] = (Janitor,)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from moulin.catalog.catalog import Catalog
+from moulin.catalog.backend import CatalogBackend
 from moulin.errors import Conflict, Fenced, MoulinError
 from moulin.model.merge_task import ClaimedMerge
 from moulin.model.operations import Claim
@@ -73,7 +73,7 @@ class MergeWorker:
 
 
 @contextmanager
-def heartbeats(catalog: Catalog, claim: Claim, seconds: float | None = None) -> Iterator[None]:
+def heartbeats(catalog: CatalogBackend, claim: Claim, seconds: float | None = None) -> Iterator[None]:
     """Renew a claim, in the background, for as long as the block lasts."""
     lease = catalog.config.merge_lease_seconds if seconds is None else seconds
     over = threading.Event()

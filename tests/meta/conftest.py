@@ -40,7 +40,7 @@ class Live:
 
     @property
     def catalog(self) -> Catalog:
-        return self.lake.catalog
+        return self.lake.own_catalog()
 
     def stub(self, kind: Callable[[grpc.Channel], Stub]) -> Stub:
         """The stub of a service: `live.stub(DatabaseServiceStub).ListDatabases(...)`."""
