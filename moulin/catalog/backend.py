@@ -17,7 +17,7 @@ from moulin.config import Config
 from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, View
 from moulin.model.facts import LiveSegment
 from moulin.model.ingest import NewToken, Routing, Token
-from moulin.model.merge_task import ClaimedMerge
+from moulin.model.merge_task import ClaimedMerge, MergeTask
 from moulin.model.operations import Claim
 
 
@@ -37,8 +37,8 @@ class TokenBackend(Protocol):
     def resurrect_token(self, database: Key, token: Key) -> Token: ...
 
 
-class TaskBackend(Protocol):
-    """Merge tasks, as those who run them need them. See merge_tasks.py."""
+class MergeBackend(Protocol):
+    """Merge tasks, as whoever merges uses them."""
 
     def create_merge_tasks(
         self, planned: Sequence[PlannedMerge], *, worker: str | None = None, read_version: int = 0
@@ -49,11 +49,8 @@ class TaskBackend(Protocol):
     def renew_merge_task(self, claim: Claim, seconds: float | None = None) -> int: ...
     def fail_merge_task(self, claim: Claim, message: str) -> None: ...
     def delete_merge_task(self, task_id: UUID) -> bool: ...
-    def has_merge_tasks(self, table_id: UUID) -> bool:
-        """Whether a table has any that are not done."""
-
-    def merge_inputs_held(self, numbers: Iterable[int]) -> set[int]:
-        """Those of the segments that are inputs of a task."""
+    def merge_tasks(self, table_id: UUID | None = None) -> list[MergeTask]: ...
+    def merge_inputs_held(self, numbers: Iterable[int]) -> set[int]: ...
 
 
 class CatalogBackend(Protocol):
@@ -68,7 +65,7 @@ class CatalogBackend(Protocol):
     @property
     def ingest(self) -> TokenBackend: ...
     @property
-    def maintenance(self) -> TaskBackend: ...
+    def maintenance(self) -> MergeBackend: ...
     def close(self) -> None: ...
 
     # Databases

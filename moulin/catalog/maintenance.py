@@ -70,11 +70,6 @@ class MaintenanceCatalog:
         with self.engine.read() as connection:
             return merge_tasks.list_all(connection, table_id)
 
-    def has_merge_tasks(self, table_id: UUID) -> bool:
-        """Whether a table has any that are not done."""
-        with self.engine.read() as connection:
-            return merge_tasks.count(connection, table_id)[0] > 0
-
     def merge_task(self, task_id: UUID) -> tuple[MergeTask, MergeTaskFigures]:
         with self.engine.read() as connection:
             return merge_tasks.get(connection, task_id)

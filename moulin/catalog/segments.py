@@ -105,6 +105,15 @@ def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -
     return found
 
 
+def partitions_of_table(
+    connection: sa.Connection, table_id: UUID, limit: int | None = None
+) -> list[tuple[int, tuple[bytes | None, ...]]]:
+    """Spec id and values of every partition of a table, in the order in which they came; at most `limit`."""
+    p = s.partitions
+    query = sa.select(p.c.spec_id, p.c.tuple).where(p.c.table_id == table_id).order_by(p.c.id).limit(limit)
+    return [(row[0], decode_partition(row[1])) for row in connection.execute(query)]
+
+
 def with_vectors(connection: sa.Connection, vectors: Mapping[int, int]) -> list[LiveSegment]:
     """Segments, by their numbers, with the deletion vectors (0: none) that some kept version saw them with."""
     p = s.segment_spans
@@ -114,15 +123,6 @@ def with_vectors(connection: sa.Connection, vectors: Mapping[int, int]) -> list[
         found.update({row.number: row for row in rows if (row.vector_id or 0) == vectors[row.number]})
     places = _partitions_of(connection, list(found.values()))
     return [_to_live(row, places, True) for _, row in sorted(found.items())]
-
-
-def partitions_of_table(
-    connection: sa.Connection, table_id: UUID, limit: int | None = None
-) -> list[tuple[int, tuple[bytes | None, ...]]]:
-    """Spec id and values of every partition of a table, in the order in which they came; at most `limit`."""
-    p = s.partitions
-    query = sa.select(p.c.spec_id, p.c.tuple).where(p.c.table_id == table_id).order_by(p.c.id).limit(limit)
-    return [(row[0], decode_partition(row[1])) for row in connection.execute(query)]
 
 
 def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:

@@ -16,7 +16,7 @@ from moulin.catalog.tables import NewTable
 from moulin.config import Config
 from moulin.errors import InvalidInput
 from moulin.meta import values as v
-from moulin.meta.client_tasks import ClientTasks
+from moulin.meta.client_merges import ClientMerges
 from moulin.meta.client_tokens import ClientTokens
 from moulin.meta.connection import Connection
 from moulin.meta.operations import from_result, to_commit
@@ -39,7 +39,7 @@ class ClientCatalog:
         self._connection = connection
         self._stub = connection.stub(CatalogServiceStub)
         self.ingest = ClientTokens(connection)
-        self.maintenance = ClientTasks(connection)
+        self.maintenance = ClientMerges(connection)
 
     def close(self) -> None:
         self._connection.close()
@@ -245,7 +245,7 @@ class ClientCatalog:
         found = self._call("FindCommit", pb.FindCommitRequest, request_id=request_id)
         return from_result(found.commit) if found.HasField("commit") else None
 
-    # Leases, pins and regions
+    # Regions and pins
 
     def region_number(self, table_id: UUID, value: tuple[bytes | None, ...]) -> int:
         fields = {"table_id": str(table_id), "value": v.to_tuple(value)}

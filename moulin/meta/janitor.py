@@ -97,11 +97,11 @@ class JanitorServicer(rpc.JanitorServiceServicer):
         )
 
     def CreateMergeTasks(self, request: pb.CreateMergeTasksRequest, context: Any) -> pb.CreateMergeTasksResponse:
-        made = create_tasks(self._site.lake.context, self._site.catalog, _table(request), _filter(request))
+        made = create_tasks(self._site.lake.context, _table(request), _filter(request))
         return pb.CreateMergeTasksResponse(tasks_created=made.tasks, segments_included=made.segments)
 
     def RewriteAllSegments(self, request: pb.RewriteAllSegmentsRequest, context: Any) -> pb.RewriteAllSegmentsResponse:
-        made = rewrite_tasks(self._site.lake.context, self._site.catalog, _table(request))
+        made = rewrite_tasks(self._site.lake.context, _table(request))
         return pb.RewriteAllSegmentsResponse(tasks_created=made.tasks, segments_included=made.segments)
 
     def DeleteMergeTask(self, request: pb.DeleteMergeTaskRequest, context: Any) -> pb.DeleteMergeTaskResponse:

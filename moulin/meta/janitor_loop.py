@@ -17,7 +17,7 @@ from moulin.catalog.commit import Stale, TableCommit
 from moulin.catalog.gc import Collection, collect
 from moulin.catalog.retention import AT_ONCE
 from moulin.errors import MoulinError, NotFound
-from moulin.meta.site import Site
+from moulin.lake import Lake
 from moulin.model.ids import new_id
 from moulin.model.operations import Trim
 from moulin.table.merge_planning import create_due_tasks
@@ -43,8 +43,8 @@ class Report:
 class Janitor:
     """Runs by itself between `start` and `stop`, or once with `run_once`. Several servers may each have one."""
 
-    def __init__(self, site: Site) -> None:
-        self._lake, self._catalog = site.lake, site.catalog
+    def __init__(self, lake: Lake) -> None:
+        self._lake, self._catalog = lake, lake.own_catalog()
         self._owner = str(new_id())
         self._planned: dict[UUID, int] = {}
         self._collected = self._swept = 0
@@ -52,9 +52,10 @@ class Janitor:
         self._thread: threading.Thread | None = None
         self.last: Report | None = None
 
-    def start(self) -> None:
+    def start(self) -> Janitor:
         self._thread = threading.Thread(target=self._loop, name="moulin-janitor", daemon=True)
         self._thread.start()
+        return self
 
     def stop(self) -> None:
         """End after the step that runs, and let another server take over at once."""
@@ -124,7 +125,7 @@ class Janitor:
                     changed = maintenance.changed_partitions(table_id, since)
                     version = self._catalog.version()
                     segments = self._catalog.segments(table_id, version, partition_ids=changed, with_columns=False)
-                report.tasks += create_due_tasks(self._lake.context, self._catalog, table_id, segments).tasks
+                report.tasks += create_due_tasks(self._lake.context, table_id, segments).tasks
                 self._planned[table_id] = head
             except NotFound:
                 continue  # dropped meanwhile

@@ -80,7 +80,7 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         state = self._catalog.table_by_id(table_id)
         outputs = [to_facts(message, state, self._site.store) for message in messages]
         journals = [f"{paths.table_prefix(table_id)}/{name}" for name in named if name]
-        return complete(self._site.lake.context, self._catalog, claim, outputs, journals), outputs
+        return complete(self._site.lake.context, claim, outputs, journals), outputs
 
     def _message(self, claimed: ClaimedMerge) -> common_pb2.SegmentMergeTaskInfo:
         inputs = self._tasks.segments_with_vectors(claimed.inputs)

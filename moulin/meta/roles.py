@@ -18,5 +18,5 @@ CATALOG_READS = (
     "ListViews", "GetView", "FindCommit", "GetVersion", "GetVersionAt", "GetHeadVersion", "ListHistory",
     "ListSequenceVersions", "ListSegments", "ListPartitions", "GetSegments", "CountRows", "ListMerges",
     "LoadTableUntil", "ListChangedVersions", "ListChanges", "Pin", "RenewPin", "Unpin", "ListRegions",
-    "GetRegionEpoch", "ListMergeInputs",
+    "GetRegionEpoch", "ListMergeTasks", "ListHeldInputs",
 )  # fmt: skip

@@ -63,7 +63,7 @@ def reads(*methods: str) -> dict[str, Role]:
 class Loop(Protocol):
     """Something that a server does in the background, in a thread of its own."""
 
-    def start(self) -> None: ...
+    def start(self) -> object: ...
     def stop(self) -> None:
         """End, and return when it has ended."""
 
@@ -120,7 +120,7 @@ SERVICES: tuple[Service, ...] = (
         "moulin.meta.v1.MergeTaskService",
         merge_task_pb2_grpc.add_MergeTaskServiceServicer_to_server,
         MergeTaskServicer,
-        Role.WRITE,  # compaction by a client claims tasks
+        Role.PIPELINE,
     ),
     Service(
         "moulin.meta.v1.SegmentDeletionService",
@@ -139,10 +139,7 @@ SERVICES: tuple[Service, ...] = (
         janitor_pb2_grpc.add_JanitorServiceServicer_to_server,
         JanitorServicer,
         Role.PIPELINE,
-        {
-            **reads("GetJanitorStats", "GetSegmentSizeStats", "ListMergeTasks", "GetMergeTask"),
-            "DeleteMergeTask": Role.WRITE,  # compaction by a client gives tasks up
-        },
+        reads("GetJanitorStats", "GetSegmentSizeStats", "ListMergeTasks", "GetMergeTask"),
     ),
     Service(
         "moulin.lake.v1.CatalogService",
@@ -154,4 +151,4 @@ SERVICES: tuple[Service, ...] = (
 )
 
 # What a server also runs; each is made from its site.
-LOOPS: tuple[Callable[[Site], Loop], ...] = (Janitor,)
+LOOPS: tuple[Callable[[Site], Loop], ...] = (lambda site: Janitor(site.lake),)

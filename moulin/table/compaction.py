@@ -57,7 +57,7 @@ def compact(
     state = load()
     owner = f"compact {new_id()}"
     result = Compaction(state.head_version)
-    if not due_only and context.catalog.maintenance.has_merge_tasks(state.id):
+    if not due_only and context.catalog.maintenance.merge_tasks(state.id):
         worker = MergeWorker(context, owner, runner=runner)
         for done_task in worker.run_all(state.id):
             result = _sum(result, done_task.version, done_task.group, done_task.change)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit import CommitResult
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.formats.journal import Journal, JournalSet
@@ -18,19 +17,17 @@ from moulin.table.context import Context
 from moulin.table.merge_job import commit_merge
 
 
-def complete(
-    context: Context, catalog: Catalog, claim: Claim, outputs: Sequence[SegmentFacts], journals: Sequence[str]
-) -> CommitResult:
+def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], journals: Sequence[str]) -> CommitResult:
     """Commit what a worker wrote in place of the inputs of its task. Repeated with the same outputs it does nothing.
 
     `outputs` hold the live rows of the inputs, each once, with their lineage; `journals` say where each went. Deletes
     that landed meanwhile are carried over through the journals, and need them.
     """
-    done = catalog.maintenance.finished_merge(claim)
+    done = context.own_catalog().maintenance.finished_merge(claim)
     if done is not None and {facts.path for facts in outputs} >= set(done[1]):
         return CommitResult(done[0], 0, replayed=True)
-    claimed = catalog.maintenance.claimed_merge(claim)
-    inputs = _inputs(catalog, claimed)
+    claimed = context.own_catalog().maintenance.claimed_merge(claim)
+    inputs = _inputs(context, claimed)
     added = [_checked(context, facts, claimed, inputs) for facts in outputs]
     if len({facts.number for facts in added}) != len(added):
         raise InvalidInput("Two outputs of the merge have the same number.")
@@ -40,7 +37,7 @@ def complete(
     opened = [_journal(context, path, claimed) for path in journals]
     if opened:
         _check_coverage(JournalSet(opened), inputs, added)
-    numbers = [journal.outputs[0] if journal.outputs else catalog.reserve_segments(1) for journal in opened]
+    numbers = [journal.outputs[0] if journal.outputs else context.catalog.reserve_segments(1) for journal in opened]
     change = MergeChange(
         claimed.table_id,
         claimed.read_version,
@@ -54,9 +51,9 @@ def complete(
     return commit_merge(context, change)
 
 
-def _inputs(catalog: Catalog, claimed: ClaimedMerge) -> list[LiveSegment]:
+def _inputs(context: Context, claimed: ClaimedMerge) -> list[LiveSegment]:
     """The inputs with the deletion vectors that the claim gave out, whatever became of them since."""
-    found = catalog.maintenance.segments_with_vectors(claimed.inputs)
+    found = context.own_catalog().maintenance.segments_with_vectors(claimed.inputs)
     if len(found) < len(claimed.inputs):
         raise FailedPrecondition("Inputs of the merge task are gone; drop what was written and ask for another task.")
     return found

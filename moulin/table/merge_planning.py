@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from moulin.catalog.catalog import Catalog
 from moulin.catalog.merge_tasks import PlannedMerge
 from moulin.catalog.segment_stats import Filter
 from moulin.errors import NotFound
@@ -25,52 +24,51 @@ class Planned:
     segments: int = 0
 
 
-def create_tasks(context: Context, catalog: Catalog, table_id: UUID | None, wanted: Filter) -> Planned:
+def create_tasks(context: Context, table_id: UUID | None, wanted: Filter) -> Planned:
     """Make tasks of two or more segments each, of those that a filter lets through and no task has; all or none."""
-    after, until = catalog.maintenance.filter_versions(wanted)
+    after, until = context.own_catalog().maintenance.filter_versions(wanted)
     bounds = Bounds(min_inputs=2, max_inputs=context.config.merge_max_inputs)
     plans = []
-    for state in _states(catalog, table_id):
-        live = catalog.segments(state.id, state.version, with_columns=False)
+    for state in _states(context, table_id):
+        live = context.catalog.segments(state.id, state.version, with_columns=False)
         fitting = (s for s in live if after < s.added_version <= until)
         some = [s for s in fitting if wanted.max_size is None or s.facts.size <= wanted.max_size]
         groups = plan(context, state, bounds=bounds, segments=some)
         plans += [planned(state.id, group) for group in groups if len(group.segments) >= 2]
-    return _create(catalog, plans)
+    return _create(context, plans)
 
 
-def rewrite_tasks(context: Context, catalog: Catalog, table_id: UUID | None) -> Planned:
+def rewrite_tasks(context: Context, table_id: UUID | None) -> Planned:
     """Make a task of every segment that no task has, to be written anew by itself; all or none."""
     plans = []
-    for state in _states(catalog, table_id):
-        live = catalog.segments(state.id, state.version, with_columns=False)
-        held = catalog.maintenance.merge_inputs_held([segment.facts.number for segment in live])
+    for state in _states(context, table_id):
+        live = context.catalog.segments(state.id, state.version, with_columns=False)
+        held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in live])
         groups = rewrite_each([s for s in live if s.facts.number not in held])
         plans += [planned(state.id, group) for group in groups]
-    return _create(catalog, plans)
+    return _create(context, plans)
 
 
-def create_due_tasks(
-    context: Context, catalog: Catalog, table_id: UUID, segments: Iterable[LiveSegment] | None = None
-) -> Planned:
+def create_due_tasks(context: Context, table_id: UUID, segments: Iterable[LiveSegment] | None = None) -> Planned:
     """Make the tasks that are due by themselves: enough segments of about one size, or level 0 of a keyed table."""
-    state = catalog.table_by_id(table_id)
+    state = context.catalog.table_by_id(table_id)
     config = context.config
     bounds = Bounds(min_inputs=config.merge_min_inputs, max_inputs=config.merge_max_inputs, tiered=True)
     groups = plan(context, state, due_only=True, bounds=bounds, segments=segments)
-    return _create(catalog, [planned(state.id, group) for group in groups])
+    return _create(context, [planned(state.id, group) for group in groups])
 
 
-def _create(catalog: Catalog, plans: Sequence[PlannedMerge]) -> Planned:
-    claims = catalog.maintenance.create_merge_tasks(plans)
+def _create(context: Context, plans: Sequence[PlannedMerge]) -> Planned:
+    claims = context.catalog.maintenance.create_merge_tasks(plans)
     made = [one for one, claim in zip(plans, claims, strict=True) if claim is not None]
     return Planned(len(made), sum(len(one.inputs) for one in made))
 
 
-def _states(catalog: Catalog, table_id: UUID | None) -> Iterable[TableState]:
+def _states(context: Context, table_id: UUID | None) -> Iterable[TableState]:
     if table_id is not None:
-        yield catalog.table_by_id(table_id)
+        yield context.catalog.table_by_id(table_id)
         return
+    catalog = context.own_catalog()
     for database in catalog.databases():
         for entry in catalog.tables(database.id):
             try:

@@ -30,7 +30,7 @@ def shop(live: Live) -> Shop:
 
 def test_retention_takes_whole_segments_and_never_early(shop: Shop) -> None:
     """TB-32, TB-34, TB-35"""
-    janitor = Janitor(shop.live.server.site)
+    janitor = Janitor(shop.live.lake)
     shop.fill(3, step=HOUR)
     last = START + 3 * 10**9  # the end of the first segment
     assert janitor.run_once().expired == {}, "kept for ever"  # type: ignore[union-attr]
@@ -49,7 +49,7 @@ def test_retention_takes_whole_segments_and_never_early(shop: Shop) -> None:
 
 def test_retention_leaves_what_is_being_merged(shop: Shop) -> None:
     """MT-12 as the design has it"""
-    janitor = Janitor(shop.live.server.site)
+    janitor = Janitor(shop.live.lake)
     shop.fill(2)
     shop.create()
     task = shop.claim(lease_seconds=3600)
@@ -62,7 +62,7 @@ def test_retention_leaves_what_is_being_merged(shop: Shop) -> None:
 
 def test_merges_are_planned_by_tier(shop: Shop) -> None:
     """JN-14; planned by size"""
-    janitor = Janitor(shop.live.server.site)
+    janitor = Janitor(shop.live.lake)
     shop.fill(2)
     shop.fill(1, rows=20_000)
     assert janitor.run_once().tasks == 0, "two small ones and a large one"  # type: ignore[union-attr]
@@ -74,7 +74,7 @@ def test_merges_are_planned_by_tier(shop: Shop) -> None:
 
 def test_a_dropped_table_goes_at_its_time_with_its_tasks(shop: Shop) -> None:
     """GEN-18, TB-26, INV-5"""
-    janitor = Janitor(shop.live.server.site)
+    janitor = Janitor(shop.live.lake)
     table_id, store = shop.id, shop.live.lake.store
     shop.fill(2)
     shop.create()
@@ -95,7 +95,7 @@ def test_bytes_that_resist_are_seen_and_tried_again(shop: Shop, monkeypatch: pyt
     """INV-4, INV-6: retried for ever, and visible"""
     from moulin._proto.moulin.meta.v1 import janitor_pb2
 
-    janitor, store = Janitor(shop.live.server.site), shop.live.lake.store
+    janitor, store = Janitor(shop.live.lake), shop.live.lake.store
     shop.fill(3)
     shop.table.compact(everything=True)
     shop.live.clock.forward(2)
@@ -122,7 +122,7 @@ def test_bytes_that_resist_are_seen_and_tried_again(shop: Shop, monkeypatch: pyt
 
 def test_uploads_that_were_never_registered_are_swept(shop: Shop) -> None:
     """INV-5: staged segments"""
-    janitor, store = Janitor(shop.live.server.site), shop.live.lake.store
+    janitor, store = Janitor(shop.live.lake), shop.live.lake.store
     shop.fill(2)
     shop.create()
     lost = shop.merge(shop.claim("dies", lease_seconds=60))
@@ -144,7 +144,7 @@ def test_uploads_that_were_never_registered_are_swept(shop: Shop) -> None:
 
 def test_one_of_several_servers_is_the_janitor(live: Live) -> None:
     """One lease row"""
-    first, second = Janitor(live.server.site), Janitor(live.server.site)
+    first, second = Janitor(live.lake), Janitor(live.lake)
     assert first.run_once() is not None
     assert second.run_once() is None
     live.clock.forward(301)
@@ -156,7 +156,7 @@ def test_one_of_several_servers_is_the_janitor(live: Live) -> None:
 
 def test_a_janitor_runs_by_itself_and_stops(backend: Backend) -> None:
     with serving(backend, config=Config(janitor_interval=0.01, gc_interval=3600)) as live:
-        janitor = Janitor(live.server.site)
+        janitor = Janitor(live.lake)
         janitor.start()
         for _ in range(500):
             if janitor.last is not None:

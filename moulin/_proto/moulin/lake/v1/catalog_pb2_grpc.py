@@ -229,10 +229,35 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateMergeTasksRequest.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateMergeTasksResponse.FromString,
                 _registered_method=True)
-        self.ListMergeInputs = channel.unary_unary(
-                '/moulin.lake.v1.CatalogService/ListMergeInputs',
-                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeInputsRequest.SerializeToString,
-                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeInputsResponse.FromString,
+        self.ClaimMergeTask = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ClaimMergeTask',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ClaimMergeTaskRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ClaimMergeTaskResponse.FromString,
+                _registered_method=True)
+        self.RenewMergeTask = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/RenewMergeTask',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.RenewMergeTaskRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.RenewMergeTaskResponse.FromString,
+                _registered_method=True)
+        self.FailMergeTask = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/FailMergeTask',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskResponse.FromString,
+                _registered_method=True)
+        self.DeleteMergeTask = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/DeleteMergeTask',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.MergeTaskId.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.DeleteMergeTaskResponse.FromString,
+                _registered_method=True)
+        self.ListMergeTasks = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ListMergeTasks',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeTasksRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeTasksResponse.FromString,
+                _registered_method=True)
+        self.ListHeldInputs = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ListHeldInputs',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListHeldInputsRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListHeldInputsResponse.FromString,
                 _registered_method=True)
         self.Pin = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/Pin',
@@ -515,14 +540,46 @@ class CatalogServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateMergeTasks(self, request, context):
-        """A task of each plan whose inputs are free. MergeTaskService hands them out and takes them back.
+        """Merge tasks, for workers that write in the lake's storage themselves and commit through this service. A task is made of
+        each plan whose inputs are free; with a worker, it is claimed at once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListMergeInputs(self, request, context):
+    def ClaimMergeTask(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenewMergeTask(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FailMergeTask(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteMergeTask(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMergeTasks(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListHeldInputs(self, request, context):
+        """Those of the segments that are inputs of a task.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -767,10 +824,35 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateMergeTasksRequest.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateMergeTasksResponse.SerializeToString,
             ),
-            'ListMergeInputs': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListMergeInputs,
-                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeInputsRequest.FromString,
-                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeInputsResponse.SerializeToString,
+            'ClaimMergeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClaimMergeTask,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ClaimMergeTaskRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ClaimMergeTaskResponse.SerializeToString,
+            ),
+            'RenewMergeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewMergeTask,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.RenewMergeTaskRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.RenewMergeTaskResponse.SerializeToString,
+            ),
+            'FailMergeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.FailMergeTask,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskResponse.SerializeToString,
+            ),
+            'DeleteMergeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteMergeTask,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.MergeTaskId.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.DeleteMergeTaskResponse.SerializeToString,
+            ),
+            'ListMergeTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMergeTasks,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeTasksRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeTasksResponse.SerializeToString,
+            ),
+            'ListHeldInputs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListHeldInputs,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListHeldInputsRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListHeldInputsResponse.SerializeToString,
             ),
             'Pin': grpc.unary_unary_rpc_method_handler(
                     servicer.Pin,
@@ -1872,7 +1954,7 @@ class CatalogService:
             _registered_method=True)
 
     @staticmethod
-    def ListMergeInputs(request,
+    def ClaimMergeTask(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1885,9 +1967,144 @@ class CatalogService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/moulin.lake.v1.CatalogService/ListMergeInputs',
-            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeInputsRequest.SerializeToString,
-            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeInputsResponse.FromString,
+            '/moulin.lake.v1.CatalogService/ClaimMergeTask',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ClaimMergeTaskRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ClaimMergeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewMergeTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/RenewMergeTask',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.RenewMergeTaskRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.RenewMergeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FailMergeTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/FailMergeTask',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteMergeTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/DeleteMergeTask',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.MergeTaskId.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.DeleteMergeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMergeTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListMergeTasks',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeTasksRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListHeldInputs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListHeldInputs',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListHeldInputsRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListHeldInputsResponse.FromString,
             options,
             channel_credentials,
             insecure,
