@@ -7,7 +7,7 @@ from grpc import StatusCode
 
 from moulin._proto.moulin.meta.v1 import cluster_pb2
 from moulin.config import Config
-from tests.contract.conftest import Backend
+from tests.contract.conftest import Backend, memory_store
 from tests.meta.api import SECOND, Api
 from tests.meta.conftest import LOOPBACK, Live, name, refused, serving
 from tests.meta.rules import rule
@@ -86,15 +86,15 @@ def test_a_member_needs_id_and_endpoint(api: Api, fields: dict[str, str]) -> Non
 
 @rule("CL-06", "CL-16", "GEN-16")
 def test_servers_share_members_and_a_restart_forgets_its_own(backend: Backend) -> None:
-    uri = backend.new_uri()
+    uri, store = backend.new_uri(), memory_store()
     here = LOOPBACK
     there = type(here)(bind="localhost:0", http_bind="", drain_seconds=5)
-    with serving(backend, uri=uri, serve=there) as other:
+    with serving(backend, uri=uri, store=store, serve=there) as other:
         Api(other).RegisterMember(id="theirs", endpoint="e")
-        with serving(backend, uri=uri, serve=here) as live:
+        with serving(backend, uri=uri, store=store, serve=here) as live:
             Api(live).RegisterMember(id="ours", endpoint="e")
             assert members(Api(live)).keys() == members(Api(other)).keys() == {"ours", "theirs"}
-        with serving(backend, uri=uri, serve=here) as live:
+        with serving(backend, uri=uri, store=store, serve=here) as live:
             assert members(Api(live)).keys() == {"theirs"}
 
 

@@ -6,7 +6,7 @@ import pytest
 from grpc import StatusCode
 
 from moulin.config import Config
-from tests.contract.conftest import Backend
+from tests.contract.conftest import Backend, memory_store
 from tests.meta.api import NOBODY, SECOND, Api
 from tests.meta.conftest import Live, name, refused, serving
 from tests.meta.rules import rule
@@ -263,12 +263,12 @@ def test_times_are_the_servers(api: Api) -> None:
 
 @rule("GEN-16")
 def test_catalog_survives_a_restart(backend: Backend) -> None:
-    uri = backend.new_uri()
-    with serving(backend, uri=uri) as live:
+    uri, store = backend.new_uri(), memory_store()
+    with serving(backend, uri=uri, store=store) as live:
         api = Api(live)
         database_id, (table_id,) = api.tables(1)
         view_id = api.view(database_id, [table_id])
-    with serving(backend, uri=uri) as live:
+    with serving(backend, uri=uri, store=store) as live:
         again = Api(live)
         assert [m.id for m in again.GetView(database_id=database_id, view_id=view_id).view.members] == [table_id]
 

@@ -16,7 +16,7 @@ from moulin.model.operations import Kind
 from moulin.storage import paths
 from moulin.table.layout import Layout
 from moulin.table.segment_writer import write_segment
-from tests.contract.conftest import Backend
+from tests.contract.conftest import Backend, memory_store
 from tests.meta.api import NOBODY, SECOND, Api
 from tests.meta.conftest import Live, name, refused, serving
 from tests.meta.rules import rule
@@ -182,14 +182,14 @@ def test_a_repeated_request_answers_what_was_done(api: Api) -> None:
 
 @rule("NU-33", "NU-04", "GEN-16")
 def test_requests_offsets_and_numbers_survive_a_restart(backend: Backend) -> None:
-    uri = backend.new_uri()
-    with serving(backend, uri=uri) as live:
+    uri, store = backend.new_uri(), memory_store()
+    with serving(backend, uri=uri, store=store) as live:
         api = Api(live)
         database_id, (table_id,), stream_id = api.ingest()
         merges = [api.merge(database_id, table_id, api.offset(stream_id, table_id, -1, 1))]
         request = {"database_id": database_id, "merges": merges, "register_request_id": "once"}
         first = api.RegisterMergedSegments(**request)
-    with serving(backend, uri=uri) as live:
+    with serving(backend, uri=uri, store=store) as live:
         api = Api(live)
         again = api.RegisterMergedSegments(**request)
         assert again.segment_versions == first.segment_versions

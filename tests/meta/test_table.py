@@ -139,6 +139,7 @@ def test_delete(api: Api) -> None:
     assert api.DeleteTable(database_id=database_id, table_id=table_id).tombstoned == gone
     ended = api.DeleteTable(database_id=database_id, table_id=at_once, immediate=True).tombstoned.tombstone
     assert ended.delete_at_unix_ns == ended.tombstoned_at_unix_ns
+    api.live.clock.forward(1)
     for call, fields in (
         (api.GetTable, {"table_id": table_id}),
         (api.LookupTableOrView, {"name": called}),

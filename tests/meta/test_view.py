@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from grpc import StatusCode
 
-from tests.contract.conftest import Backend
+from tests.contract.conftest import Backend, memory_store
 from tests.meta.api import NOBODY, SECOND, Api
 from tests.meta.conftest import Live, name, refused, serving
 from tests.meta.rules import rule
@@ -149,11 +149,11 @@ def test_rename(api: Api) -> None:
 
 @rule("VW-06")
 def test_order_survives_a_restart(backend: Backend) -> None:
-    uri = backend.new_uri()
-    with serving(backend, uri=uri) as live:
+    uri, store = backend.new_uri(), memory_store()
+    with serving(backend, uri=uri, store=store) as live:
         api = Api(live)
         database_id, tables = api.tables(3)
         view_id = api.view(database_id, tables[::-1])
-    with serving(backend, uri=uri) as live:
+    with serving(backend, uri=uri, store=store) as live:
         found = Api(live).GetView(database_id=database_id, view_id=view_id).view
         assert [member.id for member in found.members] == tables[::-1]
