@@ -130,7 +130,8 @@ class IngestCatalog:
         if not 1 <= count <= _MAX_STAGED:
             raise InvalidInput(f"From 1 to {_MAX_STAGED} segments can be staged at once, not {count}.")
         with self._engine.read() as connection:
-            table_id: UUID = tables.find(connection, database, table).id
+            table_id: UUID = tables.find(connection, database, table, include_dropped=True).id
+            tables.find_by_id(connection, table_id, dropped_after=self._engine.now(connection))
         first = staging.reserve(self._engine, table_id, count, "nursery", self._config.staged_seconds).first
         return [paths.segment_path(table_id, number, secrets.token_hex(4)) for number in range(first, first + count)]
 

@@ -19,10 +19,11 @@ import sqlalchemy as sa
 from pyiceberg.types import TimestampNanoType, TimestampType, TimestamptzNanoType, TimestamptzType
 
 from moulin.catalog import schema as s
-from moulin.catalog import segments, tables
+from moulin.catalog import segments, streams, tables
 from moulin.catalog.engine import chunks
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.model.facts import LiveSegment
+from moulin.model.ingest import Stream
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
@@ -45,12 +46,17 @@ class FoundSegment:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a search. `version` is what all its pages see, `tables` what it searches, in order."""
+    """One page of a search. `version` is what all its pages see, `tables` what it searches, in order.
+
+    The first page also says how far each stream is at that version: what lies past that, no segment holds yet.
+    """
 
     segments: tuple[FoundSegment, ...]
     next_cursor: str | None
     version: int
     tables: tuple[UUID, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    routing_seq: int = 0
 
 
 def check_limit(limit: int) -> int:
@@ -124,7 +130,14 @@ def find(
         rows = rows[:wanted]
         more = _encode([version, asked, *where[wanted - 1], rows[-1][-2], rows[-1].number])
     page = tuple(_found(connection, rows, live=True))
-    return Page(page, more, version, tuple(row.id for row in found))
+    ids = tuple(row.id for row in found)
+    if cursor:
+        return Page(page, more, version, ids)
+    # In the snapshot that the version was read in, so that both are of one moment.
+    r = s.streams
+    active = connection.execute(sa.select(r).where(r.c.retired_at.is_(None)).order_by(r.c.created_at, r.c.id)).all()
+    routing_seq = int(connection.execute(sa.select(s.counter.c.routing_seq)).scalar_one())
+    return Page(page, more, version, ids, streams.to_streams(connection, active), routing_seq)
 
 
 def _scans(

@@ -11,6 +11,7 @@ from moulin._proto.moulin.meta.v1 import table_pb2_grpc as rpc
 from moulin.catalog.commit import TableCommit
 from moulin.catalog.references import InUse, References
 from moulin.catalog.tables import NewTable
+from moulin.errors import Conflict
 from moulin.meta.convert import to_id, to_tombstone
 from moulin.meta.site import Site
 from moulin.model import otel
@@ -89,12 +90,18 @@ class TableServicer(rpc.TableServiceServicer):
         return self._catalog.entry(*_ids(request), include_dropped=request.include_deleted)
 
     def _set(self, request: Any, name: str, value: str | None) -> TableEntry:
-        """Set one property of a live table, or remove it. Of two at the same time the later one counts."""
+        """Set one property of a live table, or remove it. Of two who do so at the same time the later one counts."""
         database_id, table_id = _ids(request)
-        entry = self._catalog.entry(database_id, table_id)
-        if entry.properties.get(name) != value:
-            change = SetProperties({}, (name,)) if value is None else SetProperties({name: value})
-            self._catalog.commit([TableCommit(table_id, self._catalog.version(), change)])
+        change = SetProperties({}, (name,)) if value is None else SetProperties({name: value})
+        for attempt in range(1, self._config.commit_attempts + 1):
+            version = self._catalog.version()
+            if self._catalog.entry(database_id, table_id).properties.get(name) == value:
+                break
+            try:
+                self._catalog.commit([TableCommit(table_id, version, change)])
+            except Conflict:
+                if attempt == self._config.commit_attempts:
+                    raise
         return self._catalog.entry(database_id, table_id)
 
     def _message(self, entry: TableEntry) -> pb.Table:

@@ -144,7 +144,7 @@ def test_create_applies_its_filters_and_repeats_nothing(shop: Shop) -> None:
     shop.fill(3)
     assert shop.create(max_compressed_size=1).tasks_created == 0
     assert shop.create(min_age_secs=10).tasks_created == 0
-    shop.live.clock.forward(10)
+    shop.live.clock.forward(11)
     assert shop.create(max_age_secs=9).tasks_created == 0
     made = shop.create(min_age_secs=10)
     assert (made.tasks_created, made.segments_included) == (1, 4)

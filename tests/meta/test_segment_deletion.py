@@ -120,12 +120,12 @@ def test_segments_of_a_dropped_table_wait_out_its_grace(shop: Shop) -> None:
     collect(shop.live.catalog, orphans=False)
     shop.live.clock.forward(FLOOR)
     assert len(offered(shop)) == 3
-    table_id = shop.id
-    shop.live.lake.drop_table(shop.table.name)
+    table_id, name = shop.id, shop.table.name
+    shop.live.lake.drop_table(name)
     assert offered(shop) == []
-    shop.live.lake.resurrect_table(shop.table.name)
+    shop.live.lake.resurrect_table(name)
     assert len(offered(shop)) == 3
-    shop.live.lake.drop_table(shop.table.name, immediate=True)
+    shop.live.lake.drop_table(name, immediate=True)
     collect(shop.live.catalog, orphans=False)
     left = [info.path for info in shop.live.lake.store.list(f"tables/{table_id}")]
     assert left, "also of an immediate drop, bytes wait for the floor"

@@ -109,7 +109,7 @@ def test_two_compactions_share_the_work(orders: Table) -> None:
     catalog = orders._context.catalog
     first, second, *_ = (s.facts.number for s in catalog.segments(state.id, state.version))
     begun = catalog.maintenance.create_merge_tasks(
-        state.id, [PlannedMerge(state.id, {first: 0, second: 0}, 1)], worker="somebody"
+        [PlannedMerge(state.id, {first: 0, second: 0}, 1)], worker="somebody"
     )[0]
     assert begun is not None
     assert orders.compact(everything=True).segments_in == 2, "what somebody else works on is left to them"
