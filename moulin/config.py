@@ -30,6 +30,7 @@ class Config:
     database_grace: float = DAY
     table_grace: float = DAY
     view_grace: float = 5 * MINUTE
+    token_grace: float = 5 * MINUTE
     # Bytes of a purged or expired object are deleted no earlier than this after they became garbage.
     byte_floor: float = 12 * MINUTE
     # Versions younger than this stay readable; files that no commit names are swept when older than `orphan_grace`.
@@ -48,14 +49,28 @@ class Config:
     # disk.
     append_segment_bytes: int = 256 * MIB
     merge_segment_bytes: int = 256 * MIB
-    # One merge reads at most this much, and starts when a partition has at least `merge_min_inputs` segments of a
-    # level.
+    # One merge reads at most this much. The janitor plans one when a partition has at least `merge_min_inputs` segments
+    # of about the same size, and at most `merge_max_inputs` of them go into it.
     merge_max_bytes: int = 8192 * MIB
     merge_min_inputs: int = 4
+    merge_max_inputs: int = 100
     # Merges that read less than this run in-process even when Spark is at hand.
     merge_local_bytes: int = 64 * MIB
-    # How long the inputs of a running merge stay reserved for it.
+    # How long a claimed merge task stays with a worker that sends no heartbeat. After a failure it waits
+    # `merge_backoff`, twice as long after each further one; after `merge_failures` it is in quarantine.
     merge_lease_seconds: float = HOUR
+    merge_backoff: float = 30.0
+    merge_failures: int = 5
+    # How long a finished merge task is remembered, so that a repeated completion is known.
+    merge_task_keep: float = DAY
+    # Files under staged segment numbers that were never registered are swept this long after.
+    staged_seconds: float = 6 * HOUR
+    # The janitor looks for work this often, cleans up every `gc_interval` and looks for orphans every
+    # `orphan_interval`. With `delete_bytes` off, expired segments and journals wait for the segment deletion service.
+    janitor_interval: float = 10.0
+    gc_interval: float = 5 * MINUTE
+    orphan_interval: float = 6 * HOUR
+    delete_bytes: str = "on"
     # Rows per batch of a streamed scan, and bytes it may read ahead.
     scan_batch_rows: int = 131_072
     scan_ahead_bytes: int = 256 * MIB
@@ -87,6 +102,20 @@ class Config:
     # Where what never changes of a lake in an object store is kept on this machine; empty: nowhere. And how much of it.
     cache_folder: str = ""
     cache_bytes: int = 10_240 * MIB
+    # One merge of an event table spans at most this much time, unless the table or its retention says otherwise.
+    merge_span: float = 7 * DAY
+    # Collectors write an object of their stream when it has so many bytes, or when its first record has waited so long.
+    stream_flush_seconds: float = 1.0
+    stream_segment_bytes: int = 16 * MIB
+    # A deleted or re-routed ingest token may still be in use by a collector for this long.
+    token_recheck: float = MINUTE
+    # Objects of a stream are kept this long after the commit that merged them; how far which version was, is known for
+    # `checkpoint_keep`.
+    blob_keep: float = HOUR
+    checkpoint_keep: float = 30 * MINUTE
+    # A member of the cluster that was not heard of for this long is gone. Empty: the lake's own id.
+    member_ttl: float = 20.0
+    cluster_id: str = ""
 
     def replace(self, **changes: Any) -> Config:
         """A copy with `changes`; InvalidInput names an unknown knob or a value of the wrong kind."""
@@ -126,14 +155,30 @@ def _number(name: str, raw: Any, kind: type[int] | type[float]) -> float | int:
     return value
 
 
-def load_config(folder: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
+SECTIONS = ("serve",)  # tables of moulin.toml that others read
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """What a moulin.toml says; nothing when there is none."""
+    if not file.is_file():
+        return {}
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file.name} is not valid TOML: {error}.") from None
+
+
+def load_config(
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    **overrides: Any,
+) -> Config:
     """The configuration for a lake in `folder`: defaults, then its moulin.toml, the environment, and `overrides`."""
-    settings: dict[str, Any] = {}
-    if folder is not None and (file := folder / "moulin.toml").is_file():
-        try:
-            settings.update(tomllib.loads(file.read_text(encoding="utf-8")))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{file.name} is not valid TOML: {error}.") from None
+    settings: dict[str, Any] = dict(defaults or {})
+    if folder is not None:
+        settings.update({k: v for k, v in read_toml(folder / "moulin.toml").items() if k not in SECTIONS})
     for name in _FIELDS:
         if (raw := (os.environ if environ is None else environ).get(f"MOULIN_{name.upper()}")) is not None:
             settings[name] = raw

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,12 +32,14 @@ from moulin.errors import (
     Unsupported,
 )
 
-HEAD_REVISION = "0003"
+HEAD_REVISION = "0006"
 _SQLITE = "sqlite:///"
 _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
 _ALEMBIC = threading.Lock()  # it keeps what it works on in module variables
 
 Clock = Callable[[], int]
+# Says, where a server runs a call, that nobody waits for it any more: its deadline has passed, or the caller has gone.
+gave_up: ContextVar[Callable[[], bool] | None] = ContextVar("gave_up", default=None)
 T = TypeVar("T")
 
 
@@ -49,6 +52,13 @@ class Write:
     now: int
     deltas: int
     incarnation: int
+    response_seq: int
+    routing_seq: int
+
+    def take_response_seq(self) -> int:
+        """The number of an answer: higher than that of every answer from an earlier state."""
+        self.response_seq += 1
+        return self.response_seq
 
     def take_version(self, kind: str) -> int:
         """The next version of the lake, recorded with its time."""
@@ -104,12 +114,15 @@ class Engine:
         """A mutation under the counter's lock, committed on leaving, rolled back on an error."""
         with self.unordered() as connection:
             row = connection.execute(_LOCK_COUNTER).one()
+            if (gone := gave_up.get()) is not None and gone():
+                raise Unavailable("The call was given up while it waited for others; nothing was done.")
             if self.incarnation not in (None, row.incarnation) or self._was_replaced():
                 raise Fenced("The lake's catalog was replaced since it was opened; connect to the lake again.")
             now = max(row.clock_ns + 1, self.now(connection))
-            write = Write(connection, row.version, now, row.deltas, row.incarnation)
+            write = Write(connection, row.version, now, row.deltas, row.incarnation, row.response_seq, row.routing_seq)
             yield write
-            changed = {"version": write.version, "clock_ns": now, "deltas": write.deltas}
+            kept = ("version", "deltas", "response_seq", "routing_seq")
+            changed = {"clock_ns": now, **{name: getattr(write, name) for name in kept}}
             connection.execute(s.counter.update().where(s.counter.c.id == 1).values(changed))
 
     def _was_replaced(self) -> bool:
@@ -206,6 +219,7 @@ def _postgresql(url: sa.URL, config: Config) -> sa.Engine:
     return sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         pool_pre_ping=True,
+        max_overflow=27,  # with the five that stay open, one for each call that a server runs at a time
         connect_args={"options": options, "connect_timeout": max(2, int(config.lock_seconds))},
     )
 

@@ -131,7 +131,7 @@ def fill_manifest(connection: sa.Connection, table_id: UUID, manifest: pb.Manife
     """Put all indexes, and the coverage of live segments, into a full manifest."""
     c, f, p = s.index_coverage, s.index_files, s.segment_spans
     for index in list_all(connection, table_id):
-        manifest.indexes.append(_index_entry(index))
+        manifest.indexes.append(index_entry(index))
     live = sa.exists().where(p.c.segment == c.c.segment, p.c.removed_version == s.OPEN, p.c.branch == s.MAIN)
     segments: dict[str, list[int]] = defaultdict(list)
     for row in connection.execute(sa.select(c.c.path, c.c.segment).where(c.c.table_id == table_id, live)):
@@ -165,7 +165,7 @@ def _create(change: TableChange, operation: CreateIndex) -> None:
     new = Index(operation.id, operation.name, operation.index_kind, operation.field_id, change.draft.version)
     row = {"id": new.id, "table_id": change.table_id, "name": new.name, "kind": new.kind, "field_id": new.field_id}
     connection.execute(i.insert().values(**row, created_version=new.created_version))
-    change.manifest.indexes.append(_index_entry(new))
+    change.manifest.indexes.append(index_entry(new))
 
 
 def _require(change: TableChange, operation: UpdateIndex | DropIndex) -> None:
@@ -227,7 +227,7 @@ def _delete(connection: sa.Connection, index_id: UUID) -> None:
     connection.execute(s.indexes.delete().where(s.indexes.c.id == index_id))
 
 
-def _index_entry(index: Index) -> pb.Index:
+def index_entry(index: Index) -> pb.Index:
     return pb.Index(
         id=index.id.bytes,
         name=index.name,

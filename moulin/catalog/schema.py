@@ -33,6 +33,7 @@ from sqlalchemy.types import TypeEngine
 FORMAT = 1  # the lake format that this version writes; a higher one found is refused
 OPEN = (1 << 63) - 1
 MAIN = 0  # the number of the main branch
+IS_OPEN = f"removed_version = {OPEN}"  # the condition of indexes over what is live now
 
 
 class Id(TypeDecorator[uuid.UUID]):
@@ -84,6 +85,7 @@ counter = Table(
     Column("response_seq", BigInteger, nullable=False),
     Column("clock_ns", BigInteger, nullable=False),
     Column("deltas", BigInteger, nullable=False),  # lake manifests since the last full one
+    Column("routing_seq", BigInteger, nullable=False, server_default="0"),  # the version that changed routing last
 )
 
 # Numbers handed out in blocks before files are written; never reused.
@@ -177,6 +179,91 @@ view_members = Table(
     Column("table_id", Id, nullable=False, index=True),
 )
 
+# Ingest tokens say to which tables the three signals go. A token may have several secrets: rotation gives it a new one
+# while the old one still counts. Only hashes are kept; `selector` is the public part of a plaintext.
+ingest_tokens = Table(
+    "ingest_tokens",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("database_id", Id, ForeignKey("databases.id"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("traces_table_id", Id, nullable=False),
+    Column("logs_table_id", Id, nullable=False),
+    Column("metrics_table_id", Id, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("tombstoned_at", BigInteger),
+    Column("delete_at", BigInteger),
+    Index("ingest_tokens_live_name", "database_id", "name", unique=True,
+          sqlite_where=text("tombstoned_at IS NULL"), postgresql_where=text("tombstoned_at IS NULL")),
+)  # fmt: skip
+token_secrets = Table(
+    "token_secrets",
+    metadata,
+    Column("selector", String, primary_key=True),
+    Column("token_id", Id, ForeignKey("ingest_tokens.id"), nullable=False, index=True),
+    Column("hash", LargeBinary, nullable=False),
+    Column("hint", String, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+)
+
+# Streams of collectors. Everything up to `frontier` is in segments of whatever tables it belongs to; a row of
+# `stream_tables` says that one table is further. What is up to `deleted_offset` is gone from storage.
+streams = Table(
+    "streams",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("collector_id", String, nullable=False),
+    Column("description", String, nullable=False),
+    Column("token_id", Id, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("stopped_at", BigInteger),
+    Column("stopped_offset", BigInteger),
+    Column("stop_reason", SmallInteger, nullable=False),
+    Column("frontier", BigInteger, nullable=False),
+    Column("frontier_time", BigInteger, nullable=False),
+    Column("deleted_offset", BigInteger, nullable=False),
+    Column("deleted_time", BigInteger, nullable=False),
+    Column("retired_at", BigInteger),
+    Index("streams_active", "collector_id", unique=True, sqlite_where=text("stopped_at IS NULL"),
+          postgresql_where=text("stopped_at IS NULL")),
+)  # fmt: skip
+stream_tables = Table(
+    "stream_tables",
+    metadata,
+    Column("stream_id", Id, ForeignKey("streams.id"), primary_key=True),
+    Column("table_id", Id, primary_key=True, index=True),
+    Column("merged_offset", BigInteger, nullable=False),
+    Column("merged_time", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+# Which version brought a stream how far: the frontier (no table), or one table.
+stream_checkpoints = Table(
+    "stream_checkpoints",
+    metadata,
+    Column("id", _serial, primary_key=True, autoincrement=True),
+    Column("stream_id", Id, ForeignKey("streams.id"), nullable=False),
+    Column("table_id", Id),
+    Column("version", BigInteger, nullable=False),
+    Column("stream_offset", BigInteger, nullable=False),
+    Column("ingest_time", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Index("stream_checkpoints_place", "stream_id", "table_id", "version"),
+)
+# What the nursery could not read, and moved past: the object of a stream, or rows of it, and where they were put.
+set_asides = Table(
+    "set_asides",
+    metadata,
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("ordinal", Integer, primary_key=True, autoincrement=False),
+    Column("stream_id", Id, nullable=False),
+    Column("stream_offset", BigInteger, nullable=False),
+    Column("records", BigInteger, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("path", String, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
 versions = Table(
     "versions",
     metadata,
@@ -258,10 +345,12 @@ segment_spans = Table(
     Column("partition_id", _serial, nullable=False),
     Column("time_class", SmallInteger, nullable=False),
     Column("time_min", BigInteger, nullable=False),
+    Column("time_max", BigInteger, nullable=False, server_default="0"),
     Index("spans_segment", "segment", "removed_version"),
     Index("spans_time", "table_id", "branch", "time_class", "time_min", "removed_version"),
     Index("spans_partition", "table_id", "branch", "partition_id", "removed_version"),
     Index("spans_removed", "table_id", "branch", "removed_version", "added_version"),
+    Index("spans_warm", "time_max", "segment", sqlite_where=text(IS_OPEN), postgresql_where=text(IS_OPEN)),
 )
 
 # What SQLite's planner should believe about the spans of a large table: rows in all, then rows per distinct value of
@@ -271,6 +360,7 @@ SPAN_STATISTICS = {
     "spans_time": "1000000 1000000 1000000 200000 2 1",
     "spans_partition": "1000000 1000000 1000000 100 20",
     "spans_removed": "1000000 1000000 1000000 500000 10",
+    "spans_warm": "1000000 2 1",
 }
 
 deletion_vectors = Table(
@@ -301,6 +391,7 @@ journals = Table(
     Column("path", String, primary_key=True),
     Column("table_id", Id, nullable=False),
     Column("version", BigInteger, nullable=False),
+    Column("output", BigInteger, nullable=False, server_default="0"),  # its first output; 0 after a recovery
     Index("journals_version", "table_id", "version"),
 )
 
@@ -351,12 +442,54 @@ index_coverage = Table(
     Column("path", String, nullable=False, index=True),
 )
 
-# Leases and pins take no version and are not recovered.
-reservations = Table(
-    "reservations",
+# Merge tasks, leases and pins take no version and are not recovered.
+#
+# A task can be claimed from `available_at` on: its creation, the end of a back-off, or the end of a lease; never (OPEN)
+# when it is done or in quarantine. A claim raises `attempt`, which fences the ones before.
+merge_tasks = Table(
+    "merge_tasks",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, nullable=False, index=True),
+    Column("created_at", BigInteger, nullable=False),
+    Column("level", SmallInteger, nullable=False),
+    Column("available_at", BigInteger, nullable=False, index=True),
+    Column("worker", String),
+    Column("claimed_at", BigInteger),
+    Column("attempt", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("last_error", String),
+    Column("read_version", BigInteger, nullable=False),  # what the claim saw, and the numbers reserved for its outputs
+    Column("first_number", BigInteger, nullable=False),
+    Column("numbers", Integer, nullable=False),
+    Column("finished_version", BigInteger),
+    Column("outputs", JSON(none_as_null=True)),
+)
+# A segment is an input of one task at most.
+merge_task_inputs = Table(
+    "merge_task_inputs",
     metadata,
     Column("segment", BigInteger, primary_key=True, autoincrement=False),
+    Column("task_id", Id, ForeignKey("merge_tasks.id"), nullable=False, index=True),
+    Column("vector_id", BigInteger, nullable=False),  # as the claim saw it
+)
+# Segment numbers handed to somebody who uploads files and registers them later.
+staged_segments = Table(
+    "staged_segments",
+    metadata,
+    Column("first", BigInteger, primary_key=True, autoincrement=False),
+    Column("numbers", Integer, nullable=False),
+    Column("table_id", Id, nullable=False),
     Column("owner", String, nullable=False, index=True),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+)
+# Work that one of several processes does, such as the janitor's.
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("owner", String, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
 )
 pins = Table(
@@ -368,12 +501,28 @@ pins = Table(
     Column("expires_at", BigInteger, nullable=False),
 )
 
+# Who takes part right now, as heartbeats say. `server` is the one that heard of it: a restart of it forgets its own.
+members = Table(
+    "members",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("server", String, nullable=False),
+    Column("kind", SmallInteger, nullable=False),
+    Column("endpoint", String, nullable=False),
+    Column("weight", BigInteger, nullable=False),
+    Column("heartbeat_at", BigInteger, nullable=False),
+)
+
+# Idempotency keys. A commit may take a run of `versions` versions that ends with `version`; `digest` is that of what
+# was asked for, where a key given again with another request must be told.
 requests = Table(
     "requests",
     metadata,
     Column("id", String, primary_key=True),
     Column("version", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    Column("versions", Integer, nullable=False, server_default="1"),
+    Column("digest", LargeBinary),
 )
 
 # Manifest bytes of committed versions that are not in storage yet, and objects in storage that wait for deletion.
@@ -393,4 +542,12 @@ trash = Table(
     Column("delete_after", BigInteger, nullable=False, index=True),
     Column("failures", Integer, nullable=False),
     Column("last_error", String),
+    # Of a segment: its table and number, and since when no new read has seen it. Of a journal: the merge's version and
+    # the number of the first output.
+    Column("table_id", Id),
+    Column("segment", BigInteger, index=True),
+    Column("tombstoned_at", BigInteger),
+    Column("tombstone_version", BigInteger),
+    Column("output", BigInteger, index=True),
+    Index("trash_merge", "table_id", "tombstone_version"),
 )

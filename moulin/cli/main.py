@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import moulin
-from moulin.cli import data, databases, index, maintenance, tables, views
+from moulin.cli import data, databases, index, maintenance, serve, tables, tokens, views
 from moulin.cli.changes import changes
 from moulin.cli.demo import demo
 from moulin.cli.get import get
@@ -32,9 +32,12 @@ app.add_typer(databases.app, name="db")
 app.add_typer(tables.app, name="table")
 app.add_typer(views.app, name="view")
 app.add_typer(index.app, name="index")
+app.add_typer(tokens.app, name="token")
+app.add_typer(serve.access, name="access")
 data.register(app)
 maintenance.register(app)
 app.command()(get)
+app.command()(serve.serve)
 app.command()(changes)
 app.command()(mirror)
 app.command()(demo)
@@ -49,7 +52,9 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     context: typer.Context,
-    lake: Annotated[str | None, typer.Option(envvar="MOULIN_LAKE", help="A folder, or postgresql://...")] = None,
+    lake: Annotated[
+        str | None, typer.Option(envvar="MOULIN_LAKE", help="A folder, postgresql://... or grpc://...")
+    ] = None,
     storage: Annotated[
         str | None, typer.Option(envvar="MOULIN_STORAGE", help="Where files lie, when not in the lake's folder.")
     ] = None,

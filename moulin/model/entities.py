@@ -23,6 +23,17 @@ class Tombstone:
 
 
 @dataclass(frozen=True, slots=True)
+class Tombstoned:
+    """A dropped object as a list of all of them shows it. `kind`: database, table, view or ingest_token."""
+
+    kind: str
+    id: UUID
+    name: str
+    database_id: UUID
+    tombstone: Tombstone
+
+
+@dataclass(frozen=True, slots=True)
 class Database:
     id: UUID
     name: str
@@ -64,7 +75,9 @@ class TableEntry:
     segments: int
     rows: int
     bytes: int
-    tombstone: Tombstone | None = None
+    tombstone: Tombstone | None
+    database_id: UUID
+    properties: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +178,4 @@ class DropPreview:
     tables: tuple[Member, ...]
     views: tuple[Member, ...]
     grace_seconds: float
+    tokens: tuple[Member, ...] = ()

@@ -11,6 +11,7 @@ tables/<table uuid>/journals/<32 hex>.journal                       rewrite jour
 tables/<table uuid>/indexes/<32 hex>.index                          files of secondary indexes
 tables/<table uuid>/log/<region>/<position:020>.log                 a region's log, named by the first entry in each
 tables/<table uuid>/manifests/<version:020>.delta | .full           table manifests
+ingest-stream/<stream uuid>/                                        the numbered objects of a collector's stream
 <any folder>/.<name>.<16 hex>.tmp                                   a write under way, or left by a killed process
 ```
 
@@ -103,6 +104,15 @@ def table_manifests_prefix(table_id: UUID) -> str:
 def log_prefix(table_id: UUID, region: int) -> str:
     """The folder of one region's log."""
     return f"{table_prefix(table_id)}/log/{_checked_number(region, 'region')}"
+
+
+def streams_prefix() -> str:
+    return "ingest-stream"
+
+
+def stream_prefix(stream_id: UUID) -> str:
+    """The folder of a collector's stream."""
+    return f"{streams_prefix()}/{_checked_uuid(stream_id)}"
 
 
 def segment_folder(table_id: UUID, number: int) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from moulin.catalog.catalog import Catalog
+from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.commit import CommitResult, Stale, TableCommit
 from moulin.errors import Conflict
 from moulin.formats import deletion_vector
@@ -26,6 +26,7 @@ from moulin.formats.journal import Journal, JournalSet
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 from moulin.model.operations import (
     Append,
+    Claim,
     Delete,
     Expected,
     Kind,
@@ -72,20 +73,6 @@ class DataChange:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeChange:
-    """Inputs with the vectors they were read with, the segments written from them, and the journals that map
-    positions.
-    """
-
-    table_id: UUID
-    read_version: int
-    inputs: Mapping[int, VectorFacts | None]
-    added: tuple[SegmentFacts, ...]
-    journals: tuple[str, ...]
-    summary: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class SettingChange:
     """An operation on settings; nothing to prepare."""
 
@@ -96,13 +83,31 @@ class SettingChange:
     regions: tuple[RegionUse, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class MergeChange:
+    """Inputs with the vectors they were read with, the segments written from them, and the journals that map
+    positions. `journal_outputs` names the first output of each journal; `claim` is that of the merge task, if any.
+    `indexes` are files of secondary indexes that cover what was written, to be committed with it.
+    """
+
+    table_id: UUID
+    read_version: int
+    inputs: Mapping[int, VectorFacts | None]
+    added: tuple[SegmentFacts, ...]
+    journals: tuple[str, ...]
+    summary: Mapping[str, str] = field(default_factory=dict)
+    journal_outputs: tuple[int, ...] = ()
+    claim: Claim | None = None
+    indexes: tuple[SettingChange, ...] = ()
+
+
 Change = DataChange | MergeChange | SettingChange
 
 
 class Committer:
     """Commits changes of one lake."""
 
-    def __init__(self, catalog: Catalog, store: Store, vectors: VectorCache) -> None:
+    def __init__(self, catalog: CatalogBackend, store: Store, vectors: VectorCache) -> None:
         self._catalog, self._store, self._vectors = catalog, store, vectors
 
     def commit(self, changes: Sequence[Change], *, request_id: str | None = None) -> CommitResult:
@@ -237,6 +242,8 @@ class Committer:
             ),
             added_vectors=write_vectors(self._store, change.table_id, targets),
             journals=change.journals,
+            journal_outputs=change.journal_outputs,
+            claim=change.claim,
         )
         return TableCommit(change.table_id, change.read_version, operation, change.summary)
 

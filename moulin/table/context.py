@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.catalog import Catalog
 from moulin.config import Config
 from moulin.errors import FailedPrecondition, MoulinError
@@ -56,7 +57,7 @@ class Context:
     DataFrame as segments; `frames` is for those of keyed tables.
     """
 
-    catalog: Catalog
+    catalog: CatalogBackend
     store: Store
     spark_runner: Callable[[], TaskRunner | None] = lambda: None
     write_frame: Callable[[TableState, Any], Sequence[SegmentFacts]] = _no_spark
@@ -71,6 +72,14 @@ class Context:
         self.committer = Committer(self.catalog, self.store, self.vectors)
         self.indexes = KeyIndexes(self.store, self.config.key_cache_bytes)
         self.secondary = SecondaryIndexes(self.store, self.config.key_cache_bytes)
+
+    def own_catalog(self) -> Catalog:
+        """The catalog itself, for what must be done where it is: clean-up, checks, mirrors, serving."""
+        if not isinstance(self.catalog, Catalog):
+            raise FailedPrecondition(
+                "This works on the catalog itself, not through a server: open the lake by its folder or database."
+            )
+        return self.catalog
 
     @property
     def config(self) -> Config:

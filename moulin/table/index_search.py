@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from moulin.catalog.catalog import Catalog
+from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.indexes import Coverage
 from moulin.errors import NotFound
 from moulin.formats.key_index import hash_keys
@@ -71,7 +71,7 @@ class SecondaryIndexes:
 
 
 def narrow(
-    catalog: Catalog,
+    catalog: CatalogBackend,
     indexes: SecondaryIndexes,
     state: TableState,
     predicate: Predicate,

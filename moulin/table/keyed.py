@@ -352,7 +352,7 @@ class KeyedTable:
             self._lookup.forget(memtable.rows)
             writer.flushed(memtable)
         # Should the catalog be lost, the log must still have what no manifest tells of.
-        if self._context.catalog.publisher.published_version() >= version:
+        if self._context.catalog.published_version() >= version:
             writer.trim()
         self._merge_due.set()
 
