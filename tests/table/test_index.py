@@ -136,17 +136,17 @@ def test_a_merge_covers_what_was_not_covered(shuffled: Table) -> None:
 
 
 def test_an_index_dropped_while_a_merge_runs_does_not_stop_it(shuffled: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from moulin.table import compaction
+    from moulin.table import merge_job
 
     shuffled.create_index("region")
-    carry = compaction.carry_indexes
+    carry = merge_job.carry_indexes
 
     def drop_after(*arguments: Any) -> Any:
         found = carry(*arguments)
         shuffled.drop_index("region_btree")
         return found
 
-    monkeypatch.setattr(compaction, "carry_indexes", drop_after)
+    monkeypatch.setattr(merge_job, "carry_indexes", drop_after)
     assert shuffled.compact(everything=True).merges == 1
     assert shuffled.indexes() == []
     assert shuffled.stats().segments == 1
