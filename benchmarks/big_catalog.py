@@ -174,6 +174,7 @@ def _rows(
         "partition_id": partition,
         "time_class": time_class(time_min, time_max),
         "time_min": time_min,
+        "time_max": time_max,
     }
     return row, span
 

@@ -49,14 +49,28 @@ class Config:
     # disk.
     append_segment_bytes: int = 256 * MIB
     merge_segment_bytes: int = 256 * MIB
-    # One merge reads at most this much, and starts when a partition has at least `merge_min_inputs` segments of a
-    # level.
+    # One merge reads at most this much. The janitor plans one when a partition has at least `merge_min_inputs` segments
+    # of about the same size, and at most `merge_max_inputs` of them go into it.
     merge_max_bytes: int = 8192 * MIB
     merge_min_inputs: int = 4
+    merge_max_inputs: int = 100
     # Merges that read less than this run in-process even when Spark is at hand.
     merge_local_bytes: int = 64 * MIB
-    # How long the inputs of a running merge stay reserved for it.
+    # How long a claimed merge task stays with a worker that sends no heartbeat. After a failure it waits
+    # `merge_backoff`, twice as long after each further one; after `merge_failures` it is in quarantine.
     merge_lease_seconds: float = HOUR
+    merge_backoff: float = 30.0
+    merge_failures: int = 5
+    # How long a finished merge task is remembered, so that a repeated completion is known.
+    merge_task_keep: float = DAY
+    # Files under staged segment numbers that were never registered are swept this long after.
+    staged_seconds: float = 6 * HOUR
+    # The janitor looks for work this often, cleans up every `gc_interval` and looks for orphans every
+    # `orphan_interval`. With `delete_bytes` off, expired segments and journals wait for the segment deletion service.
+    janitor_interval: float = 10.0
+    gc_interval: float = 5 * MINUTE
+    orphan_interval: float = 6 * HOUR
+    delete_bytes: str = "on"
     # Rows per batch of a streamed scan, and bytes it may read ahead.
     scan_batch_rows: int = 131_072
     scan_ahead_bytes: int = 256 * MIB

@@ -100,12 +100,8 @@ class Lake:
 
     def own_catalog(self) -> Catalog:
         """The catalog itself, for what must be done where it is: clean-up, checks, mirrors, serving."""
-        catalog = self._open_catalog()
-        if not isinstance(catalog, Catalog):
-            raise FailedPrecondition(
-                "This works on the catalog itself, not through a server: open the lake by its folder or database."
-            )
-        return catalog
+        self._open_catalog()
+        return self.context.own_catalog()
 
     @property
     def config(self) -> Config:

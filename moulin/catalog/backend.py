@@ -9,13 +9,17 @@ from uuid import UUID
 from moulin.catalog.changes import VersionChange
 from moulin.catalog.commit import CommitResult, TableCommit
 from moulin.catalog.history import MergeOf
+from moulin.catalog.indexes import Coverage, IndexSize
+from moulin.catalog.merge_tasks import PlannedMerge
 from moulin.catalog.names import Key
 from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
 from moulin.config import Config
-from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, View
+from moulin.model.entities import CommitInfo, Database, DropPreview, Index, Region, TableEntry, TableState, View
 from moulin.model.facts import LiveSegment
 from moulin.model.ingest import NewToken, Routing, Token
+from moulin.model.merge_task import ClaimedMerge, MergeTask
+from moulin.model.operations import Claim
 
 
 class TokenBackend(Protocol):
@@ -34,6 +38,22 @@ class TokenBackend(Protocol):
     def resurrect_token(self, database: Key, token: Key) -> Token: ...
 
 
+class MergeBackend(Protocol):
+    """Merge tasks, as whoever merges uses them."""
+
+    def create_merge_tasks(
+        self, planned: Sequence[PlannedMerge], *, worker: str | None = None, read_version: int = 0
+    ) -> list[Claim | None]: ...
+    def claim_merge_task(
+        self, worker: str, *, seconds: float | None = None, table_id: UUID | None = None
+    ) -> ClaimedMerge | None: ...
+    def renew_merge_task(self, claim: Claim, seconds: float | None = None) -> int: ...
+    def fail_merge_task(self, claim: Claim, message: str) -> None: ...
+    def delete_merge_task(self, task_id: UUID) -> bool: ...
+    def merge_tasks(self, table_id: UUID | None = None) -> list[MergeTask]: ...
+    def merge_inputs_held(self, numbers: Iterable[int]) -> set[int]: ...
+
+
 class CatalogBackend(Protocol):
     """The databases, tables, views, segments and versions of one lake. Safe to use from several threads.
 
@@ -45,6 +65,8 @@ class CatalogBackend(Protocol):
 
     @property
     def ingest(self) -> TokenBackend: ...
+    @property
+    def maintenance(self) -> MergeBackend: ...
     def close(self) -> None: ...
 
     # Databases
@@ -124,10 +146,21 @@ class CatalogBackend(Protocol):
     def committed(self, request_id: str) -> CommitResult | None:
         """What an earlier commit with this request id did, if there was one."""
 
-    # Leases and pins
+    # Indexes
 
-    def reserve_inputs(self, owner: str, numbers: Sequence[int]) -> list[int]: ...
-    def release_inputs(self, owner: str) -> None: ...
+    def indexes(self, table_id: UUID) -> list[Index]:
+        """The secondary indexes of a table, by name."""
+
+    def index_sizes(self, table_id: UUID) -> dict[UUID, IndexSize]:
+        """Files, bytes and covered live segments of each index of a table that has a file."""
+
+    def index_coverage(
+        self, table_id: UUID, segments: Collection[int], fields: Collection[int] | None = None
+    ) -> list[Coverage]:
+        """The files of the table's indexes, or of those on some columns, that cover some of `segments`."""
+
+    def written_bytes(self, table_id: UUID, after: int) -> dict[int, int]:
+        """Bytes of the segments written after a version, by level; those that are gone again but kept among them."""
 
     # Regions
 

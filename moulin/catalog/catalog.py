@@ -9,7 +9,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import changes, databases, history, leases, lookup, regions, segments, tables, views
+from moulin.catalog import changes, databases, history, indexes, leases, lookup, regions, segments, tables, views
 from moulin.catalog import commit as commits
 from moulin.catalog import schema as s
 from moulin.catalog.changes import VersionChange
@@ -18,14 +18,26 @@ from moulin.catalog.draft import Draft
 from moulin.catalog.engine import Clock, Engine, engine_url
 from moulin.catalog.history import MergeOf
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
+from moulin.catalog.indexes import Coverage, IndexSize
 from moulin.catalog.ingest import IngestCatalog
+from moulin.catalog.maintenance import MaintenanceCatalog
 from moulin.catalog.names import Key
 from moulin.catalog.publish import Publisher
 from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
 from moulin.config import Config
 from moulin.errors import InvalidInput
-from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, Tombstoned, View
+from moulin.model.entities import (
+    CommitInfo,
+    Database,
+    DropPreview,
+    Index,
+    Region,
+    TableEntry,
+    TableState,
+    Tombstoned,
+    View,
+)
 from moulin.model.facts import LiveSegment
 from moulin.storage.store import Store
 
@@ -37,6 +49,7 @@ class Catalog:
         self.engine, self.store, self.uuid = engine, store, lake_uuid
         self.config = engine.config
         self.publisher = Publisher(engine, store, lake_uuid)
+        self.maintenance = MaintenanceCatalog(engine)
         self.ingest = IngestCatalog(engine, lake_uuid, self._mutation, self._publish)
 
     @classmethod
@@ -218,6 +231,7 @@ class Catalog:
         *,
         partition_filter: PartitionFilter | None = None,
         time_range: TimeRange | None = None,
+        partition_ids: Collection[int] | None = None,
         with_columns: bool = True,
         columns: Collection[int] | None = None,
     ) -> list[LiveSegment]:
@@ -229,6 +243,7 @@ class Catalog:
                 version,
                 partition_filter=partition_filter,
                 time_range=time_range,
+                partition_ids=partition_ids,
                 with_columns=with_columns,
                 columns=columns,
             )
@@ -299,13 +314,29 @@ class Catalog:
         with self.engine.read() as connection:
             return _replay(connection, request_id)
 
-    # Leases and pins
+    # Indexes
 
-    def reserve_inputs(self, owner: str, numbers: Sequence[int]) -> list[int]:
-        return leases.reserve_inputs(self.engine, owner, numbers, self.config.merge_lease_seconds)
+    def indexes(self, table_id: UUID) -> list[Index]:
+        """The secondary indexes of a table, by name."""
+        with self.engine.read() as connection:
+            return indexes.list_all(connection, table_id)
 
-    def release_inputs(self, owner: str) -> None:
-        leases.release_inputs(self.engine, owner)
+    def index_sizes(self, table_id: UUID) -> dict[UUID, IndexSize]:
+        """Files, bytes and covered live segments of each index of a table that has a file."""
+        with self.engine.read() as connection:
+            return indexes.covered(connection, table_id)
+
+    def index_coverage(
+        self, table_id: UUID, segments: Collection[int], fields: Collection[int] | None = None
+    ) -> list[Coverage]:
+        """The files of the table's indexes, or of those on some columns, that cover some of `segments`."""
+        with self.engine.read() as connection:
+            return indexes.coverage(connection, table_id, segments, fields)
+
+    def written_bytes(self, table_id: UUID, after: int) -> dict[int, int]:
+        """Bytes of the segments written after a version, by level; those that are gone again but kept among them."""
+        with self.engine.read() as connection:
+            return segments.written_bytes(connection, table_id, after)
 
     # Regions
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog import merge_tasks
 from moulin.catalog import schema as s
 from moulin.catalog.engine import chunks, take
 from moulin.catalog.segments import encode_partition, time_class
@@ -114,7 +115,7 @@ def _replace_vectors(change: TableChange, vectors: Sequence[tuple[Any, NewVector
     close_spans(change, spans)
     reopened = []
     for span, vector in zip(spans, stored, strict=True):
-        reopened.append(new_span(change, span.segment, vector.id, span.partition_id, span.time_class, span.time_min))
+        reopened.append(reopen_span(change, span, vector.id))
         ref = pb.DataFileRef(
             path=span.path, number=span.segment, status=codec.EXISTING, dv_version=change.draft.version
         )
@@ -127,10 +128,14 @@ def _replace_vectors(change: TableChange, vectors: Sequence[tuple[Any, NewVector
     change.count("changed-deletion-vectors", len(vectors))
 
 
-def new_span(
-    change: TableChange, segment: int, vector_id: int, partition_id: int, time_class: int, time_min: int
+def reopen_span(change: TableChange, span: Any, vector_id: int) -> dict[str, Any]:
+    """A span that opens with this version, of the segment of an earlier one."""
+    return _new_span(change, span.segment, vector_id, span.partition_id, span.time_class, span.time_min, span.time_max)
+
+
+def _new_span(
+    change: TableChange, segment: int, vector_id: int, partition_id: int, k: int, time_min: int, time_max: int
 ) -> dict[str, Any]:
-    """A span that opens with this version."""
     return {
         "table_id": change.table_id,
         "branch": s.MAIN,
@@ -139,8 +144,9 @@ def new_span(
         "added_version": change.draft.version,
         "removed_version": s.OPEN,
         "partition_id": partition_id,
-        "time_class": time_class,
+        "time_class": k,
         "time_min": time_min,
+        "time_max": time_max,
     }
 
 
@@ -186,9 +192,8 @@ def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[in
         segment_rows.append(segment_row(change.table_id, ref, place))
         k = time_class(facts.time_min, facts.time_max)
         classes |= 1 << k if k >= 0 else 0
-        span_rows.append(
-            new_span(change, facts.number, live.vector.id if live.vector else 0, place, k, facts.time_min or 0)
-        )
+        vector_id = live.vector.id if live.vector else 0
+        span_rows.append(_new_span(change, facts.number, vector_id, place, k, facts.time_min or 0, facts.time_max or 0))
         first_row_id += facts.rows
     change.connection.execute(s.segments.insert(), segment_rows)
     change.connection.execute(s.segment_spans.insert(), span_rows)
@@ -282,9 +287,9 @@ def _record_merge(change: TableChange, operation: Merge) -> None:
     if inputs:
         change.connection.execute(s.merge_inputs.insert(), merge_rows(change.table_id, version, inputs))
     if operation.journals:
-        change.connection.execute(s.journals.insert(), journal_rows(change.table_id, version, operation.journals))
-    for chunk in chunks(inputs):
-        change.connection.execute(s.reservations.delete().where(s.reservations.c.segment.in_(chunk)))
+        rows = journal_rows(change.table_id, version, operation.journals, operation.journal_outputs)
+        change.connection.execute(s.journals.insert(), rows)
+    merge_tasks.finish(change, operation)
     change.manifest.journals.extend(operation.journals)
     change.manifest.merge_inputs.extend(inputs)
 
@@ -293,5 +298,10 @@ def merge_rows(table_id: UUID, version: int, inputs: Iterable[int]) -> list[dict
     return [{"segment": number, "version": version, "table_id": table_id} for number in inputs]
 
 
-def journal_rows(table_id: UUID, version: int, journals: Iterable[str]) -> list[dict[str, Any]]:
-    return [{"path": path, "table_id": table_id, "version": version} for path in journals]
+def journal_rows(
+    table_id: UUID, version: int, journals: Sequence[str], outputs: Sequence[int] = ()
+) -> list[dict[str, Any]]:
+    return [
+        {"path": path, "table_id": table_id, "version": version, "output": output}
+        for path, output in zip(journals, outputs or [0] * len(journals), strict=True)
+    ]

@@ -6,15 +6,15 @@ What only forgotten rows named goes to the trash; bytes are deleted later, by gc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
+from moulin.catalog import merge_tasks, tokens
 from moulin.catalog import schema as s
-from moulin.catalog import tokens
 from moulin.catalog.draft import Draft, add_rows
 from moulin.catalog.engine import chunks
 from moulin.catalog.tombstones import NANOS
@@ -25,11 +25,18 @@ KEEP_PROPERTY = "moulin.history-keep-seconds"
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """An object in storage that no row names any more; a path that ends with / is a whole folder."""
+    """An object in storage that no row names any more; a path that ends with / is a whole folder.
+
+    Of a segment and of a journal the trash knows more: which one it was, and which version did without it.
+    """
 
     path: str
     size: int
     reason: str
+    table_id: UUID | None = None
+    segment: int | None = None
+    version: int | None = None
+    output: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,28 +94,31 @@ def forget(
     """
     p = s.segment_spans
     over = sa.and_(p.c.table_id == table_id, p.c.branch == s.MAIN, p.c.removed_version <= version)
-    query = sa.select(p.c.id, p.c.segment, p.c.vector_id).where(over)
+    query = sa.select(p.c.id, p.c.segment, p.c.vector_id, p.c.removed_version).where(over).order_by(p.c.removed_version)
     spans = connection.execute(query if limit is None else query.limit(limit)).all()
     for block in chunks([span.id for span in spans]):
         connection.execute(p.delete().where(p.c.id.in_(block)))
     garbage = _forget_vectors(connection, {span.vector_id for span in spans} - {0})
-    garbage += _forget_segments(connection, {span.segment for span in spans})
+    garbage += _forget_segments(connection, table_id, {span.segment: span.removed_version for span in spans})
     j, m = s.journals, s.merge_inputs
-    old = connection.execute(sa.select(j.c.path).where(j.c.table_id == table_id, j.c.version <= version)).scalars()
-    garbage += [Garbage(path, 0, "expired journal") for path in old.all()]
+    old = connection.execute(sa.select(j).where(j.c.table_id == table_id, j.c.version <= version)).all()
+    garbage += [Garbage(row.path, 0, "expired journal", table_id, None, row.version, row.output or None) for row in old]
     connection.execute(j.delete().where(j.c.table_id == table_id, j.c.version <= version))
     connection.execute(m.delete().where(m.c.table_id == table_id, m.c.version <= version))
     garbage += _forget_indexes(connection, table_id, {span.segment for span in spans})
     return garbage, len(spans) == limit
 
 
-def _forget_segments(connection: sa.Connection, numbers: set[int]) -> list[Garbage]:
+def _forget_segments(connection: sa.Connection, table_id: UUID, removed: Mapping[int, int]) -> list[Garbage]:
+    """Segments that no span names any more, each with the version that removed it."""
     g, p = s.segments, s.segment_spans
     garbage = []
-    for block in chunks(sorted(numbers)):
+    for block in chunks(sorted(removed)):
         unused = sa.and_(g.c.number.in_(block), ~sa.exists().where(p.c.segment == g.c.number))
         rows = connection.execute(sa.select(g.c.number, g.c.path, g.c.size, g.c.index_size).where(unused)).all()
-        garbage += [Garbage(row.path, row.size, "expired segment") for row in rows]
+        garbage += [
+            Garbage(row.path, row.size, "expired segment", table_id, row.number, removed[row.number]) for row in rows
+        ]
         indexes = [row for row in rows if row.index_size]
         garbage += [Garbage(paths.key_index_path(row.path), row.index_size, "expired key index") for row in indexes]
         connection.execute(g.delete().where(g.c.number.in_([row.number for row in rows])))
@@ -183,8 +193,10 @@ def _purge_tokens(draft: Draft, recheck_seconds: float) -> list[str]:
 
 def _purge_table(connection: sa.Connection, table_id: UUID) -> None:
     forget(connection, table_id, s.OPEN)
+    merge_tasks.delete_of_table(connection, table_id)
     for source in (
         s.pins,
+        s.staged_segments,
         s.stream_checkpoints,
         s.stream_tables,
         s.regions,
@@ -203,12 +215,27 @@ def _purge_table(connection: sa.Connection, table_id: UUID) -> None:
 
 def throw_away(connection: sa.Connection, garbage: Sequence[Garbage], delete_after: int) -> None:
     """Put objects into the trash; what is in it already keeps its date."""
-    t = s.trash
+    t, v = s.trash, s.versions
     known: set[str] = set()
     for block in chunks([g.path for g in garbage]):
         known.update(connection.execute(sa.select(t.c.path).where(t.c.path.in_(block))).scalars())
+    times: dict[int, int] = {}
+    for versions in chunks(sorted({g.version for g in garbage if g.version is not None})):
+        found = connection.execute(sa.select(v.c.version, v.c.timestamp_ns).where(v.c.version.in_(versions)))
+        times.update({row.version: row.timestamp_ns for row in found})
     rows = [
-        {"path": g.path, "size": g.size, "reason": g.reason, "delete_after": delete_after, "failures": 0}
+        {
+            "path": g.path,
+            "size": g.size,
+            "reason": g.reason,
+            "delete_after": delete_after,
+            "failures": 0,
+            "table_id": g.table_id,
+            "segment": g.segment,
+            "tombstone_version": g.version,
+            "tombstoned_at": None if g.version is None else times.get(g.version),
+            "output": g.output,
+        }
         for g in {g.path: g for g in garbage}.values()
         if g.path not in known
     ]

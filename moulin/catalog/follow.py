@@ -240,12 +240,15 @@ class _TableFollow(TableReplay):
         for chunk in chunks(numbers):
             for row in self._connection.execute(sa.select(g).where(g.c.number.in_(chunk))):
                 k = time_class(row.time_min, row.time_max)
-                self._facts[row.number] = (row.partition_id, k, row.time_min or 0, row.rows, row.size)
+                times = row.time_min or 0, row.time_max or 0
+                self._facts[row.number] = (row.partition_id, k, *times, row.rows, row.size)
             for row in self._connection.execute(
                 select_spans().where(p.c.segment.in_(chunk), p.c.removed_version == s.OPEN, p.c.branch == s.MAIN)
             ):
-                rest = (row.partition_id, row.time_class, row.time_min, row.rows, row.size, row.deleted)
-                self._open[row.segment] = Span(row.vector_id, row.added_version, *rest)
+                place = (row.partition_id, row.time_class, row.time_min, row.time_max)
+                self._open[row.segment] = Span(
+                    row.vector_id, row.added_version, *place, row.rows, row.size, row.deleted
+                )
                 self._loaded[row.segment] = row.id
                 for name, amount in (("segments", 1), ("rows", row.rows - row.deleted), ("bytes", row.size)):
                     self._before[name] -= amount

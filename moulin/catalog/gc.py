@@ -17,7 +17,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import expiry, streams
+from moulin.catalog import expiry, merge_tasks, staging, streams
 from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.draft import Draft
@@ -60,8 +60,12 @@ def collect(
     history_keep: float | None = None,
     orphan_grace: float | None = None,
     byte_floor: float | None = None,
+    orphans: bool = True,
 ) -> Collection:
-    """Clean up a lake. The times, in seconds, override the configuration for this run."""
+    """Clean up a lake. The times, in seconds, override the configuration for this run.
+
+    Without `orphans` the storage is not listed for files that no row names.
+    """
     config = catalog.config
     keep = config.history_keep if history_keep is None else history_keep
     floor = config.byte_floor if byte_floor is None else byte_floor
@@ -75,7 +79,9 @@ def collect(
         catalog.publisher.publish()
         _trim_manifests(catalog, result, floor)
     _empty_trash(catalog, result)
-    _sweep_orphans(catalog, result, grace)
+    _sweep_staged(catalog, result, floor)
+    if orphans:
+        _sweep_orphans(catalog, result, grace)
     return result
 
 
@@ -196,7 +202,10 @@ def _empty_trash(catalog: Catalog, result: Collection) -> None:
     t = s.trash
     with catalog.engine.read() as connection:
         now = catalog.engine.now(connection)
-        due = connection.execute(sa.select(t).where(t.c.delete_after <= now).order_by(t.c.path)).all()
+        mine: sa.ColumnElement[bool] = sa.true()
+        if catalog.config.delete_bytes == "off":  # others delete what the segment deletion service offers
+            mine = sa.and_(t.c.segment.is_(None), t.c.output.is_(None))
+        due = connection.execute(sa.select(t).where(t.c.delete_after <= now, mine).order_by(t.c.path)).all()
         result.waiting = connection.execute(
             sa.select(sa.func.count()).select_from(t).where(t.c.delete_after > now)
         ).scalar_one()
@@ -249,6 +258,31 @@ def _note_failure(catalog: Catalog, rows: Sequence[Any], error: MoulinError, res
         )
 
 
+def _sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
+    """Uploads under numbers that were handed out, and never registered while that lasted."""
+    with catalog.engine.read() as connection:
+        over = staging.due(connection, catalog.engine.now(connection) - int(floor * NANOS))
+        over = [staged for staged in over if not merge_tasks.holds(connection, staged.owner)]
+    done = []
+    for staged in over:
+        folders = (paths.segment_folder(staged.table_id, staged.first + place) for place in range(staged.count))
+        infos = [info for folder in folders for info in catalog.store.list(folder)]
+        with catalog.engine.read() as connection:
+            named = _named(connection, infos)
+        left = [info for info in infos if info.path not in named]
+        if not result.dry_run:
+            try:
+                catalog.store.delete(info.path for info in left)
+            except MoulinError as error:
+                result.failures.append(error.message)
+                continue
+        result.deleted += [Garbage(info.path, info.size, "never registered") for info in left]
+        done.append(staged)
+    if done and not result.dry_run:
+        with catalog.engine.unordered() as connection:
+            staging.forget(connection, done)
+
+
 def _sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
     """Files of failed or repeated tasks and of killed writers: named by no row, and old.
 
@@ -266,7 +300,8 @@ def _sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
     old = (info for info in catalog.store.list(paths.tables_prefix()) if info.modified < before)
     for infos in _blocks(old):
         with catalog.engine.read() as connection:
-            orphans = [info for info in infos if info.path not in _named(connection, infos)]
+            named = _named(connection, infos, now)
+        orphans = [info for info in infos if info.path not in named]
         garbage = [Garbage(info.path, info.size, "orphan") for info in orphans]
         if not result.dry_run:
             try:
@@ -277,15 +312,27 @@ def _sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
         result.deleted += garbage
 
 
-def _named(connection: sa.Connection, infos: Sequence[ObjectInfo]) -> set[str]:
-    """The paths among `infos` that the catalog knows, that wait in the trash, or that are not a lake's to delete."""
+def _named(connection: sa.Connection, infos: Sequence[ObjectInfo], now: int = 0) -> set[str]:
+    """The paths among `infos` that the catalog knows, that wait in the trash, or that are not a lake's to delete.
+
+    With `now`, also those that somebody may still register.
+    """
     every = [info.path for info in infos]
     named = {path for path in every if not _is_data(path) and not paths.is_temporary(path)}
     named.update(connection.execute(sa.select(s.trash.c.path).where(s.trash.c.path.in_(every))).scalars())
     named.update(_in_use(connection, every))
+    named.update(_staged(connection, every, now))
     folders = connection.execute(sa.select(s.trash.c.path).where(s.trash.c.path.like("%/"))).scalars().all()
     named.update(path for path in every if path.startswith(tuple(folders)) and folders)
     return named
+
+
+def _staged(connection: sa.Connection, every: Sequence[str], now: int) -> Iterator[str]:
+    ranges = staging.live_ranges(connection, now) if now else []
+    for path in every:
+        number = paths.segment_number(path) if ranges else None
+        if number is not None and any(number in numbers for numbers in ranges):
+            yield path
 
 
 def _in_use(connection: sa.Connection, every: Sequence[str]) -> set[str]:

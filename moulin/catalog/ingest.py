@@ -12,7 +12,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import databases, members, nursery, streams, tables, tokens
+from moulin.catalog import databases, members, nursery, staging, streams, tables, tokens
 from moulin.catalog import schema as s
 from moulin.catalog.draft import Draft
 from moulin.catalog.engine import Engine, Write
@@ -132,7 +132,7 @@ class IngestCatalog:
         with self._engine.read() as connection:
             table_id: UUID = tables.find(connection, database, table, include_dropped=True).id
             tables.find_by_id(connection, table_id, dropped_after=self._engine.now(connection))
-        first = self._engine.reserve("segment", count)
+        first = staging.reserve(self._engine, table_id, count, "nursery", self._config.staged_seconds).first
         return [paths.segment_path(table_id, number, secrets.token_hex(4)) for number in range(first, first + count)]
 
     def target(self, table_id: UUID) -> TableState:

@@ -1,42 +1,37 @@
-"""What expires by itself and takes no version: reserved merge inputs, and pinned versions."""
+"""What expires by itself and takes no version: work that one of several processes does, and pinned versions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin.catalog import schema as s
-from moulin.catalog.engine import Engine, chunks
+from moulin.catalog.engine import Engine
 from moulin.catalog.tables import find_by_id, require_kept
 from moulin.catalog.tombstones import NANOS
 from moulin.errors import NotFound
 from moulin.model.ids import new_id
 
 
-def reserve_inputs(engine: Engine, owner: str, numbers: Sequence[int], seconds: float) -> list[int]:
-    """Reserve segments for a merge; returns those that were free (or whose reservation had run out)."""
-    r = s.reservations
-    granted: list[int] = []
-    wanted = sorted(set(numbers))  # in one order, so that two who want the same do not wait for each other in turn
+def take_lease(engine: Engine, name: str, owner: str, seconds: float) -> bool:
+    """Whether `owner` does the work `name` for the next `seconds`: it had it already, or nobody has."""
+    t = s.leases
     insert = sqlite.insert if engine.is_sqlite else postgresql.insert
     with engine.unordered(durable=False) as connection:
         now = engine.now(connection)
-        connection.execute(r.delete().where(r.c.expires_at <= now))
-        expires_at = now + int(seconds * NANOS)
-        for chunk in chunks(wanted):
-            rows = [{"segment": number, "owner": owner, "expires_at": expires_at} for number in chunk]
-            query = insert(r).values(rows).on_conflict_do_nothing().returning(r.c.segment)
-            granted.extend(connection.execute(query).scalars())
-    return sorted(granted)
+        values = {"name": name, "owner": owner, "expires_at": now + int(seconds * NANOS)}
+        query = insert(t).values(values)
+        free = sa.or_(t.c.owner == owner, t.c.expires_at <= now)
+        changed = {"owner": owner, "expires_at": values["expires_at"]}
+        query = query.on_conflict_do_update(index_elements=[t.c.name], set_=changed, where=free)
+        return connection.execute(query.returning(t.c.name)).first() is not None
 
 
-def release_inputs(engine: Engine, owner: str) -> None:
-    """Give up what `owner` still has reserved."""
+def give_up_lease(engine: Engine, name: str, owner: str) -> None:
     with engine.unordered(durable=False) as connection:
-        connection.execute(s.reservations.delete().where(s.reservations.c.owner == owner))
+        connection.execute(s.leases.delete().where(s.leases.c.name == name, s.leases.c.owner == owner))
 
 
 def pin(engine: Engine, table_id: UUID, version: int, seconds: float) -> UUID:

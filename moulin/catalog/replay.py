@@ -51,6 +51,7 @@ class Span(NamedTuple):
     partition_id: int
     time_class: int
     time_min: int
+    time_max: int
     rows: int
     size: int
     deleted: int
@@ -73,7 +74,8 @@ class TableReplay:
         self._snapshot_id: int | None = None
         self._state: pb.TableState | None = None
         self._open: dict[int, Span] = {}
-        self._facts: dict[int, tuple[int, int, int, int, int]] = {}  # of closed segments, which may be opened again
+        # Of closed segments, which may be opened again.
+        self._facts: dict[int, tuple[int, int, int, int, int, int]] = {}
         self._vectors: dict[int, int] = {}  # id -> cardinality
         self._places: dict[tuple[int, tuple[bytes | None, ...]], int] = {}
         self._rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in _FILLED}
@@ -147,7 +149,8 @@ class TableReplay:
         self._insert(s.segments, row)
         k = time_class(row["time_min"], row["time_max"])
         self._time_classes |= 1 << k if k >= 0 else 0
-        self._facts[ref.number] = (place, k, row["time_min"] or 0, ref.num_rows, ref.file_size)
+        times = row["time_min"] or 0, row["time_max"] or 0
+        self._facts[ref.number] = (place, k, *times, ref.num_rows, ref.file_size)
         self.highest_segment = max(self.highest_segment, ref.number)
         self.segments += 1
 
@@ -161,8 +164,7 @@ class TableReplay:
     def _open_span(self, number: int, vector_id: int, version: int) -> None:
         if number in self._open or number not in self._facts:
             raise self.damaged(f"segment {number} is added twice, or was never described")
-        place, k, time_min, rows, size = self._facts[number]
-        self._open[number] = Span(vector_id, version, place, k, time_min, rows, size, self._vectors.get(vector_id, 0))
+        self._open[number] = Span(vector_id, version, *self._facts[number], self._vectors.get(vector_id, 0))
 
     def _close_span(self, number: int, version: int) -> None:
         span = self._open.pop(number, None)
@@ -182,6 +184,7 @@ class TableReplay:
                 "partition_id": span.partition_id,
                 "time_class": span.time_class,
                 "time_min": span.time_min,
+                "time_max": span.time_max,
             },
         )
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog import indexes, segments, tables
 from moulin.catalog import schema as s
-from moulin.catalog.data import close_spans, new_span, select_spans
+from moulin.catalog.data import close_spans, reopen_span, select_spans
 from moulin.formats import manifest as codec
 from moulin.model.operations import Restore
 
@@ -59,7 +59,7 @@ def _open(change: TableChange, rows: list[Any]) -> None:
         return
     change.connection.execute(
         s.segment_spans.insert(),
-        [new_span(change, row.segment, row.vector_id, row.partition_id, row.time_class, row.time_min) for row in rows],
+        [reopen_span(change, row, row.vector_id) for row in rows],
     )
     # With all facts: a reader of manifests may have started after these segments were last live.
     live = segments.by_number(change.connection, [row.segment for row in rows], change.draft.version)

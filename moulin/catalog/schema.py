@@ -33,6 +33,7 @@ from sqlalchemy.types import TypeEngine
 FORMAT = 1  # the lake format that this version writes; a higher one found is refused
 OPEN = (1 << 63) - 1
 MAIN = 0  # the number of the main branch
+IS_OPEN = f"removed_version = {OPEN}"  # the condition of indexes over what is live now
 
 
 class Id(TypeDecorator[uuid.UUID]):
@@ -344,10 +345,12 @@ segment_spans = Table(
     Column("partition_id", _serial, nullable=False),
     Column("time_class", SmallInteger, nullable=False),
     Column("time_min", BigInteger, nullable=False),
+    Column("time_max", BigInteger, nullable=False, server_default="0"),
     Index("spans_segment", "segment", "removed_version"),
     Index("spans_time", "table_id", "branch", "time_class", "time_min", "removed_version"),
     Index("spans_partition", "table_id", "branch", "partition_id", "removed_version"),
     Index("spans_removed", "table_id", "branch", "removed_version", "added_version"),
+    Index("spans_warm", "time_max", "segment", sqlite_where=text(IS_OPEN), postgresql_where=text(IS_OPEN)),
 )
 
 # What SQLite's planner should believe about the spans of a large table: rows in all, then rows per distinct value of
@@ -357,6 +360,7 @@ SPAN_STATISTICS = {
     "spans_time": "1000000 1000000 1000000 200000 2 1",
     "spans_partition": "1000000 1000000 1000000 100 20",
     "spans_removed": "1000000 1000000 1000000 500000 10",
+    "spans_warm": "1000000 2 1",
 }
 
 deletion_vectors = Table(
@@ -387,6 +391,7 @@ journals = Table(
     Column("path", String, primary_key=True),
     Column("table_id", Id, nullable=False),
     Column("version", BigInteger, nullable=False),
+    Column("output", BigInteger, nullable=False, server_default="0"),  # its first output; 0 after a recovery
     Index("journals_version", "table_id", "version"),
 )
 
@@ -437,12 +442,54 @@ index_coverage = Table(
     Column("path", String, nullable=False, index=True),
 )
 
-# Leases and pins take no version and are not recovered.
-reservations = Table(
-    "reservations",
+# Merge tasks, leases and pins take no version and are not recovered.
+#
+# A task can be claimed from `available_at` on: its creation, the end of a back-off, or the end of a lease; never (OPEN)
+# when it is done or in quarantine. A claim raises `attempt`, which fences the ones before.
+merge_tasks = Table(
+    "merge_tasks",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, nullable=False, index=True),
+    Column("created_at", BigInteger, nullable=False),
+    Column("level", SmallInteger, nullable=False),
+    Column("available_at", BigInteger, nullable=False, index=True),
+    Column("worker", String),
+    Column("claimed_at", BigInteger),
+    Column("attempt", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("last_error", String),
+    Column("read_version", BigInteger, nullable=False),  # what the claim saw, and the numbers reserved for its outputs
+    Column("first_number", BigInteger, nullable=False),
+    Column("numbers", Integer, nullable=False),
+    Column("finished_version", BigInteger),
+    Column("outputs", JSON(none_as_null=True)),
+)
+# A segment is an input of one task at most.
+merge_task_inputs = Table(
+    "merge_task_inputs",
     metadata,
     Column("segment", BigInteger, primary_key=True, autoincrement=False),
+    Column("task_id", Id, ForeignKey("merge_tasks.id"), nullable=False, index=True),
+    Column("vector_id", BigInteger, nullable=False),  # as the claim saw it
+)
+# Segment numbers handed to somebody who uploads files and registers them later.
+staged_segments = Table(
+    "staged_segments",
+    metadata,
+    Column("first", BigInteger, primary_key=True, autoincrement=False),
+    Column("numbers", Integer, nullable=False),
+    Column("table_id", Id, nullable=False),
     Column("owner", String, nullable=False, index=True),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+)
+# Work that one of several processes does, such as the janitor's.
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("owner", String, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
 )
 pins = Table(
@@ -495,4 +542,12 @@ trash = Table(
     Column("delete_after", BigInteger, nullable=False, index=True),
     Column("failures", Integer, nullable=False),
     Column("last_error", String),
+    # Of a segment: its table and number, and since when no new read has seen it. Of a journal: the merge's version and
+    # the number of the first output.
+    Column("table_id", Id),
+    Column("segment", BigInteger, index=True),
+    Column("tombstoned_at", BigInteger),
+    Column("tombstone_version", BigInteger),
+    Column("output", BigInteger, index=True),
+    Index("trash_merge", "table_id", "tombstone_version"),
 )

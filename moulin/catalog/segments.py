@@ -7,7 +7,7 @@ table uses, however many segments there are and however long the longest one is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
@@ -55,6 +55,7 @@ def at_version(
     *,
     partition_filter: PartitionFilter | None = None,
     time_range: TimeRange | None = None,
+    partition_ids: Collection[int] | None = None,
     with_columns: bool = True,
     columns: Collection[int] | None = None,
 ) -> list[LiveSegment]:
@@ -63,7 +64,7 @@ def at_version(
     `partition_filter` is asked once per partition of the table. `time_range` is a closed range of event time; None on a
     side leaves it open, and segments without any event time are never in it. Both may let through more than what
     matches, never less. Column facts come for all fields, or for those whose ids are in `columns`; reading them is most
-    of the work.
+    of the work. `partition_ids` are numbers of partitions, as the catalog counts them, in place of a filter.
     """
     table = tables.find_by_id(connection, table_id)
     tables.require_kept(table, version)
@@ -71,7 +72,7 @@ def at_version(
     ask_first = partition_filter
     if time_range is not None and time_range != (None, None):
         query = query.where(*_IN_RANGE)
-        parameters = [{**parameters[0], **bounds} for bounds in _time_bounds(table.time_classes, time_range)]
+        parameters = [{**parameters[0], **bounds} for bounds in time_bounds(table.time_classes, time_range)]
         if None not in time_range and _has_many_partitions(connection, table_id):
             ask_first = None
     if ask_first is not None:
@@ -80,6 +81,10 @@ def at_version(
         if len(kept) < len(partitions):
             query = query.where(_IN_PARTITIONS)
             parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chunks(kept)]
+    if partition_ids is not None:
+        query = query.where(_IN_PARTITIONS)
+        chosen = list(chunks(sorted(partition_ids)))
+        parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chosen]
     rows = [row for values in parameters for row in connection.execute(query, values)]
     places = _partitions_of(connection, rows)
     if partition_filter is not None and ask_first is None:
@@ -100,6 +105,14 @@ def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -
     return found
 
 
+def written_bytes(connection: sa.Connection, table_id: UUID, after: int) -> dict[int, int]:
+    """Bytes of the segments that versions after `after` added, by level."""
+    g, p = s.segments, s.segment_spans
+    mine = g.c.number.in_(sa.select(p.c.segment).where(p.c.table_id == table_id))
+    query = sa.select(g.c.level, sa.func.sum(g.c.size)).where(mine, g.c.added_version > after)
+    return {int(level): int(size) for level, size in connection.execute(query.group_by(g.c.level))}
+
+
 def partitions_of_table(
     connection: sa.Connection, table_id: UUID, limit: int | None = None
 ) -> list[tuple[int, tuple[bytes | None, ...]]]:
@@ -107,6 +120,17 @@ def partitions_of_table(
     p = s.partitions
     query = sa.select(p.c.spec_id, p.c.tuple).where(p.c.table_id == table_id).order_by(p.c.id).limit(limit)
     return [(row[0], decode_partition(row[1])) for row in connection.execute(query)]
+
+
+def with_vectors(connection: sa.Connection, vectors: Mapping[int, int]) -> list[LiveSegment]:
+    """Segments, by their numbers, with the deletion vectors (0: none) that some kept version saw them with."""
+    p = s.segment_spans
+    found: dict[int, Any] = {}
+    for chunk in chunks(sorted(vectors)):
+        rows = connection.execute(_query().where(p.c.segment.in_(chunk), p.c.branch == s.MAIN))
+        found.update({row.number: row for row in rows if (row.vector_id or 0) == vectors[row.number]})
+    places = _partitions_of(connection, list(found.values()))
+    return [_to_live(row, places, True) for _, row in sorted(found.items())]
 
 
 def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
@@ -181,7 +205,7 @@ _IN_RANGE = (
 )
 
 
-def _time_bounds(classes: int, time_range: TimeRange) -> Iterator[dict[str, int]]:
+def time_bounds(classes: int, time_range: TimeRange) -> Iterator[dict[str, int]]:
     """What to ask of each class that the table uses."""
     low = _MIN if time_range[0] is None else min(max(time_range[0], _MIN), _MAX)
     high = _MAX if time_range[1] is None else min(max(time_range[1], _MIN), _MAX)
@@ -211,6 +235,20 @@ def _has_many_partitions(connection: sa.Connection, table_id: UUID) -> bool:
     """Whether to ask about the partitions of what a time range found, rather than about all there are."""
     some = sa.select(s.partitions.c.id).where(s.partitions.c.table_id == table_id).offset(_MANY).limit(1)
     return connection.execute(some).first() is not None
+
+
+def to_found(rows: Sequence[Any], connection: sa.Connection, columns: Collection[int]) -> Iterator[LiveSegment]:
+    """Segments of rows of `select_live`, with the facts of some columns."""
+    places = _partitions_of(connection, rows)
+    return (_to_live(row[:_WIDTH], places, bool(columns), columns) for row in rows)
+
+
+def select_live(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Spans with all that is known of their segments, and `more` columns after that."""
+    return _query().add_columns(*more)
+
+
+_WIDTH = len(_query().selected_columns)
 
 
 def _to_live(row: Any, partitions: _Places, with_columns: bool, columns: Collection[int] | None = None) -> LiveSegment:

@@ -220,7 +220,7 @@ def load(connection: sa.Connection, row: Any, version: int | None = None, *, cur
         created_version=row.created_version,
         oldest_version=row.oldest_version,
         created_at=row.created_at,
-        schemas=_settings(connection, s.table_schemas, row.id, _parse_schema),
+        schemas=_settings(connection, s.table_schemas, row.id, parse_schema),
         schema_id=schema_id,
         specs=_settings(connection, s.table_specs, row.id, spec_from_json),
         spec_id=spec_id,
@@ -251,7 +251,7 @@ def require_kept(row: Any, version: int, *, current: int | None = None) -> None:
 _parsed: dict[str, Any] = {}
 
 
-def _parse_schema(text: str) -> Schema:
+def parse_schema(text: str) -> Schema:
     """Parsing costs a millisecond and schemas never change, so the last few hundred are kept."""
     if text not in _parsed:
         if len(_parsed) > 256:

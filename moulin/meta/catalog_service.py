@@ -10,10 +10,12 @@ from typing import Any
 import moulin
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1 import catalog_pb2_grpc
+from moulin.catalog.merge_tasks import PlannedMerge
 from moulin.catalog.segments import PartitionFilter
 from moulin.errors import InvalidInput
 from moulin.meta import values as v
 from moulin.meta.auth import caller
+from moulin.meta.merge_values import from_claim, to_claim, to_claimed, to_task
 from moulin.meta.operations import from_commit, to_result
 from moulin.meta.roles import Role
 from moulin.meta.site import Site
@@ -27,6 +29,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def __init__(self, site: Site) -> None:
         self._site = site
         self._catalog = site.catalog
+        self._tasks = site.catalog.maintenance
 
     def GetLake(self, request: pb.GetLakeRequest, context: Any) -> pb.GetLakeResponse:
         site = self._site
@@ -224,17 +227,63 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         until = _until(request)
         return self._catalog.version() if until is None else until
 
-    # Leases, pins and regions
+    # Merge tasks
 
-    def ReserveInputs(self, request: pb.ReserveInputsRequest, context: Any) -> pb.ReserveInputsResponse:
-        if not request.owner:
-            raise InvalidInput("Say who reserves the segments: owner is empty.")
-        granted = self._catalog.reserve_inputs(request.owner, list(request.numbers))
-        return pb.ReserveInputsResponse(granted=granted)
+    def CreateMergeTasks(self, request: pb.CreateMergeTasksRequest, context: Any) -> pb.CreateMergeTasksResponse:
+        planned = [PlannedMerge(v.to_uuid(p.table_id, "table"), dict(p.inputs), p.level) for p in request.planned]
+        worker = request.worker if request.HasField("worker") else None
+        made = self._tasks.create_merge_tasks(planned, worker=worker, read_version=request.read_version)
+        tasks = [pb.CreatedMergeTask(claim=None if claim is None else to_claim(claim)) for claim in made]
+        return pb.CreateMergeTasksResponse(tasks=tasks)
 
-    def ReleaseInputs(self, request: pb.ReleaseInputsRequest, context: Any) -> pb.ReleaseInputsResponse:
-        self._catalog.release_inputs(request.owner)
-        return pb.ReleaseInputsResponse()
+    def ClaimMergeTask(self, request: pb.ClaimMergeTaskRequest, context: Any) -> pb.ClaimMergeTaskResponse:
+        if not request.worker:
+            raise InvalidInput("Say who claims the task: worker is empty.")
+        seconds = request.seconds if request.HasField("seconds") else None
+        table_id = v.to_uuid(request.table_id, "table") if request.HasField("table_id") else None
+        found = self._tasks.claim_merge_task(request.worker, seconds=seconds, table_id=table_id)
+        return pb.ClaimMergeTaskResponse(task=None if found is None else to_claimed(found))
+
+    def RenewMergeTask(self, request: pb.RenewMergeTaskRequest, context: Any) -> pb.RenewMergeTaskResponse:
+        seconds = request.seconds if request.HasField("seconds") else None
+        return pb.RenewMergeTaskResponse(lease_until=self._tasks.renew_merge_task(from_claim(request.claim), seconds))
+
+    def FailMergeTask(self, request: pb.FailMergeTaskRequest, context: Any) -> pb.FailMergeTaskResponse:
+        self._tasks.fail_merge_task(from_claim(request.claim), request.message)
+        return pb.FailMergeTaskResponse()
+
+    def DeleteMergeTask(self, request: pb.MergeTaskId, context: Any) -> pb.DeleteMergeTaskResponse:
+        deleted = self._tasks.delete_merge_task(v.to_uuid(request.task_id, "merge task"))
+        return pb.DeleteMergeTaskResponse(deleted=deleted)
+
+    def ListMergeTasks(self, request: pb.ListMergeTasksRequest, context: Any) -> pb.ListMergeTasksResponse:
+        table_id = v.to_uuid(request.table_id, "table") if request.HasField("table_id") else None
+        return pb.ListMergeTasksResponse(tasks=map(to_task, self._tasks.merge_tasks(table_id)))
+
+    def ListHeldInputs(self, request: pb.ListHeldInputsRequest, context: Any) -> pb.ListHeldInputsResponse:
+        return pb.ListHeldInputsResponse(held=sorted(self._tasks.merge_inputs_held(request.numbers)))
+
+    # Indexes
+
+    def ListIndexes(self, request: pb.TableId, context: Any) -> pb.ListIndexesResponse:
+        table_id = v.to_uuid(request.id, "table")
+        sizes = {
+            str(index_id): pb.IndexSize(files=size.files, bytes=size.bytes, segments=size.segments)
+            for index_id, size in self._catalog.index_sizes(table_id).items()
+        }
+        return pb.ListIndexesResponse(indexes=map(v.to_index, self._catalog.indexes(table_id)), sizes=sizes)
+
+    def ListIndexCoverage(self, request: pb.ListIndexCoverageRequest, context: Any) -> Iterator[pb.IndexCoveragePage]:
+        fields = set(request.fields.ids) if request.HasField("fields") else None
+        found = self._catalog.index_coverage(v.to_uuid(request.table_id, "table"), set(request.segments), fields)
+        for page in v.pages(map(v.to_coverage, found)):
+            yield pb.IndexCoveragePage(coverage=page)
+
+    def GetWrittenBytes(self, request: pb.GetWrittenBytesRequest, context: Any) -> pb.GetWrittenBytesResponse:
+        written = self._catalog.written_bytes(v.to_uuid(request.table_id, "table"), request.after)
+        return pb.GetWrittenBytesResponse(by_level=written)
+
+    # Pins and regions
 
     def Pin(self, request: pb.PinRequest, context: Any) -> pb.PinResponse:
         return pb.PinResponse(pin_id=str(self._catalog.pin(v.to_uuid(request.table_id, "table"), request.version)))

@@ -11,21 +11,23 @@ from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.catalog.changes import VersionChange
 from moulin.catalog.commit import CommitResult, TableCommit
 from moulin.catalog.history import MergeOf
+from moulin.catalog.indexes import Coverage, IndexSize
 from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
 from moulin.config import Config
 from moulin.errors import InvalidInput
 from moulin.meta import values as v
+from moulin.meta.client_merges import ClientMerges
 from moulin.meta.client_tokens import ClientTokens
 from moulin.meta.connection import Connection
 from moulin.meta.operations import from_result, to_commit
 from moulin.meta.roles import CATALOG_READS
-from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, View
+from moulin.model.entities import CommitInfo, Database, DropPreview, Index, Region, TableEntry, TableState, View
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 
 # Calls that may be repeated when it is not known whether they arrived. A commit may, too, as it carries a request id.
-_AGAIN: Final = frozenset({*CATALOG_READS, "Commit", "ReserveSegments", "ReleaseInputs", "GetRegionNumber"})
+_AGAIN: Final = frozenset({*CATALOG_READS, "Commit", "ReserveSegments", "GetRegionNumber"})
 _MANY: Final = 500  # partitions; where there are more, a time range comes first
 _VERSIONS: Final = 64  # asked for at a time: no call stays open while what it told of is being read
 
@@ -38,6 +40,7 @@ class ClientCatalog:
         self._connection = connection
         self._stub = connection.stub(CatalogServiceStub)
         self.ingest = ClientTokens(connection)
+        self.maintenance = ClientMerges(connection)
 
     def close(self) -> None:
         self._connection.close()
@@ -243,13 +246,28 @@ class ClientCatalog:
         found = self._call("FindCommit", pb.FindCommitRequest, request_id=request_id)
         return from_result(found.commit) if found.HasField("commit") else None
 
-    # Leases, pins and regions
+    # Indexes
 
-    def reserve_inputs(self, owner: str, numbers: Sequence[int]) -> list[int]:
-        return list(self._call("ReserveInputs", pb.ReserveInputsRequest, owner=owner, numbers=list(numbers)).granted)
+    def indexes(self, table_id: UUID) -> list[Index]:
+        return list(map(v.from_index, self._call("ListIndexes", pb.TableId, id=str(table_id)).indexes))
 
-    def release_inputs(self, owner: str) -> None:
-        self._call("ReleaseInputs", pb.ReleaseInputsRequest, owner=owner)
+    def index_sizes(self, table_id: UUID) -> dict[UUID, IndexSize]:
+        sizes = self._call("ListIndexes", pb.TableId, id=str(table_id)).sizes
+        return {UUID(key): IndexSize(size.files, size.bytes, size.segments) for key, size in sizes.items()}
+
+    def index_coverage(
+        self, table_id: UUID, segments: Collection[int], fields: Collection[int] | None = None
+    ) -> list[Coverage]:
+        wanted = None if fields is None else pb.FieldIds(ids=sorted(fields))
+        request = {"table_id": str(table_id), "segments": sorted(segments), "fields": wanted}
+        pages = self._stream("ListIndexCoverage", pb.ListIndexCoverageRequest, **request)
+        return [v.from_coverage(one) for page in pages for one in page.coverage]
+
+    def written_bytes(self, table_id: UUID, after: int) -> dict[int, int]:
+        fields = {"table_id": str(table_id), "after": after}
+        return dict(self._call("GetWrittenBytes", pb.GetWrittenBytesRequest, **fields).by_level)
+
+    # Regions and pins
 
     def region_number(self, table_id: UUID, value: tuple[bytes | None, ...]) -> int:
         fields = {"table_id": str(table_id), "value": v.to_tuple(value)}

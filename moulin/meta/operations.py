@@ -8,6 +8,7 @@ from typing import Any, Final
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.catalog.commit import CommitResult, TableCommit
 from moulin.errors import Corrupt, InvalidInput
+from moulin.meta.merge_values import from_claim, to_claim
 from moulin.meta.values import from_facts, from_vector, to_facts, to_uuid, to_vector
 from moulin.model.operations import (
     AlterSchema,
@@ -120,6 +121,9 @@ def _to_data(operation: DataOperation) -> pb.DataOperation:
         message.added_vectors.append(to_vector(vector))
     if isinstance(operation, Merge):
         message.journals.extend(operation.journals)
+        message.journal_outputs.extend(operation.journal_outputs)
+        if operation.claim is not None:
+            message.claim.CopyFrom(to_claim(operation.claim))
     if isinstance(operation, Overwrite):
         message.everything = operation.everything
     return message
@@ -136,7 +140,8 @@ def _data(m: pb.DataOperation) -> DataOperation:
         "added_vectors": {v.segment: from_vector(v) for v in m.added_vectors},
     }
     if kind is Merge:
-        values["journals"] = tuple(m.journals)
+        values["journals"], values["journal_outputs"] = tuple(m.journals), tuple(m.journal_outputs)
+        values["claim"] = from_claim(m.claim) if m.HasField("claim") else None
     if kind is Overwrite:
         values["everything"] = m.everything
     return kind(**values)

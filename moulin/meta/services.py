@@ -12,7 +12,11 @@ from moulin._proto.moulin.meta.v1 import (
     database_pb2_grpc,
     ingest_token_pb2_grpc,
     ingestion_pb2_grpc,
+    janitor_pb2_grpc,
+    merge_task_pb2_grpc,
     nursery_pb2_grpc,
+    segment_deletion_pb2_grpc,
+    segment_lookup_pb2_grpc,
     table_pb2_grpc,
     view_pb2_grpc,
 )
@@ -21,8 +25,13 @@ from moulin.meta.cluster import ClusterServicer
 from moulin.meta.database import DatabaseServicer
 from moulin.meta.ingest_token import IngestTokenServicer
 from moulin.meta.ingestion import IngestionServicer
+from moulin.meta.janitor import JanitorServicer
+from moulin.meta.janitor_loop import Janitor
+from moulin.meta.merge_task import MergeTaskServicer
 from moulin.meta.nursery import NurseryServicer
 from moulin.meta.roles import CATALOG_READS, Role
+from moulin.meta.segment_deletion import SegmentDeletionServicer
+from moulin.meta.segment_lookup import SegmentLookupServicer
 from moulin.meta.site import Site
 from moulin.meta.table import TableServicer
 from moulin.meta.view import ViewServicer
@@ -54,7 +63,7 @@ def reads(*methods: str) -> dict[str, Role]:
 class Loop(Protocol):
     """Something that a server does in the background, in a thread of its own."""
 
-    def start(self) -> None: ...
+    def start(self) -> object: ...
     def stop(self) -> None:
         """End, and return when it has ended."""
 
@@ -108,6 +117,31 @@ SERVICES: tuple[Service, ...] = (
         Role.PIPELINE,
     ),
     Service(
+        "moulin.meta.v1.MergeTaskService",
+        merge_task_pb2_grpc.add_MergeTaskServiceServicer_to_server,
+        MergeTaskServicer,
+        Role.PIPELINE,
+    ),
+    Service(
+        "moulin.meta.v1.SegmentDeletionService",
+        segment_deletion_pb2_grpc.add_SegmentDeletionServiceServicer_to_server,
+        SegmentDeletionServicer,
+        Role.PIPELINE,
+    ),
+    Service(
+        "moulin.meta.v1.SegmentLookupService",
+        segment_lookup_pb2_grpc.add_SegmentLookupServiceServicer_to_server,
+        SegmentLookupServicer,
+        Role.READ,
+    ),
+    Service(
+        "moulin.meta.v1.JanitorService",
+        janitor_pb2_grpc.add_JanitorServiceServicer_to_server,
+        JanitorServicer,
+        Role.PIPELINE,
+        reads("GetJanitorStats", "GetSegmentSizeStats", "ListMergeTasks", "GetMergeTask"),
+    ),
+    Service(
         "moulin.lake.v1.CatalogService",
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server,
         CatalogServicer,
@@ -117,4 +151,4 @@ SERVICES: tuple[Service, ...] = (
 )
 
 # What a server also runs; each is made from its site.
-LOOPS: tuple[Callable[[Site], Loop], ...] = ()
+LOOPS: tuple[Callable[[Site], Loop], ...] = (lambda site: Janitor(site.lake),)

@@ -71,6 +71,14 @@ class RegionUse:
     reached: int
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A merge task in the hands of one worker. A later claim of the task has a higher attempt, and fences this one."""
+
+    task_id: UUID
+    attempt: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataOperation:
     """Segments come, segments go, vectors change. `removed` and `vectors` must still be as expected at commit."""
@@ -106,10 +114,16 @@ class Upsert(DataOperation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge(DataOperation):
-    """The live rows of `removed`, rewritten into `added`; no row changes. `journals` are their old -> new positions."""
+    """The live rows of `removed`, rewritten into `added`; no row changes. `journals` are their old -> new positions.
+
+    `journal_outputs` names the first output of each journal. With `claim`, the commit finishes that merge task, and
+    fails when the claim no longer holds.
+    """
 
     kind = Kind.MERGE
     journals: tuple[str, ...] = ()
+    journal_outputs: tuple[int, ...] = ()
+    claim: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from moulin.formats.journal import Journal, JournalSet
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 from moulin.model.operations import (
     Append,
+    Claim,
     Delete,
     Expected,
     Kind,
@@ -74,7 +75,7 @@ class DataChange:
 @dataclass(frozen=True, slots=True)
 class MergeChange:
     """Inputs with the vectors they were read with, the segments written from them, and the journals that map
-    positions.
+    positions. `journal_outputs` names the first output of each journal; `claim` is that of the merge task, if any.
     """
 
     table_id: UUID
@@ -83,6 +84,8 @@ class MergeChange:
     added: tuple[SegmentFacts, ...]
     journals: tuple[str, ...]
     summary: Mapping[str, str] = field(default_factory=dict)
+    journal_outputs: tuple[int, ...] = ()
+    claim: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +240,8 @@ class Committer:
             ),
             added_vectors=write_vectors(self._store, change.table_id, targets),
             journals=change.journals,
+            journal_outputs=change.journal_outputs,
+            claim=change.claim,
         )
         return TableCommit(change.table_id, change.read_version, operation, change.summary)
 

@@ -1,25 +1,30 @@
-"""Compaction: pick groups, reserve their inputs, run merge tasks, commit each group once."""
+"""Compaction: plan merge tasks, run them, commit each once. A worker of the meta service runs the same tasks."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from uuid import UUID
 
 from moulin.catalog.commit import CommitResult
+from moulin.catalog.merge_tasks import PlannedMerge
 from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
+from moulin.model.operations import Claim
+from moulin.model.table_settings import MERGE_SPAN, RETENTION, merge_span_ns
 from moulin.table.change import MergeChange
 from moulin.table.context import Context
-from moulin.table.layout import Layout
-from moulin.table.merge_planner import Group, cut, pick, pick_levels
+from moulin.table.merge_job import commit_merge, run_group
+from moulin.table.merge_planner import Bounds, Group, pick, pick_levels
+from moulin.table.merge_worker import MergeWorker, heartbeats
 from moulin.table.properties import effective
-from moulin.table.tasks import MergeResult, TaskRunner
+from moulin.table.tasks import TaskRunner
 
 _SMALL = 64 << 20
-_NUMBERS = 4096  # segment numbers reserved for one merge: far more than it can need
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,41 +51,82 @@ def compact(
 ) -> Compaction:
     """Merge what is worth merging. Reads, writes and deletes go on meanwhile; none of them is lost.
 
-    Inputs are reserved, so several compactions of one table share the work. `progress(done, all)` counts input bytes.
+    Tasks that wait for a worker are done first. What another worker has is left to it, so several compactions of one
+    table share the work. `progress(done, all)` counts input bytes.
     """
     state = load()
-    config = effective(context.config, state.properties)
-    owner = str(new_id())
-    segments = context.catalog.segments(state.id, state.version, with_columns=False)
-    if state.schema.identifier_field_ids:
-        groups = pick_levels(segments, config, due_only=due_only, everything=everything)
-    else:
-        groups = pick(segments, config, segment_bytes=config.merge_segment_bytes, everything=everything)
-    total = sum(group.size for group in groups)
+    owner = f"compact {new_id()}"
     result = Compaction(state.head_version)
+    if not due_only and context.catalog.maintenance.merge_tasks(state.id):
+        worker = MergeWorker(context, owner, runner=runner)
+        for done_task in worker.run_all(state.id):
+            result = _sum(result, done_task.version, done_task.group, done_task.change)
+        state = load()
+    config = effective(context.config, state.properties)
+    groups = plan(context, state, everything=everything, due_only=due_only)
+    total = sum(group.size for group in groups)
+    tasks = context.catalog.maintenance
     lock = threading.Lock()
     done = 0
 
     def run(group: Group) -> None:
         nonlocal result, done
-        wanted = [segment.facts.number for segment in group.segments]
-        granted = context.catalog.reserve_inputs(owner, wanted)
-        change = None
-        if len(granted) == len(wanted):
-            change = run_group(context, state, group, config.merge_segment_bytes, runner)
-            committed = commit_merge(context, change)
+        plan_of_it = [planned(state.id, group)]
+        claim = tasks.create_merge_tasks(plan_of_it, worker=owner, read_version=state.version)[0]
+        if claim is not None:
+            change, committed = _run_claimed(context, state, group, claim, config.merge_segment_bytes, runner)
         with lock:
-            if change is not None:
+            if claim is not None:
                 result = _sum(result, committed.version, group, change)
             done += group.size
             if progress:
                 progress(done, total)
 
-    try:
-        _run_all(run, groups)
-    finally:
-        context.catalog.release_inputs(owner)
+    _run_all(run, groups)
     return result
+
+
+def plan(
+    context: Context,
+    state: TableState,
+    *,
+    everything: bool = False,
+    due_only: bool = False,
+    bounds: Bounds | None = None,
+    segments: Iterable[LiveSegment] | None = None,
+) -> list[Group]:
+    """The merges worth doing, of segments that no task has: of all that are live, or of `segments` among them."""
+    config = effective(context.config, state.properties)
+    if segments is None:
+        segments = context.catalog.segments(state.id, state.version, with_columns=False)
+    live = list(segments)
+    held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in live])
+    free = [segment for segment in live if segment.facts.number not in held]
+    if state.schema.identifier_field_ids:
+        return pick_levels(free, config, due_only=due_only, everything=everything)
+    span = merge_span_ns(state.properties, config.merge_span)
+    own = MERGE_SPAN in state.properties or RETENTION in state.properties
+    limits = replace(bounds or Bounds(), span_ns=span if own or not everything else None)
+    return pick(free, config, segment_bytes=config.merge_segment_bytes, everything=everything, bounds=limits)
+
+
+def planned(table_id: UUID, group: Group) -> PlannedMerge:
+    """A group as the catalog keeps it."""
+    inputs = {s.facts.number: s.vector.id if s.vector else 0 for s in group.segments}
+    return PlannedMerge(table_id, inputs, group.level)
+
+
+def _run_claimed(
+    context: Context, state: TableState, group: Group, claim: Claim, segment_bytes: int, runner: TaskRunner | None
+) -> tuple[MergeChange, CommitResult]:
+    """Run and commit one task; whatever goes wrong, its inputs are free again for whoever calls next."""
+    try:
+        with heartbeats(context.catalog, claim):
+            change = run_group(context, state, group, segment_bytes, runner, claim)
+        return change, commit_merge(context, change)
+    except BaseException:
+        context.catalog.maintenance.delete_merge_task(claim.task_id)
+        raise
 
 
 def _run_all(run: Callable[[Group], None], groups: Sequence[Group]) -> None:
@@ -104,35 +150,3 @@ def _sum(so_far: Compaction, version: int, group: Group, change: MergeChange) ->
         so_far.bytes_out + sum(facts.size for facts in change.added),
         so_far.rows + sum(facts.rows for facts in change.added),
     )
-
-
-def run_group(
-    context: Context, state: TableState, group: Group, segment_bytes: int, runner: TaskRunner | None = None
-) -> MergeChange:
-    """Run the tasks of one merge; the change still has to be committed."""
-    first = context.catalog.reserve_segments(_NUMBERS)
-    tasks = cut(
-        context.store,
-        Layout.of(state),
-        group,
-        segment_bytes=segment_bytes,
-        cores=os.cpu_count() or 1,
-        numbers=range(first, first + _NUMBERS),
-    )
-    results = []
-    for result in (runner or context.runner(group.size)).run(tasks):
-        assert isinstance(result, MergeResult)
-        results.append(result)
-    return MergeChange(
-        state.id,
-        state.version,
-        {segment.facts.number: segment.vector for segment in group.segments},
-        tuple(facts for result in results for facts in result.added),
-        tuple(result.journal for result in results),
-        {"level": str(group.level)},
-    )
-
-
-def commit_merge(context: Context, change: MergeChange) -> CommitResult:
-    """Commit a merge; deletes that landed while it ran are carried over to its outputs."""
-    return context.committer.commit([change])

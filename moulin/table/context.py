@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from moulin.catalog.backend import CatalogBackend
+from moulin.catalog.catalog import Catalog
 from moulin.config import Config
 from moulin.errors import FailedPrecondition
 from moulin.model.entities import TableState
@@ -46,6 +47,14 @@ class Context:
     def __post_init__(self) -> None:
         self.committer = Committer(self.catalog, self.store, self.vectors)
         self.indexes = KeyIndexes(self.store, self.config.key_cache_bytes)
+
+    def own_catalog(self) -> Catalog:
+        """The catalog itself, for what must be done where it is: clean-up, checks, mirrors, serving."""
+        if not isinstance(self.catalog, Catalog):
+            raise FailedPrecondition(
+                "This works on the catalog itself, not through a server: open the lake by its folder or database."
+            )
+        return self.catalog
 
     @property
     def config(self) -> Config:

@@ -51,7 +51,7 @@ def run_merge(task: MergeTask) -> MergeResult:
     journal = _journal(task.slices, kept, order, bounds, [facts.number for facts in added])
     path = paths.journal_path(task.layout.table_id, new_id())
     task.store.put(path, journal)
-    return MergeResult(tuple(added), path)
+    return MergeResult(tuple(added), path, task.first_number)
 
 
 def _read(task: MergeTask) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] | None]]:

@@ -14,6 +14,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection
 from moulin.config import Config
 from moulin.formats.segment_reader import SegmentReader
 from moulin.model.facts import LiveSegment
+from moulin.model.size_tier import size_tier
 from moulin.storage.store import Store
 from moulin.table.layout import Layout
 from moulin.table.tasks import MergeTask, Slice
@@ -35,21 +36,49 @@ class Group:
         return sum(segment.facts.size for segment in self.segments)
 
 
-def pick(segments: Sequence[LiveSegment], config: Config, *, segment_bytes: int, everything: bool) -> list[Group]:
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one merge of an event table may take: time it may span, inputs at least and at most.
+
+    A segment that is fresh or worn is rewritten alone only when `min_inputs` is 1. `tiered` keeps segments of very
+    different size apart, so that a row is rewritten a few times and not with every merge.
+    """
+
+    span_ns: int | None = None
+    min_inputs: int = 1
+    max_inputs: int | None = None
+    tiered: bool = False
+
+
+def pick(
+    segments: Sequence[LiveSegment],
+    config: Config,
+    *,
+    segment_bytes: int,
+    everything: bool,
+    bounds: Bounds = Bounds(),  # noqa: B008 - it never changes
+) -> list[Group]:
     """The groups worth merging. `everything` takes all segments of a partition that are not perfect already."""
-    partitions: dict[tuple[int, tuple[bytes | None, ...]], list[LiveSegment]] = defaultdict(list)
+    shelves: dict[tuple[int, tuple[bytes | None, ...], int], list[LiveSegment]] = defaultdict(list)
     for segment in segments:
-        partitions[segment.facts.spec_id, segment.facts.partition].append(segment)
+        if everything or _needs_merge(segment, segment_bytes):
+            facts = segment.facts
+            shelves[facts.spec_id, facts.partition, size_tier(facts.size) if bounds.tiered else 0].append(segment)
     groups = []
-    for members in partitions.values():
-        worth = [s for s in members if everything or _needs_merge(s, segment_bytes)]
+    for worth in shelves.values():
         worth.sort(key=lambda s: (s.facts.time_min or 0, s.facts.number))
-        for run in _capped(worth, config.merge_max_bytes):
-            if len(run) >= 2 or any(_is_worn(s) or s.facts.level == 0 for s in run):
+        for run in _runs(worth, config.merge_max_bytes, bounds):
+            alone = bounds.min_inputs == 1 and any(_is_worn(s) or s.facts.level == 0 for s in run)
+            if len(run) >= max(bounds.min_inputs, 2) or alone:
                 size = sum(s.facts.size for s in run)
                 deepest = max(s.facts.level for s in run)
                 groups.append(Group(tuple(run), max(deepest, 2 if size >= segment_bytes // 2 else 1)))
     return groups
+
+
+def rewrite_each(segments: Sequence[LiveSegment]) -> list[Group]:
+    """Every segment alone, written anew at its level; fresh ones at level 1."""
+    return [Group((segment,), max(segment.facts.level, 1)) for segment in segments]
 
 
 def pick_levels(segments: Sequence[LiveSegment], config: Config, *, due_only: bool, everything: bool) -> list[Group]:
@@ -123,15 +152,33 @@ def _is_worn(segment: LiveSegment) -> bool:
 
 
 def _capped(segments: Sequence[LiveSegment], limit: int) -> list[list[LiveSegment]]:
+    return _runs(segments, limit, Bounds())
+
+
+def _runs(segments: Sequence[LiveSegment], limit: int, bounds: Bounds) -> list[list[LiveSegment]]:
+    """Segments, in order of time where time counts, cut where a run would hold or span too much.
+
+    One that spans too much all by itself is a run of its own, and interrupts none.
+    """
     runs: list[list[LiveSegment]] = []
-    size = 0
+    alone: list[list[LiveSegment]] = []
+    size, start, end = 0, 0, 0
     for segment in segments:
-        if not runs or size + segment.facts.size > limit:
+        low, high = _times(segment)
+        if bounds.span_ns is not None and high - low > bounds.span_ns:
+            alone.append([segment])
+            continue
+        full = not runs or size + segment.facts.size > limit or len(runs[-1]) == bounds.max_inputs
+        if full or (bounds.span_ns is not None and max(end, high) - min(start, low) > bounds.span_ns):
             runs.append([])
-            size = 0
+            size, start, end = 0, low, high
         runs[-1].append(segment)
-        size += segment.facts.size
-    return runs
+        size, start, end = size + segment.facts.size, min(start, low), max(end, high)
+    return runs + alone
+
+
+def _times(segment: LiveSegment) -> tuple[int, int]:
+    return segment.facts.time_min or 0, segment.facts.time_max or 0
 
 
 def cut(

@@ -53,10 +53,11 @@ class MergeTask:
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """The segments written, and where their journal lies."""
+    """The segments written, and where their journal lies. `number` is that of the first one, even if there is none."""
 
     added: tuple[SegmentFacts, ...]
     journal: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True)

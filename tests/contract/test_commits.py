@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
 
 import pytest
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit import CommitResult, Stale, TableCommit
-from moulin.config import HOUR
+from moulin.catalog.merge_tasks import PlannedMerge
 from moulin.errors import InvalidInput, NotFound
 from moulin.model.evolution import AddColumn
 from moulin.model.operations import (
@@ -23,7 +24,6 @@ from moulin.model.operations import (
     SetPartitioning,
     SetProperties,
 )
-from tests.contract.conftest import HandClock
 from tests.contract.samples import commit, live, make_table, segment, vector
 
 
@@ -224,29 +224,44 @@ def test_merges_are_found_by_what_they_consumed(catalog: Catalog) -> None:
     assert [m.version for m in catalog.merges_of([a.number], 0)] == [first, third], "a segment may come back"
 
 
-def test_reserved_inputs_are_given_once_until_they_expire(catalog: Catalog, clock: HandClock) -> None:
-    assert catalog.reserve_inputs("one", [3, 1, 2]) == [1, 2, 3]
-    assert catalog.reserve_inputs("two", [2, 3, 4]) == [4]
-    catalog.release_inputs("one")
-    assert catalog.reserve_inputs("two", [1]) == [1]
-    clock.forward(HOUR + 1)
-    assert catalog.reserve_inputs("three", [1, 4]) == [1, 4]
-    assert catalog.reserve_inputs("three", []) == []
+def planned(*numbers: int) -> PlannedMerge:
+    return PlannedMerge(UUID(int=0), dict.fromkeys(numbers, 0), 1)
 
 
-def test_inputs_reserved_by_many_at_once_are_given_once(catalog: Catalog) -> None:
+def test_a_segment_is_an_input_of_one_merge_task(catalog: Catalog) -> None:
+    first, second = catalog.maintenance.create_merge_tasks([planned(1, 2, 3), planned(4)])
+    assert first is not None
+    assert second is not None
+    made = catalog.maintenance.create_merge_tasks([planned(3, 5), planned(6, 7), planned(4)])
+    assert [claim is None for claim in made] == [True, False, True]
+    assert catalog.maintenance.merge_inputs_held(range(10)) == {1, 2, 3, 4, 6, 7}
+    assert catalog.maintenance.delete_merge_task(first.task_id)
+    assert not catalog.maintenance.delete_merge_task(first.task_id)
+    assert catalog.maintenance.create_merge_tasks([planned(3, 5)]) != [None]
+    assert catalog.maintenance.create_merge_tasks([]) == []
+    with pytest.raises(InvalidInput, match="share no segment"):
+        catalog.maintenance.create_merge_tasks([planned(20, 21), planned(21)])
+
+
+def test_inputs_wanted_by_many_at_once_are_given_once(catalog: Catalog) -> None:
+    def create(n: int) -> int:
+        plans = [planned(first, first + 1) for first in range(n, n + 1200, 2)]
+        return sum(claim is not None for claim in catalog.maintenance.create_merge_tasks(plans))
+
     with ThreadPoolExecutor(4) as pool:
-        granted = list(pool.map(lambda n: catalog.reserve_inputs(f"owner {n}", range(n, n + 1200)), range(4)))
-    assert sorted(number for some in granted for number in some) == list(range(1203))
+        made = sum(pool.map(create, range(4)))
+    tasks = catalog.maintenance.merge_tasks()
+    assert len(tasks) == made
+    assert len(catalog.maintenance.merge_inputs_held(range(1300))) == 2 * made, "no task has an input of another"
 
 
 def test_a_merge_frees_its_inputs(catalog: Catalog) -> None:
     state = make_table(catalog)
     a = segment(catalog, state.id)
     commit(catalog, state.id, Append(added=(a,)))
-    catalog.reserve_inputs("one", [a.number])
+    catalog.maintenance.create_merge_tasks([planned(a.number)])
     commit(catalog, state.id, Merge(removed=(Expected(a.number, 0),)))
-    assert catalog.reserve_inputs("two", [a.number]) == [a.number]
+    assert catalog.maintenance.merge_inputs_held([a.number]) == set()
 
 
 def test_pins_live_while_they_are_renewed(catalog: Catalog) -> None:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from moulin.catalog.merge_tasks import PlannedMerge
 from moulin.errors import Conflict
 from moulin.lake import Lake
-from moulin.table.compaction import commit_merge, run_group
+from moulin.table.merge_job import commit_merge, run_group
 from moulin.table.merge_planner import pick
 from moulin.table.table import Table
 from moulin.table.writes import prepare_delete
@@ -105,11 +106,15 @@ def test_two_compactions_share_the_work(orders: Table) -> None:
     for n in range(4):
         orders.append(rows(n * 10, 10))
     state = orders.state()
-    numbers = [s.facts.number for s in orders._context.catalog.segments(state.id, state.version)]
-    assert orders._context.catalog.reserve_inputs("somebody", numbers[:2]) == numbers[:2]
-    assert orders.compact(everything=True).merges == 0
-    orders._context.catalog.release_inputs("somebody")
-    assert orders.compact(everything=True).merges == 1
+    catalog = orders._context.catalog
+    first, second, *_ = (s.facts.number for s in catalog.segments(state.id, state.version))
+    begun = catalog.maintenance.create_merge_tasks(
+        [PlannedMerge(state.id, {first: 0, second: 0}, 1)], worker="somebody"
+    )[0]
+    assert begun is not None
+    assert orders.compact(everything=True).segments_in == 2, "what somebody else works on is left to them"
+    assert catalog.maintenance.delete_merge_task(begun.task_id)
+    assert orders.compact(everything=True).segments_in == 3
     assert ids(orders) == list(range(40))
 
 

@@ -516,13 +516,15 @@ class RegionUse(_message.Message):
     def __init__(self, number: _Optional[int] = ..., epoch: _Optional[int] = ..., covered: _Optional[int] = ..., reached: _Optional[int] = ...) -> None: ...
 
 class DataOperation(_message.Message):
-    __slots__ = ("kind", "added", "removed", "vectors", "added_vectors", "journals", "everything")
+    __slots__ = ("kind", "added", "removed", "vectors", "added_vectors", "journals", "journal_outputs", "claim", "everything")
     KIND_FIELD_NUMBER: _ClassVar[int]
     ADDED_FIELD_NUMBER: _ClassVar[int]
     REMOVED_FIELD_NUMBER: _ClassVar[int]
     VECTORS_FIELD_NUMBER: _ClassVar[int]
     ADDED_VECTORS_FIELD_NUMBER: _ClassVar[int]
     JOURNALS_FIELD_NUMBER: _ClassVar[int]
+    JOURNAL_OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
     EVERYTHING_FIELD_NUMBER: _ClassVar[int]
     kind: str
     added: _containers.RepeatedCompositeFieldContainer[_manifest_pb2.DataFileRef]
@@ -530,8 +532,10 @@ class DataOperation(_message.Message):
     vectors: _containers.RepeatedCompositeFieldContainer[NewVector]
     added_vectors: _containers.RepeatedCompositeFieldContainer[Vector]
     journals: _containers.RepeatedScalarFieldContainer[str]
+    journal_outputs: _containers.RepeatedScalarFieldContainer[int]
+    claim: Claim
     everything: bool
-    def __init__(self, kind: _Optional[str] = ..., added: _Optional[_Iterable[_Union[_manifest_pb2.DataFileRef, _Mapping]]] = ..., removed: _Optional[_Iterable[_Union[Expected, _Mapping]]] = ..., vectors: _Optional[_Iterable[_Union[NewVector, _Mapping]]] = ..., added_vectors: _Optional[_Iterable[_Union[Vector, _Mapping]]] = ..., journals: _Optional[_Iterable[str]] = ..., everything: _Optional[bool] = ...) -> None: ...
+    def __init__(self, kind: _Optional[str] = ..., added: _Optional[_Iterable[_Union[_manifest_pb2.DataFileRef, _Mapping]]] = ..., removed: _Optional[_Iterable[_Union[Expected, _Mapping]]] = ..., vectors: _Optional[_Iterable[_Union[NewVector, _Mapping]]] = ..., added_vectors: _Optional[_Iterable[_Union[Vector, _Mapping]]] = ..., journals: _Optional[_Iterable[str]] = ..., journal_outputs: _Optional[_Iterable[int]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., everything: _Optional[bool] = ...) -> None: ...
 
 class Expected(_message.Message):
     __slots__ = ("segment", "vector_id")
@@ -862,29 +866,185 @@ class VersionChange(_message.Message):
     commits: _containers.RepeatedCompositeFieldContainer[CommitNumbers]
     def __init__(self, version: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., next_row_id: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentChange, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CommitNumbers, _Mapping]]] = ...) -> None: ...
 
-class ReserveInputsRequest(_message.Message):
-    __slots__ = ("owner", "numbers")
-    OWNER_FIELD_NUMBER: _ClassVar[int]
+class Claim(_message.Message):
+    __slots__ = ("task_id", "attempt")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    attempt: int
+    def __init__(self, task_id: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
+
+class PlannedMerge(_message.Message):
+    __slots__ = ("table_id", "inputs", "level")
+    class InputsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    table_id: str
+    inputs: _containers.ScalarMap[int, int]
+    level: int
+    def __init__(self, table_id: _Optional[str] = ..., inputs: _Optional[_Mapping[int, int]] = ..., level: _Optional[int] = ...) -> None: ...
+
+class CreateMergeTasksRequest(_message.Message):
+    __slots__ = ("planned", "worker", "read_version")
+    PLANNED_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    READ_VERSION_FIELD_NUMBER: _ClassVar[int]
+    planned: _containers.RepeatedCompositeFieldContainer[PlannedMerge]
+    worker: str
+    read_version: int
+    def __init__(self, planned: _Optional[_Iterable[_Union[PlannedMerge, _Mapping]]] = ..., worker: _Optional[str] = ..., read_version: _Optional[int] = ...) -> None: ...
+
+class CreateMergeTasksResponse(_message.Message):
+    __slots__ = ("tasks",)
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[CreatedMergeTask]
+    def __init__(self, tasks: _Optional[_Iterable[_Union[CreatedMergeTask, _Mapping]]] = ...) -> None: ...
+
+class CreatedMergeTask(_message.Message):
+    __slots__ = ("claim",)
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    claim: Claim
+    def __init__(self, claim: _Optional[_Union[Claim, _Mapping]] = ...) -> None: ...
+
+class ClaimMergeTaskRequest(_message.Message):
+    __slots__ = ("worker", "seconds", "table_id")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    seconds: float
+    table_id: str
+    def __init__(self, worker: _Optional[str] = ..., seconds: _Optional[float] = ..., table_id: _Optional[str] = ...) -> None: ...
+
+class ClaimMergeTaskResponse(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: ClaimedMerge
+    def __init__(self, task: _Optional[_Union[ClaimedMerge, _Mapping]] = ...) -> None: ...
+
+class ClaimedMerge(_message.Message):
+    __slots__ = ("claim", "table_id", "level", "inputs", "read_version", "lease_until", "first_number", "numbers")
+    class InputsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    READ_VERSION_FIELD_NUMBER: _ClassVar[int]
+    LEASE_UNTIL_FIELD_NUMBER: _ClassVar[int]
+    FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     NUMBERS_FIELD_NUMBER: _ClassVar[int]
-    owner: str
-    numbers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, owner: _Optional[str] = ..., numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+    claim: Claim
+    table_id: str
+    level: int
+    inputs: _containers.ScalarMap[int, int]
+    read_version: int
+    lease_until: int
+    first_number: int
+    numbers: int
+    def __init__(self, claim: _Optional[_Union[Claim, _Mapping]] = ..., table_id: _Optional[str] = ..., level: _Optional[int] = ..., inputs: _Optional[_Mapping[int, int]] = ..., read_version: _Optional[int] = ..., lease_until: _Optional[int] = ..., first_number: _Optional[int] = ..., numbers: _Optional[int] = ...) -> None: ...
 
-class ReserveInputsResponse(_message.Message):
-    __slots__ = ("granted",)
-    GRANTED_FIELD_NUMBER: _ClassVar[int]
-    granted: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, granted: _Optional[_Iterable[int]] = ...) -> None: ...
+class RenewMergeTaskRequest(_message.Message):
+    __slots__ = ("claim", "seconds")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    claim: Claim
+    seconds: float
+    def __init__(self, claim: _Optional[_Union[Claim, _Mapping]] = ..., seconds: _Optional[float] = ...) -> None: ...
 
-class ReleaseInputsRequest(_message.Message):
-    __slots__ = ("owner",)
-    OWNER_FIELD_NUMBER: _ClassVar[int]
-    owner: str
-    def __init__(self, owner: _Optional[str] = ...) -> None: ...
+class RenewMergeTaskResponse(_message.Message):
+    __slots__ = ("lease_until",)
+    LEASE_UNTIL_FIELD_NUMBER: _ClassVar[int]
+    lease_until: int
+    def __init__(self, lease_until: _Optional[int] = ...) -> None: ...
 
-class ReleaseInputsResponse(_message.Message):
+class FailMergeTaskRequest(_message.Message):
+    __slots__ = ("claim", "message")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    claim: Claim
+    message: str
+    def __init__(self, claim: _Optional[_Union[Claim, _Mapping]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class FailMergeTaskResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class MergeTaskId(_message.Message):
+    __slots__ = ("task_id",)
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    def __init__(self, task_id: _Optional[str] = ...) -> None: ...
+
+class DeleteMergeTaskResponse(_message.Message):
+    __slots__ = ("deleted",)
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    deleted: bool
+    def __init__(self, deleted: _Optional[bool] = ...) -> None: ...
+
+class ListMergeTasksRequest(_message.Message):
+    __slots__ = ("table_id",)
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    table_id: str
+    def __init__(self, table_id: _Optional[str] = ...) -> None: ...
+
+class ListMergeTasksResponse(_message.Message):
+    __slots__ = ("tasks",)
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[MergeTask]
+    def __init__(self, tasks: _Optional[_Iterable[_Union[MergeTask, _Mapping]]] = ...) -> None: ...
+
+class MergeTask(_message.Message):
+    __slots__ = ("id", "table_id", "state", "level", "segments", "created_at", "available_at", "worker", "claimed_at", "attempt", "failures", "last_error")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_AT_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    CLAIMED_AT_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    table_id: str
+    state: str
+    level: int
+    segments: int
+    created_at: int
+    available_at: int
+    worker: str
+    claimed_at: int
+    attempt: int
+    failures: int
+    last_error: str
+    def __init__(self, id: _Optional[str] = ..., table_id: _Optional[str] = ..., state: _Optional[str] = ..., level: _Optional[int] = ..., segments: _Optional[int] = ..., created_at: _Optional[int] = ..., available_at: _Optional[int] = ..., worker: _Optional[str] = ..., claimed_at: _Optional[int] = ..., attempt: _Optional[int] = ..., failures: _Optional[int] = ..., last_error: _Optional[str] = ...) -> None: ...
+
+class ListHeldInputsRequest(_message.Message):
+    __slots__ = ("numbers",)
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    numbers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ListHeldInputsResponse(_message.Message):
+    __slots__ = ("held",)
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    held: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, held: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PinRequest(_message.Message):
     __slots__ = ("table_id", "version")
@@ -913,6 +1073,94 @@ class RenewPinResponse(_message.Message):
 class UnpinResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class Index(_message.Message):
+    __slots__ = ("id", "name", "kind", "field_id", "created_version")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    FIELD_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    name: str
+    kind: str
+    field_id: int
+    created_version: int
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., field_id: _Optional[int] = ..., created_version: _Optional[int] = ...) -> None: ...
+
+class IndexSize(_message.Message):
+    __slots__ = ("files", "bytes", "segments")
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    files: int
+    bytes: int
+    segments: int
+    def __init__(self, files: _Optional[int] = ..., bytes: _Optional[int] = ..., segments: _Optional[int] = ...) -> None: ...
+
+class ListIndexesResponse(_message.Message):
+    __slots__ = ("indexes", "sizes")
+    class SizesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: IndexSize
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[IndexSize, _Mapping]] = ...) -> None: ...
+    INDEXES_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    indexes: _containers.RepeatedCompositeFieldContainer[Index]
+    sizes: _containers.MessageMap[str, IndexSize]
+    def __init__(self, indexes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., sizes: _Optional[_Mapping[str, IndexSize]] = ...) -> None: ...
+
+class ListIndexCoverageRequest(_message.Message):
+    __slots__ = ("table_id", "segments", "fields")
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    table_id: str
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    fields: FieldIds
+    def __init__(self, table_id: _Optional[str] = ..., segments: _Optional[_Iterable[int]] = ..., fields: _Optional[_Union[FieldIds, _Mapping]] = ...) -> None: ...
+
+class IndexCoverage(_message.Message):
+    __slots__ = ("index", "path", "size", "segments")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    index: Index
+    path: str
+    size: int
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, index: _Optional[_Union[Index, _Mapping]] = ..., path: _Optional[str] = ..., size: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class IndexCoveragePage(_message.Message):
+    __slots__ = ("coverage",)
+    COVERAGE_FIELD_NUMBER: _ClassVar[int]
+    coverage: _containers.RepeatedCompositeFieldContainer[IndexCoverage]
+    def __init__(self, coverage: _Optional[_Iterable[_Union[IndexCoverage, _Mapping]]] = ...) -> None: ...
+
+class GetWrittenBytesRequest(_message.Message):
+    __slots__ = ("table_id", "after")
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    table_id: str
+    after: int
+    def __init__(self, table_id: _Optional[str] = ..., after: _Optional[int] = ...) -> None: ...
+
+class GetWrittenBytesResponse(_message.Message):
+    __slots__ = ("by_level",)
+    class ByLevelEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    BY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    by_level: _containers.ScalarMap[int, int]
+    def __init__(self, by_level: _Optional[_Mapping[int, int]] = ...) -> None: ...
 
 class GetRegionNumberRequest(_message.Message):
     __slots__ = ("table_id", "value")

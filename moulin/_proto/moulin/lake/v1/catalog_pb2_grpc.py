@@ -224,15 +224,40 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ChangeRange.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.VersionChange.FromString,
                 _registered_method=True)
-        self.ReserveInputs = channel.unary_unary(
-                '/moulin.lake.v1.CatalogService/ReserveInputs',
-                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReserveInputsRequest.SerializeToString,
-                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReserveInputsResponse.FromString,
+        self.CreateMergeTasks = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/CreateMergeTasks',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateMergeTasksRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateMergeTasksResponse.FromString,
                 _registered_method=True)
-        self.ReleaseInputs = channel.unary_unary(
-                '/moulin.lake.v1.CatalogService/ReleaseInputs',
-                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseInputsRequest.SerializeToString,
-                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseInputsResponse.FromString,
+        self.ClaimMergeTask = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ClaimMergeTask',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ClaimMergeTaskRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ClaimMergeTaskResponse.FromString,
+                _registered_method=True)
+        self.RenewMergeTask = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/RenewMergeTask',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.RenewMergeTaskRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.RenewMergeTaskResponse.FromString,
+                _registered_method=True)
+        self.FailMergeTask = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/FailMergeTask',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskResponse.FromString,
+                _registered_method=True)
+        self.DeleteMergeTask = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/DeleteMergeTask',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.MergeTaskId.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.DeleteMergeTaskResponse.FromString,
+                _registered_method=True)
+        self.ListMergeTasks = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ListMergeTasks',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeTasksRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeTasksResponse.FromString,
+                _registered_method=True)
+        self.ListHeldInputs = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ListHeldInputs',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListHeldInputsRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListHeldInputsResponse.FromString,
                 _registered_method=True)
         self.Pin = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/Pin',
@@ -248,6 +273,21 @@ class CatalogServiceStub:
                 '/moulin.lake.v1.CatalogService/Unpin',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.PinId.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.UnpinResponse.FromString,
+                _registered_method=True)
+        self.ListIndexes = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ListIndexes',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListIndexesResponse.FromString,
+                _registered_method=True)
+        self.ListIndexCoverage = channel.unary_stream(
+                '/moulin.lake.v1.CatalogService/ListIndexCoverage',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListIndexCoverageRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.IndexCoveragePage.FromString,
+                _registered_method=True)
+        self.GetWrittenBytes = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/GetWrittenBytes',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetWrittenBytesRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetWrittenBytesResponse.FromString,
                 _registered_method=True)
         self.GetRegionNumber = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/GetRegionNumber',
@@ -514,14 +554,47 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ReserveInputs(self, request, context):
+    def CreateMergeTasks(self, request, context):
+        """Merge tasks, for workers that write in the lake's storage themselves and commit through this service. A task is made of
+        each plan whose inputs are free; with a worker, it is claimed at once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClaimMergeTask(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ReleaseInputs(self, request, context):
+    def RenewMergeTask(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FailMergeTask(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteMergeTask(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMergeTasks(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListHeldInputs(self, request, context):
+        """Those of the segments that are inputs of a task.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -540,6 +613,26 @@ class CatalogServiceServicer:
 
     def Unpin(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListIndexes(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListIndexCoverage(self, request, context):
+        """The files of indexes that cover some of the segments asked about.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetWrittenBytes(self, request, context):
+        """Bytes of the segments written after a version, by level.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -761,15 +854,40 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ChangeRange.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.VersionChange.SerializeToString,
             ),
-            'ReserveInputs': grpc.unary_unary_rpc_method_handler(
-                    servicer.ReserveInputs,
-                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReserveInputsRequest.FromString,
-                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReserveInputsResponse.SerializeToString,
+            'CreateMergeTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateMergeTasks,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateMergeTasksRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateMergeTasksResponse.SerializeToString,
             ),
-            'ReleaseInputs': grpc.unary_unary_rpc_method_handler(
-                    servicer.ReleaseInputs,
-                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseInputsRequest.FromString,
-                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseInputsResponse.SerializeToString,
+            'ClaimMergeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClaimMergeTask,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ClaimMergeTaskRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ClaimMergeTaskResponse.SerializeToString,
+            ),
+            'RenewMergeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewMergeTask,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.RenewMergeTaskRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.RenewMergeTaskResponse.SerializeToString,
+            ),
+            'FailMergeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.FailMergeTask,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskResponse.SerializeToString,
+            ),
+            'DeleteMergeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteMergeTask,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.MergeTaskId.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.DeleteMergeTaskResponse.SerializeToString,
+            ),
+            'ListMergeTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMergeTasks,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeTasksRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeTasksResponse.SerializeToString,
+            ),
+            'ListHeldInputs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListHeldInputs,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListHeldInputsRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListHeldInputsResponse.SerializeToString,
             ),
             'Pin': grpc.unary_unary_rpc_method_handler(
                     servicer.Pin,
@@ -785,6 +903,21 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.Unpin,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.PinId.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.UnpinResponse.SerializeToString,
+            ),
+            'ListIndexes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListIndexes,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListIndexesResponse.SerializeToString,
+            ),
+            'ListIndexCoverage': grpc.unary_stream_rpc_method_handler(
+                    servicer.ListIndexCoverage,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListIndexCoverageRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.IndexCoveragePage.SerializeToString,
+            ),
+            'GetWrittenBytes': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetWrittenBytes,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetWrittenBytesRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetWrittenBytesResponse.SerializeToString,
             ),
             'GetRegionNumber': grpc.unary_unary_rpc_method_handler(
                     servicer.GetRegionNumber,
@@ -1844,7 +1977,7 @@ class CatalogService:
             _registered_method=True)
 
     @staticmethod
-    def ReserveInputs(request,
+    def CreateMergeTasks(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1857,9 +1990,9 @@ class CatalogService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/moulin.lake.v1.CatalogService/ReserveInputs',
-            moulin_dot_lake_dot_v1_dot_catalog__pb2.ReserveInputsRequest.SerializeToString,
-            moulin_dot_lake_dot_v1_dot_catalog__pb2.ReserveInputsResponse.FromString,
+            '/moulin.lake.v1.CatalogService/CreateMergeTasks',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateMergeTasksRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateMergeTasksResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1871,7 +2004,7 @@ class CatalogService:
             _registered_method=True)
 
     @staticmethod
-    def ReleaseInputs(request,
+    def ClaimMergeTask(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1884,9 +2017,144 @@ class CatalogService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/moulin.lake.v1.CatalogService/ReleaseInputs',
-            moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseInputsRequest.SerializeToString,
-            moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseInputsResponse.FromString,
+            '/moulin.lake.v1.CatalogService/ClaimMergeTask',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ClaimMergeTaskRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ClaimMergeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewMergeTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/RenewMergeTask',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.RenewMergeTaskRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.RenewMergeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FailMergeTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/FailMergeTask',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteMergeTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/DeleteMergeTask',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.MergeTaskId.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.DeleteMergeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMergeTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListMergeTasks',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeTasksRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListMergeTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListHeldInputs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListHeldInputs',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListHeldInputsRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListHeldInputsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1968,6 +2236,87 @@ class CatalogService:
             '/moulin.lake.v1.CatalogService/Unpin',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.PinId.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.UnpinResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListIndexes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListIndexes',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListIndexesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListIndexCoverage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListIndexCoverage',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListIndexCoverageRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.IndexCoveragePage.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetWrittenBytes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/GetWrittenBytes',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.GetWrittenBytesRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.GetWrittenBytesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -78,7 +78,7 @@ class CreateSegment(_message.Message):
     def __init__(self, table_id: _Optional[str] = ..., time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., size_bytes: _Optional[int] = ..., compressed_size_bytes: _Optional[int] = ..., number_of_events: _Optional[int] = ..., cloud_object_key: _Optional[_Union[CloudObjectKey, _Mapping]] = ..., audt_hash: _Optional[bytes] = ..., audt_algo: _Optional[int] = ..., ingest_time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., data_file: _Optional[_Union[_manifest_pb2.DataFileRef, _Mapping]] = ...) -> None: ...
 
 class SegmentInfo(_message.Message):
-    __slots__ = ("id", "time_range", "size_bytes", "compressed_size_bytes", "number_of_events", "table_id", "cloud_object_key", "audt_hash", "audt_algo", "ingest_time_range")
+    __slots__ = ("id", "time_range", "size_bytes", "compressed_size_bytes", "number_of_events", "table_id", "cloud_object_key", "audt_hash", "audt_algo", "ingest_time_range", "version", "tombstone_version", "data_file")
     ID_FIELD_NUMBER: _ClassVar[int]
     TIME_RANGE_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +89,9 @@ class SegmentInfo(_message.Message):
     AUDT_HASH_FIELD_NUMBER: _ClassVar[int]
     AUDT_ALGO_FIELD_NUMBER: _ClassVar[int]
     INGEST_TIME_RANGE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DATA_FILE_FIELD_NUMBER: _ClassVar[int]
     id: str
     time_range: TimeRange
     size_bytes: int
@@ -99,7 +102,10 @@ class SegmentInfo(_message.Message):
     audt_hash: bytes
     audt_algo: int
     ingest_time_range: TimeRange
-    def __init__(self, id: _Optional[str] = ..., time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., size_bytes: _Optional[int] = ..., compressed_size_bytes: _Optional[int] = ..., number_of_events: _Optional[int] = ..., table_id: _Optional[str] = ..., cloud_object_key: _Optional[_Union[CloudObjectKey, _Mapping]] = ..., audt_hash: _Optional[bytes] = ..., audt_algo: _Optional[int] = ..., ingest_time_range: _Optional[_Union[TimeRange, _Mapping]] = ...) -> None: ...
+    version: int
+    tombstone_version: int
+    data_file: _manifest_pb2.DataFileRef
+    def __init__(self, id: _Optional[str] = ..., time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., size_bytes: _Optional[int] = ..., compressed_size_bytes: _Optional[int] = ..., number_of_events: _Optional[int] = ..., table_id: _Optional[str] = ..., cloud_object_key: _Optional[_Union[CloudObjectKey, _Mapping]] = ..., audt_hash: _Optional[bytes] = ..., audt_algo: _Optional[int] = ..., ingest_time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., version: _Optional[int] = ..., tombstone_version: _Optional[int] = ..., data_file: _Optional[_Union[_manifest_pb2.DataFileRef, _Mapping]] = ...) -> None: ...
 
 class ShardingField(_message.Message):
     __slots__ = ("field_name", "weight")
@@ -110,18 +116,30 @@ class ShardingField(_message.Message):
     def __init__(self, field_name: _Optional[str] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class SegmentMergeTaskInfo(_message.Message):
-    __slots__ = ("task_id", "table_id", "segments", "cloud_object_prefix", "sharding_fields")
+    __slots__ = ("task_id", "table_id", "segments", "cloud_object_prefix", "sharding_fields", "attempt", "lease_until_unix_ns", "level", "first_segment_number", "segment_numbers", "read_version")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     CLOUD_OBJECT_PREFIX_FIELD_NUMBER: _ClassVar[int]
     SHARDING_FIELDS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    LEASE_UNTIL_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    FIRST_SEGMENT_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    READ_VERSION_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     table_id: str
     segments: _containers.RepeatedCompositeFieldContainer[SegmentInfo]
     cloud_object_prefix: CloudObjectPrefix
     sharding_fields: _containers.RepeatedCompositeFieldContainer[ShardingField]
-    def __init__(self, task_id: _Optional[str] = ..., table_id: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., cloud_object_prefix: _Optional[_Union[CloudObjectPrefix, _Mapping]] = ..., sharding_fields: _Optional[_Iterable[_Union[ShardingField, _Mapping]]] = ...) -> None: ...
+    attempt: int
+    lease_until_unix_ns: int
+    level: int
+    first_segment_number: int
+    segment_numbers: int
+    read_version: int
+    def __init__(self, task_id: _Optional[str] = ..., table_id: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., cloud_object_prefix: _Optional[_Union[CloudObjectPrefix, _Mapping]] = ..., sharding_fields: _Optional[_Iterable[_Union[ShardingField, _Mapping]]] = ..., attempt: _Optional[int] = ..., lease_until_unix_ns: _Optional[int] = ..., level: _Optional[int] = ..., first_segment_number: _Optional[int] = ..., segment_numbers: _Optional[int] = ..., read_version: _Optional[int] = ...) -> None: ...
 
 class TableInfo(_message.Message):
     __slots__ = ("id", "name", "cloud_object_prefix", "database_id")

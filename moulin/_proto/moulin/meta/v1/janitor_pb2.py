@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmoulin/meta/v1/janitor.proto\x12\x0emoulin.meta.v1\"\xd2\x01\n\x1aGetSegmentSizeStatsRequest\x12 \n\x13max_compressed_size\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cmin_age_secs\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x19\n\x0cmax_age_secs\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x15\n\x08table_id\x18\x04 \x01(\tH\x03\x88\x01\x01\x42\x16\n\x14_max_compressed_sizeB\x0f\n\r_min_age_secsB\x0f\n\r_max_age_secsB\x0b\n\t_table_id\"\xcf\x01\n\x0fSegmentSizeTier\x12\x0c\n\x04tier\x18\x01 \x01(\x05\x12\x10\n\x08tier_min\x18\x02 \x01(\t\x12\x10\n\x08tier_max\x18\x03 \x01(\t\x12\x15\n\rsegment_count\x18\x04 \x01(\x03\x12\x12\n\ntotal_size\x18\x05 \x01(\x03\x12\x10\n\x08smallest\x18\x06 \x01(\x03\x12\x0f\n\x07largest\x18\x07 \x01(\x03\x12\x10\n\x08\x61vg_size\x18\x08 \x01(\x03\x12\x15\n\rearliest_time\x18\t \x01(\t\x12\x13\n\x0blatest_time\x18\n \x01(\t\"M\n\x1bGetSegmentSizeStatsResponse\x12.\n\x05tiers\x18\x01 \x03(\x0b\x32\x1f.moulin.meta.v1.SegmentSizeTier\"<\n\x16GetJanitorStatsRequest\x12\x15\n\x08table_id\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_table_id\"\xb2\x01\n\x17GetJanitorStatsResponse\x12\x15\n\rsegment_count\x18\x01 \x01(\x03\x12\x1f\n\x17outstanding_merge_tasks\x18\x02 \x01(\x03\x12\x18\n\x10total_size_bytes\x18\x03 \x01(\x03\x12#\n\x1btotal_compressed_size_bytes\x18\x04 \x01(\x03\x12 \n\x18segments_incl_tombstoned\x18\x05 \x01(\x03\";\n\x15ListMergeTasksRequest\x12\x15\n\x08table_id\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_table_id\"I\n\x16ListMergeTasksResponse\x12/\n\x05tasks\x18\x01 \x03(\x0b\x32 .moulin.meta.v1.MergeTaskSummary\"\x91\x01\n\x10MergeTaskSummary\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12\x15\n\rsegment_count\x18\x03 \x01(\x05\x12\x1a\n\x12\x61ssigned_to_worker\x18\x04 \x01(\t\x12\x12\n\ncreated_at\x18\x05 \x01(\t\x12\x13\n\x0b\x61ssigned_at\x18\x06 \x01(\t\"&\n\x13GetMergeTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"D\n\x17UnclaimMergeTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x18\n\x10min_claimed_secs\x18\x02 \x01(\x03\"-\n\x18UnclaimMergeTaskResponse\x12\x11\n\tunclaimed\x18\x01 \x01(\x08\"\xcf\x01\n\x17\x43reateMergeTasksRequest\x12 \n\x13max_compressed_size\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cmin_age_secs\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x19\n\x0cmax_age_secs\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x15\n\x08table_id\x18\x04 \x01(\tH\x03\x88\x01\x01\x42\x16\n\x14_max_compressed_sizeB\x0f\n\r_min_age_secsB\x0f\n\r_max_age_secsB\x0b\n\t_table_id\"L\n\x18\x43reateMergeTasksResponse\x12\x15\n\rtasks_created\x18\x01 \x01(\x05\x12\x19\n\x11segments_included\x18\x02 \x01(\x03\"\x84\x03\n\x14GetMergeTaskResponse\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12\x15\n\rsegment_count\x18\x03 \x01(\x05\x12\x1a\n\x12\x61ssigned_to_worker\x18\x04 \x01(\t\x12\x12\n\ncreated_at\x18\x05 \x01(\t\x12\x1d\n\x15smallest_segment_size\x18\x06 \x01(\x03\x12\x1c\n\x14largest_segment_size\x18\x07 \x01(\x03\x12(\n smallest_segment_compressed_size\x18\x08 \x01(\x03\x12\'\n\x1flargest_segment_compressed_size\x18\t \x01(\x03\x12\x15\n\rearliest_time\x18\n \x01(\t\x12\x13\n\x0blatest_time\x18\x0b \x01(\t\x12\x12\n\ntotal_size\x18\x0c \x01(\x03\x12\x1d\n\x15total_compressed_size\x18\r \x01(\x03\x12\x13\n\x0b\x61ssigned_at\x18\x0e \x01(\t\"?\n\x19RewriteAllSegmentsRequest\x12\x15\n\x08table_id\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_table_id\"N\n\x1aRewriteAllSegmentsResponse\x12\x15\n\rtasks_created\x18\x01 \x01(\x05\x12\x19\n\x11segments_included\x18\x02 \x01(\x03\")\n\x16\x44\x65leteMergeTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"*\n\x17\x44\x65leteMergeTaskResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\x08\x32\xbf\x06\n\x0eJanitorService\x12\x62\n\x0fGetJanitorStats\x12&.moulin.meta.v1.GetJanitorStatsRequest\x1a\'.moulin.meta.v1.GetJanitorStatsResponse\x12n\n\x13GetSegmentSizeStats\x12*.moulin.meta.v1.GetSegmentSizeStatsRequest\x1a+.moulin.meta.v1.GetSegmentSizeStatsResponse\x12_\n\x0eListMergeTasks\x12%.moulin.meta.v1.ListMergeTasksRequest\x1a&.moulin.meta.v1.ListMergeTasksResponse\x12Y\n\x0cGetMergeTask\x12#.moulin.meta.v1.GetMergeTaskRequest\x1a$.moulin.meta.v1.GetMergeTaskResponse\x12\x65\n\x10UnclaimMergeTask\x12\'.moulin.meta.v1.UnclaimMergeTaskRequest\x1a(.moulin.meta.v1.UnclaimMergeTaskResponse\x12\x65\n\x10\x43reateMergeTasks\x12\'.moulin.meta.v1.CreateMergeTasksRequest\x1a(.moulin.meta.v1.CreateMergeTasksResponse\x12k\n\x12RewriteAllSegments\x12).moulin.meta.v1.RewriteAllSegmentsRequest\x1a*.moulin.meta.v1.RewriteAllSegmentsResponse\x12\x62\n\x0f\x44\x65leteMergeTask\x12&.moulin.meta.v1.DeleteMergeTaskRequest\x1a\'.moulin.meta.v1.DeleteMergeTaskResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmoulin/meta/v1/janitor.proto\x12\x0emoulin.meta.v1\"\xd2\x01\n\x1aGetSegmentSizeStatsRequest\x12 \n\x13max_compressed_size\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cmin_age_secs\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x19\n\x0cmax_age_secs\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x15\n\x08table_id\x18\x04 \x01(\tH\x03\x88\x01\x01\x42\x16\n\x14_max_compressed_sizeB\x0f\n\r_min_age_secsB\x0f\n\r_max_age_secsB\x0b\n\t_table_id\"\xcf\x01\n\x0fSegmentSizeTier\x12\x0c\n\x04tier\x18\x01 \x01(\x05\x12\x10\n\x08tier_min\x18\x02 \x01(\t\x12\x10\n\x08tier_max\x18\x03 \x01(\t\x12\x15\n\rsegment_count\x18\x04 \x01(\x03\x12\x12\n\ntotal_size\x18\x05 \x01(\x03\x12\x10\n\x08smallest\x18\x06 \x01(\x03\x12\x0f\n\x07largest\x18\x07 \x01(\x03\x12\x10\n\x08\x61vg_size\x18\x08 \x01(\x03\x12\x15\n\rearliest_time\x18\t \x01(\t\x12\x13\n\x0blatest_time\x18\n \x01(\t\"M\n\x1bGetSegmentSizeStatsResponse\x12.\n\x05tiers\x18\x01 \x03(\x0b\x32\x1f.moulin.meta.v1.SegmentSizeTier\"<\n\x16GetJanitorStatsRequest\x12\x15\n\x08table_id\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_table_id\"\xb8\x02\n\x17GetJanitorStatsResponse\x12\x15\n\rsegment_count\x18\x01 \x01(\x03\x12\x1f\n\x17outstanding_merge_tasks\x18\x02 \x01(\x03\x12\x18\n\x10total_size_bytes\x18\x03 \x01(\x03\x12#\n\x1btotal_compressed_size_bytes\x18\x04 \x01(\x03\x12 \n\x18segments_incl_tombstoned\x18\x05 \x01(\x03\x12\x1f\n\x17quarantined_merge_tasks\x18\x64 \x01(\x03\x12\x19\n\x11objects_to_delete\x18\x65 \x01(\x03\x12\x17\n\x0fobjects_failing\x18\x66 \x01(\x03\x12\x16\n\x0e\x64\x65letion_error\x18g \x01(\t\x12\x17\n\x0fstaged_segments\x18h \x01(\x03\";\n\x15ListMergeTasksRequest\x12\x15\n\x08table_id\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_table_id\"I\n\x16ListMergeTasksResponse\x12/\n\x05tasks\x18\x01 \x03(\x0b\x32 .moulin.meta.v1.MergeTaskSummary\"\xed\x01\n\x10MergeTaskSummary\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12\x15\n\rsegment_count\x18\x03 \x01(\x05\x12\x1a\n\x12\x61ssigned_to_worker\x18\x04 \x01(\t\x12\x12\n\ncreated_at\x18\x05 \x01(\t\x12\x13\n\x0b\x61ssigned_at\x18\x06 \x01(\t\x12\r\n\x05state\x18\x64 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x65 \x01(\x05\x12\x10\n\x08\x66\x61ilures\x18\x66 \x01(\x05\x12\x12\n\nlast_error\x18g \x01(\t\x12\x14\n\x0c\x61vailable_at\x18h \x01(\t\"&\n\x13GetMergeTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"D\n\x17UnclaimMergeTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x18\n\x10min_claimed_secs\x18\x02 \x01(\x03\"-\n\x18UnclaimMergeTaskResponse\x12\x11\n\tunclaimed\x18\x01 \x01(\x08\"\xcf\x01\n\x17\x43reateMergeTasksRequest\x12 \n\x13max_compressed_size\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0cmin_age_secs\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x19\n\x0cmax_age_secs\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x15\n\x08table_id\x18\x04 \x01(\tH\x03\x88\x01\x01\x42\x16\n\x14_max_compressed_sizeB\x0f\n\r_min_age_secsB\x0f\n\r_max_age_secsB\x0b\n\t_table_id\"L\n\x18\x43reateMergeTasksResponse\x12\x15\n\rtasks_created\x18\x01 \x01(\x05\x12\x19\n\x11segments_included\x18\x02 \x01(\x03\"\xf5\x03\n\x14GetMergeTaskResponse\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12\x15\n\rsegment_count\x18\x03 \x01(\x05\x12\x1a\n\x12\x61ssigned_to_worker\x18\x04 \x01(\t\x12\x12\n\ncreated_at\x18\x05 \x01(\t\x12\x1d\n\x15smallest_segment_size\x18\x06 \x01(\x03\x12\x1c\n\x14largest_segment_size\x18\x07 \x01(\x03\x12(\n smallest_segment_compressed_size\x18\x08 \x01(\x03\x12\'\n\x1flargest_segment_compressed_size\x18\t \x01(\x03\x12\x15\n\rearliest_time\x18\n \x01(\t\x12\x13\n\x0blatest_time\x18\x0b \x01(\t\x12\x12\n\ntotal_size\x18\x0c \x01(\x03\x12\x1d\n\x15total_compressed_size\x18\r \x01(\x03\x12\x13\n\x0b\x61ssigned_at\x18\x0e \x01(\t\x12\r\n\x05state\x18\x64 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x65 \x01(\x05\x12\x10\n\x08\x66\x61ilures\x18\x66 \x01(\x05\x12\x12\n\nlast_error\x18g \x01(\t\x12\x14\n\x0c\x61vailable_at\x18h \x01(\t\x12\x13\n\x0bsegment_ids\x18i \x03(\t\"?\n\x19RewriteAllSegmentsRequest\x12\x15\n\x08table_id\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_table_id\"N\n\x1aRewriteAllSegmentsResponse\x12\x15\n\rtasks_created\x18\x01 \x01(\x05\x12\x19\n\x11segments_included\x18\x02 \x01(\x03\")\n\x16\x44\x65leteMergeTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"*\n\x17\x44\x65leteMergeTaskResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\x08\x32\xbf\x06\n\x0eJanitorService\x12\x62\n\x0fGetJanitorStats\x12&.moulin.meta.v1.GetJanitorStatsRequest\x1a\'.moulin.meta.v1.GetJanitorStatsResponse\x12n\n\x13GetSegmentSizeStats\x12*.moulin.meta.v1.GetSegmentSizeStatsRequest\x1a+.moulin.meta.v1.GetSegmentSizeStatsResponse\x12_\n\x0eListMergeTasks\x12%.moulin.meta.v1.ListMergeTasksRequest\x1a&.moulin.meta.v1.ListMergeTasksResponse\x12Y\n\x0cGetMergeTask\x12#.moulin.meta.v1.GetMergeTaskRequest\x1a$.moulin.meta.v1.GetMergeTaskResponse\x12\x65\n\x10UnclaimMergeTask\x12\'.moulin.meta.v1.UnclaimMergeTaskRequest\x1a(.moulin.meta.v1.UnclaimMergeTaskResponse\x12\x65\n\x10\x43reateMergeTasks\x12\'.moulin.meta.v1.CreateMergeTasksRequest\x1a(.moulin.meta.v1.CreateMergeTasksResponse\x12k\n\x12RewriteAllSegments\x12).moulin.meta.v1.RewriteAllSegmentsRequest\x1a*.moulin.meta.v1.RewriteAllSegmentsResponse\x12\x62\n\x0f\x44\x65leteMergeTask\x12&.moulin.meta.v1.DeleteMergeTaskRequest\x1a\'.moulin.meta.v1.DeleteMergeTaskResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,33 +40,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETJANITORSTATSREQUEST']._serialized_start=550
   _globals['_GETJANITORSTATSREQUEST']._serialized_end=610
   _globals['_GETJANITORSTATSRESPONSE']._serialized_start=613
-  _globals['_GETJANITORSTATSRESPONSE']._serialized_end=791
-  _globals['_LISTMERGETASKSREQUEST']._serialized_start=793
-  _globals['_LISTMERGETASKSREQUEST']._serialized_end=852
-  _globals['_LISTMERGETASKSRESPONSE']._serialized_start=854
-  _globals['_LISTMERGETASKSRESPONSE']._serialized_end=927
-  _globals['_MERGETASKSUMMARY']._serialized_start=930
-  _globals['_MERGETASKSUMMARY']._serialized_end=1075
-  _globals['_GETMERGETASKREQUEST']._serialized_start=1077
-  _globals['_GETMERGETASKREQUEST']._serialized_end=1115
-  _globals['_UNCLAIMMERGETASKREQUEST']._serialized_start=1117
-  _globals['_UNCLAIMMERGETASKREQUEST']._serialized_end=1185
-  _globals['_UNCLAIMMERGETASKRESPONSE']._serialized_start=1187
-  _globals['_UNCLAIMMERGETASKRESPONSE']._serialized_end=1232
-  _globals['_CREATEMERGETASKSREQUEST']._serialized_start=1235
-  _globals['_CREATEMERGETASKSREQUEST']._serialized_end=1442
-  _globals['_CREATEMERGETASKSRESPONSE']._serialized_start=1444
-  _globals['_CREATEMERGETASKSRESPONSE']._serialized_end=1520
-  _globals['_GETMERGETASKRESPONSE']._serialized_start=1523
-  _globals['_GETMERGETASKRESPONSE']._serialized_end=1911
-  _globals['_REWRITEALLSEGMENTSREQUEST']._serialized_start=1913
-  _globals['_REWRITEALLSEGMENTSREQUEST']._serialized_end=1976
-  _globals['_REWRITEALLSEGMENTSRESPONSE']._serialized_start=1978
-  _globals['_REWRITEALLSEGMENTSRESPONSE']._serialized_end=2056
-  _globals['_DELETEMERGETASKREQUEST']._serialized_start=2058
-  _globals['_DELETEMERGETASKREQUEST']._serialized_end=2099
-  _globals['_DELETEMERGETASKRESPONSE']._serialized_start=2101
-  _globals['_DELETEMERGETASKRESPONSE']._serialized_end=2143
-  _globals['_JANITORSERVICE']._serialized_start=2146
-  _globals['_JANITORSERVICE']._serialized_end=2977
+  _globals['_GETJANITORSTATSRESPONSE']._serialized_end=925
+  _globals['_LISTMERGETASKSREQUEST']._serialized_start=927
+  _globals['_LISTMERGETASKSREQUEST']._serialized_end=986
+  _globals['_LISTMERGETASKSRESPONSE']._serialized_start=988
+  _globals['_LISTMERGETASKSRESPONSE']._serialized_end=1061
+  _globals['_MERGETASKSUMMARY']._serialized_start=1064
+  _globals['_MERGETASKSUMMARY']._serialized_end=1301
+  _globals['_GETMERGETASKREQUEST']._serialized_start=1303
+  _globals['_GETMERGETASKREQUEST']._serialized_end=1341
+  _globals['_UNCLAIMMERGETASKREQUEST']._serialized_start=1343
+  _globals['_UNCLAIMMERGETASKREQUEST']._serialized_end=1411
+  _globals['_UNCLAIMMERGETASKRESPONSE']._serialized_start=1413
+  _globals['_UNCLAIMMERGETASKRESPONSE']._serialized_end=1458
+  _globals['_CREATEMERGETASKSREQUEST']._serialized_start=1461
+  _globals['_CREATEMERGETASKSREQUEST']._serialized_end=1668
+  _globals['_CREATEMERGETASKSRESPONSE']._serialized_start=1670
+  _globals['_CREATEMERGETASKSRESPONSE']._serialized_end=1746
+  _globals['_GETMERGETASKRESPONSE']._serialized_start=1749
+  _globals['_GETMERGETASKRESPONSE']._serialized_end=2250
+  _globals['_REWRITEALLSEGMENTSREQUEST']._serialized_start=2252
+  _globals['_REWRITEALLSEGMENTSREQUEST']._serialized_end=2315
+  _globals['_REWRITEALLSEGMENTSRESPONSE']._serialized_start=2317
+  _globals['_REWRITEALLSEGMENTSRESPONSE']._serialized_end=2395
+  _globals['_DELETEMERGETASKREQUEST']._serialized_start=2397
+  _globals['_DELETEMERGETASKREQUEST']._serialized_end=2438
+  _globals['_DELETEMERGETASKRESPONSE']._serialized_start=2440
+  _globals['_DELETEMERGETASKRESPONSE']._serialized_end=2482
+  _globals['_JANITORSERVICE']._serialized_start=2485
+  _globals['_JANITORSERVICE']._serialized_end=3316
 # @@protoc_insertion_point(module_scope)

@@ -55,18 +55,28 @@ class GetJanitorStatsRequest(_message.Message):
     def __init__(self, table_id: _Optional[str] = ...) -> None: ...
 
 class GetJanitorStatsResponse(_message.Message):
-    __slots__ = ("segment_count", "outstanding_merge_tasks", "total_size_bytes", "total_compressed_size_bytes", "segments_incl_tombstoned")
+    __slots__ = ("segment_count", "outstanding_merge_tasks", "total_size_bytes", "total_compressed_size_bytes", "segments_incl_tombstoned", "quarantined_merge_tasks", "objects_to_delete", "objects_failing", "deletion_error", "staged_segments")
     SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     OUTSTANDING_MERGE_TASKS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     TOTAL_COMPRESSED_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_INCL_TOMBSTONED_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_MERGE_TASKS_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_TO_DELETE_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FAILING_FIELD_NUMBER: _ClassVar[int]
+    DELETION_ERROR_FIELD_NUMBER: _ClassVar[int]
+    STAGED_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     segment_count: int
     outstanding_merge_tasks: int
     total_size_bytes: int
     total_compressed_size_bytes: int
     segments_incl_tombstoned: int
-    def __init__(self, segment_count: _Optional[int] = ..., outstanding_merge_tasks: _Optional[int] = ..., total_size_bytes: _Optional[int] = ..., total_compressed_size_bytes: _Optional[int] = ..., segments_incl_tombstoned: _Optional[int] = ...) -> None: ...
+    quarantined_merge_tasks: int
+    objects_to_delete: int
+    objects_failing: int
+    deletion_error: str
+    staged_segments: int
+    def __init__(self, segment_count: _Optional[int] = ..., outstanding_merge_tasks: _Optional[int] = ..., total_size_bytes: _Optional[int] = ..., total_compressed_size_bytes: _Optional[int] = ..., segments_incl_tombstoned: _Optional[int] = ..., quarantined_merge_tasks: _Optional[int] = ..., objects_to_delete: _Optional[int] = ..., objects_failing: _Optional[int] = ..., deletion_error: _Optional[str] = ..., staged_segments: _Optional[int] = ...) -> None: ...
 
 class ListMergeTasksRequest(_message.Message):
     __slots__ = ("table_id",)
@@ -81,20 +91,30 @@ class ListMergeTasksResponse(_message.Message):
     def __init__(self, tasks: _Optional[_Iterable[_Union[MergeTaskSummary, _Mapping]]] = ...) -> None: ...
 
 class MergeTaskSummary(_message.Message):
-    __slots__ = ("task_id", "table_id", "segment_count", "assigned_to_worker", "created_at", "assigned_at")
+    __slots__ = ("task_id", "table_id", "segment_count", "assigned_to_worker", "created_at", "assigned_at", "state", "attempt", "failures", "last_error", "available_at")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_TO_WORKER_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_AT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_AT_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     table_id: str
     segment_count: int
     assigned_to_worker: str
     created_at: str
     assigned_at: str
-    def __init__(self, task_id: _Optional[str] = ..., table_id: _Optional[str] = ..., segment_count: _Optional[int] = ..., assigned_to_worker: _Optional[str] = ..., created_at: _Optional[str] = ..., assigned_at: _Optional[str] = ...) -> None: ...
+    state: str
+    attempt: int
+    failures: int
+    last_error: str
+    available_at: str
+    def __init__(self, task_id: _Optional[str] = ..., table_id: _Optional[str] = ..., segment_count: _Optional[int] = ..., assigned_to_worker: _Optional[str] = ..., created_at: _Optional[str] = ..., assigned_at: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., failures: _Optional[int] = ..., last_error: _Optional[str] = ..., available_at: _Optional[str] = ...) -> None: ...
 
 class GetMergeTaskRequest(_message.Message):
     __slots__ = ("task_id",)
@@ -137,7 +157,7 @@ class CreateMergeTasksResponse(_message.Message):
     def __init__(self, tasks_created: _Optional[int] = ..., segments_included: _Optional[int] = ...) -> None: ...
 
 class GetMergeTaskResponse(_message.Message):
-    __slots__ = ("task_id", "table_id", "segment_count", "assigned_to_worker", "created_at", "smallest_segment_size", "largest_segment_size", "smallest_segment_compressed_size", "largest_segment_compressed_size", "earliest_time", "latest_time", "total_size", "total_compressed_size", "assigned_at")
+    __slots__ = ("task_id", "table_id", "segment_count", "assigned_to_worker", "created_at", "smallest_segment_size", "largest_segment_size", "smallest_segment_compressed_size", "largest_segment_compressed_size", "earliest_time", "latest_time", "total_size", "total_compressed_size", "assigned_at", "state", "attempt", "failures", "last_error", "available_at", "segment_ids")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +172,12 @@ class GetMergeTaskResponse(_message.Message):
     TOTAL_SIZE_FIELD_NUMBER: _ClassVar[int]
     TOTAL_COMPRESSED_SIZE_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_AT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_AT_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_IDS_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     table_id: str
     segment_count: int
@@ -166,7 +192,13 @@ class GetMergeTaskResponse(_message.Message):
     total_size: int
     total_compressed_size: int
     assigned_at: str
-    def __init__(self, task_id: _Optional[str] = ..., table_id: _Optional[str] = ..., segment_count: _Optional[int] = ..., assigned_to_worker: _Optional[str] = ..., created_at: _Optional[str] = ..., smallest_segment_size: _Optional[int] = ..., largest_segment_size: _Optional[int] = ..., smallest_segment_compressed_size: _Optional[int] = ..., largest_segment_compressed_size: _Optional[int] = ..., earliest_time: _Optional[str] = ..., latest_time: _Optional[str] = ..., total_size: _Optional[int] = ..., total_compressed_size: _Optional[int] = ..., assigned_at: _Optional[str] = ...) -> None: ...
+    state: str
+    attempt: int
+    failures: int
+    last_error: str
+    available_at: str
+    segment_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, task_id: _Optional[str] = ..., table_id: _Optional[str] = ..., segment_count: _Optional[int] = ..., assigned_to_worker: _Optional[str] = ..., created_at: _Optional[str] = ..., smallest_segment_size: _Optional[int] = ..., largest_segment_size: _Optional[int] = ..., smallest_segment_compressed_size: _Optional[int] = ..., largest_segment_compressed_size: _Optional[int] = ..., earliest_time: _Optional[str] = ..., latest_time: _Optional[str] = ..., total_size: _Optional[int] = ..., total_compressed_size: _Optional[int] = ..., assigned_at: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., failures: _Optional[int] = ..., last_error: _Optional[str] = ..., available_at: _Optional[str] = ..., segment_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RewriteAllSegmentsRequest(_message.Message):
     __slots__ = ("table_id",)

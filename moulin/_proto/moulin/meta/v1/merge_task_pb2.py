@@ -25,29 +25,33 @@ _sym_db = _symbol_database.Default()
 from moulin._proto.moulin.meta.v1 import common_pb2 as moulin_dot_meta_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fmoulin/meta/v1/merge_task.proto\x12\x0emoulin.meta.v1\x1a\x1bmoulin/meta/v1/common.proto\"3\n\x1ePollForSegmentMergeTaskRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\"c\n\x1fPollForSegmentMergeTaskResponse\x12\x37\n\x04task\x18\x01 \x01(\x0b\x32$.moulin.meta.v1.SegmentMergeTaskInfoH\x00\x88\x01\x01\x42\x07\n\x05_task\"\x90\x01\n\x1f\x43ompleteSegmentMergeTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x35\n\x0emerged_segment\x18\x02 \x01(\x0b\x32\x1d.moulin.meta.v1.CreateSegment\x12%\n\x1drewrite_journal_relative_path\x18\x03 \x01(\t\"\xb0\x01\n CompleteSegmentMergeTaskResponse\x12\x42\n\x07success\x18\x01 \x01(\x0b\x32/.moulin.meta.v1.CompleteSegmentMergeTaskSuccessH\x00\x12>\n\x05\x65rror\x18\x02 \x01(\x0b\x32-.moulin.meta.v1.CompleteSegmentMergeTaskErrorH\x00\x42\x08\n\x06result\"!\n\x1f\x43ompleteSegmentMergeTaskSuccess\"0\n\x1d\x43ompleteSegmentMergeTaskError\x12\x0f\n\x07message\x18\x01 \x01(\t\"E\n\x1b\x46\x61ilSegmentMergeTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x15\n\rerror_message\x18\x02 \x01(\t\"\x1e\n\x1c\x46\x61ilSegmentMergeTaskResponse2\x80\x03\n\x10MergeTaskService\x12z\n\x17PollForSegmentMergeTask\x12..moulin.meta.v1.PollForSegmentMergeTaskRequest\x1a/.moulin.meta.v1.PollForSegmentMergeTaskResponse\x12}\n\x18\x43ompleteSegmentMergeTask\x12/.moulin.meta.v1.CompleteSegmentMergeTaskRequest\x1a\x30.moulin.meta.v1.CompleteSegmentMergeTaskResponse\x12q\n\x14\x46\x61ilSegmentMergeTask\x12+.moulin.meta.v1.FailSegmentMergeTaskRequest\x1a,.moulin.meta.v1.FailSegmentMergeTaskResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fmoulin/meta/v1/merge_task.proto\x12\x0emoulin.meta.v1\x1a\x1bmoulin/meta/v1/common.proto\"[\n HeartbeatSegmentMergeTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12\x15\n\rlease_seconds\x18\x03 \x01(\x03\"@\n!HeartbeatSegmentMergeTaskResponse\x12\x1b\n\x13lease_until_unix_ns\x18\x01 \x01(\x03\"n\n\x1ePollForSegmentMergeTaskRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x15\n\rlease_seconds\x18\x64 \x01(\x03\x12\x15\n\x08table_id\x18\x65 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_table_id\"c\n\x1fPollForSegmentMergeTaskResponse\x12\x37\n\x04task\x18\x01 \x01(\x0b\x32$.moulin.meta.v1.SegmentMergeTaskInfoH\x00\x88\x01\x01\x42\x07\n\x05_task\"\x81\x02\n\x1f\x43ompleteSegmentMergeTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x35\n\x0emerged_segment\x18\x02 \x01(\x0b\x32\x1d.moulin.meta.v1.CreateSegment\x12%\n\x1drewrite_journal_relative_path\x18\x03 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x64 \x01(\x05\x12\x36\n\x0fmerged_segments\x18\x65 \x03(\x0b\x32\x1d.moulin.meta.v1.CreateSegment\x12&\n\x1erewrite_journal_relative_paths\x18\x66 \x03(\t\"\xb0\x01\n CompleteSegmentMergeTaskResponse\x12\x42\n\x07success\x18\x01 \x01(\x0b\x32/.moulin.meta.v1.CompleteSegmentMergeTaskSuccessH\x00\x12>\n\x05\x65rror\x18\x02 \x01(\x0b\x32-.moulin.meta.v1.CompleteSegmentMergeTaskErrorH\x00\x42\x08\n\x06result\"G\n\x1f\x43ompleteSegmentMergeTaskSuccess\x12\x0f\n\x07version\x18\x64 \x01(\x03\x12\x13\n\x0bsegment_ids\x18\x65 \x03(\t\"0\n\x1d\x43ompleteSegmentMergeTaskError\x12\x0f\n\x07message\x18\x01 \x01(\t\"V\n\x1b\x46\x61ilSegmentMergeTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x64 \x01(\x05\"\x1e\n\x1c\x46\x61ilSegmentMergeTaskResponse2\x83\x04\n\x10MergeTaskService\x12z\n\x17PollForSegmentMergeTask\x12..moulin.meta.v1.PollForSegmentMergeTaskRequest\x1a/.moulin.meta.v1.PollForSegmentMergeTaskResponse\x12}\n\x18\x43ompleteSegmentMergeTask\x12/.moulin.meta.v1.CompleteSegmentMergeTaskRequest\x1a\x30.moulin.meta.v1.CompleteSegmentMergeTaskResponse\x12q\n\x14\x46\x61ilSegmentMergeTask\x12+.moulin.meta.v1.FailSegmentMergeTaskRequest\x1a,.moulin.meta.v1.FailSegmentMergeTaskResponse\x12\x80\x01\n\x19HeartbeatSegmentMergeTask\x12\x30.moulin.meta.v1.HeartbeatSegmentMergeTaskRequest\x1a\x31.moulin.meta.v1.HeartbeatSegmentMergeTaskResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'moulin.meta.v1.merge_task_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_POLLFORSEGMENTMERGETASKREQUEST']._serialized_start=80
-  _globals['_POLLFORSEGMENTMERGETASKREQUEST']._serialized_end=131
-  _globals['_POLLFORSEGMENTMERGETASKRESPONSE']._serialized_start=133
-  _globals['_POLLFORSEGMENTMERGETASKRESPONSE']._serialized_end=232
-  _globals['_COMPLETESEGMENTMERGETASKREQUEST']._serialized_start=235
-  _globals['_COMPLETESEGMENTMERGETASKREQUEST']._serialized_end=379
-  _globals['_COMPLETESEGMENTMERGETASKRESPONSE']._serialized_start=382
-  _globals['_COMPLETESEGMENTMERGETASKRESPONSE']._serialized_end=558
-  _globals['_COMPLETESEGMENTMERGETASKSUCCESS']._serialized_start=560
-  _globals['_COMPLETESEGMENTMERGETASKSUCCESS']._serialized_end=593
-  _globals['_COMPLETESEGMENTMERGETASKERROR']._serialized_start=595
-  _globals['_COMPLETESEGMENTMERGETASKERROR']._serialized_end=643
-  _globals['_FAILSEGMENTMERGETASKREQUEST']._serialized_start=645
-  _globals['_FAILSEGMENTMERGETASKREQUEST']._serialized_end=714
-  _globals['_FAILSEGMENTMERGETASKRESPONSE']._serialized_start=716
-  _globals['_FAILSEGMENTMERGETASKRESPONSE']._serialized_end=746
-  _globals['_MERGETASKSERVICE']._serialized_start=749
-  _globals['_MERGETASKSERVICE']._serialized_end=1133
+  _globals['_HEARTBEATSEGMENTMERGETASKREQUEST']._serialized_start=80
+  _globals['_HEARTBEATSEGMENTMERGETASKREQUEST']._serialized_end=171
+  _globals['_HEARTBEATSEGMENTMERGETASKRESPONSE']._serialized_start=173
+  _globals['_HEARTBEATSEGMENTMERGETASKRESPONSE']._serialized_end=237
+  _globals['_POLLFORSEGMENTMERGETASKREQUEST']._serialized_start=239
+  _globals['_POLLFORSEGMENTMERGETASKREQUEST']._serialized_end=349
+  _globals['_POLLFORSEGMENTMERGETASKRESPONSE']._serialized_start=351
+  _globals['_POLLFORSEGMENTMERGETASKRESPONSE']._serialized_end=450
+  _globals['_COMPLETESEGMENTMERGETASKREQUEST']._serialized_start=453
+  _globals['_COMPLETESEGMENTMERGETASKREQUEST']._serialized_end=710
+  _globals['_COMPLETESEGMENTMERGETASKRESPONSE']._serialized_start=713
+  _globals['_COMPLETESEGMENTMERGETASKRESPONSE']._serialized_end=889
+  _globals['_COMPLETESEGMENTMERGETASKSUCCESS']._serialized_start=891
+  _globals['_COMPLETESEGMENTMERGETASKSUCCESS']._serialized_end=962
+  _globals['_COMPLETESEGMENTMERGETASKERROR']._serialized_start=964
+  _globals['_COMPLETESEGMENTMERGETASKERROR']._serialized_end=1012
+  _globals['_FAILSEGMENTMERGETASKREQUEST']._serialized_start=1014
+  _globals['_FAILSEGMENTMERGETASKREQUEST']._serialized_end=1100
+  _globals['_FAILSEGMENTMERGETASKRESPONSE']._serialized_start=1102
+  _globals['_FAILSEGMENTMERGETASKRESPONSE']._serialized_end=1132
+  _globals['_MERGETASKSERVICE']._serialized_start=1135
+  _globals['_MERGETASKSERVICE']._serialized_end=1650
 # @@protoc_insertion_point(module_scope)

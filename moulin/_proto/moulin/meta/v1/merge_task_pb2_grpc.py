@@ -49,6 +49,11 @@ class MergeTaskServiceStub:
                 request_serializer=moulin_dot_meta_dot_v1_dot_merge__task__pb2.FailSegmentMergeTaskRequest.SerializeToString,
                 response_deserializer=moulin_dot_meta_dot_v1_dot_merge__task__pb2.FailSegmentMergeTaskResponse.FromString,
                 _registered_method=True)
+        self.HeartbeatSegmentMergeTask = channel.unary_unary(
+                '/moulin.meta.v1.MergeTaskService/HeartbeatSegmentMergeTask',
+                request_serializer=moulin_dot_meta_dot_v1_dot_merge__task__pb2.HeartbeatSegmentMergeTaskRequest.SerializeToString,
+                response_deserializer=moulin_dot_meta_dot_v1_dot_merge__task__pb2.HeartbeatSegmentMergeTaskResponse.FromString,
+                _registered_method=True)
 
 
 class MergeTaskServiceServicer:
@@ -72,6 +77,13 @@ class MergeTaskServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def HeartbeatSegmentMergeTask(self, request, context):
+        """Keep a claim alive. FAILED_PRECONDITION when it was given up or taken over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MergeTaskServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -89,6 +101,11 @@ def add_MergeTaskServiceServicer_to_server(servicer, server):
                     servicer.FailSegmentMergeTask,
                     request_deserializer=moulin_dot_meta_dot_v1_dot_merge__task__pb2.FailSegmentMergeTaskRequest.FromString,
                     response_serializer=moulin_dot_meta_dot_v1_dot_merge__task__pb2.FailSegmentMergeTaskResponse.SerializeToString,
+            ),
+            'HeartbeatSegmentMergeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.HeartbeatSegmentMergeTask,
+                    request_deserializer=moulin_dot_meta_dot_v1_dot_merge__task__pb2.HeartbeatSegmentMergeTaskRequest.FromString,
+                    response_serializer=moulin_dot_meta_dot_v1_dot_merge__task__pb2.HeartbeatSegmentMergeTaskResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -172,6 +189,33 @@ class MergeTaskService:
             '/moulin.meta.v1.MergeTaskService/FailSegmentMergeTask',
             moulin_dot_meta_dot_v1_dot_merge__task__pb2.FailSegmentMergeTaskRequest.SerializeToString,
             moulin_dot_meta_dot_v1_dot_merge__task__pb2.FailSegmentMergeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def HeartbeatSegmentMergeTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.meta.v1.MergeTaskService/HeartbeatSegmentMergeTask',
+            moulin_dot_meta_dot_v1_dot_merge__task__pb2.HeartbeatSegmentMergeTaskRequest.SerializeToString,
+            moulin_dot_meta_dot_v1_dot_merge__task__pb2.HeartbeatSegmentMergeTaskResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from moulin._proto.moulin.meta.v1 import common_pb2 as moulin_dot_meta_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#moulin/meta/v1/segment_lookup.proto\x12\x0emoulin.meta.v1\x1a\x1bmoulin/meta/v1/common.proto\"\x9d\x01\n\x13\x46indSegmentsRequest\x12-\n\ntime_range\x18\x01 \x01(\x0b\x32\x19.moulin.meta.v1.TimeRange\x12\x13\n\x0btable_names\x18\x03 \x03(\t\x12\r\n\x05limit\x18\x04 \x01(\x05\x12\x13\n\x06\x63ursor\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x0b\x64\x61tabase_id\x18\x06 \x01(\tB\t\n\x07_cursor\"9\n\rPagedResponse\x12\x18\n\x0bnext_cursor\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_next_cursor\"\x8b\x01\n\x14\x46indSegmentsResponse\x12-\n\x08segments\x18\x01 \x03(\x0b\x32\x1b.moulin.meta.v1.SegmentInfo\x12+\n\x04page\x18\x02 \x01(\x0b\x32\x1d.moulin.meta.v1.PagedResponse\x12\x17\n\x0f\x63urrent_version\x18\x03 \x01(\x04\".\n\x17GetSegmentsByIdsRequest\x12\x13\n\x0bsegment_ids\x18\x01 \x03(\t\"I\n\x18GetSegmentsByIdsResponse\x12-\n\x08segments\x18\x01 \x03(\x0b\x32\x1b.moulin.meta.v1.SegmentInfo\"J\n\x19ListWarmCandidatesRequest\x12\r\n\x05limit\x18\x01 \x01(\x05\x12\x13\n\x06\x63ursor\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_cursor\"x\n\x1aListWarmCandidatesResponse\x12-\n\x08segments\x18\x01 \x03(\x0b\x32\x1b.moulin.meta.v1.SegmentInfo\x12+\n\x04page\x18\x02 \x01(\x0b\x32\x1d.moulin.meta.v1.PagedResponse2\xc5\x02\n\x14SegmentLookupService\x12Y\n\x0c\x46indSegments\x12#.moulin.meta.v1.FindSegmentsRequest\x1a$.moulin.meta.v1.FindSegmentsResponse\x12\x65\n\x10GetSegmentsByIds\x12\'.moulin.meta.v1.GetSegmentsByIdsRequest\x1a(.moulin.meta.v1.GetSegmentsByIdsResponse\x12k\n\x12ListWarmCandidates\x12).moulin.meta.v1.ListWarmCandidatesRequest\x1a*.moulin.meta.v1.ListWarmCandidatesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#moulin/meta/v1/segment_lookup.proto\x12\x0emoulin.meta.v1\x1a\x1bmoulin/meta/v1/common.proto\"\x9d\x01\n\x13\x46indSegmentsRequest\x12-\n\ntime_range\x18\x01 \x01(\x0b\x32\x19.moulin.meta.v1.TimeRange\x12\x13\n\x0btable_names\x18\x03 \x03(\t\x12\r\n\x05limit\x18\x04 \x01(\x05\x12\x13\n\x06\x63ursor\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x0b\x64\x61tabase_id\x18\x06 \x01(\tB\t\n\x07_cursor\"9\n\rPagedResponse\x12\x18\n\x0bnext_cursor\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_next_cursor\"\xda\x01\n\x14\x46indSegmentsResponse\x12-\n\x08segments\x18\x01 \x03(\x0b\x32\x1b.moulin.meta.v1.SegmentInfo\x12+\n\x04page\x18\x02 \x01(\x0b\x32\x1d.moulin.meta.v1.PagedResponse\x12\x17\n\x0f\x63urrent_version\x18\x03 \x01(\x04\x12\x38\n\x10stream_positions\x18\x64 \x03(\x0b\x32\x1e.moulin.meta.v1.StreamPosition\x12\x13\n\x0brouting_seq\x18\x65 \x01(\x03\"\xdb\x01\n\x0eStreamPosition\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x17\n\x0f\x66rontier_offset\x18\x02 \x01(\x03\x12-\n\x06tables\x18\x03 \x03(\x0b\x32\x1d.moulin.meta.v1.TablePosition\x12>\n\x13\x63loud_stream_prefix\x18\x04 \x01(\x0b\x32!.moulin.meta.v1.CloudObjectPrefix\x12\x1b\n\x0estopped_offset\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x11\n\x0f_stopped_offset\"8\n\rTablePosition\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x15\n\rmerged_offset\x18\x02 \x01(\x03\".\n\x17GetSegmentsByIdsRequest\x12\x13\n\x0bsegment_ids\x18\x01 \x03(\t\"I\n\x18GetSegmentsByIdsResponse\x12-\n\x08segments\x18\x01 \x03(\x0b\x32\x1b.moulin.meta.v1.SegmentInfo\"J\n\x19ListWarmCandidatesRequest\x12\r\n\x05limit\x18\x01 \x01(\x05\x12\x13\n\x06\x63ursor\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_cursor\"x\n\x1aListWarmCandidatesResponse\x12-\n\x08segments\x18\x01 \x03(\x0b\x32\x1b.moulin.meta.v1.SegmentInfo\x12+\n\x04page\x18\x02 \x01(\x0b\x32\x1d.moulin.meta.v1.PagedResponse2\xc5\x02\n\x14SegmentLookupService\x12Y\n\x0c\x46indSegments\x12#.moulin.meta.v1.FindSegmentsRequest\x1a$.moulin.meta.v1.FindSegmentsResponse\x12\x65\n\x10GetSegmentsByIds\x12\'.moulin.meta.v1.GetSegmentsByIdsRequest\x1a(.moulin.meta.v1.GetSegmentsByIdsResponse\x12k\n\x12ListWarmCandidates\x12).moulin.meta.v1.ListWarmCandidatesRequest\x1a*.moulin.meta.v1.ListWarmCandidatesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,15 +37,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PAGEDRESPONSE']._serialized_start=244
   _globals['_PAGEDRESPONSE']._serialized_end=301
   _globals['_FINDSEGMENTSRESPONSE']._serialized_start=304
-  _globals['_FINDSEGMENTSRESPONSE']._serialized_end=443
-  _globals['_GETSEGMENTSBYIDSREQUEST']._serialized_start=445
-  _globals['_GETSEGMENTSBYIDSREQUEST']._serialized_end=491
-  _globals['_GETSEGMENTSBYIDSRESPONSE']._serialized_start=493
-  _globals['_GETSEGMENTSBYIDSRESPONSE']._serialized_end=566
-  _globals['_LISTWARMCANDIDATESREQUEST']._serialized_start=568
-  _globals['_LISTWARMCANDIDATESREQUEST']._serialized_end=642
-  _globals['_LISTWARMCANDIDATESRESPONSE']._serialized_start=644
-  _globals['_LISTWARMCANDIDATESRESPONSE']._serialized_end=764
-  _globals['_SEGMENTLOOKUPSERVICE']._serialized_start=767
-  _globals['_SEGMENTLOOKUPSERVICE']._serialized_end=1092
+  _globals['_FINDSEGMENTSRESPONSE']._serialized_end=522
+  _globals['_STREAMPOSITION']._serialized_start=525
+  _globals['_STREAMPOSITION']._serialized_end=744
+  _globals['_TABLEPOSITION']._serialized_start=746
+  _globals['_TABLEPOSITION']._serialized_end=802
+  _globals['_GETSEGMENTSBYIDSREQUEST']._serialized_start=804
+  _globals['_GETSEGMENTSBYIDSREQUEST']._serialized_end=850
+  _globals['_GETSEGMENTSBYIDSRESPONSE']._serialized_start=852
+  _globals['_GETSEGMENTSBYIDSRESPONSE']._serialized_end=925
+  _globals['_LISTWARMCANDIDATESREQUEST']._serialized_start=927
+  _globals['_LISTWARMCANDIDATESREQUEST']._serialized_end=1001
+  _globals['_LISTWARMCANDIDATESRESPONSE']._serialized_start=1003
+  _globals['_LISTWARMCANDIDATESRESPONSE']._serialized_end=1123
+  _globals['_SEGMENTLOOKUPSERVICE']._serialized_start=1126
+  _globals['_SEGMENTLOOKUPSERVICE']._serialized_end=1451
 # @@protoc_insertion_point(module_scope)

@@ -28,14 +28,40 @@ class PagedResponse(_message.Message):
     def __init__(self, next_cursor: _Optional[str] = ...) -> None: ...
 
 class FindSegmentsResponse(_message.Message):
-    __slots__ = ("segments", "page", "current_version")
+    __slots__ = ("segments", "page", "current_version", "stream_positions", "routing_seq")
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
     CURRENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    STREAM_POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    ROUTING_SEQ_FIELD_NUMBER: _ClassVar[int]
     segments: _containers.RepeatedCompositeFieldContainer[_common_pb2.SegmentInfo]
     page: PagedResponse
     current_version: int
-    def __init__(self, segments: _Optional[_Iterable[_Union[_common_pb2.SegmentInfo, _Mapping]]] = ..., page: _Optional[_Union[PagedResponse, _Mapping]] = ..., current_version: _Optional[int] = ...) -> None: ...
+    stream_positions: _containers.RepeatedCompositeFieldContainer[StreamPosition]
+    routing_seq: int
+    def __init__(self, segments: _Optional[_Iterable[_Union[_common_pb2.SegmentInfo, _Mapping]]] = ..., page: _Optional[_Union[PagedResponse, _Mapping]] = ..., current_version: _Optional[int] = ..., stream_positions: _Optional[_Iterable[_Union[StreamPosition, _Mapping]]] = ..., routing_seq: _Optional[int] = ...) -> None: ...
+
+class StreamPosition(_message.Message):
+    __slots__ = ("stream_id", "frontier_offset", "tables", "cloud_stream_prefix", "stopped_offset")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    CLOUD_STREAM_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    stream_id: str
+    frontier_offset: int
+    tables: _containers.RepeatedCompositeFieldContainer[TablePosition]
+    cloud_stream_prefix: _common_pb2.CloudObjectPrefix
+    stopped_offset: int
+    def __init__(self, stream_id: _Optional[str] = ..., frontier_offset: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TablePosition, _Mapping]]] = ..., cloud_stream_prefix: _Optional[_Union[_common_pb2.CloudObjectPrefix, _Mapping]] = ..., stopped_offset: _Optional[int] = ...) -> None: ...
+
+class TablePosition(_message.Message):
+    __slots__ = ("table_id", "merged_offset")
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    MERGED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    table_id: str
+    merged_offset: int
+    def __init__(self, table_id: _Optional[str] = ..., merged_offset: _Optional[int] = ...) -> None: ...
 
 class GetSegmentsByIdsRequest(_message.Message):
     __slots__ = ("segment_ids",)

@@ -1,0 +1,60 @@
+"""Segments in messages. The id of a segment is its number, written as a UUID: ids sort as the numbers do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from moulin._proto.moulin.meta.v1 import common_pb2 as pb
+from moulin.catalog.segment_lookup import FoundSegment
+from moulin.errors import InvalidInput
+from moulin.formats import manifest as codec
+from moulin.meta.convert import MAX_INT64, to_id, to_key
+from moulin.model.facts import LiveSegment
+from moulin.storage.store import Store
+
+_MAX_INT32 = (1 << 31) - 1
+
+
+def to_segment_id(number: int) -> str:
+    return str(UUID(int=number))
+
+
+def to_number(text: str, what: str = "segment_id") -> int:
+    """The number of a segment, from its id. One that no segment can have is 0, which none has."""
+    number = to_id(text, what).int
+    return number if number <= MAX_INT64 else 0
+
+
+def to_numbers(texts: Sequence[str], what: str, limit: int) -> list[int]:
+    if len(texts) > limit:
+        raise InvalidInput(f"{what} holds {len(texts)} ids; send at most {limit} at once.")
+    return [to_number(text, what) for text in texts]
+
+
+def to_info(store: Store, found: FoundSegment) -> pb.SegmentInfo:
+    """A segment as a search found it. Events are those that are not deleted; a segment has one size, that on disk."""
+    facts = found.segment.facts
+    info = pb.SegmentInfo(
+        id=to_segment_id(facts.number),
+        size_bytes=facts.size,
+        compressed_size_bytes=facts.size,
+        number_of_events=min(found.segment.live_rows, _MAX_INT32),
+        table_id=str(found.table_id),
+        cloud_object_key=to_key(store, facts.path),
+        audt_hash=facts.sha256,
+        version=found.segment.added_version,
+        tombstone_version=found.removed_version or 0,
+    )
+    if facts.time_min is not None and facts.time_max is not None:
+        info.time_range.start_time, info.time_range.end_time = facts.time_min, facts.time_max
+    if found.ingest_range is not None:
+        info.ingest_time_range.start_time, info.ingest_time_range.end_time = found.ingest_range
+    return info
+
+
+def to_input(store: Store, found: FoundSegment, segment: LiveSegment) -> pb.SegmentInfo:
+    """An input of a merge task: with everything that is known of it, and the deletion vector to read it with."""
+    info = to_info(store, found)
+    info.data_file.CopyFrom(codec.segment_to_ref(segment, codec.EXISTING))
+    return info

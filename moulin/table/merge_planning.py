@@ -1,0 +1,77 @@
+"""Merge tasks for workers: planned over one table or all of them, as an operator or the janitor asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from moulin.catalog.merge_tasks import PlannedMerge
+from moulin.catalog.segment_stats import Filter
+from moulin.errors import NotFound
+from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment
+from moulin.table.compaction import plan, planned
+from moulin.table.context import Context
+from moulin.table.merge_planner import Bounds, rewrite_each
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """How many tasks were made, and of how many segments."""
+
+    tasks: int = 0
+    segments: int = 0
+
+
+def create_tasks(context: Context, table_id: UUID | None, wanted: Filter) -> Planned:
+    """Make tasks of two or more segments each, of those that a filter lets through and no task has; all or none."""
+    after, until = context.own_catalog().maintenance.filter_versions(wanted)
+    bounds = Bounds(min_inputs=2, max_inputs=context.config.merge_max_inputs)
+    plans = []
+    for state in _states(context, table_id):
+        live = context.catalog.segments(state.id, state.version, with_columns=False)
+        fitting = (s for s in live if after < s.added_version <= until)
+        some = [s for s in fitting if wanted.max_size is None or s.facts.size <= wanted.max_size]
+        groups = plan(context, state, bounds=bounds, segments=some)
+        plans += [planned(state.id, group) for group in groups if len(group.segments) >= 2]
+    return _create(context, plans)
+
+
+def rewrite_tasks(context: Context, table_id: UUID | None) -> Planned:
+    """Make a task of every segment that no task has, to be written anew by itself; all or none."""
+    plans = []
+    for state in _states(context, table_id):
+        live = context.catalog.segments(state.id, state.version, with_columns=False)
+        held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in live])
+        groups = rewrite_each([s for s in live if s.facts.number not in held])
+        plans += [planned(state.id, group) for group in groups]
+    return _create(context, plans)
+
+
+def create_due_tasks(context: Context, table_id: UUID, segments: Iterable[LiveSegment] | None = None) -> Planned:
+    """Make the tasks that are due by themselves: enough segments of about one size, or level 0 of a keyed table."""
+    state = context.catalog.table_by_id(table_id)
+    config = context.config
+    bounds = Bounds(min_inputs=config.merge_min_inputs, max_inputs=config.merge_max_inputs, tiered=True)
+    groups = plan(context, state, due_only=True, bounds=bounds, segments=segments)
+    return _create(context, [planned(state.id, group) for group in groups])
+
+
+def _create(context: Context, plans: Sequence[PlannedMerge]) -> Planned:
+    claims = context.catalog.maintenance.create_merge_tasks(plans)
+    made = [one for one, claim in zip(plans, claims, strict=True) if claim is not None]
+    return Planned(len(made), sum(len(one.inputs) for one in made))
+
+
+def _states(context: Context, table_id: UUID | None) -> Iterable[TableState]:
+    if table_id is not None:
+        yield context.catalog.table_by_id(table_id)
+        return
+    catalog = context.own_catalog()
+    for database in catalog.databases():
+        for entry in catalog.tables(database.id):
+            try:
+                yield catalog.table_by_id(entry.id)
+            except NotFound:  # dropped meanwhile
+                continue
