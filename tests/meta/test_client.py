@@ -29,6 +29,7 @@ from moulin.errors import (
 )
 from moulin.lake import Lake
 from moulin.meta.server import MetaServer, build_server
+from moulin.meta.status import kind_of
 from moulin.model.operations import SetProperties
 from tests.contract.samples import make_table
 from tests.meta.conftest import LOOPBACK
@@ -126,7 +127,7 @@ def test_errors_are_those_of_the_server(lake: Lake, served: Lake) -> None:
         for one in (lake, served):
             with pytest.raises((NotFound, AlreadyExists, FailedPrecondition, InvalidInput)) as error:
                 make(one)
-            told.append((type(error.value), error.value.message))
+            told.append((kind_of(error.value), error.value.message))
         assert told[0] == told[1]
 
 

@@ -17,7 +17,6 @@ ELSEWHERE = {
     "GEN-03": "the eleven services: tests of the server",
     "VW-21": "a view in SQL: tests/pipeline/test_sql.py",
     "CL-11": "the ring: tests of the nursery pipeline",
-    "CL-13": "outbound calls carry the cluster id: tests of the server",
     "CL-15": "the seed speaks of an election and has no call for it",
     "IG-14": "the collector",
     "IG-15": "the collector",
