@@ -31,7 +31,7 @@ from moulin.errors import (
     Unsupported,
 )
 
-HEAD_REVISION = "0003"
+HEAD_REVISION = "0004"
 _SQLITE = "sqlite:///"
 _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
 _ALEMBIC = threading.Lock()  # it keeps what it works on in module variables
