@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from moulin.cli.options import All, DatabaseName, Json, TableName, open_lake
-from moulin.cli.output import moment, say, show_json, show_rows, show_values, size
+from moulin.cli.output import moment, progress, say, show_json, show_rows, show_values, size
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
 from moulin.table.table import Table
@@ -104,6 +104,30 @@ def describe(lake: Lake, table: Table) -> tuple[dict[str, object], list[dict[str
         for f in state.schema.fields
     ]
     return description, columns
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    name: TableName,
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A folder or an object store.")],
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the data files too, instead of naming them.")] = False,
+    version: Annotated[int | None, typer.Option(help="As it was at this version.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a table as an Iceberg table of its own."""
+    with open_lake(context) as lake, progress(f"Exporting {name}", quiet=as_json):
+        done = lake.table(name).export_iceberg(directory, version=version, copy=copy)
+    say(
+        f"{name} at version {done.version} is an Iceberg table in {done.location}: {done.files:,} files "
+        f"({size(done.bytes)}), metadata in {done.metadata_location}",
+        as_json,
+        version=done.version,
+        location=done.location,
+        metadata_location=done.metadata_location,
+        files=done.files,
+        bytes=done.bytes,
+    )
 
 
 @app.command()

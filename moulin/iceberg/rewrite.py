@@ -111,12 +111,22 @@ class Totals:
 
 
 class Rewriter:
-    """Applies a delta to manifests. `dropped` names the position-delete files that are no longer needed."""
+    """Applies a delta to manifests. `dropped` names the position-delete files that are no longer needed.
+
+    `vectors` gives the place of each segment's deletion vector, where that is not the one in the lake.
+    """
 
     def __init__(
-        self, context: Context, state: TableState, writer: ManifestWriter, folder: str, totals: Totals
+        self,
+        context: Context,
+        state: TableState,
+        writer: ManifestWriter,
+        folder: str,
+        totals: Totals,
+        vectors: Mapping[int, DeleteFile] | None = None,
     ) -> None:
         self.context, self.state, self.writer, self.folder, self.totals = context, state, writer, folder, totals
+        self.vectors = vectors
         self.dropped: list[str] = []
 
     def apply(self, old: Sequence[ManifestFile], delta: Delta) -> list[ManifestFile]:
@@ -196,6 +206,9 @@ class Rewriter:
 
     def _delete_files(self, segments: Sequence[LiveSegment]) -> Iterable[tuple[LiveSegment, DeleteFile]]:
         """The deleted rows of each segment: its vector as it is stored, or written as a position-delete file."""
+        if self.vectors is not None:
+            yield from ((segment, self.vectors[segment.facts.number]) for segment in segments)
+            return
         store = self.context.store
         sizes = vector_sizes(store, segments) if self.writer.format_version >= 3 else {}
         for segment in segments:

@@ -26,18 +26,23 @@ def _no_spark(state: TableState, frame: Any) -> Sequence[SegmentFacts]:
     raise FailedPrecondition("This lake was opened without Spark; to write DataFrames open it with moulin.connect.")
 
 
+def _no_export(context: Context, table_id: UUID, directory: str, **options: Any) -> Any:
+    raise FailedPrecondition("This lake was opened without Iceberg; to export tables open it with moulin.connect.")
+
+
 @dataclass(slots=True)
 class Context:
     """Catalog, storage and caches of a lake.
 
     `spark_runner` gives a runner when a Spark session is at hand, else None. `write_frame` writes the rows of a Spark
-    DataFrame as segments.
+    DataFrame as segments. `export_iceberg` writes a table as an Iceberg table of its own, see `moulin.iceberg.export`.
     """
 
     catalog: Catalog
     store: Store
     spark_runner: Callable[[], TaskRunner | None] = lambda: None
     write_frame: Callable[[TableState, Any], Sequence[SegmentFacts]] = _no_spark
+    export_iceberg: Callable[..., Any] = _no_export
     vectors: VectorCache = field(default_factory=VectorCache)
     keyed: dict[UUID, KeyedTable] = field(default_factory=dict)
     committer: Committer = field(init=False)
