@@ -66,15 +66,32 @@ def list_all(context: typer.Context, database: DatabaseName, everything: All = F
 
 
 @app.command()
-def show(context: typer.Context, name: TableName, as_json: Json = False) -> None:
+def show(
+    context: typer.Context,
+    name: TableName,
+    engines: Annotated[bool, typer.Option("--engines", help="Which Iceberg engines read it as it is.")] = False,
+    as_json: Json = False,
+) -> None:
     """Show a table: columns, partitioning, properties, size."""
     with open_lake(context) as lake:
+        if engines:
+            _show_engines(lake, lake.table(name), as_json)
+            return
         description, columns = describe(lake, lake.table(name))
         if as_json:
             show_json({**description, "columns": columns})
             return
         show_values(description, False)
         show_rows(columns, False)
+
+
+def _show_engines(lake: Lake, table: Table, as_json: bool) -> None:
+    from moulin.iceberg.engines import readers
+    from moulin.iceberg.projection import project
+
+    found = readers(project(lake.context, table.id).metadata)
+    rows = [{"engine": r.engine, "version": r.version, "reads it": r.reads, "why not": r.reason} for r in found]
+    show_rows(rows, as_json)
 
 
 def describe(lake: Lake, table: Table) -> tuple[dict[str, object], list[dict[str, object]]]:

@@ -46,7 +46,7 @@ class Export:
 def export(
     context: Context, table_id: UUID, directory: str, *, version: int | None = None, copy: bool = False
 ) -> Export:
-    """Write a table at `version`, by default now, into `directory`. One that is interrupted leaves no new version there."""
+    """Write a table at `version`, by default now, into `directory`. Interrupted, it leaves no new version there."""
     state = context.catalog.table_by_id(table_id, version)
     target = open_store(directory)
     if target.uri == context.store.uri or target.uri.startswith(f"{context.store.uri}/"):
