@@ -10,7 +10,19 @@ from itertools import pairwise
 from typing import Any
 
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.types import IcebergType, PrimitiveType
+from pyiceberg.types import (
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
 
 from moulin.catalog.projections import DataCommit
 from moulin.errors import Unsupported
@@ -29,6 +41,10 @@ MANIFEST_ENTRIES = 2048
 
 SEGMENTS_KEY = "moulin.segments"
 """Header key of a manifest: the segments of its live entries, which come first, in their order, as a JSON list."""
+
+# Types of 4 bytes, and of 8, to which they may have been widened.
+_NARROW = (IntegerType, FloatType, DateType)
+_WIDE = (LongType, DoubleType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
 
 ManifestFile = Json
 Write = Callable[[str, bytes], str]
@@ -68,6 +84,11 @@ class ManifestWriter:
     write: Write
     _partitions: dict[tuple[int, tuple[bytes | None, ...]], dict[str, Any]] = field(default_factory=dict)
     _snapshots: dict[int, int] = field(default_factory=dict)
+    _numbers: dict[int, PrimitiveType] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kinds = {number: self.state.schema.find_type(number) for number in self.state.schema.field_ids}
+        self._numbers = {number: kind for number, kind in kinds.items() if isinstance(kind, (*_NARROW, *_WIDE))}
 
     def data(self, segments: Iterable[LiveSegment]) -> list[ManifestFile]:
         """Manifests of data files that are new to the line: those of this commit as ADDED, older ones as EXISTING."""
@@ -187,12 +208,30 @@ class ManifestWriter:
             "value_counts": [{"key": c.field_id, "value": c.values} for c in columns],
             "null_value_counts": [{"key": c.field_id, "value": c.nulls} for c in columns],
             "nan_value_counts": [{"key": c.field_id, "value": c.nans} for c in columns if c.nans is not None],
-            "lower_bounds": [{"key": c.field_id, "value": c.lower} for c in columns if c.lower is not None],
-            "upper_bounds": [{"key": c.field_id, "value": c.upper} for c in columns if c.upper is not None],
+            "lower_bounds": self._bounds((c.field_id, c.lower) for c in columns),
+            "upper_bounds": self._bounds((c.field_id, c.upper) for c in columns),
             "split_offsets": list(facts.split_offsets) or None,
             "sort_order_id": facts.sort_order_id,
             "first_row_id": None if added else segment.first_row_id,
         }
+
+    def _bounds(self, values: Iterable[tuple[int, bytes | None]]) -> list[Json]:
+        """Bounds in the types of the manifest's schema: not every reader takes those of another one.
+
+        A column may have been widened since, or (by a restore) be narrower again: such a bound is left out.
+        """
+        pairs = []
+        for field_id, value in values:
+            kind = self._numbers.get(field_id)
+            if (
+                value is not None
+                and kind is not None
+                and len(value) != (width := 4 if isinstance(kind, _NARROW) else 8)
+            ):
+                value = bound_to_bytes(kind, bound_from_bytes(kind, value)) if len(value) < width else None
+            if value is not None:
+                pairs.append({"key": field_id, "value": value})
+        return pairs
 
     def partition_fields(self, spec: PartitionSpec) -> list[tuple[int, str, IcebergType]]:
         """Id, name and type of each field of a partition tuple."""
