@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -165,16 +166,20 @@ def test_nanoseconds_and_defaults(tmp_path: Path) -> None:
         assert "datafusion (pyiceberg-core)" not in assert_same_rows(lake, table)
 
 
+@pytest.mark.postgres
 @pytest.mark.s3
-def test_a_lake_in_an_object_store(tmp_path: Path, s3_url: str, s3_options: dict[str, str]) -> None:
+def test_a_shared_lake(postgres_url: str, s3_url: str, s3_options: dict[str, str]) -> None:
     from pyiceberg.table import StaticTable
 
-    with Lake.open(tmp_path / "lake", storage=s3_url, storage_options=s3_options) as lake:
+    with Lake.open(postgres_url, storage=s3_url, storage_options=s3_options) as lake:
         lake.create_database("shop")
         table = lake.create_table("shop.t", COLUMNS)
         table.append([{"id": n} for n in range(10)])
+        project(lake.context, table.id)
         table.delete_where("id = 3")
-        made = project(lake.context, table.id)
+        with ThreadPoolExecutor(3) as pool:
+            made, *others = pool.map(lambda _: project(lake.context, table.id), range(3))
+        assert {one.location for one in others} == {made.location}
         properties = {
             "s3.endpoint": s3_options["endpoint"],
             "s3.access-key-id": "test",
