@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -77,6 +78,17 @@ ENGINES: dict[str, Read] = {
 
 
 def rows(table: pa.Table, schema: pa.Schema) -> list[dict[str, Any]]:
-    """Rows in one form and order, whatever an engine's types for text, zones and units are."""
-    named = table.select(schema.names).cast(schema)
-    return sorted(named.to_pylist(), key=repr)
+    """Rows in one form and order, whatever an engine's types for text, zones, units and UUIDs are."""
+    columns = [_column(table.column(field.name), field.type) for field in schema]
+    return sorted(pa.table(columns, schema=schema).to_pylist(), key=repr)
+
+
+def _column(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.Array:
+    plain = column.combine_chunks()
+    if isinstance(plain.type, pa.BaseExtensionType):
+        plain = plain.storage
+    storage = wanted.storage_type if isinstance(wanted, pa.BaseExtensionType) else wanted
+    if storage == pa.binary(16) and pa.types.is_string(plain.type):
+        plain = pa.array([None if text is None else UUID(text).bytes for text in plain.to_pylist()], storage)
+    plain = plain.cast(storage)
+    return pa.ExtensionArray.from_storage(wanted, plain) if isinstance(wanted, pa.BaseExtensionType) else plain
