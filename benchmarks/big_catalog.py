@@ -50,6 +50,12 @@ def small_and_large(bench: Bench, backend: str) -> tuple[Lake, Lake]:
     )
 
 
+def with_segments(bench: Bench, backend: str, count: int) -> Lake:
+    """A lake whose table has `count` segments, other than those of `small_and_large`."""
+    lake: Lake = bench.shared(f"{backend}-{count}", lambda: _make(bench, backend, f"of_{count}", count))
+    return lake
+
+
 def segment(state: TableState, number: int, time_min: int, time_max: int, level: int) -> SegmentFacts:
     """Facts as a writer of events would give them, for a segment within one day."""
     return SegmentFacts(

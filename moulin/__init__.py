@@ -78,8 +78,17 @@ def connect(
     if read_only:
         if storage is not None:
             raise errors.InvalidInput("A read-only lake is opened by the address of its storage: leave storage= out.")
-        return Lake.open_replica(uri, storage_options=storage_options, settings=settings, make_engine=make_engine)
-    return Lake.open(uri, storage=storage, storage_options=storage_options, settings=settings, make_engine=make_engine)
+        lake = Lake.open_replica(uri, storage_options=storage_options, settings=settings, make_engine=make_engine)
+    else:
+        lake = Lake.open(
+            uri, storage=storage, storage_options=storage_options, settings=settings, make_engine=make_engine
+        )
+    lake.context.export_iceberg = _export_iceberg
+    return lake
+
+
+def _export_iceberg(*arguments: Any, **options: Any) -> Any:
+    return importlib.import_module("moulin.iceberg.export").export(*arguments, **options)
 
 
 def __getattr__(name: str) -> Any:

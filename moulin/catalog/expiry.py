@@ -106,6 +106,7 @@ def forget(
     connection.execute(j.delete().where(j.c.table_id == table_id, j.c.version <= version))
     connection.execute(m.delete().where(m.c.table_id == table_id, m.c.version <= version))
     garbage += _forget_indexes(connection, table_id, {span.segment for span in spans})
+    garbage += _forget_projections(connection, table_id, version)
     return garbage, len(spans) == limit
 
 
@@ -135,6 +136,18 @@ def _forget_indexes(connection: sa.Connection, table_id: UUID, numbers: set[int]
     rows = connection.execute(sa.select(f.c.path, f.c.size).where(idle)).all()
     connection.execute(f.delete().where(idle))
     return [Garbage(row.path, row.size, "index file not in use") for row in rows]
+
+
+def _forget_projections(connection: sa.Connection, table_id: UUID, version: int) -> list[Garbage]:
+    """Projections of versions that are no longer kept; the newest stays until the next one takes its place."""
+    f, p = s.projection_files, s.projections
+    old = sa.and_(f.c.table_id == table_id, f.c.removed_version <= version)
+    rows = connection.execute(sa.select(f.c.path, f.c.size).where(old)).all()
+    if rows:
+        connection.execute(f.delete().where(old))
+        lost = ~sa.exists().where(f.c.path == p.c.path)
+        connection.execute(p.delete().where(p.c.table_id == table_id, lost))
+    return [Garbage(row.path, row.size, "expired projection") for row in rows]
 
 
 def _forget_vectors(connection: sa.Connection, ids: set[int]) -> list[Garbage]:
@@ -199,6 +212,8 @@ def _purge_table(connection: sa.Connection, table_id: UUID) -> None:
         s.staged_segments,
         s.stream_checkpoints,
         s.stream_tables,
+        s.projections,
+        s.projection_files,
         s.regions,
         s.index_coverage,
         s.index_files,

@@ -336,13 +336,13 @@ def _staged(connection: sa.Connection, every: Sequence[str], now: int) -> Iterat
 
 
 def _in_use(connection: sa.Connection, every: Sequence[str]) -> set[str]:
-    """The paths among `every` that a segment, deletion vector, journal or index of a kept version has."""
+    """The paths among `every` that a segment, deletion vector, journal, index or projection has."""
     owners = {path: paths.parse_key_index_path(path) or path for path in every}
     numbers = {found[1] for path in owners.values() if (found := paths.parse_segment_path(path))}
     g = s.segments
     segments = {*connection.execute(sa.select(g.c.path).where(g.c.number.in_(numbers))).scalars()}
     used = {path for path, owner in owners.items() if owner in segments}
-    for source in (s.deletion_vectors, s.journals, s.index_files):
+    for source in (s.deletion_vectors, s.journals, s.index_files, s.projection_files):
         used.update(connection.execute(sa.select(source.c.path).where(source.c.path.in_(every))).scalars())
     return used
 
@@ -360,5 +360,6 @@ def _is_data(path: str) -> bool:
         paths.parse_vector_path,
         paths.parse_journal_path,
         paths.parse_index_path,
+        paths.parse_projection_path,
     )
     return any(parse(path) is not None for parse in parsers)

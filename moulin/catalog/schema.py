@@ -442,6 +442,34 @@ index_coverage = Table(
     Column("path", String, nullable=False, index=True),
 )
 
+# What was written for Iceberg engines. A projection continues its `parent`, which has one successor at most: so the
+# projections of a table form one line. One of an older version, asked for later, stands beside the line: no parent.
+# Its files have spans like segments: a projection is made of those with `added_version` <= it < `removed_version`.
+# All of it can be made anew, so it takes no version and is not recovered.
+projections = Table(
+    "projections",
+    metadata,
+    Column("table_id", Id, primary_key=True),
+    Column("format_version", SmallInteger, primary_key=True),
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("parent", BigInteger),
+    Column("path", String, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("table_id", "format_version", "parent"),
+)
+projection_files = Table(
+    "projection_files",
+    metadata,
+    Column("path", String, primary_key=True),
+    Column("table_id", Id, nullable=False),
+    Column("format_version", SmallInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("added_version", BigInteger, nullable=False),
+    Column("removed_version", BigInteger, nullable=False),
+    Index("projection_files_removed", "table_id", "removed_version"),
+)
+
 # Merge tasks, leases and pins take no version and are not recovered.
 #
 # A task can be claimed from `available_at` on: its creation, the end of a back-off, or the end of a lease; never (OPEN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -93,9 +94,16 @@ def gc(
 def check(
     context: typer.Context,
     quick: Annotated[bool, typer.Option("--quick", help="Only sizes, without reading every byte.")] = False,
+    iceberg: Annotated[
+        str | None,
+        typer.Option(metavar="PATH|TABLE", help="An Iceberg table instead: its folder or metadata, or database.table."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check every row and every file against what was recorded; exit 1 when something is wrong."""
+    if iceberg is not None:
+        _check_iceberg(context, iceberg, quick, as_json)
+        return
     with open_lake(context) as lake, progress("Checking", quiet=as_json) as bar:
         task = bar.task_ids[0]
         findings = check_catalog(
@@ -106,6 +114,25 @@ def check(
     rows = [{"rule": f.rule, "where": f.where, "found": f.found} for f in findings]
     show_rows(rows, as_json, empty="Everything is as it was written.")
     if findings:
+        raise typer.Exit(1)
+
+
+def _check_iceberg(context: typer.Context, what: str, quick: bool, as_json: bool) -> None:
+    """Any Iceberg table, ours or not, against the specification."""
+    from moulin.iceberg.checker import as_rows
+    from moulin.iceberg.checker import check as check_iceberg
+    from moulin.iceberg.files import Files
+    from moulin.iceberg.projection import project
+
+    with progress(f"Checking {what}", quiet=as_json):
+        if "/" in what or what.endswith(".json") or Path(what).is_dir():
+            found = check_iceberg(what, data=not quick)
+        else:
+            with open_lake(context) as lake:
+                made = project(lake.context, lake.table(what).id)
+                found = check_iceberg(made.location, Files(lake.store), data=not quick)
+    show_rows(as_rows(found), as_json, empty="Everything is as the Iceberg specification wants it.")
+    if found:
         raise typer.Exit(1)
 
 

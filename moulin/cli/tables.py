@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from moulin.cli.options import All, DatabaseName, Json, TableName, open_lake
-from moulin.cli.output import moment, say, show_json, show_rows, show_values, size
+from moulin.cli.output import moment, progress, say, show_json, show_rows, show_values, size
 from moulin.cli.table_stats import as_values, draw
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
@@ -68,10 +68,18 @@ def list_all(context: typer.Context, database: DatabaseName, everything: All = F
 
 
 @app.command()
-def show(context: typer.Context, name: TableName, as_json: Json = False) -> None:
+def show(
+    context: typer.Context,
+    name: TableName,
+    engines: Annotated[bool, typer.Option("--engines", help="Which Iceberg engines read it as it is.")] = False,
+    as_json: Json = False,
+) -> None:
     """Show a table: columns, partitioning, properties, size, levels, regions and indexes."""
     with open_lake(context) as lake:
         table = lake.table(name)
+        if engines:
+            _show_engines(lake, table, as_json)
+            return
         stats = table.stats()
         description, columns = describe(lake, table, stats)
         if as_json:
@@ -80,6 +88,15 @@ def show(context: typer.Context, name: TableName, as_json: Json = False) -> None
         show_values(description, False)
         show_rows(columns, False)
         draw(stats)
+
+
+def _show_engines(lake: Lake, table: Table, as_json: bool) -> None:
+    from moulin.iceberg.engines import readers
+    from moulin.iceberg.projection import project
+
+    found = readers(project(lake.context, table.id).metadata)
+    rows = [{"engine": r.engine, "version": r.version, "reads it": r.reads, "why not": r.reason} for r in found]
+    show_rows(rows, as_json)
 
 
 def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, object], list[dict[str, object]]]:
@@ -110,6 +127,30 @@ def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, obj
         for f in state.schema.fields
     ]
     return description, columns
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    name: TableName,
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A folder or an object store.")],
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the data files too, instead of naming them.")] = False,
+    version: Annotated[int | None, typer.Option(help="As it was at this version.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a table as an Iceberg table of its own."""
+    with open_lake(context) as lake, progress(f"Exporting {name}", quiet=as_json):
+        done = lake.table(name).export_iceberg(directory, version=version, copy=copy)
+    say(
+        f"{name} at version {done.version} is an Iceberg table in {done.location}: {done.files:,} files "
+        f"({size(done.bytes)}), metadata in {done.metadata_location}",
+        as_json,
+        version=done.version,
+        location=done.location,
+        metadata_location=done.metadata_location,
+        files=done.files,
+        bytes=done.bytes,
+    )
 
 
 @app.command()

@@ -11,6 +11,10 @@ tables/<table uuid>/journals/<32 hex>.journal                       rewrite jour
 tables/<table uuid>/indexes/<32 hex>.index                          files of secondary indexes
 tables/<table uuid>/log/<region>/<position:020>.log                 a region's log, named by the first entry in each
 tables/<table uuid>/manifests/<version:020>.delta | .full           table manifests
+tables/<table uuid>/metadata/<version:020>-<32 hex>.metadata.json   the table for Iceberg engines, at a version
+tables/<table uuid>/metadata/snap-<snapshot id>-<32 hex>.avro       an Iceberg manifest list
+tables/<table uuid>/metadata/<32 hex>-<number>-<number>.avro        an Iceberg manifest: first and last segment in it
+tables/<table uuid>/metadata/<32 hex>-deletes.parquet               position deletes of a segment, for format version 2
 ingest-stream/<stream uuid>/                                        the numbered objects of a collector's stream
 <any folder>/.<name>.<16 hex>.tmp                                   a write under way, or left by a killed process
 ```
@@ -49,6 +53,10 @@ _INDEX_FILE = re.compile(rf"tables/{_UUID}/indexes/([0-9a-f]{{32}})\.index")
 _LOG_OBJECT = re.compile(rf"tables/{_UUID}/log/{_NUMBER}/{_VERSION}\.log")
 _LOCAL_LOG_FILE = re.compile(rf"{_VERSION}\.wal")
 _TABLE_MANIFEST = re.compile(rf"tables/{_UUID}/manifests/{_VERSION}\.(delta|full)")
+_METADATA = re.compile(rf"tables/{_UUID}/metadata/{_VERSION}-[0-9a-f]{{32}}\.metadata\.json")
+_MANIFEST_LIST = re.compile(rf"tables/{_UUID}/metadata/snap-{_NUMBER}-[0-9a-f]{{32}}\.avro")
+_ICEBERG_MANIFEST = re.compile(rf"(?:.*/)?[0-9a-f]{{32}}-{_NUMBER}-{_NUMBER}\.avro", re.DOTALL)
+_POSITION_DELETES = re.compile(rf"tables/{_UUID}/metadata/[0-9a-f]{{32}}-deletes\.parquet")
 _SEGMENT_FOLDER = re.compile(rf"(?:.*/)?_moulin_segment={_NUMBER}/[^/]+", re.DOTALL)
 _TEMPORARY = re.compile(r"(?:.*/)?\.[^/]+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
@@ -99,6 +107,11 @@ def indexes_prefix(table_id: UUID) -> str:
 
 def table_manifests_prefix(table_id: UUID) -> str:
     return f"{table_prefix(table_id)}/manifests"
+
+
+def metadata_prefix(table_id: UUID) -> str:
+    """The folder of what is written for Iceberg engines."""
+    return f"{table_prefix(table_id)}/metadata"
 
 
 def log_prefix(table_id: UUID, region: int) -> str:
@@ -156,6 +169,25 @@ def local_log_file(position: int) -> str:
 
 def table_manifest(table_id: UUID, version: int, kind: ManifestKind) -> str:
     return f"{table_manifests_prefix(table_id)}/{_manifest_name(version, kind)}"
+
+
+def metadata_name(version: int, file_id: UUID) -> str:
+    """The name, in its folder, of a table's Iceberg metadata at a version."""
+    return f"{_checked_number(version, 'version'):020}-{_checked_uuid(file_id).hex}.metadata.json"
+
+
+def manifest_list_name(snapshot_id: int, file_id: UUID) -> str:
+    return f"snap-{_checked_number(snapshot_id, 'snapshot id')}-{_checked_uuid(file_id).hex}.avro"
+
+
+def iceberg_manifest_name(file_id: UUID, first: int, last: int) -> str:
+    """`first` and `last` are the lowest and highest number of the segments in it: a removed one is looked for there."""
+    numbers = f"{_checked_number(first, 'segment number')}-{_checked_number(last, 'segment number')}"
+    return f"{_checked_uuid(file_id).hex}-{numbers}.avro"
+
+
+def position_deletes_name(file_id: UUID) -> str:
+    return f"{_checked_uuid(file_id).hex}-deletes.parquet"
 
 
 def temporary(path: str, token: str) -> str:
@@ -229,6 +261,33 @@ def parse_table_manifest(path: str) -> tuple[UUID, int, ManifestKind] | None:
     if match is None or version is None:
         return None
     return UUID(match[1]), version, "delta" if match[3] == "delta" else "full"
+
+
+def parse_metadata(path: str) -> tuple[UUID, int] | None:
+    """Table and version of Iceberg metadata."""
+    match = _METADATA.fullmatch(path)
+    version = _number(match[2]) if match else None
+    return (UUID(match[1]), version) if match and version is not None else None
+
+
+def parse_iceberg_manifest(path: str) -> tuple[int, int] | None:
+    """The lowest and highest number of the segments in an Iceberg manifest; `path` may be a URI."""
+    match = _ICEBERG_MANIFEST.fullmatch(path)
+    if match is None:
+        return None
+    first, last = _number(match[1]), _number(match[2])
+    return None if first is None or last is None else (first, last)
+
+
+def parse_projection_path(path: str) -> UUID | None:
+    """The table of a file that was written for Iceberg engines."""
+    for pattern in (_METADATA, _MANIFEST_LIST, _POSITION_DELETES):
+        if match := pattern.fullmatch(path):
+            return UUID(match[1])
+    folder, _, name = path.rpartition("/")
+    parts = folder.split("/")
+    inside = len(parts) == 3 and parts[0] == tables_prefix() and parts[2] == "metadata"
+    return UUID(parts[1]) if inside and re.fullmatch(_UUID, parts[1]) and parse_iceberg_manifest(name) else None
 
 
 def segment_number(path: str) -> int | None:

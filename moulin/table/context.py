@@ -49,12 +49,17 @@ class Frames(Protocol):
         """Write the rows of a frame in tasks; what they return, in the order of the tasks. Nothing is committed."""
 
 
+def _no_export(context: Context, table_id: UUID, directory: str, **options: Any) -> Any:
+    raise FailedPrecondition("This lake was opened without Iceberg; to export tables open it with moulin.connect.")
+
+
 @dataclass(slots=True)
 class Context:
     """Catalog, storage and caches of a lake.
 
     `spark_runner` gives a runner when a Spark session is at hand, else None. `write_frame` writes the rows of a Spark
-    DataFrame as segments; `frames` is for those of keyed tables.
+    DataFrame as segments; `frames` is for those of keyed tables. `export_iceberg` writes a table as an Iceberg table of
+    its own, see `moulin.iceberg.export`.
     """
 
     catalog: CatalogBackend
@@ -62,6 +67,7 @@ class Context:
     spark_runner: Callable[[], TaskRunner | None] = lambda: None
     write_frame: Callable[[TableState, Any], Sequence[SegmentFacts]] = _no_spark
     frames: Callable[[], Frames] = _no_frames
+    export_iceberg: Callable[..., Any] = _no_export
     vectors: VectorCache = field(default_factory=VectorCache)
     keyed: dict[UUID, KeyedTable] = field(default_factory=dict)
     committer: Committer = field(init=False)

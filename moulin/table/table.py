@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -381,6 +382,19 @@ class Table:
         if version is None and self.id in self._context.keyed:
             self._context.keyed[self.id].flush()
         return self._to_spark(self, version)
+
+    def export_iceberg(
+        self, directory: str | os.PathLike[str], *, version: int | None = None, copy: bool = False
+    ) -> Any:
+        """Write the table, now or at a version, as an Iceberg table of its own into a folder or object store.
+
+        Data files stay where they are, unless `copy`. The answer says where its metadata lies.
+        """
+        self._require_open()
+        if version is None and self.id in self._context.keyed and not self._read_only:
+            self._context.keyed[self.id].flush()
+        shown = self._shown if version is None else _whole_number(version)
+        return self._context.export_iceberg(self._context, self.id, os.fspath(directory), version=shown, copy=copy)
 
     def close(self) -> None:
         """Flush what was put, and refuse further use of this object; rows of a keyed table can still be read."""

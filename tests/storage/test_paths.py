@@ -25,6 +25,9 @@ PARSERS = (
     paths.parse_table_manifest,
     paths.parse_log_object,
     paths.parse_local_log_file,
+    paths.parse_metadata,
+    paths.parse_iceberg_manifest,
+    paths.parse_projection_path,
 )
 
 
@@ -41,6 +44,10 @@ def test_the_names_on_disk() -> None:
     assert paths.table_manifest(TABLE, 7, "full") == f"tables/{TABLE}/manifests/00000000000000000007.full"
     assert paths.log_object(TABLE, 3, 41) == f"tables/{TABLE}/log/3/00000000000000000041.log"
     assert paths.local_log_file(41) == "00000000000000000041.wal"
+    assert paths.metadata_name(7, FILE) == f"00000000000000000007-{FILE.hex}.metadata.json"
+    assert paths.manifest_list_name(12, FILE) == f"snap-12-{FILE.hex}.avro"
+    assert paths.iceberg_manifest_name(FILE, 3, 41) == f"{FILE.hex}-3-41.avro"
+    assert paths.position_deletes_name(FILE) == f"{FILE.hex}-deletes.parquet"
 
 
 @given(st.uuids(), st.uuids(), numbers, hex8, kinds)
@@ -55,6 +62,16 @@ def test_parsing_gives_the_parts_back(
     assert paths.parse_table_manifest(paths.table_manifest(table, number, kind)) == (table, number, kind)
     assert paths.parse_log_object(paths.log_object(table, number, number)) == (table, number, number)
     assert paths.parse_local_log_file(paths.local_log_file(number)) == number
+    metadata = paths.metadata_prefix(table)
+    assert paths.parse_metadata(f"{metadata}/{paths.metadata_name(number, file)}") == (table, number)
+    assert paths.parse_iceberg_manifest(paths.iceberg_manifest_name(file, 0, number)) == (0, number)
+    for name in (
+        paths.metadata_name(number, file),
+        paths.manifest_list_name(number, file),
+        paths.iceberg_manifest_name(file, number, number),
+        paths.position_deletes_name(file),
+    ):
+        assert paths.parse_projection_path(f"{metadata}/{name}") == table
     for prefix in ("", "/srv/lake/", "file:/srv/lake/", "s3a://bucket/lake/"):
         assert paths.segment_number(prefix + segment) == number
 

@@ -11,7 +11,7 @@ from alembic import op
 from moulin.catalog import schema as s
 
 revision = "0005"
-down_revision = "0003"
+down_revision = "0004"
 branch_labels = None
 depends_on = None
 

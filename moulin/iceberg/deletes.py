@@ -1,0 +1,116 @@
+"""Deleted rows as Iceberg engines see them: the stored vectors themselves, or position-delete files in version 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import AbstractBitMap64
+
+from moulin.formats.deletion_vector import to_array
+from moulin.model.facts import LiveSegment, VectorFacts
+from moulin.storage import paths
+from moulin.storage.store import Store
+
+FILE_PATH_ID = 2147483546
+POS_ID = 2147483545
+_MANY = 64  # more files than this are looked up by one listing
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(FILE_PATH_ID)}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(POS_ID)}),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """The deleted rows of one data file. A deletion vector has a place in its file, a position-delete file has none."""
+
+    location: str
+    size: int
+    count: int
+    data_file: str
+    offset: int | None = None
+    length: int | None = None
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def is_vector(self) -> bool:
+        return self.offset is not None
+
+
+def position_deletes(data_file: str, positions: AbstractBitMap64, rows: int) -> bytes:
+    """A Parquet file that names these rows of a data file, sorted."""
+    places = to_array(positions, 0, rows)
+    sink = pa.BufferOutputStream()
+    table = pa.table([pa.repeat(data_file, len(places)), pa.array(places, pa.int64())], schema=_SCHEMA)
+    pq.write_table(table, sink, compression="zstd", use_dictionary=["file_path"], store_schema=False)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def vector_file(vector: VectorFacts, location: str, size: int, data_file: str) -> DeleteFile:
+    """A stored deletion vector, as it is."""
+    return DeleteFile(location, size, vector.cardinality, data_file, vector.offset, vector.length)
+
+
+def vector_sizes(store: Store, segments: Iterable[LiveSegment]) -> dict[str, int]:
+    """The sizes of the Puffin files that hold the vectors of these segments: a manifest must name them."""
+    wanted = {segment.vector.path for segment in segments if segment.vector is not None}
+    if len(wanted) <= _MANY:
+        return {path: store.head(path).size for path in wanted}
+    folders = {path.rpartition("/")[0] for path in wanted}
+    return {info.path: info.size for folder in folders for info in store.list(folder) if info.path in wanted}
+
+
+def delete_file_record(delete: DeleteFile, partition: dict[str, Any]) -> dict[str, Any]:
+    """The `data_file` of a manifest entry."""
+    lower = upper = None
+    if not delete.is_vector and delete.first is not None and delete.last is not None:
+        name = delete.data_file.encode()
+        lower = [{"key": FILE_PATH_ID, "value": name}, {"key": POS_ID, "value": delete.first.to_bytes(8, "little")}]
+        upper = [{"key": FILE_PATH_ID, "value": name}, {"key": POS_ID, "value": delete.last.to_bytes(8, "little")}]
+    return {
+        "content": 1,
+        "file_path": delete.location,
+        "file_format": "PUFFIN" if delete.is_vector else "PARQUET",
+        "partition": partition,
+        "record_count": delete.count,
+        "file_size_in_bytes": delete.size,
+        "lower_bounds": lower,
+        "upper_bounds": upper,
+        "referenced_data_file": delete.data_file,
+        "content_offset": delete.offset,
+        "content_size_in_bytes": delete.length,
+    }
+
+
+def from_record(record: dict[str, Any]) -> DeleteFile:
+    """The delete file of a manifest entry that `delete_file_record` made."""
+    places = [
+        int.from_bytes(pair["value"], "little")
+        for bounds in (record["lower_bounds"], record["upper_bounds"])
+        for pair in bounds or ()
+        if pair["key"] == POS_ID
+    ]
+    return DeleteFile(
+        record["file_path"],
+        record["file_size_in_bytes"],
+        record["record_count"],
+        record["referenced_data_file"],
+        record.get("content_offset"),
+        record.get("content_size_in_bytes"),
+        *(places or (None, None)),
+    )
+
+
+def location(store: Store, path: str) -> str:
+    """The address of an object as engines spell it: not percent-encoded, which none of them undoes."""
+    local = store.local_path(paths.checked(path))
+    return f"{store.uri}/{path}" if local is None else f"file://{local}"

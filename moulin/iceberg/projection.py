@@ -1,0 +1,199 @@
+"""Projection: any kept version of a table as an Iceberg table, written when somebody asks for it.
+
+One line of projections per table and format. Each continues the one before: what changed since then becomes one new
+manifest (or a few), manifests that lost a file are written anew, all others are taken over. Versions in between appear
+as if committed and expired. Files get fresh names and are recorded in the catalog at the end, in one transaction: who
+is killed leaves files that no row names, and who comes second takes what the first has made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from moulin.catalog import projections
+from moulin.catalog.projections import DataCommit, Projected
+from moulin.errors import Corrupt, NotFound, Unavailable
+from moulin.iceberg import metadata as documents
+from moulin.iceberg.avro import Json, read_avro
+from moulin.iceberg.deletes import location
+from moulin.iceberg.manifests import ManifestWriter, is_live, write_manifest_list
+from moulin.iceberg.rewrite import Delta, Rewriter, Totals
+from moulin.model.entities import TableState
+from moulin.model.ids import new_id
+from moulin.storage import paths
+from moulin.table.context import Context
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """One version of a table as Iceberg metadata: the last version that changed it, and where its metadata lies."""
+
+    table_id: UUID
+    version: int
+    format_version: int
+    path: str
+    location: str
+    metadata: Json
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The current snapshot; None for a table that never had rows."""
+        found = self.metadata.get("current-snapshot-id")
+        return None if found in (None, -1) else int(found)
+
+    def model(self) -> TableMetadata:
+        """The metadata as pyiceberg's model."""
+        from pyiceberg.table.metadata import TableMetadataUtil
+
+        return TableMetadataUtil.parse_obj(self.metadata)
+
+
+def project(context: Context, table_id: UUID, version: int | None = None) -> Projection:
+    """The table at `version`, by default now, as Iceberg metadata in the lake's storage; made if it is not there.
+
+    Rows that were put and not flushed are not part of any version. Cost follows what changed since the last projection.
+    """
+    for _ in range(_ATTEMPTS):
+        state = context.catalog.table_by_id(table_id, version)
+        chosen = documents.format_version(state)
+        found = projections.find(context.own_catalog().engine, table_id, chosen, state.head_version)
+        if found is None:
+            found = _Projector(context, state, chosen).run()
+        if found is not None:
+            try:
+                return _load(context, table_id, chosen, found)
+            except NotFound:
+                continue  # cleaned up since it was looked up
+    raise Unavailable(f"Others kept projecting {table_id} at the same time: try again.")
+
+
+def _load(context: Context, table_id: UUID, chosen: int, found: Projected) -> Projection:
+    document = read_metadata(context, found.path)
+    where = location(context.store, found.path)
+    return Projection(table_id, found.version, chosen, found.path, where, document)
+
+
+def read_metadata(context: Context, path: str) -> Json:
+    try:
+        document: Json = json.loads(context.store.get(path))
+    except ValueError as error:
+        raise Corrupt(f"{path} is damaged: it is no JSON ({error}).") from None
+    return document
+
+
+class _Projector:
+    """Makes one projection."""
+
+    def __init__(self, context: Context, state: TableState, chosen: int) -> None:
+        self.context, self.state, self.format = context, state, chosen
+        self.engine, self.store = context.own_catalog().engine, context.store
+        self.folder = paths.metadata_prefix(state.id)
+        self.added: dict[str, int] = {}
+
+    def run(self) -> Projected | None:
+        """The projection; None when somebody else was first."""
+        state, catalog = self.state, self.context.catalog
+        pin = catalog.pin(state.id, state.head_version)
+        try:
+            base = projections.before(self.engine, state.id, self.format, state.head_version)
+            on_line = projections.is_newest(self.engine, state.id, self.format, state.head_version)
+            made, removed = self._make(base)
+            parent = (projections.FIRST if base is None else base.version) if on_line else None
+            recorded = projections.record(
+                self.engine, state.id, self.format, made, parent, self.added, removed if on_line else ()
+            )
+            return made if recorded else None
+        finally:
+            catalog.unpin(pin)
+
+    def _make(self, base: Projected | None) -> tuple[Projected, Iterable[str] | None]:
+        state = self.state
+        oldest = projections.oldest_projectable(self.engine, state.id)
+        before: Json = {} if base is None else read_metadata(self.context, base.path)
+        commit = projections.data_commit(self.engine, state.id, state.head_version)
+        kept = [one for one in before.get("snapshots", []) if int(one["summary"][documents.VERSION_KEY]) >= oldest]
+        removed: list[str] | None = [] if base is None else [base.path]
+        if commit is not None and (base is None or base.sequence < commit.sequence):
+            usable = base if base is not None and base.version >= oldest else None
+            made, dropped = self._snapshot(commit, usable, before)
+            kept.append(made)
+            removed = None if usable is None or removed is None else [*removed, *dropped]
+        elif commit is not None:
+            current = [one for one in before["snapshots"] if one["snapshot-id"] == commit.snapshot_id]
+            kept += [one for one in current if one not in kept]
+        changed = projections.commit_time(self.engine, state.id, state.head_version)
+        document = documents.table_metadata(
+            state,
+            self.format,
+            location(self.store, paths.table_prefix(state.id)),
+            changed,
+            kept,
+            self._log(base, before, oldest),
+        )
+        name = paths.metadata_name(state.head_version, new_id())
+        self._write(name, json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode())
+        sequence = 0 if commit is None else commit.sequence
+        return Projected(state.head_version, sequence, f"{self.folder}/{name}"), removed
+
+    def _log(self, base: Projected | None, before: Json, oldest: int) -> list[Json]:
+        if base is None:
+            return []
+        last = {"metadata-file": location(self.store, base.path), "timestamp-ms": before["last-updated-ms"]}
+        log = [*before.get("metadata-log", []), last]
+        return [entry for entry in log if self._version(entry["metadata-file"]) >= min(oldest, base.version)]
+
+    def _version(self, where: str) -> int:
+        found = paths.parse_metadata(f"{self.folder}/{where.rpartition('/')[2]}")
+        return -1 if found is None else found[1]
+
+    def _snapshot(self, commit: DataCommit, base: Projected | None, before: Json) -> tuple[Json, list[str]]:
+        """The snapshot of a commit that no projection has yet, and the files of `base` that it does without."""
+        state, catalog = self.state, self.context.catalog
+        delta, old, totals = Delta(), list[Json](), Totals()
+        dropped: list[str] = []
+        if base is not None:
+            (change,) = catalog.changes(state.id, base.version, state.head_version, net=True)
+            delta = Delta.of(change.segments)
+            if before["snapshots"] and base.sequence:
+                last = next(one for one in before["snapshots"] if one["sequence-number"] == base.sequence)
+                path = f"{self.folder}/{last['manifest-list'].rpartition('/')[2]}"
+                old, _ = read_avro(self.store.get(path), path)
+                totals.size = int(last["summary"].get("total-files-size", 0))
+                dropped.append(path)
+        else:
+            delta = Delta.all(catalog.segments(state.id, state.head_version))
+        writer = ManifestWriter(
+            state,
+            self.format,
+            commit,
+            lambda sequences: projections.snapshot_ids(self.engine, state.id, sequences),
+            lambda path: location(self.store, path),
+            self._write,
+        )
+        rewriter = Rewriter(self.context, state, writer, self.folder, totals)
+        manifests = rewriter.apply([one for one in old if is_live(one)], delta)
+        dropped += [self._name(one) for one in old if one not in manifests]
+        dropped += [f"{self.folder}/{name}" for name in rewriter.dropped]
+        where, _ = write_manifest_list(manifests, commit, self.format, self._write)
+        return documents.snapshot(commit, where, totals.summary(manifests), self.format), dropped
+
+    def _name(self, manifest: Json) -> str:
+        return f"{self.folder}/{manifest['manifest_path'].rpartition('/')[2]}"
+
+    def _write(self, name: str, data: bytes) -> str:
+        path = f"{self.folder}/{name}"
+        self.store.put_if_absent(path, data)
+        self.added[path] = len(data)
+        return location(self.store, path)
+
+
+__all__ = ["Projection", "project", "read_metadata"]

@@ -1,0 +1,70 @@
+"""Exports are Iceberg tables of their own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import StaticTable
+
+from moulin.cli.main import app
+from moulin.errors import FailedPrecondition
+from moulin.iceberg import checker
+from moulin.lake import Lake
+from moulin.table.table import Table
+from tests.iceberg.conftest import rows
+from tests.interop.engines import duckdb_connection
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_an_export_is_a_table(lake: Lake, orders: Table, tmp_path: Path, copy: bool) -> None:
+    orders.append(rows(0, 10))
+    version = orders.version
+    orders.append(rows(10, 5, None))
+    orders.delete_where("id in (3, 12)")
+    expected = sorted(orders.scan().to_arrow().column("id").to_pylist())
+    done = orders.export_iceberg(tmp_path / "out", copy=copy)
+    if copy:
+        shutil.rmtree(tmp_path / "lake" / "tables")
+    else:
+        older = orders.export_iceberg(tmp_path / "out", version=version)
+        assert (tmp_path / "out/metadata/version-hint.text").read_text() == "2"
+        assert StaticTable.from_metadata(older.metadata_location).scan().to_arrow().num_rows == 10
+    found = StaticTable.from_metadata(done.metadata_location).scan().to_arrow()
+    assert sorted(found.column("id").to_pylist()) == expected
+    assert checker.check(done.metadata_location) == []
+    assert checker.check(str(tmp_path / "out")) == []
+
+
+def test_duckdb_finds_it_by_its_folder(orders: Table, tmp_path: Path) -> None:
+    orders.append(rows(0, 10))
+    orders.delete_where("id = 3")
+    orders.export_iceberg(tmp_path / "out", copy=True)
+    query = f"SELECT count(*), sum(id) FROM iceberg_scan('{tmp_path / 'out'}')"
+    assert duckdb_connection().execute(query).fetchone() == (9, 42)
+
+
+def test_not_into_the_lake(orders: Table, tmp_path: Path) -> None:
+    with pytest.raises(FailedPrecondition, match="inside the lake"):
+        orders.export_iceberg(tmp_path / "lake" / "out")
+
+
+def test_commands(lake: Lake, orders: Table, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    orders.append(rows(0, 10))
+    orders.delete_where("id = 3")
+    folder = ["--lake", str(tmp_path / "lake")]
+    run = CliRunner().invoke
+    done = run(app, [*folder, "table", "export", "shop.orders", str(tmp_path / "out"), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["location"] == f"file://{tmp_path / 'out'}"
+    for what in ("shop.orders", str(tmp_path / "out")):
+        checked = run(app, [*folder, "check", "--iceberg", what, "--json"])
+        assert (checked.exit_code, json.loads(checked.output)) == (0, [])
+    shown = run(app, [*folder, "table", "show", "shop.orders", "--engines", "--json"])
+    reads = {row["engine"]: row["reads it"] for row in json.loads(shown.output)}
+    assert reads["duckdb"]
+    assert reads["daft"] == (orders.properties["format-version"] == "2")
