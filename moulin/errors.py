@@ -7,6 +7,8 @@ MoulinError
 ├── FailedPrecondition   refused by the state of things: change that state first
 ├── Conflict             lost against another commit: read again and retry        (retryable)
 ├── Unavailable          storage, catalog or network did not answer: retry later  (retryable)
+├── Unauthenticated      the server does not know who asks: send a valid token
+├── PermissionDenied     it knows, and that role may not do this: ask for another role
 ├── Fenced               another writer took over: stop and reopen
 ├── Corrupt              stored bytes are damaged: restore them, see `moulin check`
 ├── Unsupported          made by a newer version, or needs a feature this one lacks: upgrade
@@ -74,6 +76,14 @@ class Unavailable(MoulinError):
     retryable = True
 
 
+class Unauthenticated(MoulinError):
+    """The call carried no token, or one that is unknown, expired or revoked."""
+
+
+class PermissionDenied(MoulinError):
+    """The token is valid, and its role does not allow the call."""
+
+
 class Fenced(MoulinError):
     """Another writer or another incarnation of the lake took over. Stop, and open the lake again."""
 
@@ -100,6 +110,8 @@ __all__ = [
     "InvalidInput",
     "MoulinError",
     "NotFound",
+    "PermissionDenied",
+    "Unauthenticated",
     "Unavailable",
     "Unsupported",
 ]

@@ -11,6 +11,7 @@ tables/<table uuid>/journals/<32 hex>.journal                       rewrite jour
 tables/<table uuid>/indexes/<32 hex>.index                          files of secondary indexes
 tables/<table uuid>/log/<region>/<position:020>.log                 a region's log, named by the first entry in each
 tables/<table uuid>/manifests/<version:020>.delta | .full           table manifests
+ingest-stream/<stream uuid>/<offset:020>.baby                       baby segments, the objects of a collector's stream
 <any folder>/.<name>.<16 hex>.tmp                                   a write under way, or left by a killed process
 ```
 
@@ -47,6 +48,7 @@ _JOURNAL = re.compile(rf"tables/{_UUID}/journals/([0-9a-f]{{32}})\.journal")
 _INDEX_FILE = re.compile(rf"tables/{_UUID}/indexes/([0-9a-f]{{32}})\.index")
 _LOG_OBJECT = re.compile(rf"tables/{_UUID}/log/{_NUMBER}/{_VERSION}\.log")
 _LOCAL_LOG_FILE = re.compile(rf"{_VERSION}\.wal")
+_BABY_SEGMENT = re.compile(rf"ingest-stream/{_UUID}/{_VERSION}\.baby")
 _TABLE_MANIFEST = re.compile(rf"tables/{_UUID}/manifests/{_VERSION}\.(delta|full)")
 _SEGMENT_FOLDER = re.compile(rf"(?:.*/)?_moulin_segment={_NUMBER}/[^/]+", re.DOTALL)
 _TEMPORARY = re.compile(r"(?:.*/)?\.[^/]+\.[0-9a-f]{16}\.tmp", re.DOTALL)
@@ -144,6 +146,16 @@ def local_log_file(position: int) -> str:
     return f"{_checked_number(position, 'position'):020}.wal"
 
 
+def stream_prefix(stream_id: UUID) -> str:
+    """The folder of one collector's stream."""
+    return f"ingest-stream/{_checked_uuid(stream_id)}"
+
+
+def baby_segment(stream_id: UUID, offset: int) -> str:
+    """The object of a stream that has this number."""
+    return f"{stream_prefix(stream_id)}/{_checked_number(offset, 'offset'):020}.baby"
+
+
 def table_manifest(table_id: UUID, version: int, kind: ManifestKind) -> str:
     return f"{table_manifests_prefix(table_id)}/{_manifest_name(version, kind)}"
 
@@ -210,6 +222,13 @@ def parse_local_log_file(name: str) -> int | None:
     """The first position of a file of a local log."""
     match = _LOCAL_LOG_FILE.fullmatch(name)
     return _number(match[1]) if match else None
+
+
+def parse_baby_segment(path: str) -> tuple[UUID, int] | None:
+    """Stream and number of a baby segment."""
+    match = _BABY_SEGMENT.fullmatch(path)
+    offset = _number(match[2]) if match else None
+    return (UUID(match[1]), offset) if match and offset is not None else None
 
 
 def parse_table_manifest(path: str) -> tuple[UUID, int, ManifestKind] | None:
