@@ -41,11 +41,13 @@ bench: .venv/.bench ## Measure against plain Parquet, polars, DuckDB and others
 
 proto: .venv/.test ## Generate moulin/_proto from proto/
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=moulin/_proto --pyi_out=moulin/_proto $$(find proto -name '*.proto')
+	$(BIN)/python -m grpc_tools.protoc -I proto --grpc_python_out=moulin/_proto $$(grep -l '^service' -r proto)
+	@find moulin/_proto -name '*_pb2*' -exec sed -i -E 's/^from moulin\.(format|lake|meta)\.v1 import/from moulin._proto.moulin.\1.v1 import/' {} +
 
 lock: $(BIN)/uv ## Write the locks anew (ARGS=--upgrade moves to the newest versions)
-	@$(call compile,pyproject.toml --extra spark $(ARGS) -o requirements/demo.lock)
-	@$(call compile,pyproject.toml --extra spark --group test $(ARGS) -c requirements/demo.lock -o requirements/test.lock)
-	@$(call compile,pyproject.toml --extra spark --group bench $(ARGS) -c requirements/test.lock -o requirements/bench.lock)
+	@$(call compile,pyproject.toml --extra spark --extra serve $(ARGS) -o requirements/demo.lock)
+	@$(call compile,pyproject.toml --extra spark --extra serve --group test $(ARGS) -c requirements/demo.lock -o requirements/test.lock)
+	@$(call compile,pyproject.toml --extra spark --extra serve --group bench $(ARGS) -c requirements/test.lock -o requirements/bench.lock)
 	@$(call compile,--group java $(ARGS) -c requirements/test.lock -o requirements/java.lock)
 
 clean: ## Remove .venv and everything that was generated

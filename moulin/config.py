@@ -30,6 +30,7 @@ class Config:
     database_grace: float = DAY
     table_grace: float = DAY
     view_grace: float = 5 * MINUTE
+    token_grace: float = 5 * MINUTE
     # Bytes of a purged or expired object are deleted no earlier than this after they became garbage.
     byte_floor: float = 12 * MINUTE
     # Versions younger than this stay readable; files that no commit names are swept when older than `orphan_grace`.
@@ -87,6 +88,20 @@ class Config:
     # Where what never changes of a lake in an object store is kept on this machine; empty: nowhere. And how much of it.
     cache_folder: str = ""
     cache_bytes: int = 10_240 * MIB
+    # One merge of an event table spans at most this much time, unless the table or its retention says otherwise.
+    merge_span: float = 7 * DAY
+    # Collectors write an object of their stream when it has so many bytes, or when its first record has waited so long.
+    stream_flush_seconds: float = 1.0
+    stream_segment_bytes: int = 16 * MIB
+    # A deleted or re-routed ingest token may still be in use by a collector for this long.
+    token_recheck: float = MINUTE
+    # Objects of a stream are kept this long after the commit that merged them; how far which version was, is known for
+    # `checkpoint_keep`.
+    blob_keep: float = HOUR
+    checkpoint_keep: float = 30 * MINUTE
+    # A member of the cluster that was not heard of for this long is gone. Empty: the lake's own id.
+    member_ttl: float = 20.0
+    cluster_id: str = ""
 
     def replace(self, **changes: Any) -> Config:
         """A copy with `changes`; InvalidInput names an unknown knob or a value of the wrong kind."""
@@ -126,14 +141,24 @@ def _number(name: str, raw: Any, kind: type[int] | type[float]) -> float | int:
     return value
 
 
+SECTIONS = ("serve",)  # tables of moulin.toml that others read
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """What a moulin.toml says; nothing when there is none."""
+    if not file.is_file():
+        return {}
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file.name} is not valid TOML: {error}.") from None
+
+
 def load_config(folder: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
     """The configuration for a lake in `folder`: defaults, then its moulin.toml, the environment, and `overrides`."""
     settings: dict[str, Any] = {}
-    if folder is not None and (file := folder / "moulin.toml").is_file():
-        try:
-            settings.update(tomllib.loads(file.read_text(encoding="utf-8")))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{file.name} is not valid TOML: {error}.") from None
+    if folder is not None:
+        settings.update({k: v for k, v in read_toml(folder / "moulin.toml").items() if k not in SECTIONS})
     for name in _FIELDS:
         if (raw := (os.environ if environ is None else environ).get(f"MOULIN_{name.upper()}")) is not None:
             settings[name] = raw

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import changes, databases, history, leases, regions, segments, tables, views
+from moulin.catalog import changes, databases, history, leases, lookup, regions, segments, tables, views
 from moulin.catalog import commit as commits
 from moulin.catalog import schema as s
 from moulin.catalog.changes import VersionChange
@@ -18,6 +18,8 @@ from moulin.catalog.draft import Draft
 from moulin.catalog.engine import Clock, Engine, engine_url
 from moulin.catalog.history import MergeOf
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
+from moulin.catalog.ingest import IngestCatalog
+from moulin.catalog.names import Key
 from moulin.catalog.publish import Publisher
 from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
@@ -35,6 +37,7 @@ class Catalog:
         self.engine, self.store, self.uuid = engine, store, lake_uuid
         self.config = engine.config
         self.publisher = Publisher(engine, store, lake_uuid)
+        self.ingest = IngestCatalog(engine, lake_uuid, self._mutation, self._publish)
 
     @classmethod
     def open(cls, uri: str, store: Store, config: Config, *, clock: Clock | None = None) -> Catalog:
@@ -70,7 +73,7 @@ class Catalog:
             draft.save()
         self._publish(draft, [])
 
-    # Databases
+    # Databases, tables and views go by name or by id
 
     def create_database(
         self, name: str, properties: Mapping[str, str] | None = None, *, if_not_exists: bool = False
@@ -82,39 +85,39 @@ class Catalog:
         with self.engine.read() as connection:
             return databases.list_all(connection, include_dropped=include_dropped)
 
-    def database(self, name: str) -> Database:
+    def database(self, database: Key, *, include_dropped: bool = False) -> Database:
         with self.engine.read() as connection:
-            return databases.to_database(databases.find(connection, name))
+            return databases.to_database(databases.find(connection, database, include_dropped=include_dropped))
 
-    def rename_database(self, name: str, new_name: str) -> Database:
+    def rename_database(self, name: Key, new_name: str) -> Database:
         with self._mutation("rename-database") as draft:
             return databases.rename(draft, name, new_name)
 
-    def preview_drop_database(self, name: str) -> DropPreview:
+    def preview_drop_database(self, name: Key) -> DropPreview:
         with self.engine.read() as connection:
             return databases.preview_drop(connection, name, self.config.database_grace)
 
-    def drop_database(self, name: str, *, cascade: bool = False, immediate: bool = False) -> Database:
+    def drop_database(self, name: Key, *, cascade: bool = False, immediate: bool = False) -> Database:
         with self._mutation("drop-database") as draft:
             grace = 0.0 if immediate else self.config.database_grace
             return databases.drop(draft, name, cascade=cascade, grace_seconds=grace)
 
-    def resurrect_database(self, name: str) -> Database:
+    def resurrect_database(self, name: Key) -> Database:
         with self._mutation("resurrect-database") as draft:
             return databases.resurrect(draft, name)
 
     # Tables
 
-    def create_table(self, database: str, name: str, new: NewTable) -> TableState:
+    def create_table(self, database: Key, name: str, new: NewTable) -> TableState:
         with self._mutation("create-table") as draft:
             row = tables.find_by_id(draft.connection, tables.create(draft, database, name, new))
             return tables.load(draft.connection, row, current=draft.write.version)
 
-    def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]:
+    def tables(self, database: Key, *, include_dropped: bool = False) -> list[TableEntry]:
         with self.engine.read() as connection:
             return tables.list_all(connection, database, include_dropped=include_dropped)
 
-    def table(self, database: str, name: str, version: int | None = None) -> TableState:
+    def table(self, database: Key, name: Key, version: int | None = None) -> TableState:
         with self.engine.read() as connection:
             return tables.load(connection, tables.find(connection, database, name), version)
 
@@ -127,47 +130,58 @@ class Catalog:
             row = tables.find_by_id(connection, table_id)
             return tables.to_entry(row.database, row)
 
-    def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableState:
+    def entry(self, database: Key, name: Key, *, include_dropped: bool = False) -> TableEntry:
+        """A table of a database as lists show it."""
+        with self.engine.read() as connection:
+            row = tables.find(connection, database, name, include_dropped=include_dropped)
+            return tables.to_entry(row.database, row)
+
+    def table_or_view(self, database: Key, name: str, *, include_dropped: bool = False) -> TableEntry | View:
+        """What a name means: the live table or view, else (if asked for) the one dropped last."""
+        with self.engine.read() as connection:
+            return lookup.table_or_view(connection, database, name, include_dropped=include_dropped)
+
+    def rename_table(self, database: Key, name: Key, new_database: Key, new_name: str) -> TableState:
         with self._mutation("rename-table") as draft:
             row = tables.find_by_id(draft.connection, tables.rename(draft, database, name, new_database, new_name))
             return tables.load(draft.connection, row, current=draft.write.version)
 
-    def drop_table(self, database: str, name: str, *, immediate: bool = False) -> TableEntry:
+    def drop_table(self, database: Key, name: Key, *, immediate: bool = False) -> TableEntry:
         with self._mutation("drop-table") as draft:
             grace = 0.0 if immediate else self.config.table_grace
             return tables.drop(draft, database, name, grace_seconds=grace)
 
-    def resurrect_table(self, database: str, name: str) -> TableEntry:
+    def resurrect_table(self, database: Key, name: Key) -> TableEntry:
         with self._mutation("resurrect-table") as draft:
             return tables.resurrect(draft, database, name)
 
     # Views
 
-    def create_view(self, database: str, name: str, members: Sequence[str], description: str | None = None) -> View:
+    def create_view(self, database: Key, name: str, members: Sequence[Key], description: str | None = None) -> View:
         with self._mutation("create-view") as draft:
             return views.create(draft, database, name, members, description)
 
-    def set_view_members(self, database: str, name: str, members: Sequence[str]) -> View:
+    def set_view_members(self, database: Key, name: Key, members: Sequence[Key]) -> View:
         with self._mutation("set-view-members") as draft:
             return views.set_members(draft, database, name, members)
 
-    def views(self, database: str, *, include_dropped: bool = False) -> list[View]:
+    def views(self, database: Key, *, include_dropped: bool = False) -> list[View]:
         with self.engine.read() as connection:
             return views.list_all(connection, database, include_dropped=include_dropped)
 
-    def view(self, database: str, name: str) -> View:
+    def view(self, database: Key, name: Key, *, include_dropped: bool = False) -> View:
         with self.engine.read() as connection:
-            return views.load(connection, database, name)
+            return views.load(connection, database, name, include_dropped=include_dropped)
 
-    def rename_view(self, database: str, name: str, new_name: str) -> View:
+    def rename_view(self, database: Key, name: Key, new_name: str) -> View:
         with self._mutation("rename-view") as draft:
             return views.rename(draft, database, name, new_name)
 
-    def drop_view(self, database: str, name: str) -> View:
+    def drop_view(self, database: Key, name: Key) -> View:
         with self._mutation("drop-view") as draft:
             return views.drop(draft, database, name, grace_seconds=self.config.view_grace)
 
-    def resurrect_view(self, database: str, name: str) -> View:
+    def resurrect_view(self, database: Key, name: Key) -> View:
         with self._mutation("resurrect-view") as draft:
             return views.resurrect(draft, database, name)
 

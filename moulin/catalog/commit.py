@@ -42,6 +42,8 @@ class TableCommit:
     operation: Operation
     summary: Mapping[str, str] = field(default_factory=dict)
     regions: tuple[RegionUse, ...] = ()
+    # What was acknowledged before a table was dropped still goes into it, so that resurrecting brings back everything.
+    into_dropped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ class TableChange:
         self.draft = draft
         self.connection = draft.connection
         self.commit = commit
-        self.row = tables.find_by_id(draft.connection, commit.table_id)
+        self.row = tables.find_by_id(
+            draft.connection, commit.table_id, dropped_after=draft.now if commit.into_dropped else None
+        )
         self.name = f"{self.row.database}.{self.row.name}"
         self.manifest = draft.table(commit.table_id)
         self.updates: dict[str, Any] = {}

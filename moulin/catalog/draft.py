@@ -52,12 +52,18 @@ class Draft:
             self._tables[table_id].table_uuid = str(table_id)
         return self._tables[table_id]
 
-    def request(self, request_id: str) -> None:
-        """Remember an idempotency key with this version."""
-        values = {"id": request_id, "version": self.version, "created_at": self.now}
-        self.connection.execute(s.requests.insert().values(values))
+    def request(self, request_id: str, *, versions: int = 1, digest: bytes | None = None) -> None:
+        """Remember an idempotency key with this version, the last of the run of `versions` that it stands for."""
+        values: dict[str, Any] = {"id": request_id, "version": self.version, "created_at": self.now}
+        values["versions"] = versions
+        self.connection.execute(s.requests.insert().values({**values, "digest": digest}))
         holder = self._lake or next(iter(self._tables.values()), None) or self.lake()
-        holder.requests.append(pb.Request(id=request_id, version=self.version, created_at=self.now))
+        holder.requests.append(pb.Request(**values, digest=digest or b""))
+
+    def reroute(self) -> None:
+        """Say that this version may change where records are routed."""
+        self.write.routing_seq = self.version
+        self.lake().routing_changed = True
 
     def save(self) -> None:
         """Put the manifests into the outbox; nothing when no version was taken."""
@@ -142,13 +148,74 @@ def view_entry(connection: sa.Connection, row: Any) -> pb.View:
     )
 
 
+def token_entry(connection: sa.Connection, row: Any) -> pb.IngestToken:
+    k = s.token_secrets
+    secrets = connection.execute(sa.select(k).where(k.c.token_id == row.id).order_by(k.c.created_at, k.c.selector))
+    return pb.IngestToken(
+        id=row.id.bytes,
+        database_id=row.database_id.bytes,
+        name=row.name,
+        traces_table_id=row.traces_table_id.bytes,
+        logs_table_id=row.logs_table_id.bytes,
+        metrics_table_id=row.metrics_table_id.bytes,
+        created_at=row.created_at,
+        tombstone=_tombstone(row),
+        secrets=[
+            pb.TokenSecret(
+                selector=secret.selector,
+                hash=secret.hash,
+                hint=secret.hint,
+                created_at=secret.created_at,
+                expires_at=secret.expires_at,
+            )
+            for secret in secrets
+        ],
+    )
+
+
+def stream_entry(connection: sa.Connection, row: Any) -> pb.Stream:
+    c, t = s.stream_checkpoints, s.stream_tables
+    moved = sa.select(c.c.table_id, sa.func.max(c.c.version)).where(c.c.stream_id == row.id).group_by(c.c.table_id)
+    versions = {last[0]: last[1] for last in connection.execute(moved)}
+    return pb.Stream(
+        id=row.id.bytes,
+        collector_id=row.collector_id,
+        description=row.description,
+        token_id=row.token_id.bytes,
+        created_at=row.created_at,
+        stopped_at=row.stopped_at,
+        stopped_offset=row.stopped_offset,
+        stop_reason=row.stop_reason,
+        frontier=row.frontier,
+        frontier_time=row.frontier_time,
+        deleted_offset=row.deleted_offset,
+        deleted_time=row.deleted_time,
+        retired_at=row.retired_at,
+        frontier_version=versions.get(None, 0),
+        tables=[
+            pb.StreamTable(
+                table_id=table.table_id.bytes,
+                merged_offset=table.merged_offset,
+                merged_time=table.merged_time,
+                created_at=table.created_at,
+                version=versions.get(table.table_id, 0),
+            )
+            for table in connection.execute(sa.select(t).where(t.c.stream_id == row.id).order_by(t.c.table_id))
+        ],
+    )
+
+
 def add_rows(draft: Draft, table: sa.Table, ids: list[UUID]) -> None:
-    """Put the present state of rows of `databases`, `tables` or `views` into the lake manifest."""
+    """Put the present state of rows of databases, tables, views, tokens or streams into the lake manifest."""
     rows = draft.connection.execute(sa.select(table).where(table.c.id.in_(ids))).all() if ids else []
     for row in rows:
         if table is s.databases:
             draft.lake().databases.append(database_entry(row))
         elif table is s.tables:
             draft.lake().table_entries.append(table_entry(row))
-        else:
+        elif table is s.views:
             draft.lake().views.append(view_entry(draft.connection, row))
+        elif table is s.ingest_tokens:
+            draft.lake().ingest_tokens.append(token_entry(draft.connection, row))
+        else:
+            draft.lake().streams.append(stream_entry(draft.connection, row))

@@ -31,7 +31,7 @@ from moulin.errors import (
     Unsupported,
 )
 
-HEAD_REVISION = "0003"
+HEAD_REVISION = "0005"
 _SQLITE = "sqlite:///"
 _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
 _ALEMBIC = threading.Lock()  # it keeps what it works on in module variables
@@ -49,6 +49,13 @@ class Write:
     now: int
     deltas: int
     incarnation: int
+    response_seq: int
+    routing_seq: int
+
+    def take_response_seq(self) -> int:
+        """The number of an answer: higher than that of every answer from an earlier state."""
+        self.response_seq += 1
+        return self.response_seq
 
     def take_version(self, kind: str) -> int:
         """The next version of the lake, recorded with its time."""
@@ -107,9 +114,10 @@ class Engine:
             if self.incarnation not in (None, row.incarnation) or self._was_replaced():
                 raise Fenced("The lake's catalog was replaced since it was opened; connect to the lake again.")
             now = max(row.clock_ns + 1, self.now(connection))
-            write = Write(connection, row.version, now, row.deltas, row.incarnation)
+            write = Write(connection, row.version, now, row.deltas, row.incarnation, row.response_seq, row.routing_seq)
             yield write
-            changed = {"version": write.version, "clock_ns": now, "deltas": write.deltas}
+            kept = ("version", "deltas", "response_seq", "routing_seq")
+            changed = {"clock_ns": now, **{name: getattr(write, name) for name in kept}}
             connection.execute(s.counter.update().where(s.counter.c.id == 1).values(changed))
 
     def _was_replaced(self) -> bool:

@@ -14,12 +14,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
-from moulin.catalog import databases, views
+from moulin.catalog import databases, references
 from moulin.catalog import schema as s
 from moulin.catalog.draft import Draft, add_rows
-from moulin.catalog.names import require_free_name
+from moulin.catalog.names import Key, by_key, require_free_name, same
+from moulin.catalog.references import InUse
 from moulin.catalog.tombstones import bury, lift, to_resurrect, tombstone_of
-from moulin.errors import FailedPrecondition, NotFound
+from moulin.errors import NotFound
 from moulin.model.entities import TableEntry, TableState
 from moulin.model.ids import new_id, new_snapshot_id
 from moulin.model.names import check_name
@@ -43,19 +44,11 @@ class NewTable:
     properties: Mapping[str, str]
 
 
-def find(connection: sa.Connection, database: str, name: str, *, include_dropped: bool = False) -> Any:
+def find(connection: sa.Connection, database: Key, key: Key, *, include_dropped: bool = False) -> Any:
     """The row of a table, as of `find_by_id`: the live one, else (if asked for) the one dropped last."""
-    t = s.tables
     parent = databases.find(connection, database, include_dropped=include_dropped)
-    query = sa.select(t, sa.literal(parent.name).label("database"), _LAKE_VERSION).where(
-        t.c.database_id == parent.id, t.c.name == name
-    )
-    if not include_dropped:
-        query = query.where(t.c.tombstoned_at.is_(None))
-    row = connection.execute(query.order_by(t.c.tombstoned_at.desc().nulls_first()).limit(1)).first()
-    if row is None:
-        raise NotFound(f"Table {database}.{name} does not exist; `tables({database!r})` lists those that do.")
-    return row
+    row = by_key(connection, s.tables, parent, key, "Table", include_dropped=include_dropped)
+    return connection.execute(_BY_ID, {"table_id": row.id}).one()
 
 
 _LAKE_VERSION = sa.select(s.counter.c.version).scalar_subquery().label("lake_version")
@@ -66,17 +59,20 @@ _BY_ID = (
 )
 
 
-def find_by_id(connection: sa.Connection, table_id: UUID) -> Any:
-    """The row of a live table, with its database's name as `database` and the newest version as `lake_version`."""
+def find_by_id(connection: sa.Connection, table_id: UUID, *, dropped_after: int | None = None) -> Any:
+    """The row of a live table, with its database's name as `database` and the newest version as `lake_version`.
+
+    With `dropped_after` (a time) it may also be one that was dropped and whose grace window ends later than that.
+    """
     row = connection.execute(_BY_ID, {"table_id": table_id}).first()
     if row is None:
         raise NotFound("The table was dropped and purged.")
-    if row.tombstoned_at is not None:
+    if row.tombstoned_at is not None and (dropped_after is None or row.delete_at <= dropped_after):
         raise NotFound(f"Table {row.database}.{row.name} was dropped; resurrect it to use it again.")
     return row
 
 
-def create(draft: Draft, database: str, name: str, new: NewTable) -> UUID:
+def create(draft: Draft, database: Key, name: str, new: NewTable) -> UUID:
     check_name(name, "table")
     parent = databases.find_parent(draft.connection, database)
     require_free_name(draft.connection, parent, name)
@@ -114,6 +110,7 @@ def create(draft: Draft, database: str, name: str, new: NewTable) -> UUID:
     record_commit(draft, row, 0, CREATE, new_snapshot_id(), 0, 0, {}, properties_changed=True)
     add_rows(draft, s.tables, [table_id])
     fill_state(draft.table(table_id), row)
+    draft.reroute()
     return table_id
 
 
@@ -269,12 +266,12 @@ def _settings(connection: sa.Connection, table: sa.Table, table_id: UUID, parse:
     return {row[0]: parse(row[1]) for row in rows}
 
 
-def list_all(connection: sa.Connection, database: str, *, include_dropped: bool) -> list[TableEntry]:
+def list_all(connection: sa.Connection, database: Key, *, include_dropped: bool) -> list[TableEntry]:
     parent = databases.find(connection, database, include_dropped=include_dropped)
     query = sa.select(s.tables).where(s.tables.c.database_id == parent.id).order_by(s.tables.c.name, s.tables.c.id)
     if not include_dropped:
         query = query.where(s.tables.c.tombstoned_at.is_(None))
-    return [to_entry(database, row) for row in connection.execute(query)]
+    return [to_entry(parent.name, row) for row in connection.execute(query)]
 
 
 def to_entry(database: str, row: Any) -> TableEntry:
@@ -288,49 +285,47 @@ def to_entry(database: str, row: Any) -> TableEntry:
         row.rows,
         row.bytes,
         tombstone_of(row),
+        row.database_id,
+        {key: str(value) for key, value in row.properties.items()},
     )
 
 
-def rename(draft: Draft, database: str, name: str, new_database: str, new_name: str) -> UUID:
+def rename(draft: Draft, database: Key, key: Key, new_database: Key, new_name: str) -> UUID:
     """Give a table another name, possibly in another database. Its versions, files and id stay."""
     check_name(new_name, "table")
-    row = find(draft.connection, database, name)
+    row = find(draft.connection, database, key)
     parent = databases.find_parent(draft.connection, new_database)
     table_id: UUID = row.id
     if (row.database_id, row.name) == (parent.id, new_name):
         return table_id
     require_free_name(draft.connection, parent, new_name)
-    if row.database_id != parent.id and (users := views.using_table(draft.connection, row.id)):
-        raise FailedPrecondition(
-            f"Table {database}.{name} is a member of view {users[0]!r} and cannot leave its database; "
-            "take it out of the view first."
-        )
+    if row.database_id != parent.id and (users := references.to_table(draft.connection, row.id)):
+        raise InUse(f"Table {row.database}.{row.name} is used by {users} and cannot leave its database.", users)
     draft.connection.execute(
         s.tables.update().where(s.tables.c.id == row.id).values(name=new_name, database_id=parent.id)
     )
     add_rows(draft, s.tables, [row.id])
+    draft.reroute()
     return table_id
 
 
-def drop(draft: Draft, database: str, name: str, *, grace_seconds: float) -> TableEntry:
-    row = find(draft.connection, database, name, include_dropped=True)
-    if row.tombstoned_at is None and (users := views.using_table(draft.connection, row.id)):
-        raise FailedPrecondition(
-            f"Table {database}.{name} is a member of the view{'s' if len(users) > 1 else ''} {', '.join(users)}; "
-            "drop or change them first."
-        )
+def drop(draft: Draft, database: Key, key: Key, *, grace_seconds: float) -> TableEntry:
+    row = find(draft.connection, database, key, include_dropped=True)
+    if row.tombstoned_at is None and (users := references.to_table(draft.connection, row.id)):
+        raise InUse(f"Table {row.database}.{row.name} is used by {users}; drop or change them first.", users)
     bury(draft, s.tables, row, grace_seconds)
-    return to_entry(database, _by_id(draft.connection, row.id))
+    return to_entry(row.database, _by_id(draft.connection, row.id))
 
 
-def resurrect(draft: Draft, database: str, name: str) -> TableEntry:
+def resurrect(draft: Draft, database: Key, key: Key) -> TableEntry:
     parent = databases.find_parent(draft.connection, database)
-    named = sa.and_(s.tables.c.database_id == parent.id, s.tables.c.name == name)
-    row = to_resurrect(draft.connection, s.tables, named, draft.now, f"Table {database}.{name}")
+    found = by_key(draft.connection, s.tables, parent, key, "Table", include_dropped=True)
+    named = same(s.tables, parent, found, key)
+    row = to_resurrect(draft.connection, s.tables, named, draft.now, f"Table {parent.name}.{found.name}")
     if row is not None:
-        require_free_name(draft.connection, parent, name)
+        require_free_name(draft.connection, parent, row.name)
         lift(draft, s.tables, [row.id])
-    return to_entry(database, find(draft.connection, database, name))
+    return to_entry(parent.name, _by_id(draft.connection, found.id if row is None else row.id))
 
 
 def _by_id(connection: sa.Connection, table_id: UUID) -> Any:

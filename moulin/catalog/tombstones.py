@@ -7,6 +7,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from moulin.catalog import schema as s
 from moulin.catalog.draft import Draft, add_rows
 from moulin.errors import AlreadyExists, FailedPrecondition, NotFound
 from moulin.model.entities import Tombstone
@@ -28,6 +29,7 @@ def bury(draft: Draft, table: sa.Table, row: Any, grace_seconds: float) -> None:
         table.update().where(table.c.id == row.id).values(tombstoned_at=tombstoned_at, delete_at=delete_at)
     )
     add_rows(draft, table, [row.id])
+    _reroute(draft, table)
 
 
 def lift(draft: Draft, table: sa.Table, ids: list[UUID]) -> None:
@@ -35,6 +37,12 @@ def lift(draft: Draft, table: sa.Table, ids: list[UUID]) -> None:
     if ids:
         draft.connection.execute(table.update().where(table.c.id.in_(ids)).values(tombstoned_at=None, delete_at=None))
         add_rows(draft, table, ids)
+        _reroute(draft, table)
+
+
+def _reroute(draft: Draft, table: sa.Table) -> None:
+    if table in (s.tables, s.ingest_tokens):
+        draft.reroute()
 
 
 def to_resurrect(

@@ -11,31 +11,24 @@ import sqlalchemy as sa
 from moulin.catalog import databases
 from moulin.catalog import schema as s
 from moulin.catalog.draft import Draft, add_rows
-from moulin.catalog.names import require_free_name
+from moulin.catalog.names import Key, by_key, live_tables, require_free_name, same
 from moulin.catalog.tombstones import bury, lift, to_resurrect, tombstone_of
-from moulin.errors import FailedPrecondition, InvalidInput, NotFound
+from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import Member, View
 from moulin.model.ids import new_id
 from moulin.model.names import check_name
 
 
-def find(connection: sa.Connection, database: str, name: str, *, include_dropped: bool = False) -> Any:
-    v = s.views
+def find(connection: sa.Connection, database: Key, key: Key, *, include_dropped: bool = False) -> Any:
     parent = databases.find(connection, database, include_dropped=include_dropped)
-    query = sa.select(v).where(v.c.database_id == parent.id, v.c.name == name)
-    if not include_dropped:
-        query = query.where(v.c.tombstoned_at.is_(None))
-    row = connection.execute(query.order_by(v.c.tombstoned_at.desc().nulls_first()).limit(1)).first()
-    if row is None:
-        raise NotFound(f"View {database}.{name} does not exist.")
-    return row
+    return by_key(connection, s.views, parent, key, "View", include_dropped=include_dropped)
 
 
-def load(connection: sa.Connection, database: str, name: str, *, include_dropped: bool = False) -> View:
-    return _to_view(connection, database, find(connection, database, name, include_dropped=include_dropped))
+def load(connection: sa.Connection, database: Key, key: Key, *, include_dropped: bool = False) -> View:
+    return to_view(connection, find(connection, database, key, include_dropped=include_dropped))
 
 
-def create(draft: Draft, database: str, name: str, members: Sequence[str], description: str | None) -> View:
+def create(draft: Draft, database: Key, name: str, members: Sequence[Key], description: str | None) -> View:
     check_name(name, "view")
     parent = databases.find_parent(draft.connection, database)
     ids = _member_ids(draft.connection, parent, members)
@@ -47,91 +40,73 @@ def create(draft: Draft, database: str, name: str, members: Sequence[str], descr
         )
     )
     _store_members(draft, view_id, ids)
-    return load(draft.connection, database, name)
+    return _by_id(draft.connection, view_id)
 
 
-def set_members(draft: Draft, database: str, name: str, members: Sequence[str]) -> View:
+def set_members(draft: Draft, database: Key, key: Key, members: Sequence[Key]) -> View:
     """Replace the whole list."""
     parent = databases.find(draft.connection, database)
-    row = find(draft.connection, database, name)
+    row = find(draft.connection, database, key)
     ids = _member_ids(draft.connection, parent, members)
     draft.connection.execute(s.view_members.delete().where(s.view_members.c.view_id == row.id))
     _store_members(draft, row.id, ids)
-    return load(draft.connection, database, name)
+    return _by_id(draft.connection, row.id)
 
 
-def list_all(connection: sa.Connection, database: str, *, include_dropped: bool) -> list[View]:
+def list_all(connection: sa.Connection, database: Key, *, include_dropped: bool) -> list[View]:
     parent = databases.find(connection, database, include_dropped=include_dropped)
     query = sa.select(s.views).where(s.views.c.database_id == parent.id).order_by(s.views.c.name, s.views.c.id)
     if not include_dropped:
         query = query.where(s.views.c.tombstoned_at.is_(None))
-    return [_to_view(connection, database, row) for row in connection.execute(query).all()]
+    return [to_view(connection, row) for row in connection.execute(query).all()]
 
 
-def rename(draft: Draft, database: str, name: str, new_name: str) -> View:
+def rename(draft: Draft, database: Key, key: Key, new_name: str) -> View:
     check_name(new_name, "view")
     parent = databases.find(draft.connection, database)
-    row = find(draft.connection, database, name)
-    if new_name != name:
+    row = find(draft.connection, database, key)
+    if new_name != row.name:
         require_free_name(draft.connection, parent, new_name)
         draft.connection.execute(s.views.update().where(s.views.c.id == row.id).values(name=new_name))
         add_rows(draft, s.views, [row.id])
-    return load(draft.connection, database, new_name)
+    return _by_id(draft.connection, row.id)
 
 
-def drop(draft: Draft, database: str, name: str, *, grace_seconds: float) -> View:
-    row = find(draft.connection, database, name, include_dropped=True)
+def drop(draft: Draft, database: Key, key: Key, *, grace_seconds: float) -> View:
+    row = find(draft.connection, database, key, include_dropped=True)
     bury(draft, s.views, row, grace_seconds)
-    buried = draft.connection.execute(sa.select(s.views).where(s.views.c.id == row.id)).one()
-    return _to_view(draft.connection, database, buried)
+    return _by_id(draft.connection, row.id)
 
 
-def resurrect(draft: Draft, database: str, name: str) -> View:
+def resurrect(draft: Draft, database: Key, key: Key) -> View:
     parent = databases.find_parent(draft.connection, database)
-    named = sa.and_(s.views.c.database_id == parent.id, s.views.c.name == name)
-    row = to_resurrect(draft.connection, s.views, named, draft.now, f"View {database}.{name}")
+    found = find(draft.connection, database, key, include_dropped=True)
+    named = same(s.views, parent, found, key)
+    row = to_resurrect(draft.connection, s.views, named, draft.now, f"View {parent.name}.{found.name}")
     if row is not None:
-        require_free_name(draft.connection, parent, name)
-        view = _to_view(draft.connection, database, row)
+        require_free_name(draft.connection, parent, row.name)
+        view = to_view(draft.connection, row)
         gone = [m.name for m in view.members if not _is_live(draft.connection, parent.id, m.id)]
         if gone:
             raise FailedPrecondition(
-                f"View {database}.{name} unites tables that are no longer there: {', '.join(gone)}; "
+                f"View {parent.name}.{row.name} unites tables that are no longer there: {', '.join(gone)}; "
                 "resurrect them first."
             )
         lift(draft, s.views, [row.id])
-    return load(draft.connection, database, name)
+    return _by_id(draft.connection, found.id if row is None else row.id)
 
 
-def using_table(connection: sa.Connection, table_id: UUID) -> list[str]:
-    """The names of live views that have the table as a member."""
-    v, m = s.views, s.view_members
-    query = (
-        sa.select(v.c.name)
-        .join(m, m.c.view_id == v.c.id)
-        .where(m.c.table_id == table_id, v.c.tombstoned_at.is_(None))
-        .order_by(v.c.name)
-    )
-    return list(connection.execute(query).scalars())
+def _by_id(connection: sa.Connection, view_id: UUID) -> View:
+    return to_view(connection, connection.execute(sa.select(s.views).where(s.views.c.id == view_id)).one())
 
 
-def _member_ids(connection: sa.Connection, parent: Any, members: Sequence[str]) -> list[UUID]:
+def _member_ids(connection: sa.Connection, parent: Any, members: Sequence[Key]) -> list[UUID]:
     if not members:
         raise InvalidInput("A view needs at least one table.")
-    if len(set(members)) != len(members):
+    ids = live_tables(connection, parent, members, "a view unites tables of its own database")
+    if len(set(ids)) != len(ids):
         raise InvalidInput("A view may name each table once; a table named twice would count its rows twice.")
-    t = s.tables
-    found = {
-        row.name: row.id
-        for row in connection.execute(
-            sa.select(t.c.id, t.c.name).where(
-                t.c.database_id == parent.id, t.c.name.in_(members), t.c.tombstoned_at.is_(None)
-            )
-        )
-    }
-    if missing := [name for name in members if name not in found]:
-        raise NotFound(f"Table {parent.name}.{missing[0]} does not exist; a view unites tables of its own database.")
-    return [found[name] for name in members]
+    return ids
 
 
 def _store_members(draft: Draft, view_id: UUID, ids: list[UUID]) -> None:
@@ -148,14 +123,15 @@ def _is_live(connection: sa.Connection, database_id: UUID, table_id: UUID) -> bo
     return connection.execute(query).first() is not None
 
 
-def _to_view(connection: sa.Connection, database: str, row: Any) -> View:
-    m, t = s.view_members, s.tables
+def to_view(connection: sa.Connection, row: Any) -> View:
+    d, m, t = s.databases, s.view_members, s.tables
     members = connection.execute(
         sa.select(m.c.table_id, t.c.name)
         .join(t, t.c.id == m.c.table_id, isouter=True)
         .where(m.c.view_id == row.id)
         .order_by(m.c.ordinal)
     )
+    database = connection.execute(sa.select(d.c.name).where(d.c.id == row.database_id)).scalar_one()
     return View(
         row.id,
         database,

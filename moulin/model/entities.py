@@ -64,7 +64,9 @@ class TableEntry:
     segments: int
     rows: int
     bytes: int
-    tombstone: Tombstone | None = None
+    tombstone: Tombstone | None
+    database_id: UUID
+    properties: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +167,4 @@ class DropPreview:
     tables: tuple[Member, ...]
     views: tuple[Member, ...]
     grace_seconds: float
+    tokens: tuple[Member, ...] = ()

@@ -9,6 +9,7 @@ from moulin.config import Config
 from moulin.errors import InvalidInput
 from moulin.model import region as regions
 from moulin.model.names import did_you_mean
+from moulin.model.table_settings import MERGE_SPAN, RETENTION, SHARDING, check_setting
 
 PREFIX = "moulin."
 KNOWN = {
@@ -31,13 +32,13 @@ def check_properties(properties: Mapping[str, Any]) -> dict[str, str]:
         if not isinstance(value, str | int | float):
             raise InvalidInput(f"Property {key!r} takes text or a number, not {value!r}.")
         if key.startswith(PREFIX):
-            if key == regions.PROPERTY:
+            if key == regions.PROPERTY or check_setting(key, str(value)):
                 checked[key] = str(value)
                 continue
             if key not in KNOWN:
                 raise InvalidInput(
                     f"Unknown property {key!r}{did_you_mean(key, KNOWN)}; names with {PREFIX!r} are Moulin's own: "
-                    f"{', '.join(KNOWN)}."
+                    f"{', '.join([*KNOWN, RETENTION, MERGE_SPAN, SHARDING])}."
                 )
             Config().replace(**{KNOWN[key]: value})
         checked[key] = str(value)

@@ -123,7 +123,7 @@ class DeleteFileRef(_message.Message):
     def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., content: _Optional[int] = ...) -> None: ...
 
 class Manifest(_message.Message):
-    __slots__ = ("snapshot_id", "sequence_number", "schema_id", "partition_spec_id", "data_files", "delete_files", "previous_snapshot_id", "table_uuid", "last_updated_ms", "properties", "last_column_id", "version", "reader_features", "writer_features", "lake_uuid", "incarnation", "timestamp_ns", "kind", "tables", "lake", "commits", "table", "journals", "merge_inputs", "sequence_versions", "regions", "indexes", "index_files", "dropped_indexes", "databases", "table_entries", "views", "purged", "requests", "state", "checksum")
+    __slots__ = ("snapshot_id", "sequence_number", "schema_id", "partition_spec_id", "data_files", "delete_files", "previous_snapshot_id", "table_uuid", "last_updated_ms", "properties", "last_column_id", "version", "reader_features", "writer_features", "lake_uuid", "incarnation", "timestamp_ns", "kind", "tables", "lake", "commits", "table", "journals", "merge_inputs", "sequence_versions", "regions", "indexes", "index_files", "dropped_indexes", "databases", "table_entries", "views", "purged", "requests", "state", "ingest_tokens", "streams", "set_asides", "routing_changed", "checksum")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -173,6 +173,10 @@ class Manifest(_message.Message):
     PURGED_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    INGEST_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDES_FIELD_NUMBER: _ClassVar[int]
+    ROUTING_CHANGED_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     snapshot_id: int
     sequence_number: int
@@ -209,8 +213,12 @@ class Manifest(_message.Message):
     purged: _containers.RepeatedScalarFieldContainer[bytes]
     requests: _containers.RepeatedCompositeFieldContainer[Request]
     state: LakeState
+    ingest_tokens: _containers.RepeatedCompositeFieldContainer[IngestToken]
+    streams: _containers.RepeatedCompositeFieldContainer[Stream]
+    set_asides: _containers.RepeatedCompositeFieldContainer[SetAside]
+    routing_changed: bool
     checksum: int
-    def __init__(self, snapshot_id: _Optional[int] = ..., sequence_number: _Optional[int] = ..., schema_id: _Optional[int] = ..., partition_spec_id: _Optional[int] = ..., data_files: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., delete_files: _Optional[_Iterable[_Union[DeleteFileRef, _Mapping]]] = ..., previous_snapshot_id: _Optional[int] = ..., table_uuid: _Optional[str] = ..., last_updated_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., last_column_id: _Optional[int] = ..., version: _Optional[int] = ..., reader_features: _Optional[int] = ..., writer_features: _Optional[int] = ..., lake_uuid: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., tables: _Optional[_Iterable[bytes]] = ..., lake: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., table: _Optional[_Union[TableState, _Mapping]] = ..., journals: _Optional[_Iterable[str]] = ..., merge_inputs: _Optional[_Iterable[int]] = ..., sequence_versions: _Optional[_Mapping[int, int]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., indexes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., index_files: _Optional[_Iterable[_Union[IndexFile, _Mapping]]] = ..., dropped_indexes: _Optional[_Iterable[bytes]] = ..., databases: _Optional[_Iterable[_Union[Database, _Mapping]]] = ..., table_entries: _Optional[_Iterable[_Union[TableEntry, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., purged: _Optional[_Iterable[bytes]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., state: _Optional[_Union[LakeState, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, snapshot_id: _Optional[int] = ..., sequence_number: _Optional[int] = ..., schema_id: _Optional[int] = ..., partition_spec_id: _Optional[int] = ..., data_files: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., delete_files: _Optional[_Iterable[_Union[DeleteFileRef, _Mapping]]] = ..., previous_snapshot_id: _Optional[int] = ..., table_uuid: _Optional[str] = ..., last_updated_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., last_column_id: _Optional[int] = ..., version: _Optional[int] = ..., reader_features: _Optional[int] = ..., writer_features: _Optional[int] = ..., lake_uuid: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., tables: _Optional[_Iterable[bytes]] = ..., lake: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., table: _Optional[_Union[TableState, _Mapping]] = ..., journals: _Optional[_Iterable[str]] = ..., merge_inputs: _Optional[_Iterable[int]] = ..., sequence_versions: _Optional[_Mapping[int, int]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., indexes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., index_files: _Optional[_Iterable[_Union[IndexFile, _Mapping]]] = ..., dropped_indexes: _Optional[_Iterable[bytes]] = ..., databases: _Optional[_Iterable[_Union[Database, _Mapping]]] = ..., table_entries: _Optional[_Iterable[_Union[TableEntry, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., purged: _Optional[_Iterable[bytes]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., state: _Optional[_Union[LakeState, _Mapping]] = ..., ingest_tokens: _Optional[_Iterable[_Union[IngestToken, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., set_asides: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., routing_changed: _Optional[bool] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ("version", "ordinal", "timestamp_ns", "kind", "schema_id", "spec_id", "sort_order_id", "sequence", "snapshot_id", "first_row_id", "added_rows", "properties_json", "summary_json")
@@ -386,15 +394,123 @@ class View(_message.Message):
     members: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, id: _Optional[bytes] = ..., database_id: _Optional[bytes] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., created_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., members: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
+class IngestToken(_message.Message):
+    __slots__ = ("id", "database_id", "name", "traces_table_id", "logs_table_id", "metrics_table_id", "created_at", "tombstone", "secrets")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TRACES_TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    LOGS_TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    METRICS_TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    database_id: bytes
+    name: str
+    traces_table_id: bytes
+    logs_table_id: bytes
+    metrics_table_id: bytes
+    created_at: int
+    tombstone: Tombstone
+    secrets: _containers.RepeatedCompositeFieldContainer[TokenSecret]
+    def __init__(self, id: _Optional[bytes] = ..., database_id: _Optional[bytes] = ..., name: _Optional[str] = ..., traces_table_id: _Optional[bytes] = ..., logs_table_id: _Optional[bytes] = ..., metrics_table_id: _Optional[bytes] = ..., created_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., secrets: _Optional[_Iterable[_Union[TokenSecret, _Mapping]]] = ...) -> None: ...
+
+class TokenSecret(_message.Message):
+    __slots__ = ("selector", "hash", "hint", "created_at", "expires_at")
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    selector: str
+    hash: bytes
+    hint: str
+    created_at: int
+    expires_at: int
+    def __init__(self, selector: _Optional[str] = ..., hash: _Optional[bytes] = ..., hint: _Optional[str] = ..., created_at: _Optional[int] = ..., expires_at: _Optional[int] = ...) -> None: ...
+
+class Stream(_message.Message):
+    __slots__ = ("id", "collector_id", "description", "token_id", "created_at", "stopped_at", "stopped_offset", "stop_reason", "frontier", "frontier_time", "deleted_offset", "deleted_time", "retired_at", "tables", "frontier_version")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    COLLECTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_AT_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STOP_REASON_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_TIME_FIELD_NUMBER: _ClassVar[int]
+    DELETED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELETED_TIME_FIELD_NUMBER: _ClassVar[int]
+    RETIRED_AT_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    collector_id: str
+    description: str
+    token_id: bytes
+    created_at: int
+    stopped_at: int
+    stopped_offset: int
+    stop_reason: int
+    frontier: int
+    frontier_time: int
+    deleted_offset: int
+    deleted_time: int
+    retired_at: int
+    tables: _containers.RepeatedCompositeFieldContainer[StreamTable]
+    frontier_version: int
+    def __init__(self, id: _Optional[bytes] = ..., collector_id: _Optional[str] = ..., description: _Optional[str] = ..., token_id: _Optional[bytes] = ..., created_at: _Optional[int] = ..., stopped_at: _Optional[int] = ..., stopped_offset: _Optional[int] = ..., stop_reason: _Optional[int] = ..., frontier: _Optional[int] = ..., frontier_time: _Optional[int] = ..., deleted_offset: _Optional[int] = ..., deleted_time: _Optional[int] = ..., retired_at: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[StreamTable, _Mapping]]] = ..., frontier_version: _Optional[int] = ...) -> None: ...
+
+class StreamTable(_message.Message):
+    __slots__ = ("table_id", "merged_offset", "merged_time", "created_at", "version")
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    MERGED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MERGED_TIME_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    table_id: bytes
+    merged_offset: int
+    merged_time: int
+    created_at: int
+    version: int
+    def __init__(self, table_id: _Optional[bytes] = ..., merged_offset: _Optional[int] = ..., merged_time: _Optional[int] = ..., created_at: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+
+class SetAside(_message.Message):
+    __slots__ = ("version", "ordinal", "stream_id", "stream_offset", "records", "reason", "path", "created_at")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    STREAM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    ordinal: int
+    stream_id: bytes
+    stream_offset: int
+    records: int
+    reason: str
+    path: str
+    created_at: int
+    def __init__(self, version: _Optional[int] = ..., ordinal: _Optional[int] = ..., stream_id: _Optional[bytes] = ..., stream_offset: _Optional[int] = ..., records: _Optional[int] = ..., reason: _Optional[str] = ..., path: _Optional[str] = ..., created_at: _Optional[int] = ...) -> None: ...
+
 class Request(_message.Message):
-    __slots__ = ("id", "version", "created_at")
+    __slots__ = ("id", "version", "created_at", "versions", "digest")
     ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     id: str
     version: int
     created_at: int
-    def __init__(self, id: _Optional[str] = ..., version: _Optional[int] = ..., created_at: _Optional[int] = ...) -> None: ...
+    versions: int
+    digest: bytes
+    def __init__(self, id: _Optional[str] = ..., version: _Optional[int] = ..., created_at: _Optional[int] = ..., versions: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class LakeState(_message.Message):
     __slots__ = ("created_at", "clock_ns", "response_seq", "reserves", "incarnations")

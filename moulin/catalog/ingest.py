@@ -1,0 +1,223 @@
+"""The part of the catalog that ingest uses: tokens, streams, what nurseries commit, members.
+
+Like the catalog itself it only opens transactions; the nouns have their modules.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog import databases, members, nursery, streams, tables, tokens
+from moulin.catalog import schema as s
+from moulin.catalog.draft import Draft
+from moulin.catalog.engine import Engine, Write
+from moulin.catalog.names import Key
+from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.model.ingest import (
+    Advance,
+    Member,
+    MemberKind,
+    NewToken,
+    NurseryBatch,
+    NurseryResult,
+    Registration,
+    Routing,
+    SetAside,
+    StopReason,
+    Stream,
+    StreamList,
+    StreamRegistration,
+    Token,
+)
+from moulin.storage import paths
+
+Mutation = Callable[[str], AbstractContextManager[Draft]]
+Publish = Callable[[Draft, list[UUID]], None]
+_MAX_STAGED = 10_000
+
+
+class IngestCatalog:
+    """Reached as `catalog.ingest`. Safe to use from several threads."""
+
+    def __init__(self, engine: Engine, lake_uuid: UUID, mutation: Mutation, publish: Publish) -> None:
+        self._engine, self._lake_uuid, self._mutation, self._publish = engine, lake_uuid, mutation, publish
+        self._config = engine.config
+
+    # Tokens
+
+    def create_token(self, database: Key, name: str, routing: Routing, *, expires_in: float | None = None) -> NewToken:
+        with self._mutation("create-token") as draft:
+            return tokens.create(draft, database, name, routing, expires_in=expires_in)
+
+    def rotate_token(
+        self, database: Key, token: Key, *, overlap_seconds: float = 0, expires_in: float | None = None
+    ) -> NewToken:
+        with self._mutation("rotate-token") as draft:
+            return tokens.rotate(draft, database, token, overlap_seconds=overlap_seconds, expires_in=expires_in)
+
+    def validate_token(self, plaintext: str) -> Token:
+        """The live token with this plaintext, else Unauthenticated."""
+        with self._engine.read() as connection:
+            return tokens.validate(connection, plaintext, self._engine.now(connection))
+
+    def token(self, database: Key, token: Key, *, include_dropped: bool = False) -> Token:
+        with self._engine.read() as connection:
+            return tokens.load(connection, database, token, include_dropped=include_dropped)
+
+    def tokens(self, database: Key, *, include_dropped: bool = False) -> list[Token]:
+        with self._engine.read() as connection:
+            return tokens.list_all(connection, database, include_dropped=include_dropped)
+
+    def set_token_routing(self, database: Key, token: Key, routing: Routing) -> Token:
+        with self._mutation("set-token-routing") as draft:
+            return tokens.set_routing(draft, database, token, routing)
+
+    def drop_token(self, database: Key, token: Key) -> Token:
+        with self._mutation("drop-token") as draft:
+            return tokens.drop(draft, database, token, grace_seconds=self._config.token_grace)
+
+    def resurrect_token(self, database: Key, token: Key) -> Token:
+        with self._mutation("resurrect-token") as draft:
+            return tokens.resurrect(draft, database, token)
+
+    # Streams
+
+    def register_stream(self, plaintext: str, collector_id: str, description: str = "") -> StreamRegistration:
+        """The stream that a collector writes to. Unauthenticated without a valid token."""
+        streams.check_collector(collector_id, description)
+        with self._engine.read() as connection:
+            token = tokens.validate(connection, plaintext, self._engine.now(connection))
+            row = streams.active(connection, collector_id)
+            if row is not None:
+                return StreamRegistration(streams.to_streams(connection, [row])[0], token)
+        with self._mutation("register-stream") as draft:
+            return streams.register(draft, plaintext, collector_id, description)
+
+    def stream_list(self) -> StreamList:
+        """All streams that are not retired, tables and routing, numbered so that older answers can be told."""
+        with self._engine.write() as write:
+            return streams.list_all(write, self._config.checkpoint_keep)
+
+    def streams(self, stream_ids: Sequence[UUID]) -> tuple[Stream, ...]:
+        """Those of the streams that are known, retired ones too."""
+        with self._engine.read() as connection:
+            return self._load(connection, stream_ids)
+
+    def stop_stream(
+        self, stream_id: UUID, final_offset: int, *, stopped_at: int, reason: StopReason = StopReason.UNSPECIFIED
+    ) -> None:
+        with self._mutation("stop-stream") as draft:
+            streams.stop(draft, stream_id, stopped_at, final_offset, reason)
+
+    def set_deleted_offset(self, stream_id: UUID, offset: int, ingest_time: int = 0) -> None:
+        with self._mutation("trim-stream") as draft:
+            streams.set_deleted(draft, stream_id, offset, ingest_time)
+
+    def remove_stream_table(self, stream_id: UUID, table_id: UUID, *, current_offset: int, merged_offset: int) -> None:
+        with self._mutation("remove-stream-table") as draft:
+            streams.remove_table(draft, stream_id, table_id, current_offset, merged_offset)
+
+    # Nurseries
+
+    def stage_segments(self, database: Key, table: Key, count: int) -> list[str]:
+        """Paths for segments to be written and registered. What is written and never registered, clean-up removes."""
+        if not 1 <= count <= _MAX_STAGED:
+            raise InvalidInput(f"From 1 to {_MAX_STAGED} segments can be staged at once, not {count}.")
+        with self._engine.read() as connection:
+            table_id: UUID = tables.find(connection, database, table).id
+        first = self._engine.reserve("segment", count)
+        return [paths.segment_path(table_id, number, secrets.token_hex(4)) for number in range(first, first + count)]
+
+    def register_segments(
+        self,
+        database: Key,
+        table_id: UUID,
+        registrations: Sequence[Registration],
+        *,
+        idle: Sequence[Advance] = (),
+        request_id: str,
+    ) -> NurseryResult:
+        """Add merged segments to one table, each as a version, and move the streams they came from; all or nothing."""
+        if not registrations:
+            raise InvalidInput("A registration brings at least one segment.")
+        key = nursery.request_key(request_id)
+        asked = nursery.digest(table_id, tuple(registrations), tuple(idle))
+        with self._engine.write() as write:
+            self._require_event_table(write, table_id, database)
+            if versions := nursery.earlier(write.connection, key, asked):
+                drafts = []
+            else:
+                drafts = nursery.register(write, self._lake_uuid, table_id, registrations, idle, key, asked)
+                versions = tuple(draft.version for draft in drafts)
+            moves = [*idle, *(advance for registration in registrations for advance in registration.advances)]
+            result = self._result(write, versions, [move.stream_id for move in moves], replayed=not drafts)
+        if drafts:
+            self._publish(drafts[-1], [table_id])
+        return result
+
+    def commit_nursery_batch(self, batch: NurseryBatch, *, request_id: str) -> NurseryResult:
+        """A whole batch as one version, or nothing. Conflict when a stream or the routing moved meanwhile."""
+        key, asked = nursery.request_key(request_id), nursery.digest(batch)
+        with self._engine.write() as write:
+            draft = None
+            if not (versions := nursery.earlier(write.connection, key, asked)):
+                for table_id in batch.segments:
+                    self._require_event_table(write, table_id, None)
+                draft = Draft(write, self._lake_uuid, nursery.KIND)
+                nursery.commit_batch(draft, batch, key, asked)
+                versions = (draft.version,)
+            moved = [frontier.stream_id for frontier in batch.frontiers]
+            result = self._result(write, versions, moved, replayed=draft is None)
+        if draft is not None:
+            self._publish(draft, list(batch.segments))
+        return result
+
+    def set_asides(self, stream_id: UUID | None = None) -> list[tuple[int, SetAside]]:
+        """What nurseries could not read and moved past, each with its version; of one stream, or all."""
+        a = s.set_asides
+        query = sa.select(a).order_by(a.c.version, a.c.ordinal)
+        if stream_id is not None:
+            query = query.where(a.c.stream_id == stream_id)
+        with self._engine.read() as connection:
+            return [
+                (row.version, SetAside(row.stream_id, row.stream_offset, row.records, row.reason, row.path))
+                for row in connection.execute(query)
+            ]
+
+    def _require_event_table(self, write: Write, table_id: UUID, database: Key | None) -> None:
+        """Refuse a table of another database, one past its grace window, and one with a key."""
+        if database is not None:
+            parent = databases.find(write.connection, database, include_dropped=True)
+            tables.find(write.connection, parent.id, table_id, include_dropped=True)
+        row = tables.find_by_id(write.connection, table_id, dropped_after=write.now)
+        if tables.load(write.connection, row).schema.identifier_field_ids:
+            raise FailedPrecondition(f"Table {row.database}.{row.name} has a key; only event tables take streams.")
+
+    def _result(
+        self, write: Write, versions: tuple[int, ...], stream_ids: Sequence[UUID], *, replayed: bool
+    ) -> NurseryResult:
+        moved = self._load(write.connection, stream_ids, write.now)
+        return NurseryResult(versions, moved, write.take_response_seq(), replayed)
+
+    def _load(
+        self, connection: sa.Connection, stream_ids: Sequence[UUID], now: int | None = None
+    ) -> tuple[Stream, ...]:
+        now = self._engine.now(connection) if now is None else now
+        return streams.load(connection, stream_ids, now, self._config.checkpoint_keep)
+
+    # Members
+
+    def beat(self, server: str, member_id: str, kind: MemberKind, endpoint: str, weight: int) -> None:
+        members.beat(self._engine, server, member_id, kind, endpoint, weight)
+
+    def members(self, kind: MemberKind | None = None) -> list[Member]:
+        with self._engine.read() as connection:
+            return members.list_live(connection, self._engine.now(connection), self._config.member_ttl, kind)
+
+    def forget_members(self, server: str) -> None:
+        members.forget(self._engine, server, self._config.member_ttl)

@@ -1,0 +1,122 @@
+"""Settings of a table that pipelines go by: retention, merge span, sharding fields. They live in its properties."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from moulin.errors import InvalidInput
+
+RETENTION = "moulin.retention-ns"
+MERGE_SPAN = "moulin.max-merge-span-ns"
+SHARDING = "moulin.sharding-fields"
+
+_MAX = (1 << 63) - 1
+_MAX_FIELDS = 256
+_SHARE = 40  # without an override, a merge spans at most this part of the retention: 4.2 h of 7 days, 18 h of 30 days
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingField:
+    """A field that rows of one segment should have in common, and how much that counts."""
+
+    name: str
+    weight: float
+
+
+# What a table for OpenTelemetry data starts with.
+DEFAULT_SHARDING = (
+    ShardingField("metric_name", 10.0),
+    ShardingField("trace_id", 2.0),
+    ShardingField("span_id", 1.0),
+    ShardingField("severity_text", 1.0),
+    ShardingField("resource.service.name", 10.0),
+    ShardingField("resource.service.namespace", 1.0),
+    ShardingField("resource.k8s.deployment.name", 5.0),
+)
+
+
+def retention_ns(properties: Mapping[str, str]) -> int | None:
+    """How old rows may become; None: they are kept for ever."""
+    return _duration(RETENTION, properties.get(RETENTION))
+
+
+def merge_span_override_ns(properties: Mapping[str, str]) -> int | None:
+    """The longest time that one merge may span, where the table says so itself."""
+    return _duration(MERGE_SPAN, properties.get(MERGE_SPAN))
+
+
+def merge_span_ns(properties: Mapping[str, str], cap_seconds: float) -> int:
+    """The longest time that one merge may span: the table's own, else a part of its retention, else the cap."""
+    own, kept, cap = merge_span_override_ns(properties), retention_ns(properties), int(cap_seconds * 1e9)
+    if own is not None:
+        return own
+    return cap if kept is None else max(1, min(cap, kept // _SHARE))
+
+
+def sharding_fields(properties: Mapping[str, str]) -> tuple[ShardingField, ...]:
+    """The sharding fields in their order."""
+    if SHARDING not in properties:
+        return ()
+    try:
+        pairs = json.loads(properties[SHARDING])
+        fields = [ShardingField(name, float(weight)) for name, weight in pairs]
+    except (ValueError, TypeError):
+        raise InvalidInput(f"Property {SHARDING!r} takes a JSON list of [field, weight] pairs.") from None
+    return check_sharding(fields)
+
+
+def sharding_property(fields: Sequence[ShardingField]) -> str:
+    """Sharding fields as the text of their property."""
+    return json.dumps([[field.name, field.weight] for field in check_sharding(fields)])
+
+
+def check_sharding(fields: Sequence[ShardingField]) -> tuple[ShardingField, ...]:
+    """The fields themselves; InvalidInput names one that makes no sense."""
+    if len(fields) > _MAX_FIELDS:
+        raise InvalidInput(f"A table takes at most {_MAX_FIELDS} sharding fields, not {len(fields)}.")
+    seen: set[str] = set()
+    for field in fields:
+        if not isinstance(field.name, str) or not field.name.strip():
+            raise InvalidInput("A sharding field needs a name.")
+        if field.name in seen:
+            raise InvalidInput(f"Sharding field {field.name!r} is named twice.")
+        if not math.isfinite(field.weight) or field.weight < 0:
+            raise InvalidInput(
+                f"The weight of sharding field {field.name!r} must be zero or more and finite, not {field.weight}."
+            )
+        seen.add(field.name)
+    return tuple(fields)
+
+
+def check_duration(name: str, nanoseconds: int) -> int:
+    """A positive time in nanoseconds that 63 bits hold."""
+    if not 0 < nanoseconds <= _MAX:
+        raise InvalidInput(
+            f"{name} must be from 1 to {_MAX} nanoseconds, not {nanoseconds}; leave it out to have none."
+        )
+    return nanoseconds
+
+
+def check_setting(name: str, text: str) -> bool:
+    """Whether `name` is a setting of this module; InvalidInput when its value does not fit."""
+    if name in (RETENTION, MERGE_SPAN):
+        _duration(name, text)
+    elif name == SHARDING:
+        sharding_fields({SHARDING: text})
+    else:
+        return False
+    return True
+
+
+def _duration(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return check_duration(name, int(text))
+    except ValueError as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"Property {name!r} takes whole nanoseconds, not {text!r}.") from None
