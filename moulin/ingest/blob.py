@@ -19,6 +19,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
+from moulin.model.ingest import StopReason
 
 # DO NOT CHANGE THESE VALUES: objects carry them.
 MAGIC: Final = b"MBBY"
@@ -40,14 +41,6 @@ class Kind(IntEnum):
     DATA = 0
     KEEP_ALIVE = 1  # the writer lives, and has nothing to say
     STOP = 2  # the stream ends before this number
-
-
-class StopReason(IntEnum):
-    """Why a stream ended."""
-
-    UNSPECIFIED = 0
-    CLIENT = 1
-    TIMEOUT = 2
 
 
 class Payload(IntEnum):

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from moulin.config import Config
 from moulin.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
 from moulin.ingest.blob import MAX_RAW, Entry, Payload
 from moulin.ingest.registry import Grant, StreamRegistry
@@ -39,6 +40,12 @@ class CollectorSettings:
     budget_bytes: int = 256 << 20
     token_recheck: float = 60.0
     stream: StreamSettings = field(default_factory=StreamSettings)
+
+    @classmethod
+    def of(cls, config: Config, description: str = "") -> CollectorSettings:
+        """What a lake's configuration says; `description` tells people which collector this is."""
+        stream = StreamSettings(config.stream_keep_alive, config.collector_patience, description=description)
+        return cls(config.collector_request_bytes, config.collector_budget_bytes, config.token_recheck, stream)
 
 
 @dataclass(slots=True)

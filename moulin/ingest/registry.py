@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from moulin.ingest.blob import StopReason
+from moulin.catalog.catalog import Catalog
+from moulin.errors import NotFound
+from moulin.model.ingest import StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +47,36 @@ class StreamRegistry(Protocol):
 
     def has_table(self, database_id: UUID, name: str) -> bool:
         """Whether rows can be appended to a live table of this name."""
+
+
+class CatalogRegistry:
+    """The registry of a lake whose catalog is at hand."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def validate(self, plaintext: str) -> Grant:
+        token = self._catalog.ingest.validate_token(plaintext)
+        database = next(found for found in self._catalog.databases() if found.id == token.database_id)
+        return Grant(token.id, token.database_id, database.name)
+
+    def register(self, plaintext: str, collector_id: str, description: str) -> OpenStream:
+        made = self._catalog.ingest.register_stream(plaintext, collector_id, description)
+        config = self._catalog.config
+        return OpenStream(made.stream.id, config.stream_flush_seconds, config.stream_segment_bytes)
+
+    def stopped_offset(self, stream_id: UUID) -> int | None:
+        found = self._catalog.ingest.streams([stream_id])
+        if not found:
+            raise NotFound(f"There is no stream {stream_id}.")
+        return found[0].stopped_offset
+
+    def stop(self, stream_id: UUID, final_offset: int, reason: StopReason) -> None:
+        self._catalog.ingest.stop_stream(stream_id, final_offset, stopped_at=time.time_ns(), reason=reason)
+
+    def has_table(self, database_id: UUID, name: str) -> bool:
+        try:
+            state = self._catalog.table(database_id, name)
+        except NotFound:
+            return False
+        return not state.schema.identifier_field_ids  # keyed tables have a log of their own

@@ -55,6 +55,8 @@ def check_json(signal: Signal, data: bytes) -> Checked:
     """A request in OTLP's JSON, where ids are hex. It is stored in protobuf."""
     try:
         document = json.loads(data)
+        if not isinstance(document, dict):
+            raise InvalidInput("It is no JSON object.")
         _hex_to_base64(document, 0)
         message = json_format.ParseDict(document, REQUESTS[signal](), ignore_unknown_fields=True)
     except (ValueError, TypeError, AttributeError, RecursionError, json_format.ParseError) as error:

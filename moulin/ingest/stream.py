@@ -27,7 +27,6 @@ from moulin.errors import AlreadyExists, Corrupt, Fenced, MoulinError, NotFound,
 from moulin.ingest.blob import (
     HEADER_SIZE,
     Entry,
-    StopReason,
     decode_header,
     encode_data,
     encode_keep_alive,
@@ -35,6 +34,7 @@ from moulin.ingest.blob import (
 )
 from moulin.ingest.registry import OpenStream, StreamRegistry
 from moulin.model.ids import new_id
+from moulin.model.ingest import StopReason
 from moulin.storage import paths
 from moulin.storage.store import Store
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,15 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from moulin.errors import NotFound, Unauthenticated, Unavailable
-from moulin.ingest.blob import BabySegment, Kind, StopReason, decode
+from moulin.errors import MoulinError, NotFound, Unauthenticated, Unavailable
+from moulin.ingest.blob import BabySegment, Entry, Kind, decode
+from moulin.ingest.collector import PAYLOADS, Collector, CollectorSettings
+from moulin.ingest.otlp import decode as decode_otlp
 from moulin.ingest.registry import Grant, OpenStream
+from moulin.ingest.service import Listen, serve
+from moulin.ingest.stream import StreamSettings
+from moulin.ingest.tables import Signal
+from moulin.model.ingest import StopReason
 from moulin.storage import paths
 from moulin.storage.store import Store, open_store
 
@@ -101,7 +110,9 @@ class FaultyStore:
 def read_stream(store: Any, stream_id: UUID) -> list[BabySegment]:
     """The objects of a stream up to its stop object or its first gap, and proof that nothing lies past that."""
     found: list[BabySegment] = []
-    names = sorted(info.path for info in store.list(paths.stream_prefix(stream_id)) if not paths.is_temporary(info.path))
+    names = sorted(
+        info.path for info in store.list(paths.stream_prefix(stream_id)) if not paths.is_temporary(info.path)
+    )
     for offset, name in enumerate(names):
         assert name == paths.baby_segment(stream_id, offset), "a gap"
         found.append(decode(store.get(name), source=name, stream_id=stream_id, offset=offset))
@@ -117,3 +128,80 @@ def registry() -> MemoryRegistry:
 @pytest.fixture
 def store(tmp_path: Path) -> FaultyStore:
     return FaultyStore(open_store(tmp_path / "lake"))
+
+
+@dataclass
+class Running:
+    """A collector on ports of its own, in a thread."""
+
+    collector: Collector
+    store: FaultyStore
+    registry: MemoryRegistry
+    grpc_port: int
+    http_port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.http_port}"
+
+    @property
+    def target(self) -> str:
+        return f"127.0.0.1:{self.grpc_port}"
+
+    def entries(self) -> list[Entry]:
+        """All that is stored, in order."""
+        objects = [one for stream in self.registry.streams for one in read_stream(self.store, stream)]
+        return [entry for one in objects for entry in one.entries]
+
+    def rows(self, signal: Signal) -> list[dict[str, Any]]:
+        """The rows of a signal that the stored requests hold."""
+        requests = [entry.data for entry in self.entries() if entry.payload is PAYLOADS[signal]]
+        decoded = decode_otlp(signal, requests, [2 * 10**18] * len(requests))
+        assert not decoded.poison
+        return decoded.rows.to_pylist()  # type: ignore[no-any-return]
+
+
+@contextmanager
+def running(
+    store: FaultyStore, registry: MemoryRegistry, settings: CollectorSettings | None = None, **listen: Any
+) -> Iterator[Running]:
+    """A collector that serves until the block ends."""
+    settings = settings or CollectorSettings(stream=StreamSettings(patience=0.5))
+    found: queue.Queue[Any] = queue.Queue()
+
+    def live() -> None:
+        async def life() -> None:
+            collector = Collector(store, registry, settings)  # type: ignore[arg-type]
+            stop = asyncio.Event()
+            place = Listen(grpc_port=0, http_port=0, drain_seconds=5, **listen)
+
+            def ready(grpc_port: int, http_port: int) -> None:
+                started = Running(collector, store, registry, grpc_port, http_port)
+                found.put((started, asyncio.get_running_loop(), stop))
+
+            await serve(collector, place, ready=ready, stop=stop)
+
+        try:
+            asyncio.run(life())
+        except MoulinError as error:
+            found.put(error)
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    try:
+        answer = found.get(timeout=30)
+        if isinstance(answer, MoulinError):
+            raise answer
+        started, loop, stop = answer
+        try:
+            yield started
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+    finally:
+        thread.join(30)
+
+
+@pytest.fixture
+def collector(store: FaultyStore, registry: MemoryRegistry) -> Iterator[Running]:
+    with running(store, registry) as started:
+        yield started

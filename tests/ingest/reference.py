@@ -1,4 +1,4 @@
-"""OTLP decoded the slow and obvious way, with protobuf's own classes, to compare with; and requests full of oddities."""
+"""OTLP decoded the slow and obvious way, with protobuf's own classes, to compare with; and strange requests."""
 
 from __future__ import annotations
 
@@ -133,11 +133,15 @@ def _points(metric: Any, ingest: int) -> list[dict[str, Any]]:
             row["min"] = p.min if p.HasField("min") else None
             row["max"] = p.max if p.HasField("max") else None
         if kind == "histogram":
-            row["bucket_counts"], row["explicit_bounds"] = [_signed(n) for n in p.bucket_counts], list(p.explicit_bounds)
+            row["bucket_counts"] = [min(n, LATEST) for n in p.bucket_counts]
+            row["explicit_bounds"] = list(p.explicit_bounds)
         if kind == "exponential_histogram":
-            row |= {"scale": p.scale, "zero_count": min(p.zero_count, LATEST) or None, "zero_threshold": p.zero_threshold or None}
-            row |= {"positive_offset": p.positive.offset, "positive_counts": [_signed(n) for n in p.positive.bucket_counts]}
-            row |= {"negative_offset": p.negative.offset, "negative_counts": [_signed(n) for n in p.negative.bucket_counts]}
+            row["scale"] = p.scale
+            row["zero_count"] = min(p.zero_count, LATEST) or None
+            row["zero_threshold"] = p.zero_threshold or None
+            for name, buckets in (("positive", p.positive), ("negative", p.negative)):
+                row[f"{name}_offset"] = buckets.offset
+                row[f"{name}_counts"] = [min(n, LATEST) for n in buckets.bucket_counts]
         if kind == "summary":
             row["quantiles"] = [{"quantile": q.quantile, "value": q.value} for q in p.quantile_values]
         else:
@@ -195,10 +199,6 @@ def _value(value: Any) -> tuple[str | None, str | None]:
 
 def _dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _signed(number: int) -> int:
-    return min(number, LATEST)
 
 
 def _name(known: list[str], number: int) -> str:

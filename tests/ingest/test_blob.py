@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
 from moulin.ingest import blob
-from moulin.ingest.blob import BabySegment, Entry, Kind, Payload, StopReason
+from moulin.ingest.blob import BabySegment, Entry, Kind, Payload
+from moulin.model.ingest import StopReason
 
 STREAM = UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
 TOKEN = UUID("019ae8e5-f2aa-79c2-8000-000000000001")

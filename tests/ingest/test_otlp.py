@@ -71,9 +71,7 @@ def test_a_message_given_in_two_parts_is_united() -> None:
     assert decode("logs", [data], [INGEST]).rows["body"].to_pylist() == ["def"]
 
 
-@pytest.mark.parametrize(
-    "bad", [b"\xff\xff\xff", b"\x0a\x0a\x12\x08\x12\x06\x2a\x04\x0a\x02\xff\xfe", b"\x0a\x7f\x00"]
-)
+@pytest.mark.parametrize("bad", [b"\xff\xff\xff", b"\x0a\x0a\x12\x08\x12\x06\x2a\x04\x0a\x02\xff\xfe", b"\x0a\x7f\x00"])
 def test_poison_is_set_aside_and_the_rest_goes_on(bad: bytes) -> None:
     decoded = decode("logs", [_log("a"), bad, _log("b")], [INGEST] * 3)
     assert decoded.rows["body"].to_pylist() == ["a", "b"]

@@ -10,8 +10,9 @@ from uuid import UUID
 import pytest
 
 from moulin.errors import Unauthenticated, Unavailable
-from moulin.ingest.blob import Entry, Kind, Payload, StopReason, encode_stop
+from moulin.ingest.blob import Entry, Kind, Payload, encode_stop
 from moulin.ingest.stream import StreamSettings, StreamWriter
+from moulin.model.ingest import StopReason
 from moulin.storage import paths
 from tests.ingest.conftest import OTHER_TOKEN, TOKEN, FaultyStore, MemoryRegistry, read_stream
 
@@ -77,7 +78,7 @@ def test_an_object_is_written_when_it_is_full(store: FaultyStore, registry: Memo
 
 
 def test_an_unknown_outcome_is_resolved_and_not_repeated(store: FaultyStore, registry: MemoryRegistry) -> None:
-    faults = iter(["after", "before", "after"])
+    faults = iter(["after", None, "before", None, "after", None])
     store.fault = lambda path: next(faults, None)
 
     async def work(writer: StreamWriter) -> None:
