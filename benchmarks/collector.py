@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import grpc
-import httpx
 
 import moulin
 from benchmarks.harness import Bench, Line, Sample
@@ -81,22 +80,33 @@ async def _measure(kind: str, ports: dict[str, int], token: str, requests: list[
             async def call(signal: str, data: bytes) -> None:
                 await calls[signal](data, metadata=(("authorization", header),))
 
-            return await _send_all(call, waiting)
-    headers = {"authorization": header, "content-type": "application/x-protobuf"}
-    limits = httpx.Limits(max_connections=SENDERS)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['http_port']}", limits=limits) as client:
+            async def share() -> Send:
+                return call
+
+            return await _send_all(share, waiting)
+    lines = f"HTTP/1.1\r\nhost: x\r\nauthorization: {header}\r\ncontent-type: application/x-protobuf\r\n"
+
+    async def connect() -> Send:
+        # Not a client library: it would be what is measured.
+        reader, writer = await asyncio.open_connection("127.0.0.1", ports["http_port"])
 
         async def post(signal: str, data: bytes) -> None:
-            (await client.post(f"/v1/{signal}", content=data, headers=headers, timeout=120)).raise_for_status()
+            writer.write(f"POST /v1/{signal} {lines}content-length: {len(data)}\r\n\r\n".encode() + data)
+            await writer.drain()
+            if b" 200 " not in await reader.readuntil(b"\r\n\r\n"):
+                raise RuntimeError("The collector refused a request.")
 
-        return await _send_all(post, waiting)
+        return post
+
+    return await _send_all(connect, waiting)
 
 
-async def _send_all(send: Send, waiting: Iterator[tuple[str, bytes]]) -> float:
-    async def sender() -> None:
+async def _send_all(connect: Callable[[], Awaitable[Send]], waiting: Iterator[tuple[str, bytes]]) -> float:
+    async def sender(send: Send) -> None:
         for signal, data in waiting:
             await send(signal, data)
 
+    sends = [await connect() for _ in range(SENDERS)]
     start = time.perf_counter()
-    await asyncio.gather(*(sender() for _ in range(SENDERS)))
+    await asyncio.gather(*(sender(send) for send in sends))
     return time.perf_counter() - start

@@ -58,6 +58,10 @@ class Corpus:
     def __init__(self, seed: int = 7) -> None:
         self._random = random.Random(seed)
         self._now = BEGIN
+        # Users come back, orders are looked at more than once, and a trace has several log records.
+        self._users = [f"{self._random.getrandbits(64):016x}" for _ in range(5_000)]
+        self._orders = [self._random.randrange(10**9) for _ in range(50_000)]
+        self._clients = [f"10.{self._random.randrange(256)}.{self._random.randrange(256)}.7" for _ in range(2_000)]
 
     def requests(self, size: int) -> Iterator[tuple[str, bytes]]:
         """(signal, request) until they hold `size` bytes: half logs, a third traces, the rest metrics."""
@@ -74,7 +78,10 @@ class Corpus:
         self._resource(group.resource.attributes)
         scope = group.scope_logs.add()
         scope.scope.name, scope.scope.version = "com.example.http.server", "1.4.2"
-        for _ in range(records):
+        trace, span = b"", b""
+        for index in range(records):
+            if index % 4 == 0:
+                trace, span = self._random.randbytes(16), self._random.randbytes(8)
             record = scope.log_records.add()
             self._now += self._random.randrange(2_000_000)
             record.time_unix_nano = self._now
@@ -82,7 +89,7 @@ class Corpus:
             record.severity_number, record.severity_text = self._random.choice(_LEVELS)
             record.body.string_value = " ".join(self._random.choices(_WORDS, k=self._random.randrange(6, 18)))
             if self._random.random() < 0.8:
-                record.trace_id, record.span_id = self._random.randbytes(16), self._random.randbytes(8)
+                record.trace_id, record.span_id = trace, span
                 record.flags = 1
             self._request_attributes(record.attributes)
             _set(record.attributes, "code.function.name", f"handle_{self._random.choice(_WORDS)}")
@@ -184,10 +191,10 @@ class Corpus:
     def _request_attributes(self, attributes: Any) -> None:
         _set(attributes, "http.request.method", self._random.choice(("GET", "POST", "PUT")))
         _set(attributes, "http.route", self._random.choice(_ROUTES))
-        _set(attributes, "url.path", f"/api/v1/orders/{self._random.randrange(10**9)}/events")
+        _set(attributes, "url.path", f"/api/v1/orders/{self._random.choice(self._orders)}/events")
         _set(attributes, "http.response.status_code", self._random.choice((200, 200, 200, 201, 404, 500)))
-        _set(attributes, "client.address", f"10.{self._random.randrange(256)}.{self._random.randrange(256)}.7")
-        _set(attributes, "user.id", f"{self._random.getrandbits(64):016x}")
+        _set(attributes, "client.address", self._random.choice(self._clients))
+        _set(attributes, "user.id", self._random.choice(self._users))
         if self._random.random() < 0.2:
             _set(attributes, "retry", True)
             _set(attributes, "elapsed", self._random.random())

@@ -21,7 +21,7 @@ from moulin.ingest.otlp import REQUESTS, decode
 from moulin.ingest.tables import SIGNALS, Signal
 
 TITLE = "OTLP to Arrow / protobuf and lists"
-TARGET = 0.8
+TARGET = 1.0
 INGESTED = 1_800_000_000_000_000_000
 SIZE = 16_000_000  # of each signal; about what one object of a stream holds
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from moulin.ingest import otlp
 from moulin.ingest.otlp import REQUESTS, Decoded, decode, ingest_time
 from moulin.ingest.tables import SCHEMAS, SIGNALS, Signal, superset, takes
 from tests.ingest import reference
@@ -98,6 +99,17 @@ def test_damaged_requests_never_do_harm(signal: Signal, seed: int, places: list[
         return
     same(to_rows(decoded), reference.rows(signal, good, INGEST) + reference.rows(signal, bytes(data), INGEST))
     assert decoded.poison == {}
+
+
+def test_many_requests_are_decoded_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otlp, "_CHUNK_BYTES", 60)
+    requests = [_log(str(i)) if i % 5 else b"\xff" for i in range(23)]
+    decoded = decode("logs", requests, [INGEST + i for i in range(23)])
+    good = [i for i in range(23) if i % 5]
+    assert decoded.rows["body"].to_pylist() == [str(i) for i in good]
+    assert decoded.request.tolist() == good
+    assert to_rows(decoded)[-1]["ingest_time"] == INGEST + 22
+    assert sorted(decoded.poison) == [0, 5, 10, 15, 20]
 
 
 def test_times() -> None:
