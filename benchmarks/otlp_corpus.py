@@ -110,7 +110,7 @@ class Corpus:
             self._now += self._random.randrange(2_000_000)
             span.trace_id, span.span_id = trace, self._random.randbytes(8)
             if index % 8:
-                span.parent_span_id = self._random.randbytes(8)
+                span.parent_span_id = scope.spans[index - 1 - self._random.randrange(index % 8)].span_id
             span.name = f"{self._random.choice(('GET', 'POST'))} {self._random.choice(_ROUTES)}"
             span.kind = self._random.choice((2, 3, 1))
             span.start_time_unix_nano = self._now
