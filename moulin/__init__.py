@@ -40,6 +40,8 @@ def connect(
     storage_options: Mapping[str, str] | None = None,
     spark: Any = None,
     read_only: bool = False,
+    token: str | None = None,
+    certificate: str | Path | None = None,
     **settings: Any,
 ) -> Lake:
     """Open a lake, made when missing.
@@ -47,6 +49,8 @@ def connect(
     `uri` is a folder (catalog and files in one place) or a postgresql:// address with `storage`, the folder or object
     store for the files. `storage_options` go to the object store. `spark` is a session or a master address to use
     instead of a local one.
+    A grpc://host:9560 address (grpcs:// with TLS) is a lake behind `moulin serve`. The server knows where the files
+    are; `token` is the secret it may ask for, else MOULIN_TOKEN, and `certificate` a PEM file of authorities to trust.
     With `read_only`, `uri` is the lake's storage, a folder or an object store such as s3://bucket/prefix, and its
     catalog is not needed: the lake is what the manifests there say, `refresh()` follows it, and nothing is written.
     `settings` are the knobs of `moulin.config.Config`.
@@ -57,6 +61,20 @@ def connect(
         engine: SqlEngine = importlib.import_module("moulin.pipeline.engine").Engine(lake, spark)
         return engine
 
+    text = str(uri)
+    if text.startswith(("grpc://", "grpcs://")) and not read_only:
+        opened: Lake = importlib.import_module("moulin.meta.client").open_lake(
+            text,
+            storage=storage,
+            storage_options=storage_options,
+            token=token,
+            certificate=certificate,
+            settings=settings,
+            make_engine=make_engine,
+        )
+        return opened
+    if token is not None or certificate is not None:
+        raise errors.InvalidInput("token= and certificate= are for lakes behind a server, grpc:// or grpcs://.")
     if read_only:
         if storage is not None:
             raise errors.InvalidInput("A read-only lake is opened by the address of its storage: leave storage= out.")

@@ -161,9 +161,15 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise InvalidInput(f"{file.name} is not valid TOML: {error}.") from None
 
 
-def load_config(folder: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
+def load_config(
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    **overrides: Any,
+) -> Config:
     """The configuration for a lake in `folder`: defaults, then its moulin.toml, the environment, and `overrides`."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = dict(defaults or {})
     if folder is not None:
         settings.update({k: v for k, v in read_toml(folder / "moulin.toml").items() if k not in SECTIONS})
     for name in _FIELDS:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from moulin.catalog.backend import CatalogBackend, TokenBackend
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.engine import Clock
 from moulin.catalog.replica import ReplicaCatalog
@@ -51,7 +52,7 @@ class Lake:
     """One catalog and one storage root. Safe to use from several threads; several processes may open the same lake."""
 
     def __init__(
-        self, catalog: Catalog, store: Store, uri: str, make_engine: Callable[[Lake], SqlEngine] | None = None
+        self, catalog: CatalogBackend, store: Store, uri: str, make_engine: Callable[[Lake], SqlEngine] | None = None
     ) -> None:
         self.uri = uri
         self.read_only = isinstance(catalog, ReplicaCatalog)
@@ -96,6 +97,15 @@ class Lake:
         """The version that reads see from now on. Only a replica has to ask: it follows what was published since."""
         catalog = self._open_catalog()
         return catalog.refresh() if isinstance(catalog, ReplicaCatalog) else catalog.version()
+
+    def own_catalog(self) -> Catalog:
+        """The catalog itself, for what must be done where it is: clean-up, checks, mirrors, serving."""
+        catalog = self._open_catalog()
+        if not isinstance(catalog, Catalog):
+            raise FailedPrecondition(
+                "This works on the catalog itself, not through a server: open the lake by its folder or database."
+            )
+        return catalog
 
     @property
     def config(self) -> Config:
@@ -226,6 +236,11 @@ class Lake:
     def resurrect_view(self, name: str) -> View:
         return self._open_catalog().resurrect_view(*parse_table_name(name))
 
+    @property
+    def tokens(self) -> TokenBackend:
+        """Ingest tokens."""
+        return self._open_catalog().ingest
+
     # All of it
 
     def transaction(self) -> Transaction:
@@ -272,7 +287,7 @@ class Lake:
     def __repr__(self) -> str:
         return f"Lake({self.store.uri!r})"
 
-    def _open_catalog(self) -> Catalog:
+    def _open_catalog(self) -> CatalogBackend:
         if self._closed:
             raise Closed("The lake was closed; connect again.")
         return self.catalog

@@ -64,8 +64,8 @@ class Mirror:
         if self._there is None:
             self._look()
         for _ in range(_ATTEMPTS):
-            source = mirror_source.take(self._lake.catalog, self._version)
-            if mirror_source.has_successor(self._lake.catalog, self._target, source.version):
+            source = mirror_source.take(self._lake.own_catalog(), self._version)
+            if mirror_source.has_successor(self._lake.own_catalog(), self._target, source.version):
                 raise FailedPrecondition(
                     f"The lake in {self._target.uri} was recovered there and goes on by itself: choose another place."
                 )
@@ -74,7 +74,9 @@ class Mirror:
             except NotFound:  # clean-up deleted it: a later version does not name it any more
                 continue
             self._version = source.version
-            return MirrorReport(source.version, objects, size, *mirror_source.lag(self._lake.catalog, source.version))
+            return MirrorReport(
+                source.version, objects, size, *mirror_source.lag(self._lake.own_catalog(), source.version)
+            )
         raise Unavailable(
             f"Files of {self._lake.store.uri} that the catalog names are not there: run `moulin check`, or retry."
         )
@@ -87,7 +89,7 @@ class Mirror:
             try:
                 report(self.run_once())
             except Unavailable:
-                behind = mirror_source.lag(self._lake.catalog, self._version)
+                behind = mirror_source.lag(self._lake.own_catalog(), self._version)
                 report(MirrorReport(self._version, 0, 0, *behind))
                 self._there = None  # who knows what has arrived
                 self._version = 0

@@ -25,7 +25,7 @@ from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
 from moulin.config import Config
 from moulin.errors import InvalidInput
-from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, View
+from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, Tombstoned, View
 from moulin.model.facts import LiveSegment
 from moulin.storage.store import Store
 
@@ -185,6 +185,13 @@ class Catalog:
         with self._mutation("resurrect-view") as draft:
             return views.resurrect(draft, database, name)
 
+    def tombstones(self, database_id: UUID | None = None) -> list[Tombstoned]:
+        """What was dropped and is not purged yet; of one database, which must exist, or of all."""
+        with self.engine.read() as connection:
+            if database_id is not None:
+                databases.find(connection, database_id, include_dropped=True)
+            return lookup.tombstones(connection, database_id)
+
     # Versions and segments
 
     def version(self) -> int:
@@ -225,6 +232,12 @@ class Catalog:
                 with_columns=with_columns,
                 columns=columns,
             )
+
+    def partitions(self, table_id: UUID, limit: int | None = None) -> list[tuple[int, tuple[bytes | None, ...]]]:
+        """Spec id and values of every partition that any version of a table has, or had; at most `limit`."""
+        with self.engine.read() as connection:
+            tables.find_by_id(connection, table_id)
+            return segments.partitions_of_table(connection, table_id, limit)
 
     def segments_by_number(self, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
         with self.engine.read() as connection:

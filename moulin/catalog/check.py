@@ -124,6 +124,26 @@ def vectors_fit(connection: sa.Connection) -> Iterator[Finding]:
         yield Finding("a vector marks no more rows than there are", f"segment {row.segment}", f"vector {row.id}")
 
 
+def references_are_live(connection: sa.Connection) -> Iterator[Finding]:
+    t, d, v, m, k = s.tables, s.databases, s.views, s.view_members, s.ingest_tokens
+    dead = sa.or_(t.c.id.is_(None), t.c.tombstoned_at.is_not(None))
+    members = sa.select(v.c.name, m.c.table_id).join(m, m.c.view_id == v.c.id)
+    members = members.join(t, t.c.id == m.c.table_id, isouter=True).where(v.c.tombstoned_at.is_(None), dead)
+    found = [("view", row) for row in connection.execute(members)]
+    target = sa.or_(*(t.c.id == column for column in (k.c.traces_table_id, k.c.logs_table_id, k.c.metrics_table_id)))
+    routed = (
+        sa.select(k.c.name, t.c.id).join(t, target).where(k.c.tombstoned_at.is_(None), t.c.tombstoned_at.is_not(None))
+    )
+    found += [("ingest token", row) for row in connection.execute(routed)]
+    for kind, row in found:
+        yield Finding("what is live refers to live tables", f"{kind} {row[0]}", f"table {row[1]} was dropped")
+    for kind, source in (("table", t), ("view", v), ("ingest token", k)):
+        orphans = sa.select(source.c.name).join(d, d.c.id == source.c.database_id)
+        orphans = orphans.where(source.c.tombstoned_at.is_(None), d.c.tombstoned_at.is_not(None))
+        for name in connection.execute(orphans).scalars():
+            yield Finding("what is live is in a live database", f"{kind} {name}", "its database was dropped")
+
+
 INVARIANTS: tuple[Callable[[sa.Connection], Iterator[Finding]], ...] = (
     one_open_span,
     spans_run_forward,
@@ -131,6 +151,7 @@ INVARIANTS: tuple[Callable[[sa.Connection], Iterator[Finding]], ...] = (
     vectors_fit,
     sums_are_right,
     row_ids_are_disjoint,
+    references_are_live,
 )
 
 Verify = Callable[[bytes], str | None]

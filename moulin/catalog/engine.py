@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,6 +38,8 @@ _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory l
 _ALEMBIC = threading.Lock()  # it keeps what it works on in module variables
 
 Clock = Callable[[], int]
+# Says, where a server runs a call, that nobody waits for it any more: its deadline has passed, or the caller has gone.
+gave_up: ContextVar[Callable[[], bool] | None] = ContextVar("gave_up", default=None)
 T = TypeVar("T")
 
 
@@ -111,6 +114,8 @@ class Engine:
         """A mutation under the counter's lock, committed on leaving, rolled back on an error."""
         with self.unordered() as connection:
             row = connection.execute(_LOCK_COUNTER).one()
+            if (gone := gave_up.get()) is not None and gone():
+                raise Unavailable("The call was given up while it waited for others; nothing was done.")
             if self.incarnation not in (None, row.incarnation) or self._was_replaced():
                 raise Fenced("The lake's catalog was replaced since it was opened; connect to the lake again.")
             now = max(row.clock_ns + 1, self.now(connection))
@@ -214,6 +219,7 @@ def _postgresql(url: sa.URL, config: Config) -> sa.Engine:
     return sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         pool_pre_ping=True,
+        max_overflow=27,  # with the five that stay open, one for each call that a server runs at a time
         connect_args={"options": options, "connect_timeout": max(2, int(config.lock_seconds))},
     )
 

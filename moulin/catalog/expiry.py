@@ -14,6 +14,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog import schema as s
+from moulin.catalog import tokens
 from moulin.catalog.draft import Draft, add_rows
 from moulin.catalog.engine import chunks
 from moulin.catalog.tombstones import NANOS
@@ -139,10 +140,11 @@ def _forget_vectors(connection: sa.Connection, ids: set[int]) -> list[Garbage]:
     return [Garbage(path, 0, "expired deletion vectors") for path in sorted(files)]
 
 
-def purge(draft: Draft) -> tuple[list[str], list[Garbage]]:
+def purge(draft: Draft, recheck_seconds: float) -> tuple[list[str], list[Garbage]]:
     """Remove dropped objects past their grace window, for good; returns their names and their folders.
 
-    A database stays until its last table and view have gone: one that was dropped before it may have longer to live.
+    A database stays until its last table, view and token have gone: one that was dropped before it may have longer to
+    live, and a token is needed as long as streams may hold records of it.
     """
     connection = draft.connection
     names: list[str] = []
@@ -154,11 +156,13 @@ def purge(draft: Draft) -> tuple[list[str], list[Garbage]]:
             if source is s.tables:
                 garbage.append(Garbage(f"{paths.table_prefix(row.id)}/", row.bytes, "purged table"))
                 _purge_table(connection, row.id)
+                draft.reroute()
             else:
                 connection.execute(s.view_members.delete().where(s.view_members.c.view_id == row.id))
                 connection.execute(s.views.delete().where(s.views.c.id == row.id))
+    names += _purge_tokens(draft, recheck_seconds)
     d = s.databases
-    empty = [~sa.exists().where(source.c.database_id == d.c.id) for source in (s.views, s.tables)]
+    empty = [~sa.exists().where(source.c.database_id == d.c.id) for source in (s.views, s.ingest_tokens, s.tables)]
     for row in connection.execute(sa.select(d).where(d.c.delete_at <= draft.now, *empty)).all():
         names.append(f"database {row.name}")
         draft.lake().purged.append(row.id.bytes)
@@ -166,10 +170,23 @@ def purge(draft: Draft) -> tuple[list[str], list[Garbage]]:
     return names, garbage
 
 
+def _purge_tokens(draft: Draft, recheck_seconds: float) -> list[str]:
+    t, k = s.ingest_tokens, s.token_secrets
+    gone = draft.connection.execute(sa.select(t).where(tokens.purgeable(draft.now, recheck_seconds))).all()
+    for row in gone:
+        draft.connection.execute(k.delete().where(k.c.token_id == row.id))
+        draft.connection.execute(t.delete().where(t.c.id == row.id))
+        draft.lake().purged.append(row.id.bytes)
+        draft.reroute()
+    return [f"ingest token {row.name}" for row in gone]
+
+
 def _purge_table(connection: sa.Connection, table_id: UUID) -> None:
     forget(connection, table_id, s.OPEN)
     for source in (
         s.pins,
+        s.stream_checkpoints,
+        s.stream_tables,
         s.regions,
         s.index_coverage,
         s.index_files,

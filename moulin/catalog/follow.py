@@ -13,6 +13,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog import lake_replay as rows
 from moulin.catalog import schema as s
 from moulin.catalog.data import select_spans
 from moulin.catalog.draft import table_entry
@@ -161,11 +162,36 @@ def _apply_lake(connection: sa.Connection, manifest: pb.Manifest, forgotten: dic
         connection.execute(s.view_members.delete().where(s.view_members.c.view_id == row["id"]))
         if members := member_rows(view):
             connection.execute(s.view_members.insert(), members)
+    _apply_ingest(connection, manifest)
     for request in manifest.requests:
         _upsert(connection, s.requests, request_row(request))
     for purged in manifest.purged:
         forgotten.pop(UUID(bytes=purged), None)
         _purge(connection, UUID(bytes=purged))
+
+
+def _apply_ingest(connection: sa.Connection, manifest: pb.Manifest) -> None:
+    """Tokens, and streams with how far they are, as a version left them."""
+    k, t, c = s.token_secrets, s.stream_tables, s.stream_checkpoints
+    for token in manifest.ingest_tokens:
+        row = rows.token_row(token)
+        _upsert(connection, s.ingest_tokens, row)
+        connection.execute(k.delete().where(k.c.token_id == row["id"]))
+        connection.execute(k.insert(), rows.secret_rows(token))
+    known = [table_id.bytes for table_id in connection.execute(sa.select(s.tables.c.id)).scalars()]
+    for stream in manifest.streams:
+        row = rows.stream_row(stream)
+        _upsert(connection, s.streams, row)
+        connection.execute(t.delete().where(t.c.stream_id == row["id"]))
+        for place in rows.stream_table_rows(stream, known):
+            connection.execute(t.insert().values(place))
+        for point in rows.checkpoint_rows(stream, known, {manifest.version: manifest.timestamp_ns}):
+            if point["version"] == manifest.version:
+                connection.execute(c.insert().values(point))
+    for one in manifest.set_asides:
+        connection.execute(s.set_asides.insert().values(rows.set_aside_row(one)))
+    if manifest.routing_changed:
+        connection.execute(s.counter.update().values(routing_seq=manifest.version))
 
 
 def _upsert(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> None:
@@ -175,12 +201,15 @@ def _upsert(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> 
 
 
 def _purge(connection: sa.Connection, gone: UUID) -> None:
-    """A database, table or view and all rows that belong to it."""
+    """A database, table, view, token or stream and all rows that belong to it."""
     connection.execute(s.view_members.delete().where(s.view_members.c.view_id == gone))
+    connection.execute(s.token_secrets.delete().where(s.token_secrets.c.token_id == gone))
+    for table in (s.stream_tables, s.stream_checkpoints):
+        connection.execute(table.delete().where(table.c.stream_id == gone))
     for table in reversed(s.metadata.sorted_tables):
         if "table_id" in table.c and table is not s.view_members:
             connection.execute(table.delete().where(table.c.table_id == gone))
-    for table in (s.views, s.tables, s.databases):
+    for table in (s.views, s.ingest_tokens, s.streams, s.tables, s.databases):
         connection.execute(table.delete().where(table.c.id == gone))
 
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog import indexes, regions, segments, tables
 from moulin.catalog import schema as s
-from moulin.catalog.draft import database_entry, start_manifest, table_entry, view_entry
+from moulin.catalog.draft import database_entry, start_manifest, stream_entry, table_entry, token_entry, view_entry
 from moulin.catalog.engine import Engine
 from moulin.formats import manifest as codec
 from moulin.storage import paths
@@ -109,8 +109,22 @@ def lake_manifest(connection: sa.Connection, lake_uuid: UUID) -> pb.Manifest:
         manifest.table_entries.append(table_entry(row))
     for row in connection.execute(sa.select(s.views).order_by(s.views.c.id)).all():
         manifest.views.append(view_entry(connection, row))
+    for row in connection.execute(sa.select(s.ingest_tokens).order_by(s.ingest_tokens.c.id)).all():
+        manifest.ingest_tokens.append(token_entry(connection, row))
+    for row in connection.execute(sa.select(s.streams).order_by(s.streams.c.id)).all():
+        manifest.streams.append(stream_entry(connection, row))
+    for row in connection.execute(sa.select(s.set_asides).order_by(s.set_asides.c.version, s.set_asides.c.ordinal)):
+        manifest.set_asides.append(pb.SetAside(**{**row._mapping, "stream_id": row.stream_id.bytes}))
     for row in connection.execute(sa.select(s.requests)).all():
-        manifest.requests.append(pb.Request(id=row.id, version=row.version, created_at=row.created_at))
+        manifest.requests.append(
+            pb.Request(
+                id=row.id,
+                version=row.version,
+                created_at=row.created_at,
+                versions=row.versions,
+                digest=row.digest or b"",
+            )
+        )
     manifest.state.CopyFrom(
         pb.LakeState(
             created_at=lake.created_at,

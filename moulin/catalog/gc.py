@@ -17,7 +17,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import expiry
+from moulin.catalog import expiry, streams
 from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.draft import Draft
@@ -84,7 +84,8 @@ def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
         _empty_doomed_tables(catalog)
     with suppress(_Undo), catalog.engine.write() as write:
         draft = Draft(write, catalog.uuid, "purge")
-        result.purged, garbage = expiry.purge(draft)
+        result.purged, garbage = expiry.purge(draft, catalog.config.token_recheck)
+        streams.purge(draft, catalog.config.blob_keep, catalog.config.checkpoint_keep)
         result.trashed += garbage
         expiry.throw_away(draft.connection, garbage, draft.now + int(floor * NANOS))
         draft.save()

@@ -18,6 +18,7 @@ from moulin.catalog.draft import Draft
 from moulin.catalog.engine import Engine, Write
 from moulin.catalog.names import Key
 from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.model.entities import TableState
 from moulin.model.ingest import (
     Advance,
     Member,
@@ -129,9 +130,16 @@ class IngestCatalog:
         if not 1 <= count <= _MAX_STAGED:
             raise InvalidInput(f"From 1 to {_MAX_STAGED} segments can be staged at once, not {count}.")
         with self._engine.read() as connection:
-            table_id: UUID = tables.find(connection, database, table).id
+            table_id: UUID = tables.find(connection, database, table, include_dropped=True).id
+            tables.find_by_id(connection, table_id, dropped_after=self._engine.now(connection))
         first = self._engine.reserve("segment", count)
         return [paths.segment_path(table_id, number, secrets.token_hex(4)) for number in range(first, first + count)]
+
+    def target(self, table_id: UUID) -> TableState:
+        """A table that segments can be registered into: a live one, or one that was dropped and can come back."""
+        with self._engine.read() as connection:
+            row = tables.find_by_id(connection, table_id, dropped_after=self._engine.now(connection))
+            return tables.load(connection, row)
 
     def register_segments(
         self,

@@ -144,6 +144,7 @@ def fill(
         highest.vector = max(highest.vector, replay.highest_vector)
     progress(len(plan.lake.entries), len(plan.lake.entries))
     plan.lake.insert_views(connection)
+    plan.lake.insert_ingest(connection)
     insert_versions(engine, connection, plan.lake.versions)
     newest = connection.execute(sa.select(sa.func.max(s.versions.c.timestamp_ns))).scalar_one()
     highest.timestamp_ns = max(int(newest or 0), plan.lake.state.clock_ns)
@@ -294,7 +295,12 @@ def _start_incarnation(
     connection.execute(s.versions.insert().values(version=version, timestamp_ns=now, kind=RECOVER))
     connection.execute(
         s.counter.insert().values(
-            id=1, version=version, response_seq=beyond(state.response_seq), clock_ns=now, deltas=0
+            id=1,
+            version=version,
+            response_seq=beyond(state.response_seq),
+            clock_ns=now,
+            deltas=0,
+            routing_seq=version,
         )
     )
     seen = {"segment": highest.segment, "vector": highest.vector}

@@ -40,7 +40,7 @@ class References:
         return bool(self.views or self.tokens)
 
     def __str__(self) -> str:
-        views, tokens = ([repr(item.name) for item in items] for items in (self.views, self.tokens))
+        views, tokens = ([item.name for item in items] for items in (self.views, self.tokens))
         parts = [("view", views), ("ingest token", tokens)]
         return " and ".join(
             f"the {kind}{'s' if len(names) > 1 else ''} {', '.join(names)}" for kind, names in parts if names

@@ -100,6 +100,15 @@ def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -
     return found
 
 
+def partitions_of_table(
+    connection: sa.Connection, table_id: UUID, limit: int | None = None
+) -> list[tuple[int, tuple[bytes | None, ...]]]:
+    """Spec id and values of every partition of a table, in the order in which they came; at most `limit`."""
+    p = s.partitions
+    query = sa.select(p.c.spec_id, p.c.tuple).where(p.c.table_id == table_id).order_by(p.c.id).limit(limit)
+    return [(row[0], decode_partition(row[1])) for row in connection.execute(query)]
+
+
 def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
     """Live rows at `version`, from facts alone."""
     table = tables.find_by_id(connection, table_id)

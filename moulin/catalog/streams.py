@@ -174,17 +174,25 @@ def remove_table(draft: Draft, stream_id: UUID, table_id: UUID, current_offset: 
         _update(draft, stream_id, retired_at=draft.now)
 
 
-def purge(draft: Draft, older_than: int) -> None:
-    """Remove streams that retired before a time, and checkpoints that no version needs."""
-    r, c = s.streams, s.stream_checkpoints
-    ids = draft.connection.execute(sa.select(r.c.id).where(r.c.retired_at <= older_than)).scalars().all()
+def purge(draft: Draft, blob_seconds: float, checkpoint_seconds: float) -> None:
+    """Remove streams that retired long enough ago, and checkpoints that neither the time kept nor a pin needs."""
+    r, c, connection = s.streams, s.stream_checkpoints, draft.connection
+    over = r.c.retired_at <= draft.now - int(blob_seconds * NANOS)
+    ids = connection.execute(sa.select(r.c.id).where(over)).scalars().all()
     for chunk in chunks(ids):
         for source in (c, s.stream_tables):
-            draft.connection.execute(source.delete().where(source.c.stream_id.in_(chunk)))
-        draft.connection.execute(r.delete().where(r.c.id.in_(chunk)))
-    draft_ids = [stream_id.bytes for stream_id in ids]
-    if draft_ids:
-        draft.lake().purged.extend(draft_ids)
+            connection.execute(source.delete().where(source.c.stream_id.in_(chunk)))
+        connection.execute(r.delete().where(r.c.id.in_(chunk)))
+        draft.lake().purged.extend(stream_id.bytes for stream_id in chunk)
+    pinned = sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.expires_at > draft.now)
+    oldest = connection.execute(pinned).scalar()
+    old = c.c.created_at < draft.now - int(checkpoint_seconds * NANOS)
+    if oldest is not None:
+        old = sa.and_(old, c.c.version <= oldest)
+    newest = sa.select(c.c.stream_id, c.c.table_id, sa.func.max(c.c.version).label("version"))
+    for last in connection.execute(newest.where(old).group_by(c.c.stream_id, c.c.table_id)).all():
+        same = c.c.table_id.is_(None) if last.table_id is None else c.c.table_id == last.table_id
+        connection.execute(c.delete().where(c.c.stream_id == last.stream_id, same, c.c.version < last.version))
 
 
 def check_offset(offset: int) -> None:

@@ -30,6 +30,7 @@ def collect(
     from moulin.ingest.collector import Collector, CollectorSettings
     from moulin.ingest.registry import CatalogRegistry
     from moulin.ingest.service import Listen, serve
+    from moulin.meta.client import stream_registry
 
     def ready(grpc: int, http: int) -> None:
         say(
@@ -40,7 +41,6 @@ def collect(
         )
 
     with open_lake(context) as lake:
-        collector = Collector(
-            lake.store, CatalogRegistry(lake.catalog), CollectorSettings.of(lake.config, platform.node())
-        )
+        registry = stream_registry(lake) or CatalogRegistry(lake.own_catalog())
+        collector = Collector(lake.store, registry, CollectorSettings.of(lake.config, platform.node()))
         asyncio.run(serve(collector, Listen(host, grpc_port, http_port, tls_certificate, tls_key), ready=ready))

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import moulin
-from moulin.cli import data, databases, ingest, maintenance, tables, views
+from moulin.cli import data, databases, ingest, maintenance, serve, tables, tokens, views
 from moulin.cli.changes import changes
 from moulin.cli.demo import demo
 from moulin.cli.mirror import mirror
@@ -30,9 +30,12 @@ app = typer.Typer(
 app.add_typer(databases.app, name="db")
 app.add_typer(tables.app, name="table")
 app.add_typer(views.app, name="view")
+app.add_typer(tokens.app, name="token")
+app.add_typer(serve.access, name="access")
 data.register(app)
 maintenance.register(app)
 ingest.register(app)
+app.command()(serve.serve)
 app.command()(changes)
 app.command()(mirror)
 app.command()(demo)
@@ -47,7 +50,9 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     context: typer.Context,
-    lake: Annotated[str | None, typer.Option(envvar="MOULIN_LAKE", help="A folder, or postgresql://...")] = None,
+    lake: Annotated[
+        str | None, typer.Option(envvar="MOULIN_LAKE", help="A folder, postgresql://... or grpc://...")
+    ] = None,
     storage: Annotated[
         str | None, typer.Option(envvar="MOULIN_STORAGE", help="Where files lie, when not in the lake's folder.")
     ] = None,

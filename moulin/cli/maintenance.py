@@ -65,7 +65,7 @@ def gc(
     """Clean up: purge what was dropped, forget old versions, delete files that nothing names."""
     with open_lake(context) as lake, progress("Cleaning up", quiet=as_json):
         done = collect(
-            lake.catalog,
+            lake.own_catalog(),
             dry_run=dry_run,
             history_keep=history_keep,
             orphan_grace=orphan_grace,
@@ -99,7 +99,9 @@ def check(
     with open_lake(context) as lake, progress("Checking", quiet=as_json) as bar:
         task = bar.task_ids[0]
         findings = check_catalog(
-            lake.catalog, data=not quick, progress=lambda done, total: bar.update(task, completed=done, total=total)
+            lake.own_catalog(),
+            data=not quick,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     rows = [{"rule": f.rule, "where": f.where, "found": f.found} for f in findings]
     show_rows(rows, as_json, empty="Everything is as it was written.")

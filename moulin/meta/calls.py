@@ -15,8 +15,10 @@ from typing import Any, Final, NoReturn, Protocol
 
 import grpc
 
+from moulin.catalog.engine import gave_up
 from moulin.errors import MoulinError
 from moulin.meta import status
+from moulin.meta.auth import ANYONE, Authenticate, caller
 from moulin.model.ids import new_id
 
 REQUEST_ID: Final = "x-request-id"
@@ -37,16 +39,22 @@ class Observer(Protocol):
 class Calls(grpc.ServerInterceptor):  # type: ignore[misc]
     """The outermost interceptor of a server."""
 
-    def __init__(self, observer: Observer | None = None) -> None:
-        self._observer = observer
+    def __init__(self, authenticate: Authenticate, observer: Observer | None = None) -> None:
+        self._authenticate, self._observer = authenticate, observer
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         handler = continuation(details)
         if handler is None:
             return None
-        given = next((value for key, value in details.invocation_metadata if key == REQUEST_ID), "")
+        metadata = [(entry.key, entry.value) for entry in details.invocation_metadata]
+        given = next((value for key, value in metadata if key == REQUEST_ID), "")
         call_id = given if _SANE_ID.fullmatch(given) else str(new_id())
-        return wrap(handler, lambda run: _Call(run, details.method, call_id, self._observer))
+        method: str = details.method
+
+        def identify() -> None:
+            caller.set(self._authenticate(method, metadata))
+
+        return wrap(handler, lambda run: _Call(run, method, call_id, identify, self._observer))
 
 
 def wrap(handler: Any, around: Callable[[Callable[..., Any]], Any]) -> Any:
@@ -64,13 +72,21 @@ def wrap(handler: Any, around: Callable[[Callable[..., Any]], Any]) -> Any:
 class _Call:
     """One call on its way through its servicer."""
 
-    def __init__(self, run: Callable[..., Any], method: str, call_id: str, observer: Observer | None) -> None:
-        self._run, self._method, self._id, self._observer = run, method, call_id, observer
+    def __init__(
+        self,
+        run: Callable[..., Any],
+        method: str,
+        call_id: str,
+        identify: Callable[[], None],
+        observer: Observer | None,
+    ) -> None:
+        self._run, self._method, self._id, self._identify, self._observer = run, method, call_id, identify, observer
         self._begun = time.perf_counter()
 
     def unary(self, request: Any, context: Any) -> Any:
         self._begin(context)
         try:
+            self._identify()
             answer = self._run(request, context)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets a status
             self._fail(error, context)
@@ -80,6 +96,7 @@ class _Call:
     def stream(self, request: Any, context: Any) -> Iterator[Any]:
         self._begin(context)
         try:
+            self._identify()
             yield from self._run(request, context)
         except GeneratorExit:
             self._end("CANCELLED")
@@ -90,6 +107,8 @@ class _Call:
 
     def _begin(self, context: Any) -> None:
         request_id.set(self._id)
+        gave_up.set(lambda: not context.is_active())
+        caller.set(ANYONE)
         if self._observer:
             self._observer.started(self._method)
         context.set_trailing_metadata(((REQUEST_ID, self._id),))
@@ -123,6 +142,8 @@ class _Call:
             self._observer.ended(self._method, code, seconds)
         level = logging.DEBUG if code == "OK" and self._method.startswith(_QUIET) else logging.INFO
         facts: dict[str, Any] = {"method": self._method, "code": code, "millis": round(seconds * 1000, 3)}
+        if name := caller.get().name:
+            facts["caller"] = name
         if message:
             facts["error"] = message
         log.log(level, "call", extra=facts)

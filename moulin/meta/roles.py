@@ -10,3 +10,13 @@ class Role(IntEnum):
     WRITE = 2  # make, change and drop databases, tables and views, and commit rows
     PIPELINE = 3  # what collectors, nurseries, merge workers and janitors do
     ADMIN = 4  # tokens, and everything else
+
+
+# Calls of CatalogService that only look. A pin binds nobody but clean-up and runs out by itself: readers take them.
+CATALOG_READS = (
+    "GetLake", "ListDatabases", "GetDatabase", "PreviewDropDatabase", "ListTables", "LoadTable", "GetTableEntry",
+    "ListViews", "GetView", "FindCommit", "GetVersion", "GetVersionAt", "GetHeadVersion", "ListHistory",
+    "ListSequenceVersions", "ListSegments", "ListPartitions", "GetSegments", "CountRows", "ListMerges",
+    "LoadTableUntil", "ListChangedVersions", "ListChanges", "Pin", "RenewPin", "Unpin", "ListRegions",
+    "GetRegionEpoch",
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -20,11 +21,12 @@ class Site:
 
     lake: Lake
     serve: ServeConfig = field(default_factory=ServeConfig)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     boot_id: UUID = field(default_factory=new_id)
 
     @property
     def catalog(self) -> Catalog:
-        return self.lake.catalog
+        return self.lake.own_catalog()
 
     @property
     def store(self) -> Store:

@@ -23,6 +23,17 @@ class Tombstone:
 
 
 @dataclass(frozen=True, slots=True)
+class Tombstoned:
+    """A dropped object as a list of all of them shows it. `kind`: database, table, view or ingest_token."""
+
+    kind: str
+    id: UUID
+    name: str
+    database_id: UUID
+    tombstone: Tombstone
+
+
+@dataclass(frozen=True, slots=True)
 class Database:
     id: UUID
     name: str

@@ -98,6 +98,10 @@ class CachedStore(Store):
             counts = (self._hits, self._misses, self._hit_bytes, self._miss_bytes)
         return CacheStats(*counts, self._blocks.evicted, self._blocks.damaged)
 
+    @property
+    def service(self) -> tuple[str, str]:
+        return self._remote.service
+
     def get(self, path: str) -> bytes:
         if not self._cacheable(path):
             return self._remote.get(path)

@@ -48,6 +48,11 @@ class Store(ABC):
     def is_local(self) -> bool:
         return False
 
+    @property
+    def service(self) -> tuple[str, str]:
+        """Endpoint and region of an object store, where they are not the provider's own; never a secret."""
+        return "", ""
+
     def local_path(self, path: str) -> Path | None:
         """The absolute path of the file behind `path`, or None when this store is not a folder."""
         return None

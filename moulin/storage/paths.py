@@ -107,6 +107,15 @@ def log_prefix(table_id: UUID, region: int) -> str:
     return f"{table_prefix(table_id)}/log/{_checked_number(region, 'region')}"
 
 
+def streams_prefix() -> str:
+    return "ingest-stream"
+
+
+def stream_prefix(stream_id: UUID) -> str:
+    """The folder of a collector's stream."""
+    return f"{streams_prefix()}/{_checked_uuid(stream_id)}"
+
+
 def segment_folder(table_id: UUID, number: int) -> str:
     """The folder of one segment. Spark reads its number as a constant column from this name."""
     return f"{data_prefix(table_id)}/_moulin_segment={_checked_number(number, 'segment number')}"
@@ -144,11 +153,6 @@ def log_object(table_id: UUID, region: int, position: int) -> str:
 def local_log_file(position: int) -> str:
     """The name, in its folder, of the file of a local log whose first entry has this position."""
     return f"{_checked_number(position, 'position'):020}.wal"
-
-
-def stream_prefix(stream_id: UUID) -> str:
-    """The folder of one collector's stream."""
-    return f"ingest-stream/{_checked_uuid(stream_id)}"
 
 
 def baby_segment(stream_id: UUID, offset: int) -> str:

@@ -29,6 +29,10 @@ class ReadOnlyStore(Store):
     def is_local(self) -> bool:
         return self._store.is_local
 
+    @property
+    def service(self) -> tuple[str, str]:
+        return self._store.service
+
     def local_path(self, path: str) -> Path | None:
         return self._store.local_path(path)
 

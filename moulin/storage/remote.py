@@ -95,6 +95,15 @@ class RemoteStore(Store):
             (open_memory, (self.uri,)) if self.uri.startswith("memory:") else (open_remote, (self.uri, self._options))
         )
 
+    @property
+    def service(self) -> tuple[str, str]:
+        found = {"endpoint": "", "region": ""}
+        for key, value in self._options.items():
+            kind = "endpoint" if _ENDPOINT.fullmatch(key) else "region" if key in ("region", "aws_region") else ""
+            if kind and "@" not in value and "?" not in value:
+                found[kind] = value
+        return found["endpoint"], found["region"]
+
     def get(self, path: str) -> bytes:
         with self._asking(path):
             return bytes(obstore.get(self._backend, path).bytes())

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from moulin.catalog.catalog import Catalog
+from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.commit import CommitResult, Stale, TableCommit
 from moulin.errors import Conflict
 from moulin.formats import deletion_vector
@@ -102,7 +102,7 @@ Change = DataChange | MergeChange | SettingChange
 class Committer:
     """Commits changes of one lake."""
 
-    def __init__(self, catalog: Catalog, store: Store, vectors: VectorCache) -> None:
+    def __init__(self, catalog: CatalogBackend, store: Store, vectors: VectorCache) -> None:
         self._catalog, self._store, self._vectors = catalog, store, vectors
 
     def commit(self, changes: Sequence[Change], *, request_id: str | None = None) -> CommitResult:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from moulin.catalog.catalog import Catalog
+from moulin.catalog.backend import CatalogBackend
 from moulin.config import Config
 from moulin.errors import FailedPrecondition
 from moulin.model.entities import TableState
@@ -34,7 +34,7 @@ class Context:
     DataFrame as segments.
     """
 
-    catalog: Catalog
+    catalog: CatalogBackend
     store: Store
     spark_runner: Callable[[], TaskRunner | None] = lambda: None
     write_frame: Callable[[TableState, Any], Sequence[SegmentFacts]] = _no_spark

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from moulin.catalog.catalog import Catalog
+from moulin.catalog.backend import CatalogBackend
 from moulin.errors import InvalidInput
 from moulin.formats.segment_reader import SegmentReader
 from moulin.model.arrow import LAST_UPDATED_SEQUENCE, LAST_UPDATED_VERSION, ROW_ID, arrow_schema
@@ -41,7 +41,7 @@ class Plan:
 
 
 def plan_segments(
-    catalog: Catalog, state: TableState, predicate: Predicate, *, with_columns: bool = True
+    catalog: CatalogBackend, state: TableState, predicate: Predicate, *, with_columns: bool = True
 ) -> list[LiveSegment]:
     """Prune by partition and event time in SQL, then by the bounds of each segment."""
     if predicate.is_false:
@@ -71,7 +71,7 @@ class Scan:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: CatalogBackend,
         store: Store,
         vectors: VectorCache,
         state: TableState,

@@ -1,4 +1,7 @@
-"""The backends that every test of this suite runs on. Tests use the public methods of Catalog only."""
+"""The backends that every test of this suite runs on: SQLite, PostgreSQL, and SQLite behind a live server.
+
+Tests use the public methods of Catalog only, which a catalog over gRPC has, too.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import psycopg
 import pytest
@@ -17,6 +21,11 @@ from moulin.catalog.catalog import Catalog
 from moulin.catalog.engine import Clock, Engine, engine_url
 from moulin.catalog.schema import metadata
 from moulin.config import Config
+from moulin.lake import Lake
+from moulin.meta.client_catalog import ClientCatalog
+from moulin.meta.config import ServeConfig
+from moulin.meta.connection import Connection
+from moulin.meta.server import MetaServer, build_server
 from moulin.storage.store import Store, open_store
 
 
@@ -67,6 +76,36 @@ class SqliteBackend(Backend):
         file = self.folder / f"{uuid.uuid4().hex}.sqlite"
         shutil.copyfile(self._template, file)
         return f"sqlite:///{file}"
+
+
+class GrpcBackend(SqliteBackend):
+    """Catalogs in SQLite, each behind a server of its own; tests get the client's side of it."""
+
+    def __init__(self, folder: Path, template: Path) -> None:
+        super().__init__(folder, template)
+        self._servers: list[MetaServer] = []
+
+    def open(
+        self, uri: str, store: Store | None = None, config: Config | None = None, clock: Clock | None = None
+    ) -> Catalog:
+        served = super().open(uri, store, config, clock)
+        server = build_server(Lake(served, served.store, uri), ServeConfig(bind="127.0.0.1:0", http_bind="", threads=8))
+        self._servers.append(server.start())
+        return cast(Catalog, GrpcCatalog(f"grpc://{server.address}", served))
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.stop(5)
+        self._servers.clear()
+        super().close()
+
+
+class GrpcCatalog(ClientCatalog):
+    """The client's side; `engine` and `store` are those of the catalog behind the server."""
+
+    def __init__(self, uri: str, served: Catalog) -> None:
+        super().__init__(Connection(uri), served.uuid, served.config)
+        self.engine, self.store = served.engine, served.store
 
 
 class PostgresBackend(Backend):
@@ -131,13 +170,15 @@ def postgres_databases() -> list[str]:
 
 
 BACKENDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+ALL_BACKENDS = [*BACKENDS, "grpc"]
 
 
 def _backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     made: Backend
     with _fast_folder() as folder:
-        if request.param == "sqlite":
-            made = SqliteBackend(folder, request.getfixturevalue("sqlite_template"))
+        if request.param in ("sqlite", "grpc"):
+            kind = SqliteBackend if request.param == "sqlite" else GrpcBackend
+            made = kind(folder, request.getfixturevalue("sqlite_template"))
         else:
             server: str = request.getfixturevalue("postgres_server")
             made = PostgresBackend(folder, server, request.getfixturevalue("postgres_databases"))
@@ -145,12 +186,12 @@ def _backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         made.close()
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=ALL_BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     yield from _backend(request)
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=ALL_BACKENDS)
 def module_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     yield from _backend(request)
 

@@ -8,12 +8,15 @@ import pyarrow as pa
 import pytest
 
 import moulin
-from moulin.errors import Unauthenticated
+from moulin.errors import NotFound, Unauthenticated
 from moulin.ingest.collector import CollectorSettings
 from moulin.ingest.otlp import decode
 from moulin.ingest.registry import CatalogRegistry
 from moulin.ingest.setup import set_up
 from moulin.ingest.tables import SIGNALS, takes
+from moulin.meta.client import stream_registry
+from moulin.meta.config import ServeConfig
+from moulin.meta.server import build_server
 from moulin.model.ingest import StopReason
 from tests.cli.conftest import Run, run  # noqa: F401 (a fixture)
 from tests.ingest import reference
@@ -54,7 +57,7 @@ def test_the_catalog_as_a_registry(tmp_path: Path) -> None:
     with moulin.connect(tmp_path / "lake", stream_flush_seconds=0.5, collector_budget_bytes=1 << 30) as lake:
         token = set_up(lake).token
         assert token is not None
-        registry = CatalogRegistry(lake.catalog)
+        registry = CatalogRegistry(lake.own_catalog())
         grant = registry.validate(token)
         assert grant.database == "otel"
         with pytest.raises(Unauthenticated):
@@ -73,3 +76,30 @@ def test_the_catalog_as_a_registry(tmp_path: Path) -> None:
         assert not registry.has_table(grant.database_id, "nothing")
         assert not registry.has_table(grant.database_id, "keyed")
         assert CollectorSettings.of(lake.config).budget_bytes == 1 << 30
+
+
+def test_a_server_as_a_registry(tmp_path: Path) -> None:
+    """The same answers from a catalog behind `moulin serve`."""
+    with moulin.connect(tmp_path / "lake", stream_flush_seconds=0.5) as lake:
+        server = build_server(lake, ServeConfig(bind="127.0.0.1:0", http_bind="", drain_seconds=1)).start()
+        try:
+            with moulin.connect(f"grpc://{server.address}") as remote:
+                token = set_up(remote).token
+                assert token is not None
+                registry = stream_registry(remote)
+                assert registry is not None
+                grant = registry.validate(token)
+                assert grant == CatalogRegistry(lake.own_catalog()).validate(token)
+                with pytest.raises(Unauthenticated):
+                    registry.validate(token[:-1] + "x")
+                stream = registry.register(token, "c", "a host")
+                assert (stream.flush_seconds, stream.segment_bytes) == (0.5, 16 << 20)
+                assert registry.stopped_offset(stream.id) is None
+                registry.stop(stream.id, 4, StopReason.CLIENT)
+                assert registry.stopped_offset(stream.id) == 4
+                with pytest.raises(NotFound):
+                    registry.stopped_offset(grant.token_id)
+                assert registry.has_table(grant.database_id, "logs")
+                assert not registry.has_table(grant.database_id, "nothing")
+        finally:
+            server.stop(1)

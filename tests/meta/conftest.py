@@ -21,7 +21,7 @@ from moulin.lake import Lake
 from moulin.meta.config import ServeConfig
 from moulin.meta.server import MetaServer, build_server
 from moulin.meta.status import from_rpc_error
-from moulin.storage.store import open_store
+from moulin.storage.store import Store, open_store
 from tests.contract.conftest import BACKENDS, Backend, HandClock, _backend, postgres_databases, sqlite_template
 
 __all__ = ["postgres_databases", "sqlite_template"]
@@ -40,7 +40,7 @@ class Live:
 
     @property
     def catalog(self) -> Catalog:
-        return self.lake.catalog
+        return self.lake.own_catalog()
 
     def stub(self, kind: Callable[[grpc.Channel], Stub]) -> Stub:
         """The stub of a service: `live.stub(DatabaseServiceStub).ListDatabases(...)`."""
@@ -70,11 +70,16 @@ def refused(code: grpc.StatusCode, match: str = "") -> Iterator[list[MoulinError
 
 @contextmanager
 def serving(
-    backend: Backend, *, config: Config | None = None, serve: ServeConfig = LOOPBACK, uri: str | None = None
+    backend: Backend,
+    *,
+    config: Config | None = None,
+    serve: ServeConfig = LOOPBACK,
+    uri: str | None = None,
+    store: Store | None = None,
 ) -> Iterator[Live]:
-    """A server over an empty catalog, or over the one at `uri` (then beside others that serve it)."""
+    """A server over an empty catalog, or over the one at `uri` with its `store` (then beside others that serve it)."""
     clock = HandClock()
-    store = open_store(f"memory://{uuid.uuid5(uuid.NAMESPACE_URL, uri) if uri else uuid.uuid4()}")
+    store = store or open_store(f"memory://{uuid.uuid5(uuid.NAMESPACE_URL, uri) if uri else uuid.uuid4()}")
     address = uri or backend.new_uri()
     catalog = Catalog.open(address, store, config or Config(), clock=clock)
     lake = Lake(catalog, store, address)

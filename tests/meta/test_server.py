@@ -1,13 +1,40 @@
-"""The server itself: what every service of it has."""
+"""The server itself: what every service of it has, limits, deadlines, draining."""
 
 from __future__ import annotations
 
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import grpc
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
+from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
+from moulin.errors import Unavailable
+from moulin.lake import Lake
+from moulin.meta.config import ServeConfig
+from moulin.meta.logs import JsonFormatter
+from moulin.meta.metrics import Metrics
+from moulin.meta.server import MetaServer, build_server, roles_of
 from moulin.meta.services import SERVICES
-from tests.meta.conftest import Live
+from tests.meta.conftest import LOOPBACK, Live, name, refused
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with Lake.open(tmp_path / "lake") as opened:
+        yield opened
+
+
+def connected(server: MetaServer) -> Any:
+    return CatalogServiceStub(grpc.insecure_channel(server.address))
 
 
 def test_gen_02_reflection_lists_every_service(live: Live) -> None:
@@ -39,9 +66,127 @@ def test_a_request_id_comes_back_and_one_is_made_when_there_is_none(live: Live) 
     assert sent(("x-request-id", "a b")) != "a b"
 
 
+def test_every_line_logged_in_a_call_has_its_request_id(live: Live, caplog: pytest.LogCaptureFixture) -> None:
+    stub = live.stub(CatalogServiceStub)
+    with caplog.at_level(logging.INFO, "moulin.meta"):
+        caplog.handler.setFormatter(JsonFormatter())
+        stub.GetVersion(pb.GetVersionRequest(), metadata=(("x-request-id", "mine-2"),))
+        with refused(grpc.StatusCode.NOT_FOUND):
+            stub.GetDatabase(pb.DatabaseRef(name="nowhere"), metadata=(("x-request-id", "mine-3"),))
+        time.sleep(0.1)  # the line of a call is written after its answer was sent
+        lines = [json.loads(line) for line in caplog.handler.stream.getvalue().splitlines()]
+    told = {line["request_id"]: line for line in lines if line["message"] == "call"}
+    assert told["mine-2"]["code"] == "OK"
+    assert told["mine-2"]["method"] == "/moulin.lake.v1.CatalogService/GetVersion"
+    assert told["mine-3"]["code"] == "NOT_FOUND"
+    assert "nowhere" in told["mine-3"]["error"]
+
+
 def test_a_call_that_does_not_exist_is_unimplemented(live: Live) -> None:
     call = live.channel.unary_unary("/moulin.meta.v1.Nothing/Do", lambda _: b"", lambda _: b"")
-    try:
+    with refused(grpc.StatusCode.UNIMPLEMENTED):
         call(None)
-    except grpc.RpcError as error:
-        assert error.code() is grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
+
+
+def test_a_server_that_fails_says_so_without_telling_what(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(live.catalog), "version", lambda self: 1 // 0)
+    with refused(grpc.StatusCode.INTERNAL, "its log has more under request") as seen:
+        live.stub(CatalogServiceStub).GetVersion(pb.GetVersionRequest())
+    assert "division" not in seen[0].message
+
+
+def test_every_call_takes_a_role_and_every_exception_names_a_call() -> None:
+    roles = roles_of(SERVICES)
+    for service in SERVICES:
+        for method in service.roles:
+            assert f"/{service.name}/{method}" in roles
+        assert sum(path.startswith(f"/{service.name}/") for path in roles) > 0
+
+
+@pytest.mark.parametrize("lost", ["deadline", "cancelled"])
+def test_what_nobody_waits_for_any_more_is_not_done(live: Live, lost: str) -> None:
+    """A call that waits for the lake's lock is not carried out after its deadline, or when its caller has gone."""
+    stub, wanted = live.stub(CatalogServiceStub), name("late")
+    with live.catalog.engine.write():
+        call = stub.CreateDatabase.future(pb.CreateDatabaseRequest(name=wanted), timeout=0.3)
+        if lost == "cancelled":
+            time.sleep(0.1)
+            call.cancel()
+        else:
+            assert call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        time.sleep(0.2)
+    stub.CreateDatabase(pb.CreateDatabaseRequest(name=name("next")))  # it had the lock after the one above
+    time.sleep(0.2)
+    assert wanted not in {database.name for database in live.catalog.databases()}
+
+
+def test_a_message_that_is_too_large(lake: Lake) -> None:
+    server = build_server(lake, ServeConfig(bind="127.0.0.1:0", max_message_bytes=10_000)).start()
+    try:
+        with refused(grpc.StatusCode.RESOURCE_EXHAUSTED) as seen:
+            connected(server).GetDatabase(pb.DatabaseRef(name="x" * 20_000))
+        assert "too large" in seen[0].message
+        assert connected(server).GetVersion(pb.GetVersionRequest()).version == 0
+    finally:
+        server.stop(1)
+
+
+def test_calls_beyond_the_limit_are_refused(lake: Lake) -> None:
+    server = build_server(lake, ServeConfig(bind="127.0.0.1:0", threads=1, max_calls=2)).start()
+    try:
+        stub = connected(server)
+        with lake.own_catalog().engine.write():
+            waiting = [stub.CreateDatabase.future(pb.CreateDatabaseRequest(name=f"d{n}")) for n in range(6)]
+            time.sleep(0.5)
+        codes = [call.code() for call in waiting]
+        assert codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED) == 4
+        assert codes.count(grpc.StatusCode.OK) == 2
+    finally:
+        server.stop(1)
+
+
+def test_a_stopping_server_finishes_what_runs_and_takes_nothing_new(lake: Lake) -> None:
+    server = build_server(lake, LOOPBACK).start()
+    stub = connected(server)
+    stub.GetVersion(pb.GetVersionRequest())
+    with lake.own_catalog().engine.write():
+        running = stub.CreateDatabase.future(pb.CreateDatabaseRequest(name="last"))
+        time.sleep(0.3)
+        ended: list[bool] = []
+        stopping = threading.Thread(target=lambda: ended.append(server.stop(10)))
+        stopping.start()
+        time.sleep(0.3)
+        assert stopping.is_alive(), "a call is running"
+        with pytest.raises(grpc.RpcError) as refusal:
+            stub.GetVersion(pb.GetVersionRequest())
+        assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE  # type: ignore[attr-defined]
+    stopping.join(20)
+    assert ended == [True]
+    assert running.result().name == "last"
+    assert [database.name for database in lake.databases()] == ["last"]
+
+
+def test_a_port_that_is_taken(lake: Lake) -> None:
+    server = build_server(lake, LOOPBACK).start()
+    try:
+        with pytest.raises(Unavailable, match="cannot be listened on"):
+            build_server(lake, ServeConfig(bind=server.address))
+    finally:
+        server.stop(0)
+
+
+def test_figures_of_calls(lake: Lake) -> None:
+    metrics = Metrics()
+    server = build_server(lake, LOOPBACK, observer=metrics).start()
+    try:
+        stub = connected(server)
+        stub.GetVersion(pb.GetVersionRequest())
+        with refused(grpc.StatusCode.NOT_FOUND):
+            stub.GetDatabase(pb.DatabaseRef(name="nowhere"))
+    finally:
+        server.stop(1)
+    text = metrics.text().decode()
+    path = "/moulin.lake.v1.CatalogService"
+    assert f'moulin_calls_total{{code="OK",method="{path}/GetVersion"}} 1.0' in text
+    assert f'moulin_calls_total{{code="NOT_FOUND",method="{path}/GetDatabase"}} 1.0' in text
+    assert "moulin_calls_running 0.0" in text

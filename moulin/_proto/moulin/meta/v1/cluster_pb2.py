@@ -24,25 +24,29 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmoulin/meta/v1/cluster.proto\x12\x0emoulin.meta.v1\"o\n\x15RegisterMemberRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12(\n\x04kind\x18\x02 \x01(\x0e\x32\x1a.moulin.meta.v1.MemberKind\x12\x10\n\x08\x65ndpoint\x18\x03 \x01(\t\x12\x0e\n\x06weight\x18\x04 \x01(\r\",\n\x16RegisterMemberResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\">\n\x12ListMembersRequest\x12(\n\x04kind\x18\x01 \x01(\x0e\x32\x1a.moulin.meta.v1.MemberKind\"\x84\x01\n\x0cMemberRecord\x12\n\n\x02id\x18\x01 \x01(\t\x12(\n\x04kind\x18\x02 \x01(\x0e\x32\x1a.moulin.meta.v1.MemberKind\x12\x10\n\x08\x65ndpoint\x18\x03 \x01(\t\x12\x1c\n\x14last_heartbeat_nanos\x18\x04 \x01(\x03\x12\x0e\n\x06weight\x18\x05 \x01(\r\"X\n\x13ListMembersResponse\x12-\n\x07members\x18\x01 \x03(\x0b\x32\x1c.moulin.meta.v1.MemberRecord\x12\x12\n\ncluster_id\x18\x02 \x01(\t*a\n\nMemberKind\x12\x1b\n\x17MEMBER_KIND_UNSPECIFIED\x10\x00\x12\x19\n\x15MEMBER_KIND_QWS_CLOUD\x10\x02\x12\x1b\n\x17MEMBER_KIND_QWS_NURSERY\x10\x01\x32\xc9\x01\n\x0e\x43lusterService\x12_\n\x0eRegisterMember\x12%.moulin.meta.v1.RegisterMemberRequest\x1a&.moulin.meta.v1.RegisterMemberResponse\x12V\n\x0bListMembers\x12\".moulin.meta.v1.ListMembersRequest\x1a#.moulin.meta.v1.ListMembersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmoulin/meta/v1/cluster.proto\x12\x0emoulin.meta.v1\"\x19\n\x17GetConfigurationRequest\"\xa6\x04\n\x18GetConfigurationResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07lake_id\x18\x02 \x01(\t\x12\x1e\n\x16\x64\x61tabase_grace_seconds\x18\x03 \x01(\x03\x12\x1b\n\x13table_grace_seconds\x18\x04 \x01(\x03\x12\x1a\n\x12view_grace_seconds\x18\x05 \x01(\x03\x12\"\n\x1aingest_token_grace_seconds\x18\x06 \x01(\x03\x12!\n\x19tombstone_min_age_seconds\x18\x07 \x01(\x03\x12\x1e\n\x16max_merge_time_span_ns\x18\x08 \x01(\x03\x12\x1a\n\x12member_ttl_seconds\x18\t \x01(\x03\x12!\n\x19\x62\x61\x62y_segment_keep_seconds\x18\n \x01(\x03\x12\x1f\n\x17\x63heckpoint_keep_seconds\x18\x0b \x01(\x03\x12\x1c\n\x14history_keep_seconds\x18\x0c \x01(\x03\x12\x1c\n\x14orphan_grace_seconds\x18\r \x01(\x03\x12\x1b\n\x13merge_lease_seconds\x18\x0e \x01(\x03\x12\x18\n\x10\x66lush_timeout_ms\x18\x0f \x01(\x04\x12\x1e\n\x16max_segment_size_bytes\x18\x10 \x01(\x04\x12\x1d\n\x15token_recheck_seconds\x18\x11 \x01(\x03\x12\x13\n\x0bnow_unix_ns\x18\x12 \x01(\x03\"o\n\x15RegisterMemberRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12(\n\x04kind\x18\x02 \x01(\x0e\x32\x1a.moulin.meta.v1.MemberKind\x12\x10\n\x08\x65ndpoint\x18\x03 \x01(\t\x12\x0e\n\x06weight\x18\x04 \x01(\r\",\n\x16RegisterMemberResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\">\n\x12ListMembersRequest\x12(\n\x04kind\x18\x01 \x01(\x0e\x32\x1a.moulin.meta.v1.MemberKind\"\x84\x01\n\x0cMemberRecord\x12\n\n\x02id\x18\x01 \x01(\t\x12(\n\x04kind\x18\x02 \x01(\x0e\x32\x1a.moulin.meta.v1.MemberKind\x12\x10\n\x08\x65ndpoint\x18\x03 \x01(\t\x12\x1c\n\x14last_heartbeat_nanos\x18\x04 \x01(\x03\x12\x0e\n\x06weight\x18\x05 \x01(\r\"X\n\x13ListMembersResponse\x12-\n\x07members\x18\x01 \x03(\x0b\x32\x1c.moulin.meta.v1.MemberRecord\x12\x12\n\ncluster_id\x18\x02 \x01(\t*a\n\nMemberKind\x12\x1b\n\x17MEMBER_KIND_UNSPECIFIED\x10\x00\x12\x19\n\x15MEMBER_KIND_QWS_CLOUD\x10\x02\x12\x1b\n\x17MEMBER_KIND_QWS_NURSERY\x10\x01\x32\xb0\x02\n\x0e\x43lusterService\x12_\n\x0eRegisterMember\x12%.moulin.meta.v1.RegisterMemberRequest\x1a&.moulin.meta.v1.RegisterMemberResponse\x12V\n\x0bListMembers\x12\".moulin.meta.v1.ListMembersRequest\x1a#.moulin.meta.v1.ListMembersResponse\x12\x65\n\x10GetConfiguration\x12\'.moulin.meta.v1.GetConfigurationRequest\x1a(.moulin.meta.v1.GetConfigurationResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'moulin.meta.v1.cluster_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MEMBERKIND']._serialized_start=496
-  _globals['_MEMBERKIND']._serialized_end=593
-  _globals['_REGISTERMEMBERREQUEST']._serialized_start=48
-  _globals['_REGISTERMEMBERREQUEST']._serialized_end=159
-  _globals['_REGISTERMEMBERRESPONSE']._serialized_start=161
-  _globals['_REGISTERMEMBERRESPONSE']._serialized_end=205
-  _globals['_LISTMEMBERSREQUEST']._serialized_start=207
-  _globals['_LISTMEMBERSREQUEST']._serialized_end=269
-  _globals['_MEMBERRECORD']._serialized_start=272
-  _globals['_MEMBERRECORD']._serialized_end=404
-  _globals['_LISTMEMBERSRESPONSE']._serialized_start=406
-  _globals['_LISTMEMBERSRESPONSE']._serialized_end=494
-  _globals['_CLUSTERSERVICE']._serialized_start=596
-  _globals['_CLUSTERSERVICE']._serialized_end=797
+  _globals['_MEMBERKIND']._serialized_start=1076
+  _globals['_MEMBERKIND']._serialized_end=1173
+  _globals['_GETCONFIGURATIONREQUEST']._serialized_start=48
+  _globals['_GETCONFIGURATIONREQUEST']._serialized_end=73
+  _globals['_GETCONFIGURATIONRESPONSE']._serialized_start=76
+  _globals['_GETCONFIGURATIONRESPONSE']._serialized_end=626
+  _globals['_REGISTERMEMBERREQUEST']._serialized_start=628
+  _globals['_REGISTERMEMBERREQUEST']._serialized_end=739
+  _globals['_REGISTERMEMBERRESPONSE']._serialized_start=741
+  _globals['_REGISTERMEMBERRESPONSE']._serialized_end=785
+  _globals['_LISTMEMBERSREQUEST']._serialized_start=787
+  _globals['_LISTMEMBERSREQUEST']._serialized_end=849
+  _globals['_MEMBERRECORD']._serialized_start=852
+  _globals['_MEMBERRECORD']._serialized_end=984
+  _globals['_LISTMEMBERSRESPONSE']._serialized_start=986
+  _globals['_LISTMEMBERSRESPONSE']._serialized_end=1074
+  _globals['_CLUSTERSERVICE']._serialized_start=1176
+  _globals['_CLUSTERSERVICE']._serialized_end=1480
 # @@protoc_insertion_point(module_scope)

@@ -16,6 +16,50 @@ MEMBER_KIND_UNSPECIFIED: MemberKind
 MEMBER_KIND_QWS_CLOUD: MemberKind
 MEMBER_KIND_QWS_NURSERY: MemberKind
 
+class GetConfigurationRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetConfigurationResponse(_message.Message):
+    __slots__ = ("cluster_id", "lake_id", "database_grace_seconds", "table_grace_seconds", "view_grace_seconds", "ingest_token_grace_seconds", "tombstone_min_age_seconds", "max_merge_time_span_ns", "member_ttl_seconds", "baby_segment_keep_seconds", "checkpoint_keep_seconds", "history_keep_seconds", "orphan_grace_seconds", "merge_lease_seconds", "flush_timeout_ms", "max_segment_size_bytes", "token_recheck_seconds", "now_unix_ns")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    LAKE_ID_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TABLE_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    VIEW_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    INGEST_TOKEN_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONE_MIN_AGE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MAX_MERGE_TIME_SPAN_NS_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BABY_SEGMENT_KEEP_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_KEEP_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_KEEP_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ORPHAN_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MERGE_LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_SEGMENT_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_RECHECK_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    NOW_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    lake_id: str
+    database_grace_seconds: int
+    table_grace_seconds: int
+    view_grace_seconds: int
+    ingest_token_grace_seconds: int
+    tombstone_min_age_seconds: int
+    max_merge_time_span_ns: int
+    member_ttl_seconds: int
+    baby_segment_keep_seconds: int
+    checkpoint_keep_seconds: int
+    history_keep_seconds: int
+    orphan_grace_seconds: int
+    merge_lease_seconds: int
+    flush_timeout_ms: int
+    max_segment_size_bytes: int
+    token_recheck_seconds: int
+    now_unix_ns: int
+    def __init__(self, cluster_id: _Optional[str] = ..., lake_id: _Optional[str] = ..., database_grace_seconds: _Optional[int] = ..., table_grace_seconds: _Optional[int] = ..., view_grace_seconds: _Optional[int] = ..., ingest_token_grace_seconds: _Optional[int] = ..., tombstone_min_age_seconds: _Optional[int] = ..., max_merge_time_span_ns: _Optional[int] = ..., member_ttl_seconds: _Optional[int] = ..., baby_segment_keep_seconds: _Optional[int] = ..., checkpoint_keep_seconds: _Optional[int] = ..., history_keep_seconds: _Optional[int] = ..., orphan_grace_seconds: _Optional[int] = ..., merge_lease_seconds: _Optional[int] = ..., flush_timeout_ms: _Optional[int] = ..., max_segment_size_bytes: _Optional[int] = ..., token_recheck_seconds: _Optional[int] = ..., now_unix_ns: _Optional[int] = ...) -> None: ...
+
 class RegisterMemberRequest(_message.Message):
     __slots__ = ("id", "kind", "endpoint", "weight")
     ID_FIELD_NUMBER: _ClassVar[int]

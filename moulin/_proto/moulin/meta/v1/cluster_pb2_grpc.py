@@ -44,6 +44,11 @@ class ClusterServiceStub:
                 request_serializer=moulin_dot_meta_dot_v1_dot_cluster__pb2.ListMembersRequest.SerializeToString,
                 response_deserializer=moulin_dot_meta_dot_v1_dot_cluster__pb2.ListMembersResponse.FromString,
                 _registered_method=True)
+        self.GetConfiguration = channel.unary_unary(
+                '/moulin.meta.v1.ClusterService/GetConfiguration',
+                request_serializer=moulin_dot_meta_dot_v1_dot_cluster__pb2.GetConfigurationRequest.SerializeToString,
+                response_deserializer=moulin_dot_meta_dot_v1_dot_cluster__pb2.GetConfigurationResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer:
@@ -61,6 +66,13 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetConfiguration(self, request, context):
+        """The times and sizes that this server goes by; clients need not know defaults.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -73,6 +85,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.ListMembers,
                     request_deserializer=moulin_dot_meta_dot_v1_dot_cluster__pb2.ListMembersRequest.FromString,
                     response_serializer=moulin_dot_meta_dot_v1_dot_cluster__pb2.ListMembersResponse.SerializeToString,
+            ),
+            'GetConfiguration': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetConfiguration,
+                    request_deserializer=moulin_dot_meta_dot_v1_dot_cluster__pb2.GetConfigurationRequest.FromString,
+                    response_serializer=moulin_dot_meta_dot_v1_dot_cluster__pb2.GetConfigurationResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -129,6 +146,33 @@ class ClusterService:
             '/moulin.meta.v1.ClusterService/ListMembers',
             moulin_dot_meta_dot_v1_dot_cluster__pb2.ListMembersRequest.SerializeToString,
             moulin_dot_meta_dot_v1_dot_cluster__pb2.ListMembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetConfiguration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.meta.v1.ClusterService/GetConfiguration',
+            moulin_dot_meta_dot_v1_dot_cluster__pb2.GetConfigurationRequest.SerializeToString,
+            moulin_dot_meta_dot_v1_dot_cluster__pb2.GetConfigurationResponse.FromString,
             options,
             channel_credentials,
             insecure,

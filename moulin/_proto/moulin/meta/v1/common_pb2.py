@@ -22,33 +22,34 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from moulin._proto.moulin.format.v1 import manifest_pb2 as moulin_dot_format_dot_v1_dot_manifest__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmoulin/meta/v1/common.proto\x12\x0emoulin.meta.v1\"E\n\tTombstone\x12\x1d\n\x15tombstoned_at_unix_ns\x18\x01 \x01(\x03\x12\x19\n\x11\x64\x65lete_at_unix_ns\x18\x02 \x01(\x03\"_\n\x0b\x43loudBucket\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0e\n\x06\x62ucket\x18\x02 \x01(\t\x12\x0e\n\x06region\x18\x03 \x01(\t\x12\x0c\n\x04path\x18\x04 \x01(\t\x12\x10\n\x08provider\x18\x05 \x01(\t\"P\n\x11\x43loudObjectPrefix\x12+\n\x06\x62ucket\x18\x01 \x01(\x0b\x32\x1b.moulin.meta.v1.CloudBucket\x12\x0e\n\x06prefix\x18\x02 \x01(\t\"P\n\x0e\x43loudObjectKey\x12\x31\n\x06prefix\x18\x01 \x01(\x0b\x32!.moulin.meta.v1.CloudObjectPrefix\x12\x0b\n\x03key\x18\x02 \x01(\t\"1\n\tTimeRange\x12\x12\n\nstart_time\x18\x01 \x01(\x03\x12\x10\n\x08\x65nd_time\x18\x02 \x01(\x03\"\xb3\x02\n\rCreateSegment\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12-\n\ntime_range\x18\x02 \x01(\x0b\x32\x19.moulin.meta.v1.TimeRange\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x1d\n\x15\x63ompressed_size_bytes\x18\x04 \x01(\x03\x12\x18\n\x10number_of_events\x18\x05 \x01(\x05\x12\x38\n\x10\x63loud_object_key\x18\x06 \x01(\x0b\x32\x1e.moulin.meta.v1.CloudObjectKey\x12\x11\n\taudt_hash\x18\x07 \x01(\x0c\x12\x11\n\taudt_algo\x18\x08 \x01(\r\x12\x34\n\x11ingest_time_range\x18\t \x01(\x0b\x32\x19.moulin.meta.v1.TimeRange\"\xbd\x02\n\x0bSegmentInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12-\n\ntime_range\x18\x02 \x01(\x0b\x32\x19.moulin.meta.v1.TimeRange\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x1d\n\x15\x63ompressed_size_bytes\x18\x04 \x01(\x03\x12\x18\n\x10number_of_events\x18\x05 \x01(\x05\x12\x10\n\x08table_id\x18\x06 \x01(\t\x12\x38\n\x10\x63loud_object_key\x18\x07 \x01(\x0b\x32\x1e.moulin.meta.v1.CloudObjectKey\x12\x11\n\taudt_hash\x18\x08 \x01(\x0c\x12\x11\n\taudt_algo\x18\t \x01(\r\x12\x34\n\x11ingest_time_range\x18\n \x01(\x0b\x32\x19.moulin.meta.v1.TimeRange\"3\n\rShardingField\x12\x12\n\nfield_name\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\x01\"\xe0\x01\n\x14SegmentMergeTaskInfo\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12-\n\x08segments\x18\x04 \x03(\x0b\x32\x1b.moulin.meta.v1.SegmentInfo\x12>\n\x13\x63loud_object_prefix\x18\x05 \x01(\x0b\x32!.moulin.meta.v1.CloudObjectPrefix\x12\x36\n\x0fsharding_fields\x18\x06 \x03(\x0b\x32\x1d.moulin.meta.v1.ShardingField\"z\n\tTableInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12>\n\x13\x63loud_object_prefix\x18\x03 \x01(\x0b\x32!.moulin.meta.v1.CloudObjectPrefix\x12\x13\n\x0b\x64\x61tabase_id\x18\x04 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmoulin/meta/v1/common.proto\x12\x0emoulin.meta.v1\x1a\x1fmoulin/format/v1/manifest.proto\"E\n\tTombstone\x12\x1d\n\x15tombstoned_at_unix_ns\x18\x01 \x01(\x03\x12\x19\n\x11\x64\x65lete_at_unix_ns\x18\x02 \x01(\x03\"_\n\x0b\x43loudBucket\x12\x10\n\x08\x65ndpoint\x18\x01 \x01(\t\x12\x0e\n\x06\x62ucket\x18\x02 \x01(\t\x12\x0e\n\x06region\x18\x03 \x01(\t\x12\x0c\n\x04path\x18\x04 \x01(\t\x12\x10\n\x08provider\x18\x05 \x01(\t\"P\n\x11\x43loudObjectPrefix\x12+\n\x06\x62ucket\x18\x01 \x01(\x0b\x32\x1b.moulin.meta.v1.CloudBucket\x12\x0e\n\x06prefix\x18\x02 \x01(\t\"P\n\x0e\x43loudObjectKey\x12\x31\n\x06prefix\x18\x01 \x01(\x0b\x32!.moulin.meta.v1.CloudObjectPrefix\x12\x0b\n\x03key\x18\x02 \x01(\t\"1\n\tTimeRange\x12\x12\n\nstart_time\x18\x01 \x01(\x03\x12\x10\n\x08\x65nd_time\x18\x02 \x01(\x03\"\xe5\x02\n\rCreateSegment\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12-\n\ntime_range\x18\x02 \x01(\x0b\x32\x19.moulin.meta.v1.TimeRange\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x1d\n\x15\x63ompressed_size_bytes\x18\x04 \x01(\x03\x12\x18\n\x10number_of_events\x18\x05 \x01(\x05\x12\x38\n\x10\x63loud_object_key\x18\x06 \x01(\x0b\x32\x1e.moulin.meta.v1.CloudObjectKey\x12\x11\n\taudt_hash\x18\x07 \x01(\x0c\x12\x11\n\taudt_algo\x18\x08 \x01(\r\x12\x34\n\x11ingest_time_range\x18\t \x01(\x0b\x32\x19.moulin.meta.v1.TimeRange\x12\x30\n\tdata_file\x18\x64 \x01(\x0b\x32\x1d.moulin.format.v1.DataFileRef\"\xbd\x02\n\x0bSegmentInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12-\n\ntime_range\x18\x02 \x01(\x0b\x32\x19.moulin.meta.v1.TimeRange\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x1d\n\x15\x63ompressed_size_bytes\x18\x04 \x01(\x03\x12\x18\n\x10number_of_events\x18\x05 \x01(\x05\x12\x10\n\x08table_id\x18\x06 \x01(\t\x12\x38\n\x10\x63loud_object_key\x18\x07 \x01(\x0b\x32\x1e.moulin.meta.v1.CloudObjectKey\x12\x11\n\taudt_hash\x18\x08 \x01(\x0c\x12\x11\n\taudt_algo\x18\t \x01(\r\x12\x34\n\x11ingest_time_range\x18\n \x01(\x0b\x32\x19.moulin.meta.v1.TimeRange\"3\n\rShardingField\x12\x12\n\nfield_name\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\x01\"\xe0\x01\n\x14SegmentMergeTaskInfo\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12-\n\x08segments\x18\x04 \x03(\x0b\x32\x1b.moulin.meta.v1.SegmentInfo\x12>\n\x13\x63loud_object_prefix\x18\x05 \x01(\x0b\x32!.moulin.meta.v1.CloudObjectPrefix\x12\x36\n\x0fsharding_fields\x18\x06 \x03(\x0b\x32\x1d.moulin.meta.v1.ShardingField\"z\n\tTableInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12>\n\x13\x63loud_object_prefix\x18\x03 \x01(\x0b\x32!.moulin.meta.v1.CloudObjectPrefix\x12\x13\n\x0b\x64\x61tabase_id\x18\x04 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'moulin.meta.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TOMBSTONE']._serialized_start=47
-  _globals['_TOMBSTONE']._serialized_end=116
-  _globals['_CLOUDBUCKET']._serialized_start=118
-  _globals['_CLOUDBUCKET']._serialized_end=213
-  _globals['_CLOUDOBJECTPREFIX']._serialized_start=215
-  _globals['_CLOUDOBJECTPREFIX']._serialized_end=295
-  _globals['_CLOUDOBJECTKEY']._serialized_start=297
-  _globals['_CLOUDOBJECTKEY']._serialized_end=377
-  _globals['_TIMERANGE']._serialized_start=379
-  _globals['_TIMERANGE']._serialized_end=428
-  _globals['_CREATESEGMENT']._serialized_start=431
-  _globals['_CREATESEGMENT']._serialized_end=738
-  _globals['_SEGMENTINFO']._serialized_start=741
-  _globals['_SEGMENTINFO']._serialized_end=1058
-  _globals['_SHARDINGFIELD']._serialized_start=1060
-  _globals['_SHARDINGFIELD']._serialized_end=1111
-  _globals['_SEGMENTMERGETASKINFO']._serialized_start=1114
-  _globals['_SEGMENTMERGETASKINFO']._serialized_end=1338
-  _globals['_TABLEINFO']._serialized_start=1340
-  _globals['_TABLEINFO']._serialized_end=1462
+  _globals['_TOMBSTONE']._serialized_start=80
+  _globals['_TOMBSTONE']._serialized_end=149
+  _globals['_CLOUDBUCKET']._serialized_start=151
+  _globals['_CLOUDBUCKET']._serialized_end=246
+  _globals['_CLOUDOBJECTPREFIX']._serialized_start=248
+  _globals['_CLOUDOBJECTPREFIX']._serialized_end=328
+  _globals['_CLOUDOBJECTKEY']._serialized_start=330
+  _globals['_CLOUDOBJECTKEY']._serialized_end=410
+  _globals['_TIMERANGE']._serialized_start=412
+  _globals['_TIMERANGE']._serialized_end=461
+  _globals['_CREATESEGMENT']._serialized_start=464
+  _globals['_CREATESEGMENT']._serialized_end=821
+  _globals['_SEGMENTINFO']._serialized_start=824
+  _globals['_SEGMENTINFO']._serialized_end=1141
+  _globals['_SHARDINGFIELD']._serialized_start=1143
+  _globals['_SHARDINGFIELD']._serialized_end=1194
+  _globals['_SEGMENTMERGETASKINFO']._serialized_start=1197
+  _globals['_SEGMENTMERGETASKINFO']._serialized_end=1421
+  _globals['_TABLEINFO']._serialized_start=1423
+  _globals['_TABLEINFO']._serialized_end=1545
 # @@protoc_insertion_point(module_scope)

@@ -1,3 +1,4 @@
+from moulin._proto.moulin.format.v1 import manifest_pb2 as _manifest_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -53,7 +54,7 @@ class TimeRange(_message.Message):
     def __init__(self, start_time: _Optional[int] = ..., end_time: _Optional[int] = ...) -> None: ...
 
 class CreateSegment(_message.Message):
-    __slots__ = ("table_id", "time_range", "size_bytes", "compressed_size_bytes", "number_of_events", "cloud_object_key", "audt_hash", "audt_algo", "ingest_time_range")
+    __slots__ = ("table_id", "time_range", "size_bytes", "compressed_size_bytes", "number_of_events", "cloud_object_key", "audt_hash", "audt_algo", "ingest_time_range", "data_file")
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     TIME_RANGE_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +64,7 @@ class CreateSegment(_message.Message):
     AUDT_HASH_FIELD_NUMBER: _ClassVar[int]
     AUDT_ALGO_FIELD_NUMBER: _ClassVar[int]
     INGEST_TIME_RANGE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FILE_FIELD_NUMBER: _ClassVar[int]
     table_id: str
     time_range: TimeRange
     size_bytes: int
@@ -72,7 +74,8 @@ class CreateSegment(_message.Message):
     audt_hash: bytes
     audt_algo: int
     ingest_time_range: TimeRange
-    def __init__(self, table_id: _Optional[str] = ..., time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., size_bytes: _Optional[int] = ..., compressed_size_bytes: _Optional[int] = ..., number_of_events: _Optional[int] = ..., cloud_object_key: _Optional[_Union[CloudObjectKey, _Mapping]] = ..., audt_hash: _Optional[bytes] = ..., audt_algo: _Optional[int] = ..., ingest_time_range: _Optional[_Union[TimeRange, _Mapping]] = ...) -> None: ...
+    data_file: _manifest_pb2.DataFileRef
+    def __init__(self, table_id: _Optional[str] = ..., time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., size_bytes: _Optional[int] = ..., compressed_size_bytes: _Optional[int] = ..., number_of_events: _Optional[int] = ..., cloud_object_key: _Optional[_Union[CloudObjectKey, _Mapping]] = ..., audt_hash: _Optional[bytes] = ..., audt_algo: _Optional[int] = ..., ingest_time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., data_file: _Optional[_Union[_manifest_pb2.DataFileRef, _Mapping]] = ...) -> None: ...
 
 class SegmentInfo(_message.Message):
     __slots__ = ("id", "time_range", "size_bytes", "compressed_size_bytes", "number_of_events", "table_id", "cloud_object_key", "audt_hash", "audt_algo", "ingest_time_range")

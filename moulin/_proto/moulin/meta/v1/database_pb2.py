@@ -25,37 +25,51 @@ _sym_db = _symbol_database.Default()
 from moulin._proto.moulin.meta.v1 import common_pb2 as moulin_dot_meta_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmoulin/meta/v1/database.proto\x12\x0emoulin.meta.v1\x1a\x1bmoulin/meta/v1/common.proto\"R\n\x08\x44\x61tabase\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12,\n\ttombstone\x18\x03 \x01(\x0b\x32\x19.moulin.meta.v1.Tombstone\"%\n\x15\x43reateDatabaseRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"D\n\x16\x43reateDatabaseResponse\x12*\n\x08\x64\x61tabase\x18\x01 \x01(\x0b\x32\x18.moulin.meta.v1.Database\"/\n\x14ListDatabasesRequest\x12\x17\n\x0finclude_deleted\x18\x01 \x01(\x08\"@\n\x15ListDatabasesResponse\x12\'\n\x05items\x18\x01 \x03(\x0b\x32\x18.moulin.meta.v1.Database\"P\n\x15\x44\x65leteDatabaseRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61scade\x18\x02 \x01(\x08\x12\x11\n\timmediate\x18\x03 \x01(\x08\"D\n\x16\x44\x65leteDatabaseResponse\x12*\n\x08\x64\x61tabase\x18\x01 \x01(\x0b\x32\x18.moulin.meta.v1.Database\"/\n\x18ResurrectDatabaseRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\"G\n\x19ResurrectDatabaseResponse\x12*\n\x08\x64\x61tabase\x18\x01 \x01(\x0b\x32\x18.moulin.meta.v1.Database\"3\n\x1cPreviewDeleteDatabaseRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\"*\n\x0e\x44\x65letableChild\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\xd3\x01\n\x1dPreviewDeleteDatabaseResponse\x12.\n\x06tables\x18\x01 \x03(\x0b\x32\x1e.moulin.meta.v1.DeletableChild\x12-\n\x05views\x18\x02 \x03(\x0b\x32\x1e.moulin.meta.v1.DeletableChild\x12\x35\n\ringest_tokens\x18\x03 \x03(\x0b\x32\x1e.moulin.meta.v1.DeletableChild\x12\x1c\n\x14grace_window_seconds\x18\x04 \x01(\x03\x32\x91\x04\n\x0f\x44\x61tabaseService\x12_\n\x0e\x43reateDatabase\x12%.moulin.meta.v1.CreateDatabaseRequest\x1a&.moulin.meta.v1.CreateDatabaseResponse\x12\\\n\rListDatabases\x12$.moulin.meta.v1.ListDatabasesRequest\x1a%.moulin.meta.v1.ListDatabasesResponse\x12_\n\x0e\x44\x65leteDatabase\x12%.moulin.meta.v1.DeleteDatabaseRequest\x1a&.moulin.meta.v1.DeleteDatabaseResponse\x12h\n\x11ResurrectDatabase\x12(.moulin.meta.v1.ResurrectDatabaseRequest\x1a).moulin.meta.v1.ResurrectDatabaseResponse\x12t\n\x15PreviewDeleteDatabase\x12,.moulin.meta.v1.PreviewDeleteDatabaseRequest\x1a-.moulin.meta.v1.PreviewDeleteDatabaseResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmoulin/meta/v1/database.proto\x12\x0emoulin.meta.v1\x1a\x1bmoulin/meta/v1/common.proto\"P\n\x12GetDatabaseRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x17\n\x0finclude_deleted\x18\x03 \x01(\x08\"A\n\x13GetDatabaseResponse\x12*\n\x08\x64\x61tabase\x18\x01 \x01(\x0b\x32\x18.moulin.meta.v1.Database\">\n\x15RenameDatabaseRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x10\n\x08new_name\x18\x02 \x01(\t\"D\n\x16RenameDatabaseResponse\x12*\n\x08\x64\x61tabase\x18\x01 \x01(\x0b\x32\x18.moulin.meta.v1.Database\"A\n\x15ListTombstonesRequest\x12\x18\n\x0b\x64\x61tabase_id\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_database_id\"}\n\x10TombstonedObject\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x61tabase_id\x18\x04 \x01(\t\x12,\n\ttombstone\x18\x05 \x01(\x0b\x32\x19.moulin.meta.v1.Tombstone\"I\n\x16ListTombstonesResponse\x12/\n\x05items\x18\x01 \x03(\x0b\x32 .moulin.meta.v1.TombstonedObject\"R\n\x08\x44\x61tabase\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12,\n\ttombstone\x18\x03 \x01(\x0b\x32\x19.moulin.meta.v1.Tombstone\"%\n\x15\x43reateDatabaseRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"D\n\x16\x43reateDatabaseResponse\x12*\n\x08\x64\x61tabase\x18\x01 \x01(\x0b\x32\x18.moulin.meta.v1.Database\"/\n\x14ListDatabasesRequest\x12\x17\n\x0finclude_deleted\x18\x01 \x01(\x08\"@\n\x15ListDatabasesResponse\x12\'\n\x05items\x18\x01 \x03(\x0b\x32\x18.moulin.meta.v1.Database\"P\n\x15\x44\x65leteDatabaseRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61scade\x18\x02 \x01(\x08\x12\x11\n\timmediate\x18\x03 \x01(\x08\"D\n\x16\x44\x65leteDatabaseResponse\x12*\n\x08\x64\x61tabase\x18\x01 \x01(\x0b\x32\x18.moulin.meta.v1.Database\"/\n\x18ResurrectDatabaseRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\"G\n\x19ResurrectDatabaseResponse\x12*\n\x08\x64\x61tabase\x18\x01 \x01(\x0b\x32\x18.moulin.meta.v1.Database\"3\n\x1cPreviewDeleteDatabaseRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\"*\n\x0e\x44\x65letableChild\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\xd3\x01\n\x1dPreviewDeleteDatabaseResponse\x12.\n\x06tables\x18\x01 \x03(\x0b\x32\x1e.moulin.meta.v1.DeletableChild\x12-\n\x05views\x18\x02 \x03(\x0b\x32\x1e.moulin.meta.v1.DeletableChild\x12\x35\n\ringest_tokens\x18\x03 \x03(\x0b\x32\x1e.moulin.meta.v1.DeletableChild\x12\x1c\n\x14grace_window_seconds\x18\x04 \x01(\x03\x32\xab\x06\n\x0f\x44\x61tabaseService\x12_\n\x0e\x43reateDatabase\x12%.moulin.meta.v1.CreateDatabaseRequest\x1a&.moulin.meta.v1.CreateDatabaseResponse\x12\\\n\rListDatabases\x12$.moulin.meta.v1.ListDatabasesRequest\x1a%.moulin.meta.v1.ListDatabasesResponse\x12_\n\x0e\x44\x65leteDatabase\x12%.moulin.meta.v1.DeleteDatabaseRequest\x1a&.moulin.meta.v1.DeleteDatabaseResponse\x12h\n\x11ResurrectDatabase\x12(.moulin.meta.v1.ResurrectDatabaseRequest\x1a).moulin.meta.v1.ResurrectDatabaseResponse\x12t\n\x15PreviewDeleteDatabase\x12,.moulin.meta.v1.PreviewDeleteDatabaseRequest\x1a-.moulin.meta.v1.PreviewDeleteDatabaseResponse\x12V\n\x0bGetDatabase\x12\".moulin.meta.v1.GetDatabaseRequest\x1a#.moulin.meta.v1.GetDatabaseResponse\x12_\n\x0eRenameDatabase\x12%.moulin.meta.v1.RenameDatabaseRequest\x1a&.moulin.meta.v1.RenameDatabaseResponse\x12_\n\x0eListTombstones\x12%.moulin.meta.v1.ListTombstonesRequest\x1a&.moulin.meta.v1.ListTombstonesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'moulin.meta.v1.database_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DATABASE']._serialized_start=78
-  _globals['_DATABASE']._serialized_end=160
-  _globals['_CREATEDATABASEREQUEST']._serialized_start=162
-  _globals['_CREATEDATABASEREQUEST']._serialized_end=199
-  _globals['_CREATEDATABASERESPONSE']._serialized_start=201
-  _globals['_CREATEDATABASERESPONSE']._serialized_end=269
-  _globals['_LISTDATABASESREQUEST']._serialized_start=271
-  _globals['_LISTDATABASESREQUEST']._serialized_end=318
-  _globals['_LISTDATABASESRESPONSE']._serialized_start=320
-  _globals['_LISTDATABASESRESPONSE']._serialized_end=384
-  _globals['_DELETEDATABASEREQUEST']._serialized_start=386
-  _globals['_DELETEDATABASEREQUEST']._serialized_end=466
-  _globals['_DELETEDATABASERESPONSE']._serialized_start=468
-  _globals['_DELETEDATABASERESPONSE']._serialized_end=536
-  _globals['_RESURRECTDATABASEREQUEST']._serialized_start=538
-  _globals['_RESURRECTDATABASEREQUEST']._serialized_end=585
-  _globals['_RESURRECTDATABASERESPONSE']._serialized_start=587
-  _globals['_RESURRECTDATABASERESPONSE']._serialized_end=658
-  _globals['_PREVIEWDELETEDATABASEREQUEST']._serialized_start=660
-  _globals['_PREVIEWDELETEDATABASEREQUEST']._serialized_end=711
-  _globals['_DELETABLECHILD']._serialized_start=713
-  _globals['_DELETABLECHILD']._serialized_end=755
-  _globals['_PREVIEWDELETEDATABASERESPONSE']._serialized_start=758
-  _globals['_PREVIEWDELETEDATABASERESPONSE']._serialized_end=969
-  _globals['_DATABASESERVICE']._serialized_start=972
-  _globals['_DATABASESERVICE']._serialized_end=1501
+  _globals['_GETDATABASEREQUEST']._serialized_start=78
+  _globals['_GETDATABASEREQUEST']._serialized_end=158
+  _globals['_GETDATABASERESPONSE']._serialized_start=160
+  _globals['_GETDATABASERESPONSE']._serialized_end=225
+  _globals['_RENAMEDATABASEREQUEST']._serialized_start=227
+  _globals['_RENAMEDATABASEREQUEST']._serialized_end=289
+  _globals['_RENAMEDATABASERESPONSE']._serialized_start=291
+  _globals['_RENAMEDATABASERESPONSE']._serialized_end=359
+  _globals['_LISTTOMBSTONESREQUEST']._serialized_start=361
+  _globals['_LISTTOMBSTONESREQUEST']._serialized_end=426
+  _globals['_TOMBSTONEDOBJECT']._serialized_start=428
+  _globals['_TOMBSTONEDOBJECT']._serialized_end=553
+  _globals['_LISTTOMBSTONESRESPONSE']._serialized_start=555
+  _globals['_LISTTOMBSTONESRESPONSE']._serialized_end=628
+  _globals['_DATABASE']._serialized_start=630
+  _globals['_DATABASE']._serialized_end=712
+  _globals['_CREATEDATABASEREQUEST']._serialized_start=714
+  _globals['_CREATEDATABASEREQUEST']._serialized_end=751
+  _globals['_CREATEDATABASERESPONSE']._serialized_start=753
+  _globals['_CREATEDATABASERESPONSE']._serialized_end=821
+  _globals['_LISTDATABASESREQUEST']._serialized_start=823
+  _globals['_LISTDATABASESREQUEST']._serialized_end=870
+  _globals['_LISTDATABASESRESPONSE']._serialized_start=872
+  _globals['_LISTDATABASESRESPONSE']._serialized_end=936
+  _globals['_DELETEDATABASEREQUEST']._serialized_start=938
+  _globals['_DELETEDATABASEREQUEST']._serialized_end=1018
+  _globals['_DELETEDATABASERESPONSE']._serialized_start=1020
+  _globals['_DELETEDATABASERESPONSE']._serialized_end=1088
+  _globals['_RESURRECTDATABASEREQUEST']._serialized_start=1090
+  _globals['_RESURRECTDATABASEREQUEST']._serialized_end=1137
+  _globals['_RESURRECTDATABASERESPONSE']._serialized_start=1139
+  _globals['_RESURRECTDATABASERESPONSE']._serialized_end=1210
+  _globals['_PREVIEWDELETEDATABASEREQUEST']._serialized_start=1212
+  _globals['_PREVIEWDELETEDATABASEREQUEST']._serialized_end=1263
+  _globals['_DELETABLECHILD']._serialized_start=1265
+  _globals['_DELETABLECHILD']._serialized_end=1307
+  _globals['_PREVIEWDELETEDATABASERESPONSE']._serialized_start=1310
+  _globals['_PREVIEWDELETEDATABASERESPONSE']._serialized_end=1521
+  _globals['_DATABASESERVICE']._serialized_start=1524
+  _globals['_DATABASESERVICE']._serialized_end=2335
 # @@protoc_insertion_point(module_scope)

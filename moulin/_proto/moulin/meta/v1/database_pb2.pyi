@@ -7,6 +7,62 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class GetDatabaseRequest(_message.Message):
+    __slots__ = ("database_id", "name", "include_deleted")
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_DELETED_FIELD_NUMBER: _ClassVar[int]
+    database_id: str
+    name: str
+    include_deleted: bool
+    def __init__(self, database_id: _Optional[str] = ..., name: _Optional[str] = ..., include_deleted: _Optional[bool] = ...) -> None: ...
+
+class GetDatabaseResponse(_message.Message):
+    __slots__ = ("database",)
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    database: Database
+    def __init__(self, database: _Optional[_Union[Database, _Mapping]] = ...) -> None: ...
+
+class RenameDatabaseRequest(_message.Message):
+    __slots__ = ("database_id", "new_name")
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    NEW_NAME_FIELD_NUMBER: _ClassVar[int]
+    database_id: str
+    new_name: str
+    def __init__(self, database_id: _Optional[str] = ..., new_name: _Optional[str] = ...) -> None: ...
+
+class RenameDatabaseResponse(_message.Message):
+    __slots__ = ("database",)
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    database: Database
+    def __init__(self, database: _Optional[_Union[Database, _Mapping]] = ...) -> None: ...
+
+class ListTombstonesRequest(_message.Message):
+    __slots__ = ("database_id",)
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    database_id: str
+    def __init__(self, database_id: _Optional[str] = ...) -> None: ...
+
+class TombstonedObject(_message.Message):
+    __slots__ = ("kind", "id", "name", "database_id", "tombstone")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    id: str
+    name: str
+    database_id: str
+    tombstone: _common_pb2.Tombstone
+    def __init__(self, kind: _Optional[str] = ..., id: _Optional[str] = ..., name: _Optional[str] = ..., database_id: _Optional[str] = ..., tombstone: _Optional[_Union[_common_pb2.Tombstone, _Mapping]] = ...) -> None: ...
+
+class ListTombstonesResponse(_message.Message):
+    __slots__ = ("items",)
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[TombstonedObject]
+    def __init__(self, items: _Optional[_Iterable[_Union[TombstonedObject, _Mapping]]] = ...) -> None: ...
+
 class Database(_message.Message):
     __slots__ = ("id", "name", "tombstone")
     ID_FIELD_NUMBER: _ClassVar[int]

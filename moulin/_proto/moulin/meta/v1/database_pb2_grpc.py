@@ -59,6 +59,21 @@ class DatabaseServiceStub:
                 request_serializer=moulin_dot_meta_dot_v1_dot_database__pb2.PreviewDeleteDatabaseRequest.SerializeToString,
                 response_deserializer=moulin_dot_meta_dot_v1_dot_database__pb2.PreviewDeleteDatabaseResponse.FromString,
                 _registered_method=True)
+        self.GetDatabase = channel.unary_unary(
+                '/moulin.meta.v1.DatabaseService/GetDatabase',
+                request_serializer=moulin_dot_meta_dot_v1_dot_database__pb2.GetDatabaseRequest.SerializeToString,
+                response_deserializer=moulin_dot_meta_dot_v1_dot_database__pb2.GetDatabaseResponse.FromString,
+                _registered_method=True)
+        self.RenameDatabase = channel.unary_unary(
+                '/moulin.meta.v1.DatabaseService/RenameDatabase',
+                request_serializer=moulin_dot_meta_dot_v1_dot_database__pb2.RenameDatabaseRequest.SerializeToString,
+                response_deserializer=moulin_dot_meta_dot_v1_dot_database__pb2.RenameDatabaseResponse.FromString,
+                _registered_method=True)
+        self.ListTombstones = channel.unary_unary(
+                '/moulin.meta.v1.DatabaseService/ListTombstones',
+                request_serializer=moulin_dot_meta_dot_v1_dot_database__pb2.ListTombstonesRequest.SerializeToString,
+                response_deserializer=moulin_dot_meta_dot_v1_dot_database__pb2.ListTombstonesResponse.FromString,
+                _registered_method=True)
 
 
 class DatabaseServiceServicer:
@@ -94,6 +109,25 @@ class DatabaseServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetDatabase(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenameDatabase(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTombstones(self, request, context):
+        """What was dropped and can still be brought back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DatabaseServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -121,6 +155,21 @@ def add_DatabaseServiceServicer_to_server(servicer, server):
                     servicer.PreviewDeleteDatabase,
                     request_deserializer=moulin_dot_meta_dot_v1_dot_database__pb2.PreviewDeleteDatabaseRequest.FromString,
                     response_serializer=moulin_dot_meta_dot_v1_dot_database__pb2.PreviewDeleteDatabaseResponse.SerializeToString,
+            ),
+            'GetDatabase': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDatabase,
+                    request_deserializer=moulin_dot_meta_dot_v1_dot_database__pb2.GetDatabaseRequest.FromString,
+                    response_serializer=moulin_dot_meta_dot_v1_dot_database__pb2.GetDatabaseResponse.SerializeToString,
+            ),
+            'RenameDatabase': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenameDatabase,
+                    request_deserializer=moulin_dot_meta_dot_v1_dot_database__pb2.RenameDatabaseRequest.FromString,
+                    response_serializer=moulin_dot_meta_dot_v1_dot_database__pb2.RenameDatabaseResponse.SerializeToString,
+            ),
+            'ListTombstones': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTombstones,
+                    request_deserializer=moulin_dot_meta_dot_v1_dot_database__pb2.ListTombstonesRequest.FromString,
+                    response_serializer=moulin_dot_meta_dot_v1_dot_database__pb2.ListTombstonesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -258,6 +307,87 @@ class DatabaseService:
             '/moulin.meta.v1.DatabaseService/PreviewDeleteDatabase',
             moulin_dot_meta_dot_v1_dot_database__pb2.PreviewDeleteDatabaseRequest.SerializeToString,
             moulin_dot_meta_dot_v1_dot_database__pb2.PreviewDeleteDatabaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDatabase(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.meta.v1.DatabaseService/GetDatabase',
+            moulin_dot_meta_dot_v1_dot_database__pb2.GetDatabaseRequest.SerializeToString,
+            moulin_dot_meta_dot_v1_dot_database__pb2.GetDatabaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenameDatabase(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.meta.v1.DatabaseService/RenameDatabase',
+            moulin_dot_meta_dot_v1_dot_database__pb2.RenameDatabaseRequest.SerializeToString,
+            moulin_dot_meta_dot_v1_dot_database__pb2.RenameDatabaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTombstones(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.meta.v1.DatabaseService/ListTombstones',
+            moulin_dot_meta_dot_v1_dot_database__pb2.ListTombstonesRequest.SerializeToString,
+            moulin_dot_meta_dot_v1_dot_database__pb2.ListTombstonesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -25,45 +25,49 @@ _sym_db = _symbol_database.Default()
 from moulin._proto.moulin.meta.v1 import common_pb2 as moulin_dot_meta_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!moulin/meta/v1/ingest_token.proto\x12\x0emoulin.meta.v1\x1a\x1bmoulin/meta/v1/common.proto\"^\n\x12IngestTokenRouting\x12\x17\n\x0ftraces_table_id\x18\x01 \x01(\t\x12\x15\n\rlogs_table_id\x18\x02 \x01(\t\x12\x18\n\x10metrics_table_id\x18\x03 \x01(\t\"\xcb\x01\n\x0fIngestTokenInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\ncreated_at\x18\x03 \x01(\t\x12\x33\n\x07routing\x18\x04 \x01(\x0b\x32\".moulin.meta.v1.IngestTokenRouting\x12\x12\n\ntoken_hint\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x61tabase_id\x18\x06 \x01(\t\x12,\n\ttombstone\x18\x07 \x01(\x0b\x32\x19.moulin.meta.v1.Tombstone\"\x87\x01\n\x18\x43reateIngestTokenRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x17\n\x0ftraces_table_id\x18\x03 \x01(\t\x12\x15\n\rlogs_table_id\x18\x04 \x01(\t\x12\x18\n\x10metrics_table_id\x18\x05 \x01(\t\"d\n\x19\x43reateIngestTokenResponse\x12\x17\n\x0fplaintext_token\x18\x01 \x01(\t\x12.\n\x05token\x18\x02 \x01(\x0b\x32\x1f.moulin.meta.v1.IngestTokenInfo\"5\n\x1aValidateIngestTokenRequest\x12\x17\n\x0fplaintext_token\x18\x01 \x01(\t\"y\n\x1bValidateIngestTokenResponse\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x33\n\x07routing\x18\x02 \x01(\x0b\x32\".moulin.meta.v1.IngestTokenRouting\x12\x13\n\x0b\x64\x61tabase_id\x18\x03 \x01(\t\"A\n\x18\x44\x65leteIngestTokenRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\"I\n\x19\x44\x65leteIngestTokenResponse\x12,\n\ttombstone\x18\x01 \x01(\x0b\x32\x19.moulin.meta.v1.Tombstone\"D\n\x1bResurrectIngestTokenRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\"N\n\x1cResurrectIngestTokenResponse\x12.\n\x05token\x18\x01 \x01(\x0b\x32\x1f.moulin.meta.v1.IngestTokenInfo\"G\n\x17ListIngestTokensRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x17\n\x0finclude_deleted\x18\x02 \x01(\x08\"K\n\x18ListIngestTokensResponse\x12/\n\x06tokens\x18\x01 \x03(\x0b\x32\x1f.moulin.meta.v1.IngestTokenInfo\"W\n\x15GetIngestTokenRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_deleted\x18\x03 \x01(\x08\"H\n\x16GetIngestTokenResponse\x12.\n\x05token\x18\x01 \x01(\x0b\x32\x1f.moulin.meta.v1.IngestTokenInfo\"}\n\x1fUpdateIngestTokenRoutingRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\x12\x33\n\x07routing\x18\x03 \x01(\x0b\x32\".moulin.meta.v1.IngestTokenRouting\"\"\n UpdateIngestTokenRoutingResponse2\x92\x06\n\x12IngestTokenService\x12h\n\x11\x43reateIngestToken\x12(.moulin.meta.v1.CreateIngestTokenRequest\x1a).moulin.meta.v1.CreateIngestTokenResponse\x12n\n\x13ValidateIngestToken\x12*.moulin.meta.v1.ValidateIngestTokenRequest\x1a+.moulin.meta.v1.ValidateIngestTokenResponse\x12h\n\x11\x44\x65leteIngestToken\x12(.moulin.meta.v1.DeleteIngestTokenRequest\x1a).moulin.meta.v1.DeleteIngestTokenResponse\x12q\n\x14ResurrectIngestToken\x12+.moulin.meta.v1.ResurrectIngestTokenRequest\x1a,.moulin.meta.v1.ResurrectIngestTokenResponse\x12\x65\n\x10ListIngestTokens\x12\'.moulin.meta.v1.ListIngestTokensRequest\x1a(.moulin.meta.v1.ListIngestTokensResponse\x12_\n\x0eGetIngestToken\x12%.moulin.meta.v1.GetIngestTokenRequest\x1a&.moulin.meta.v1.GetIngestTokenResponse\x12}\n\x18UpdateIngestTokenRouting\x12/.moulin.meta.v1.UpdateIngestTokenRoutingRequest\x1a\x30.moulin.meta.v1.UpdateIngestTokenRoutingResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!moulin/meta/v1/ingest_token.proto\x12\x0emoulin.meta.v1\x1a\x1bmoulin/meta/v1/common.proto\"\x92\x01\n\x18RotateIngestTokenRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\x12\x17\n\x0foverlap_seconds\x18\x03 \x01(\x03\x12\x1f\n\x12\x65xpires_in_seconds\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x15\n\x13_expires_in_seconds\"d\n\x19RotateIngestTokenResponse\x12\x17\n\x0fplaintext_token\x18\x01 \x01(\t\x12.\n\x05token\x18\x02 \x01(\x0b\x32\x1f.moulin.meta.v1.IngestTokenInfo\"^\n\x12IngestTokenRouting\x12\x17\n\x0ftraces_table_id\x18\x01 \x01(\t\x12\x15\n\rlogs_table_id\x18\x02 \x01(\t\x12\x18\n\x10metrics_table_id\x18\x03 \x01(\t\"\x83\x02\n\x0fIngestTokenInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\ncreated_at\x18\x03 \x01(\t\x12\x33\n\x07routing\x18\x04 \x01(\x0b\x32\".moulin.meta.v1.IngestTokenRouting\x12\x12\n\ntoken_hint\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x61tabase_id\x18\x06 \x01(\t\x12,\n\ttombstone\x18\x07 \x01(\x0b\x32\x19.moulin.meta.v1.Tombstone\x12\x1f\n\x12\x65xpires_at_unix_ns\x18\x64 \x01(\x03H\x00\x88\x01\x01\x42\x15\n\x13_expires_at_unix_ns\"\xbf\x01\n\x18\x43reateIngestTokenRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x17\n\x0ftraces_table_id\x18\x03 \x01(\t\x12\x15\n\rlogs_table_id\x18\x04 \x01(\t\x12\x18\n\x10metrics_table_id\x18\x05 \x01(\t\x12\x1f\n\x12\x65xpires_in_seconds\x18\x64 \x01(\x03H\x00\x88\x01\x01\x42\x15\n\x13_expires_in_seconds\"d\n\x19\x43reateIngestTokenResponse\x12\x17\n\x0fplaintext_token\x18\x01 \x01(\t\x12.\n\x05token\x18\x02 \x01(\x0b\x32\x1f.moulin.meta.v1.IngestTokenInfo\"5\n\x1aValidateIngestTokenRequest\x12\x17\n\x0fplaintext_token\x18\x01 \x01(\t\"y\n\x1bValidateIngestTokenResponse\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x33\n\x07routing\x18\x02 \x01(\x0b\x32\".moulin.meta.v1.IngestTokenRouting\x12\x13\n\x0b\x64\x61tabase_id\x18\x03 \x01(\t\"A\n\x18\x44\x65leteIngestTokenRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\"I\n\x19\x44\x65leteIngestTokenResponse\x12,\n\ttombstone\x18\x01 \x01(\x0b\x32\x19.moulin.meta.v1.Tombstone\"D\n\x1bResurrectIngestTokenRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\"N\n\x1cResurrectIngestTokenResponse\x12.\n\x05token\x18\x01 \x01(\x0b\x32\x1f.moulin.meta.v1.IngestTokenInfo\"G\n\x17ListIngestTokensRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x17\n\x0finclude_deleted\x18\x02 \x01(\x08\"K\n\x18ListIngestTokensResponse\x12/\n\x06tokens\x18\x01 \x03(\x0b\x32\x1f.moulin.meta.v1.IngestTokenInfo\"W\n\x15GetIngestTokenRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\x12\x17\n\x0finclude_deleted\x18\x03 \x01(\x08\"H\n\x16GetIngestTokenResponse\x12.\n\x05token\x18\x01 \x01(\x0b\x32\x1f.moulin.meta.v1.IngestTokenInfo\"}\n\x1fUpdateIngestTokenRoutingRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x10\n\x08token_id\x18\x02 \x01(\t\x12\x33\n\x07routing\x18\x03 \x01(\x0b\x32\".moulin.meta.v1.IngestTokenRouting\"\"\n UpdateIngestTokenRoutingResponse2\xfc\x06\n\x12IngestTokenService\x12h\n\x11\x43reateIngestToken\x12(.moulin.meta.v1.CreateIngestTokenRequest\x1a).moulin.meta.v1.CreateIngestTokenResponse\x12n\n\x13ValidateIngestToken\x12*.moulin.meta.v1.ValidateIngestTokenRequest\x1a+.moulin.meta.v1.ValidateIngestTokenResponse\x12h\n\x11\x44\x65leteIngestToken\x12(.moulin.meta.v1.DeleteIngestTokenRequest\x1a).moulin.meta.v1.DeleteIngestTokenResponse\x12q\n\x14ResurrectIngestToken\x12+.moulin.meta.v1.ResurrectIngestTokenRequest\x1a,.moulin.meta.v1.ResurrectIngestTokenResponse\x12\x65\n\x10ListIngestTokens\x12\'.moulin.meta.v1.ListIngestTokensRequest\x1a(.moulin.meta.v1.ListIngestTokensResponse\x12_\n\x0eGetIngestToken\x12%.moulin.meta.v1.GetIngestTokenRequest\x1a&.moulin.meta.v1.GetIngestTokenResponse\x12}\n\x18UpdateIngestTokenRouting\x12/.moulin.meta.v1.UpdateIngestTokenRoutingRequest\x1a\x30.moulin.meta.v1.UpdateIngestTokenRoutingResponse\x12h\n\x11RotateIngestToken\x12(.moulin.meta.v1.RotateIngestTokenRequest\x1a).moulin.meta.v1.RotateIngestTokenResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'moulin.meta.v1.ingest_token_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_INGESTTOKENROUTING']._serialized_start=82
-  _globals['_INGESTTOKENROUTING']._serialized_end=176
-  _globals['_INGESTTOKENINFO']._serialized_start=179
-  _globals['_INGESTTOKENINFO']._serialized_end=382
-  _globals['_CREATEINGESTTOKENREQUEST']._serialized_start=385
-  _globals['_CREATEINGESTTOKENREQUEST']._serialized_end=520
-  _globals['_CREATEINGESTTOKENRESPONSE']._serialized_start=522
-  _globals['_CREATEINGESTTOKENRESPONSE']._serialized_end=622
-  _globals['_VALIDATEINGESTTOKENREQUEST']._serialized_start=624
-  _globals['_VALIDATEINGESTTOKENREQUEST']._serialized_end=677
-  _globals['_VALIDATEINGESTTOKENRESPONSE']._serialized_start=679
-  _globals['_VALIDATEINGESTTOKENRESPONSE']._serialized_end=800
-  _globals['_DELETEINGESTTOKENREQUEST']._serialized_start=802
-  _globals['_DELETEINGESTTOKENREQUEST']._serialized_end=867
-  _globals['_DELETEINGESTTOKENRESPONSE']._serialized_start=869
-  _globals['_DELETEINGESTTOKENRESPONSE']._serialized_end=942
-  _globals['_RESURRECTINGESTTOKENREQUEST']._serialized_start=944
-  _globals['_RESURRECTINGESTTOKENREQUEST']._serialized_end=1012
-  _globals['_RESURRECTINGESTTOKENRESPONSE']._serialized_start=1014
-  _globals['_RESURRECTINGESTTOKENRESPONSE']._serialized_end=1092
-  _globals['_LISTINGESTTOKENSREQUEST']._serialized_start=1094
-  _globals['_LISTINGESTTOKENSREQUEST']._serialized_end=1165
-  _globals['_LISTINGESTTOKENSRESPONSE']._serialized_start=1167
-  _globals['_LISTINGESTTOKENSRESPONSE']._serialized_end=1242
-  _globals['_GETINGESTTOKENREQUEST']._serialized_start=1244
-  _globals['_GETINGESTTOKENREQUEST']._serialized_end=1331
-  _globals['_GETINGESTTOKENRESPONSE']._serialized_start=1333
-  _globals['_GETINGESTTOKENRESPONSE']._serialized_end=1405
-  _globals['_UPDATEINGESTTOKENROUTINGREQUEST']._serialized_start=1407
-  _globals['_UPDATEINGESTTOKENROUTINGREQUEST']._serialized_end=1532
-  _globals['_UPDATEINGESTTOKENROUTINGRESPONSE']._serialized_start=1534
-  _globals['_UPDATEINGESTTOKENROUTINGRESPONSE']._serialized_end=1568
-  _globals['_INGESTTOKENSERVICE']._serialized_start=1571
-  _globals['_INGESTTOKENSERVICE']._serialized_end=2357
+  _globals['_ROTATEINGESTTOKENREQUEST']._serialized_start=83
+  _globals['_ROTATEINGESTTOKENREQUEST']._serialized_end=229
+  _globals['_ROTATEINGESTTOKENRESPONSE']._serialized_start=231
+  _globals['_ROTATEINGESTTOKENRESPONSE']._serialized_end=331
+  _globals['_INGESTTOKENROUTING']._serialized_start=333
+  _globals['_INGESTTOKENROUTING']._serialized_end=427
+  _globals['_INGESTTOKENINFO']._serialized_start=430
+  _globals['_INGESTTOKENINFO']._serialized_end=689
+  _globals['_CREATEINGESTTOKENREQUEST']._serialized_start=692
+  _globals['_CREATEINGESTTOKENREQUEST']._serialized_end=883
+  _globals['_CREATEINGESTTOKENRESPONSE']._serialized_start=885
+  _globals['_CREATEINGESTTOKENRESPONSE']._serialized_end=985
+  _globals['_VALIDATEINGESTTOKENREQUEST']._serialized_start=987
+  _globals['_VALIDATEINGESTTOKENREQUEST']._serialized_end=1040
+  _globals['_VALIDATEINGESTTOKENRESPONSE']._serialized_start=1042
+  _globals['_VALIDATEINGESTTOKENRESPONSE']._serialized_end=1163
+  _globals['_DELETEINGESTTOKENREQUEST']._serialized_start=1165
+  _globals['_DELETEINGESTTOKENREQUEST']._serialized_end=1230
+  _globals['_DELETEINGESTTOKENRESPONSE']._serialized_start=1232
+  _globals['_DELETEINGESTTOKENRESPONSE']._serialized_end=1305
+  _globals['_RESURRECTINGESTTOKENREQUEST']._serialized_start=1307
+  _globals['_RESURRECTINGESTTOKENREQUEST']._serialized_end=1375
+  _globals['_RESURRECTINGESTTOKENRESPONSE']._serialized_start=1377
+  _globals['_RESURRECTINGESTTOKENRESPONSE']._serialized_end=1455
+  _globals['_LISTINGESTTOKENSREQUEST']._serialized_start=1457
+  _globals['_LISTINGESTTOKENSREQUEST']._serialized_end=1528
+  _globals['_LISTINGESTTOKENSRESPONSE']._serialized_start=1530
+  _globals['_LISTINGESTTOKENSRESPONSE']._serialized_end=1605
+  _globals['_GETINGESTTOKENREQUEST']._serialized_start=1607
+  _globals['_GETINGESTTOKENREQUEST']._serialized_end=1694
+  _globals['_GETINGESTTOKENRESPONSE']._serialized_start=1696
+  _globals['_GETINGESTTOKENRESPONSE']._serialized_end=1768
+  _globals['_UPDATEINGESTTOKENROUTINGREQUEST']._serialized_start=1770
+  _globals['_UPDATEINGESTTOKENROUTINGREQUEST']._serialized_end=1895
+  _globals['_UPDATEINGESTTOKENROUTINGRESPONSE']._serialized_start=1897
+  _globals['_UPDATEINGESTTOKENROUTINGRESPONSE']._serialized_end=1931
+  _globals['_INGESTTOKENSERVICE']._serialized_start=1934
+  _globals['_INGESTTOKENSERVICE']._serialized_end=2826
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,26 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class RotateIngestTokenRequest(_message.Message):
+    __slots__ = ("database_id", "token_id", "overlap_seconds", "expires_in_seconds")
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    OVERLAP_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_IN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    database_id: str
+    token_id: str
+    overlap_seconds: int
+    expires_in_seconds: int
+    def __init__(self, database_id: _Optional[str] = ..., token_id: _Optional[str] = ..., overlap_seconds: _Optional[int] = ..., expires_in_seconds: _Optional[int] = ...) -> None: ...
+
+class RotateIngestTokenResponse(_message.Message):
+    __slots__ = ("plaintext_token", "token")
+    PLAINTEXT_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    plaintext_token: str
+    token: IngestTokenInfo
+    def __init__(self, plaintext_token: _Optional[str] = ..., token: _Optional[_Union[IngestTokenInfo, _Mapping]] = ...) -> None: ...
+
 class IngestTokenRouting(_message.Message):
     __slots__ = ("traces_table_id", "logs_table_id", "metrics_table_id")
     TRACES_TABLE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -18,7 +38,7 @@ class IngestTokenRouting(_message.Message):
     def __init__(self, traces_table_id: _Optional[str] = ..., logs_table_id: _Optional[str] = ..., metrics_table_id: _Optional[str] = ...) -> None: ...
 
 class IngestTokenInfo(_message.Message):
-    __slots__ = ("id", "name", "created_at", "routing", "token_hint", "database_id", "tombstone")
+    __slots__ = ("id", "name", "created_at", "routing", "token_hint", "database_id", "tombstone", "expires_at_unix_ns")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +46,7 @@ class IngestTokenInfo(_message.Message):
     TOKEN_HINT_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     created_at: str
@@ -33,21 +54,24 @@ class IngestTokenInfo(_message.Message):
     token_hint: str
     database_id: str
     tombstone: _common_pb2.Tombstone
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., created_at: _Optional[str] = ..., routing: _Optional[_Union[IngestTokenRouting, _Mapping]] = ..., token_hint: _Optional[str] = ..., database_id: _Optional[str] = ..., tombstone: _Optional[_Union[_common_pb2.Tombstone, _Mapping]] = ...) -> None: ...
+    expires_at_unix_ns: int
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., created_at: _Optional[str] = ..., routing: _Optional[_Union[IngestTokenRouting, _Mapping]] = ..., token_hint: _Optional[str] = ..., database_id: _Optional[str] = ..., tombstone: _Optional[_Union[_common_pb2.Tombstone, _Mapping]] = ..., expires_at_unix_ns: _Optional[int] = ...) -> None: ...
 
 class CreateIngestTokenRequest(_message.Message):
-    __slots__ = ("database_id", "name", "traces_table_id", "logs_table_id", "metrics_table_id")
+    __slots__ = ("database_id", "name", "traces_table_id", "logs_table_id", "metrics_table_id", "expires_in_seconds")
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TRACES_TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     LOGS_TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     METRICS_TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_IN_SECONDS_FIELD_NUMBER: _ClassVar[int]
     database_id: str
     name: str
     traces_table_id: str
     logs_table_id: str
     metrics_table_id: str
-    def __init__(self, database_id: _Optional[str] = ..., name: _Optional[str] = ..., traces_table_id: _Optional[str] = ..., logs_table_id: _Optional[str] = ..., metrics_table_id: _Optional[str] = ...) -> None: ...
+    expires_in_seconds: int
+    def __init__(self, database_id: _Optional[str] = ..., name: _Optional[str] = ..., traces_table_id: _Optional[str] = ..., logs_table_id: _Optional[str] = ..., metrics_table_id: _Optional[str] = ..., expires_in_seconds: _Optional[int] = ...) -> None: ...
 
 class CreateIngestTokenResponse(_message.Message):
     __slots__ = ("plaintext_token", "token")

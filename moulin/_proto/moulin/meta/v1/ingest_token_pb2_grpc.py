@@ -69,6 +69,11 @@ class IngestTokenServiceStub:
                 request_serializer=moulin_dot_meta_dot_v1_dot_ingest__token__pb2.UpdateIngestTokenRoutingRequest.SerializeToString,
                 response_deserializer=moulin_dot_meta_dot_v1_dot_ingest__token__pb2.UpdateIngestTokenRoutingResponse.FromString,
                 _registered_method=True)
+        self.RotateIngestToken = channel.unary_unary(
+                '/moulin.meta.v1.IngestTokenService/RotateIngestToken',
+                request_serializer=moulin_dot_meta_dot_v1_dot_ingest__token__pb2.RotateIngestTokenRequest.SerializeToString,
+                response_deserializer=moulin_dot_meta_dot_v1_dot_ingest__token__pb2.RotateIngestTokenResponse.FromString,
+                _registered_method=True)
 
 
 class IngestTokenServiceServicer:
@@ -116,6 +121,13 @@ class IngestTokenServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RotateIngestToken(self, request, context):
+        """A new plaintext for a token; id and routing stay.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IngestTokenServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -153,6 +165,11 @@ def add_IngestTokenServiceServicer_to_server(servicer, server):
                     servicer.UpdateIngestTokenRouting,
                     request_deserializer=moulin_dot_meta_dot_v1_dot_ingest__token__pb2.UpdateIngestTokenRoutingRequest.FromString,
                     response_serializer=moulin_dot_meta_dot_v1_dot_ingest__token__pb2.UpdateIngestTokenRoutingResponse.SerializeToString,
+            ),
+            'RotateIngestToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateIngestToken,
+                    request_deserializer=moulin_dot_meta_dot_v1_dot_ingest__token__pb2.RotateIngestTokenRequest.FromString,
+                    response_serializer=moulin_dot_meta_dot_v1_dot_ingest__token__pb2.RotateIngestTokenResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -344,6 +361,33 @@ class IngestTokenService:
             '/moulin.meta.v1.IngestTokenService/UpdateIngestTokenRouting',
             moulin_dot_meta_dot_v1_dot_ingest__token__pb2.UpdateIngestTokenRoutingRequest.SerializeToString,
             moulin_dot_meta_dot_v1_dot_ingest__token__pb2.UpdateIngestTokenRoutingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateIngestToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.meta.v1.IngestTokenService/RotateIngestToken',
+            moulin_dot_meta_dot_v1_dot_ingest__token__pb2.RotateIngestTokenRequest.SerializeToString,
+            moulin_dot_meta_dot_v1_dot_ingest__token__pb2.RotateIngestTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,

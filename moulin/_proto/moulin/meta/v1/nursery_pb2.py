@@ -25,49 +25,65 @@ _sym_db = _symbol_database.Default()
 from moulin._proto.moulin.meta.v1 import common_pb2 as moulin_dot_meta_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmoulin/meta/v1/nursery.proto\x12\x0emoulin.meta.v1\x1a\x1bmoulin/meta/v1/common.proto\"\x19\n\x17GetIngestStreamsRequest\"a\n\x10OffsetCheckpoint\x12\x16\n\x0esegment_offset\x18\x01 \x01(\x03\x12\x15\n\rstream_offset\x18\x02 \x01(\x03\x12\x1e\n\x16ingest_timestamp_nanos\x18\x03 \x01(\x03\"C\n\x0fOffsetTimestamp\x12\x15\n\rstream_offset\x18\x01 \x01(\x03\x12\x19\n\x11ingest_time_nanos\x18\x02 \x01(\x03\"\x83\x02\n\x15IngestStreamTableInfo\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x15\n\rmerged_offset\x18\x02 \x01(\x03\x12 \n\x18merged_ingest_time_nanos\x18\x03 \x01(\x03\x12\x18\n\x10\x63reated_at_nanos\x18\x06 \x01(\x03\x12G\n\x1c\x63loud_merged_segments_prefix\x18\x07 \x01(\x0b\x32!.moulin.meta.v1.CloudObjectPrefix\x12<\n\x12offset_checkpoints\x18\x08 \x03(\x0b\x32 .moulin.meta.v1.OffsetCheckpoint\"\x9d\x03\n\x10IngestStreamInfo\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12>\n\x13\x63loud_stream_prefix\x18\x02 \x01(\x0b\x32!.moulin.meta.v1.CloudObjectPrefix\x12\x1d\n\x10stopped_at_nanos\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x1b\n\x0estopped_offset\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x35\n\x06tables\x18\x05 \x03(\x0b\x32%.moulin.meta.v1.IngestStreamTableInfo\x12$\n\x1cknown_complete_through_nanos\x18\x06 \x01(\x03\x12\x16\n\x0e\x64\x65leted_offset\x18\x07 \x01(\x03\x12!\n\x19\x64\x65leted_ingest_time_nanos\x18\x08 \x01(\x03\x12:\n\x11offset_timestamps\x18\t \x03(\x0b\x32\x1f.moulin.meta.v1.OffsetTimestampB\x13\n\x11_stopped_at_nanosB\x11\n\x0f_stopped_offset\"\x89\x01\n\x16IngestTokenRoutingInfo\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x17\n\x0ftraces_table_id\x18\x02 \x01(\t\x12\x15\n\rlogs_table_id\x18\x03 \x01(\t\x12\x18\n\x10metrics_table_id\x18\x04 \x01(\t\x12\x13\n\x0b\x64\x61tabase_id\x18\x05 \x01(\t\"\x8f\x02\n\x18GetIngestStreamsResponse\x12\x31\n\x07streams\x18\x01 \x03(\x0b\x32 .moulin.meta.v1.IngestStreamInfo\x12)\n\x06tables\x18\x02 \x03(\x0b\x32\x19.moulin.meta.v1.TableInfo\x12\x19\n\x11meta_response_seq\x18\x03 \x01(\x03\x12=\n\rtoken_routing\x18\x04 \x03(\x0b\x32&.moulin.meta.v1.IngestTokenRoutingInfo\x12*\n\"stream_list_complete_through_nanos\x18\x06 \x01(\x03J\x04\x08\x05\x10\x06R\tdatabases\"\x89\x01\n\x18MarkStreamStoppedRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x18\n\x10stopped_at_nanos\x18\x02 \x01(\x03\x12\x14\n\x0c\x66inal_offset\x18\x03 \x01(\x03\x12*\n\x06reason\x18\x04 \x01(\x0e\x32\x1a.moulin.meta.v1.StopReason\"\x1b\n\x19MarkStreamStoppedResponse\"\x8a\x01\n\x10StreamOffsetInfo\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12\x19\n\x11new_merged_offset\x18\x03 \x01(\x03\x12\x19\n\x11ingest_time_nanos\x18\x04 \x01(\x03\x12\x1b\n\x13start_merged_offset\x18\x05 \x01(\x03\"}\n\x11MergeRegistration\x12.\n\x07segment\x18\x01 \x01(\x0b\x32\x1d.moulin.meta.v1.CreateSegment\x12\x38\n\x0estream_offsets\x18\x02 \x03(\x0b\x32 .moulin.meta.v1.StreamOffsetInfo\"\xbd\x01\n\x1dRegisterMergedSegmentsRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x03 \x01(\t\x12\x31\n\x06merges\x18\x01 \x03(\x0b\x32!.moulin.meta.v1.MergeRegistration\x12\x37\n\ridle_advances\x18\x02 \x03(\x0b\x32 .moulin.meta.v1.StreamOffsetInfo\x12\x1b\n\x13register_request_id\x18\x04 \x01(\t\"\x88\x01\n\x1eRegisterMergedSegmentsResponse\x12\x18\n\x10segment_versions\x18\x01 \x03(\x03\x12\x31\n\x07streams\x18\x02 \x03(\x0b\x32 .moulin.meta.v1.IngestStreamInfo\x12\x19\n\x11meta_response_seq\x18\x03 \x01(\x03\"j\n\x1aUpdateDeletedOffsetRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x16\n\x0e\x64\x65leted_offset\x18\x03 \x01(\x03\x12!\n\x19\x64\x65leted_ingest_time_nanos\x18\x04 \x01(\x03\"\x1d\n\x1bUpdateDeletedOffsetResponse\"t\n\x1e\x44\x65leteIngestStreamTableRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12\x16\n\x0e\x63urrent_offset\x18\x03 \x01(\x03\x12\x15\n\rmerged_offset\x18\x04 \x01(\x03\"!\n\x1f\x44\x65leteIngestStreamTableResponse*Z\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12STOP_REASON_CLIENT\x10\x01\x12\x17\n\x13STOP_REASON_TIMEOUT\x10\x02\x32\xd0\x04\n\x0eNurseryService\x12o\n\x1aGetIngestStreamsForNursery\x12\'.moulin.meta.v1.GetIngestStreamsRequest\x1a(.moulin.meta.v1.GetIngestStreamsResponse\x12h\n\x11MarkStreamStopped\x12(.moulin.meta.v1.MarkStreamStoppedRequest\x1a).moulin.meta.v1.MarkStreamStoppedResponse\x12w\n\x16RegisterMergedSegments\x12-.moulin.meta.v1.RegisterMergedSegmentsRequest\x1a..moulin.meta.v1.RegisterMergedSegmentsResponse\x12n\n\x13UpdateDeletedOffset\x12*.moulin.meta.v1.UpdateDeletedOffsetRequest\x1a+.moulin.meta.v1.UpdateDeletedOffsetResponse\x12z\n\x17\x44\x65leteIngestStreamTable\x12..moulin.meta.v1.DeleteIngestStreamTableRequest\x1a/.moulin.meta.v1.DeleteIngestStreamTableResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmoulin/meta/v1/nursery.proto\x12\x0emoulin.meta.v1\x1a\x1bmoulin/meta/v1/common.proto\"L\n\x14StageSegmentsRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x05\"E\n\x15StageSegmentsResponse\x12,\n\x04keys\x18\x01 \x03(\x0b\x32\x1e.moulin.meta.v1.CloudObjectKey\"{\n\x0eStreamFrontier\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x12\x12\n\nnew_offset\x18\x03 \x01(\x03\x12\x19\n\x11ingest_time_nanos\x18\x04 \x01(\x03\x12\x11\n\ttable_ids\x18\x05 \x03(\t\"t\n\x08SetAside\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x15\n\rstream_offset\x18\x02 \x01(\x03\x12\x0f\n\x07records\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0c\n\x04path\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\x03\"\xd6\x01\n\x19\x43ommitNurseryBatchRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x13\n\x0brouting_seq\x18\x02 \x01(\x03\x12/\n\x08segments\x18\x03 \x03(\x0b\x32\x1d.moulin.meta.v1.CreateSegment\x12\x31\n\tfrontiers\x18\x04 \x03(\x0b\x32\x1e.moulin.meta.v1.StreamFrontier\x12,\n\nset_asides\x18\x05 \x03(\x0b\x32\x18.moulin.meta.v1.SetAside\"{\n\x1a\x43ommitNurseryBatchResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x31\n\x07streams\x18\x02 \x03(\x0b\x32 .moulin.meta.v1.IngestStreamInfo\x12\x19\n\x11meta_response_seq\x18\x03 \x01(\x03\"<\n\x14ListSetAsidesRequest\x12\x16\n\tstream_id\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x0c\n\n_stream_id\"@\n\x15ListSetAsidesResponse\x12\'\n\x05items\x18\x01 \x03(\x0b\x32\x18.moulin.meta.v1.SetAside\"\x19\n\x17GetIngestStreamsRequest\"a\n\x10OffsetCheckpoint\x12\x16\n\x0esegment_offset\x18\x01 \x01(\x03\x12\x15\n\rstream_offset\x18\x02 \x01(\x03\x12\x1e\n\x16ingest_timestamp_nanos\x18\x03 \x01(\x03\"C\n\x0fOffsetTimestamp\x12\x15\n\rstream_offset\x18\x01 \x01(\x03\x12\x19\n\x11ingest_time_nanos\x18\x02 \x01(\x03\"\x83\x02\n\x15IngestStreamTableInfo\x12\x10\n\x08table_id\x18\x01 \x01(\t\x12\x15\n\rmerged_offset\x18\x02 \x01(\x03\x12 \n\x18merged_ingest_time_nanos\x18\x03 \x01(\x03\x12\x18\n\x10\x63reated_at_nanos\x18\x06 \x01(\x03\x12G\n\x1c\x63loud_merged_segments_prefix\x18\x07 \x01(\x0b\x32!.moulin.meta.v1.CloudObjectPrefix\x12<\n\x12offset_checkpoints\x18\x08 \x03(\x0b\x32 .moulin.meta.v1.OffsetCheckpoint\"\xfb\x04\n\x10IngestStreamInfo\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12>\n\x13\x63loud_stream_prefix\x18\x02 \x01(\x0b\x32!.moulin.meta.v1.CloudObjectPrefix\x12\x1d\n\x10stopped_at_nanos\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x1b\n\x0estopped_offset\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x35\n\x06tables\x18\x05 \x03(\x0b\x32%.moulin.meta.v1.IngestStreamTableInfo\x12$\n\x1cknown_complete_through_nanos\x18\x06 \x01(\x03\x12\x16\n\x0e\x64\x65leted_offset\x18\x07 \x01(\x03\x12!\n\x19\x64\x65leted_ingest_time_nanos\x18\x08 \x01(\x03\x12:\n\x11offset_timestamps\x18\t \x03(\x0b\x32\x1f.moulin.meta.v1.OffsetTimestamp\x12\x17\n\x0f\x66rontier_offset\x18\x64 \x01(\x03\x12\"\n\x1a\x66rontier_ingest_time_nanos\x18\x65 \x01(\x03\x12\x14\n\x0c\x63ollector_id\x18\x66 \x01(\t\x12\x18\n\x10\x63reated_at_nanos\x18g \x01(\x03\x12/\n\x0bstop_reason\x18h \x01(\x0e\x32\x1a.moulin.meta.v1.StopReason\x12>\n\x14\x66rontier_checkpoints\x18i \x03(\x0b\x32 .moulin.meta.v1.OffsetCheckpointB\x13\n\x11_stopped_at_nanosB\x11\n\x0f_stopped_offset\"\x9a\x01\n\x16IngestTokenRoutingInfo\x12\x10\n\x08token_id\x18\x01 \x01(\t\x12\x17\n\x0ftraces_table_id\x18\x02 \x01(\t\x12\x15\n\rlogs_table_id\x18\x03 \x01(\t\x12\x18\n\x10metrics_table_id\x18\x04 \x01(\t\x12\x13\n\x0b\x64\x61tabase_id\x18\x05 \x01(\t\x12\x0f\n\x07retired\x18\x64 \x01(\x08\"\xe8\x02\n\x18GetIngestStreamsResponse\x12\x31\n\x07streams\x18\x01 \x03(\x0b\x32 .moulin.meta.v1.IngestStreamInfo\x12)\n\x06tables\x18\x02 \x03(\x0b\x32\x19.moulin.meta.v1.TableInfo\x12\x19\n\x11meta_response_seq\x18\x03 \x01(\x03\x12=\n\rtoken_routing\x18\x04 \x03(\x0b\x32&.moulin.meta.v1.IngestTokenRoutingInfo\x12*\n\"stream_list_complete_through_nanos\x18\x06 \x01(\x03\x12\x13\n\x0brouting_seq\x18\x64 \x01(\x03\x12\x31\n\x0eretired_tables\x18\x65 \x03(\x0b\x32\x19.moulin.meta.v1.TableInfo\x12\x0f\n\x07version\x18\x66 \x01(\x03J\x04\x08\x05\x10\x06R\tdatabases\"\x89\x01\n\x18MarkStreamStoppedRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x18\n\x10stopped_at_nanos\x18\x02 \x01(\x03\x12\x14\n\x0c\x66inal_offset\x18\x03 \x01(\x03\x12*\n\x06reason\x18\x04 \x01(\x0e\x32\x1a.moulin.meta.v1.StopReason\"\x1b\n\x19MarkStreamStoppedResponse\"\x8a\x01\n\x10StreamOffsetInfo\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12\x19\n\x11new_merged_offset\x18\x03 \x01(\x03\x12\x19\n\x11ingest_time_nanos\x18\x04 \x01(\x03\x12\x1b\n\x13start_merged_offset\x18\x05 \x01(\x03\"}\n\x11MergeRegistration\x12.\n\x07segment\x18\x01 \x01(\x0b\x32\x1d.moulin.meta.v1.CreateSegment\x12\x38\n\x0estream_offsets\x18\x02 \x03(\x0b\x32 .moulin.meta.v1.StreamOffsetInfo\"\xbd\x01\n\x1dRegisterMergedSegmentsRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x03 \x01(\t\x12\x31\n\x06merges\x18\x01 \x03(\x0b\x32!.moulin.meta.v1.MergeRegistration\x12\x37\n\ridle_advances\x18\x02 \x03(\x0b\x32 .moulin.meta.v1.StreamOffsetInfo\x12\x1b\n\x13register_request_id\x18\x04 \x01(\t\"\x88\x01\n\x1eRegisterMergedSegmentsResponse\x12\x18\n\x10segment_versions\x18\x01 \x03(\x03\x12\x31\n\x07streams\x18\x02 \x03(\x0b\x32 .moulin.meta.v1.IngestStreamInfo\x12\x19\n\x11meta_response_seq\x18\x03 \x01(\x03\"j\n\x1aUpdateDeletedOffsetRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x16\n\x0e\x64\x65leted_offset\x18\x03 \x01(\x03\x12!\n\x19\x64\x65leted_ingest_time_nanos\x18\x04 \x01(\x03\"\x1d\n\x1bUpdateDeletedOffsetResponse\"t\n\x1e\x44\x65leteIngestStreamTableRequest\x12\x11\n\tstream_id\x18\x01 \x01(\t\x12\x10\n\x08table_id\x18\x02 \x01(\t\x12\x16\n\x0e\x63urrent_offset\x18\x03 \x01(\x03\x12\x15\n\rmerged_offset\x18\x04 \x01(\x03\"!\n\x1f\x44\x65leteIngestStreamTableResponse*Z\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12STOP_REASON_CLIENT\x10\x01\x12\x17\n\x13STOP_REASON_TIMEOUT\x10\x02\x32\xf9\x06\n\x0eNurseryService\x12o\n\x1aGetIngestStreamsForNursery\x12\'.moulin.meta.v1.GetIngestStreamsRequest\x1a(.moulin.meta.v1.GetIngestStreamsResponse\x12h\n\x11MarkStreamStopped\x12(.moulin.meta.v1.MarkStreamStoppedRequest\x1a).moulin.meta.v1.MarkStreamStoppedResponse\x12w\n\x16RegisterMergedSegments\x12-.moulin.meta.v1.RegisterMergedSegmentsRequest\x1a..moulin.meta.v1.RegisterMergedSegmentsResponse\x12n\n\x13UpdateDeletedOffset\x12*.moulin.meta.v1.UpdateDeletedOffsetRequest\x1a+.moulin.meta.v1.UpdateDeletedOffsetResponse\x12z\n\x17\x44\x65leteIngestStreamTable\x12..moulin.meta.v1.DeleteIngestStreamTableRequest\x1a/.moulin.meta.v1.DeleteIngestStreamTableResponse\x12\\\n\rStageSegments\x12$.moulin.meta.v1.StageSegmentsRequest\x1a%.moulin.meta.v1.StageSegmentsResponse\x12k\n\x12\x43ommitNurseryBatch\x12).moulin.meta.v1.CommitNurseryBatchRequest\x1a*.moulin.meta.v1.CommitNurseryBatchResponse\x12\\\n\rListSetAsides\x12$.moulin.meta.v1.ListSetAsidesRequest\x1a%.moulin.meta.v1.ListSetAsidesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'moulin.meta.v1.nursery_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STOPREASON']._serialized_start=2424
-  _globals['_STOPREASON']._serialized_end=2514
-  _globals['_GETINGESTSTREAMSREQUEST']._serialized_start=77
-  _globals['_GETINGESTSTREAMSREQUEST']._serialized_end=102
-  _globals['_OFFSETCHECKPOINT']._serialized_start=104
-  _globals['_OFFSETCHECKPOINT']._serialized_end=201
-  _globals['_OFFSETTIMESTAMP']._serialized_start=203
-  _globals['_OFFSETTIMESTAMP']._serialized_end=270
-  _globals['_INGESTSTREAMTABLEINFO']._serialized_start=273
-  _globals['_INGESTSTREAMTABLEINFO']._serialized_end=532
-  _globals['_INGESTSTREAMINFO']._serialized_start=535
-  _globals['_INGESTSTREAMINFO']._serialized_end=948
-  _globals['_INGESTTOKENROUTINGINFO']._serialized_start=951
-  _globals['_INGESTTOKENROUTINGINFO']._serialized_end=1088
-  _globals['_GETINGESTSTREAMSRESPONSE']._serialized_start=1091
-  _globals['_GETINGESTSTREAMSRESPONSE']._serialized_end=1362
-  _globals['_MARKSTREAMSTOPPEDREQUEST']._serialized_start=1365
-  _globals['_MARKSTREAMSTOPPEDREQUEST']._serialized_end=1502
-  _globals['_MARKSTREAMSTOPPEDRESPONSE']._serialized_start=1504
-  _globals['_MARKSTREAMSTOPPEDRESPONSE']._serialized_end=1531
-  _globals['_STREAMOFFSETINFO']._serialized_start=1534
-  _globals['_STREAMOFFSETINFO']._serialized_end=1672
-  _globals['_MERGEREGISTRATION']._serialized_start=1674
-  _globals['_MERGEREGISTRATION']._serialized_end=1799
-  _globals['_REGISTERMERGEDSEGMENTSREQUEST']._serialized_start=1802
-  _globals['_REGISTERMERGEDSEGMENTSREQUEST']._serialized_end=1991
-  _globals['_REGISTERMERGEDSEGMENTSRESPONSE']._serialized_start=1994
-  _globals['_REGISTERMERGEDSEGMENTSRESPONSE']._serialized_end=2130
-  _globals['_UPDATEDELETEDOFFSETREQUEST']._serialized_start=2132
-  _globals['_UPDATEDELETEDOFFSETREQUEST']._serialized_end=2238
-  _globals['_UPDATEDELETEDOFFSETRESPONSE']._serialized_start=2240
-  _globals['_UPDATEDELETEDOFFSETRESPONSE']._serialized_end=2269
-  _globals['_DELETEINGESTSTREAMTABLEREQUEST']._serialized_start=2271
-  _globals['_DELETEINGESTSTREAMTABLEREQUEST']._serialized_end=2387
-  _globals['_DELETEINGESTSTREAMTABLERESPONSE']._serialized_start=2389
-  _globals['_DELETEINGESTSTREAMTABLERESPONSE']._serialized_end=2422
-  _globals['_NURSERYSERVICE']._serialized_start=2517
-  _globals['_NURSERYSERVICE']._serialized_end=3109
+  _globals['_STOPREASON']._serialized_start=3614
+  _globals['_STOPREASON']._serialized_end=3704
+  _globals['_STAGESEGMENTSREQUEST']._serialized_start=77
+  _globals['_STAGESEGMENTSREQUEST']._serialized_end=153
+  _globals['_STAGESEGMENTSRESPONSE']._serialized_start=155
+  _globals['_STAGESEGMENTSRESPONSE']._serialized_end=224
+  _globals['_STREAMFRONTIER']._serialized_start=226
+  _globals['_STREAMFRONTIER']._serialized_end=349
+  _globals['_SETASIDE']._serialized_start=351
+  _globals['_SETASIDE']._serialized_end=467
+  _globals['_COMMITNURSERYBATCHREQUEST']._serialized_start=470
+  _globals['_COMMITNURSERYBATCHREQUEST']._serialized_end=684
+  _globals['_COMMITNURSERYBATCHRESPONSE']._serialized_start=686
+  _globals['_COMMITNURSERYBATCHRESPONSE']._serialized_end=809
+  _globals['_LISTSETASIDESREQUEST']._serialized_start=811
+  _globals['_LISTSETASIDESREQUEST']._serialized_end=871
+  _globals['_LISTSETASIDESRESPONSE']._serialized_start=873
+  _globals['_LISTSETASIDESRESPONSE']._serialized_end=937
+  _globals['_GETINGESTSTREAMSREQUEST']._serialized_start=939
+  _globals['_GETINGESTSTREAMSREQUEST']._serialized_end=964
+  _globals['_OFFSETCHECKPOINT']._serialized_start=966
+  _globals['_OFFSETCHECKPOINT']._serialized_end=1063
+  _globals['_OFFSETTIMESTAMP']._serialized_start=1065
+  _globals['_OFFSETTIMESTAMP']._serialized_end=1132
+  _globals['_INGESTSTREAMTABLEINFO']._serialized_start=1135
+  _globals['_INGESTSTREAMTABLEINFO']._serialized_end=1394
+  _globals['_INGESTSTREAMINFO']._serialized_start=1397
+  _globals['_INGESTSTREAMINFO']._serialized_end=2032
+  _globals['_INGESTTOKENROUTINGINFO']._serialized_start=2035
+  _globals['_INGESTTOKENROUTINGINFO']._serialized_end=2189
+  _globals['_GETINGESTSTREAMSRESPONSE']._serialized_start=2192
+  _globals['_GETINGESTSTREAMSRESPONSE']._serialized_end=2552
+  _globals['_MARKSTREAMSTOPPEDREQUEST']._serialized_start=2555
+  _globals['_MARKSTREAMSTOPPEDREQUEST']._serialized_end=2692
+  _globals['_MARKSTREAMSTOPPEDRESPONSE']._serialized_start=2694
+  _globals['_MARKSTREAMSTOPPEDRESPONSE']._serialized_end=2721
+  _globals['_STREAMOFFSETINFO']._serialized_start=2724
+  _globals['_STREAMOFFSETINFO']._serialized_end=2862
+  _globals['_MERGEREGISTRATION']._serialized_start=2864
+  _globals['_MERGEREGISTRATION']._serialized_end=2989
+  _globals['_REGISTERMERGEDSEGMENTSREQUEST']._serialized_start=2992
+  _globals['_REGISTERMERGEDSEGMENTSREQUEST']._serialized_end=3181
+  _globals['_REGISTERMERGEDSEGMENTSRESPONSE']._serialized_start=3184
+  _globals['_REGISTERMERGEDSEGMENTSRESPONSE']._serialized_end=3320
+  _globals['_UPDATEDELETEDOFFSETREQUEST']._serialized_start=3322
+  _globals['_UPDATEDELETEDOFFSETREQUEST']._serialized_end=3428
+  _globals['_UPDATEDELETEDOFFSETRESPONSE']._serialized_start=3430
+  _globals['_UPDATEDELETEDOFFSETRESPONSE']._serialized_end=3459
+  _globals['_DELETEINGESTSTREAMTABLEREQUEST']._serialized_start=3461
+  _globals['_DELETEINGESTSTREAMTABLEREQUEST']._serialized_end=3577
+  _globals['_DELETEINGESTSTREAMTABLERESPONSE']._serialized_start=3579
+  _globals['_DELETEINGESTSTREAMTABLERESPONSE']._serialized_end=3612
+  _globals['_NURSERYSERVICE']._serialized_start=3707
+  _globals['_NURSERYSERVICE']._serialized_end=4596
 # @@protoc_insertion_point(module_scope)

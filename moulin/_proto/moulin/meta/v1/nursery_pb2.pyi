@@ -17,6 +17,88 @@ STOP_REASON_UNSPECIFIED: StopReason
 STOP_REASON_CLIENT: StopReason
 STOP_REASON_TIMEOUT: StopReason
 
+class StageSegmentsRequest(_message.Message):
+    __slots__ = ("database_id", "table_id", "count")
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    database_id: str
+    table_id: str
+    count: int
+    def __init__(self, database_id: _Optional[str] = ..., table_id: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class StageSegmentsResponse(_message.Message):
+    __slots__ = ("keys",)
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedCompositeFieldContainer[_common_pb2.CloudObjectKey]
+    def __init__(self, keys: _Optional[_Iterable[_Union[_common_pb2.CloudObjectKey, _Mapping]]] = ...) -> None: ...
+
+class StreamFrontier(_message.Message):
+    __slots__ = ("stream_id", "start_offset", "new_offset", "ingest_time_nanos", "table_ids")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEW_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    INGEST_TIME_NANOS_FIELD_NUMBER: _ClassVar[int]
+    TABLE_IDS_FIELD_NUMBER: _ClassVar[int]
+    stream_id: str
+    start_offset: int
+    new_offset: int
+    ingest_time_nanos: int
+    table_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, stream_id: _Optional[str] = ..., start_offset: _Optional[int] = ..., new_offset: _Optional[int] = ..., ingest_time_nanos: _Optional[int] = ..., table_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SetAside(_message.Message):
+    __slots__ = ("stream_id", "stream_offset", "records", "reason", "path", "version")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    STREAM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    stream_id: str
+    stream_offset: int
+    records: int
+    reason: str
+    path: str
+    version: int
+    def __init__(self, stream_id: _Optional[str] = ..., stream_offset: _Optional[int] = ..., records: _Optional[int] = ..., reason: _Optional[str] = ..., path: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
+
+class CommitNurseryBatchRequest(_message.Message):
+    __slots__ = ("request_id", "routing_seq", "segments", "frontiers", "set_asides")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ROUTING_SEQ_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    FRONTIERS_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDES_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    routing_seq: int
+    segments: _containers.RepeatedCompositeFieldContainer[_common_pb2.CreateSegment]
+    frontiers: _containers.RepeatedCompositeFieldContainer[StreamFrontier]
+    set_asides: _containers.RepeatedCompositeFieldContainer[SetAside]
+    def __init__(self, request_id: _Optional[str] = ..., routing_seq: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[_common_pb2.CreateSegment, _Mapping]]] = ..., frontiers: _Optional[_Iterable[_Union[StreamFrontier, _Mapping]]] = ..., set_asides: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ...) -> None: ...
+
+class CommitNurseryBatchResponse(_message.Message):
+    __slots__ = ("version", "streams", "meta_response_seq")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    META_RESPONSE_SEQ_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    streams: _containers.RepeatedCompositeFieldContainer[IngestStreamInfo]
+    meta_response_seq: int
+    def __init__(self, version: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[IngestStreamInfo, _Mapping]]] = ..., meta_response_seq: _Optional[int] = ...) -> None: ...
+
+class ListSetAsidesRequest(_message.Message):
+    __slots__ = ("stream_id",)
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    stream_id: str
+    def __init__(self, stream_id: _Optional[str] = ...) -> None: ...
+
+class ListSetAsidesResponse(_message.Message):
+    __slots__ = ("items",)
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[SetAside]
+    def __init__(self, items: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ...) -> None: ...
+
 class GetIngestStreamsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -56,7 +138,7 @@ class IngestStreamTableInfo(_message.Message):
     def __init__(self, table_id: _Optional[str] = ..., merged_offset: _Optional[int] = ..., merged_ingest_time_nanos: _Optional[int] = ..., created_at_nanos: _Optional[int] = ..., cloud_merged_segments_prefix: _Optional[_Union[_common_pb2.CloudObjectPrefix, _Mapping]] = ..., offset_checkpoints: _Optional[_Iterable[_Union[OffsetCheckpoint, _Mapping]]] = ...) -> None: ...
 
 class IngestStreamInfo(_message.Message):
-    __slots__ = ("stream_id", "cloud_stream_prefix", "stopped_at_nanos", "stopped_offset", "tables", "known_complete_through_nanos", "deleted_offset", "deleted_ingest_time_nanos", "offset_timestamps")
+    __slots__ = ("stream_id", "cloud_stream_prefix", "stopped_at_nanos", "stopped_offset", "tables", "known_complete_through_nanos", "deleted_offset", "deleted_ingest_time_nanos", "offset_timestamps", "frontier_offset", "frontier_ingest_time_nanos", "collector_id", "created_at_nanos", "stop_reason", "frontier_checkpoints")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     CLOUD_STREAM_PREFIX_FIELD_NUMBER: _ClassVar[int]
     STOPPED_AT_NANOS_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +148,12 @@ class IngestStreamInfo(_message.Message):
     DELETED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DELETED_INGEST_TIME_NANOS_FIELD_NUMBER: _ClassVar[int]
     OFFSET_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_INGEST_TIME_NANOS_FIELD_NUMBER: _ClassVar[int]
+    COLLECTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_NANOS_FIELD_NUMBER: _ClassVar[int]
+    STOP_REASON_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     stream_id: str
     cloud_stream_prefix: _common_pb2.CloudObjectPrefix
     stopped_at_nanos: int
@@ -75,35 +163,49 @@ class IngestStreamInfo(_message.Message):
     deleted_offset: int
     deleted_ingest_time_nanos: int
     offset_timestamps: _containers.RepeatedCompositeFieldContainer[OffsetTimestamp]
-    def __init__(self, stream_id: _Optional[str] = ..., cloud_stream_prefix: _Optional[_Union[_common_pb2.CloudObjectPrefix, _Mapping]] = ..., stopped_at_nanos: _Optional[int] = ..., stopped_offset: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[IngestStreamTableInfo, _Mapping]]] = ..., known_complete_through_nanos: _Optional[int] = ..., deleted_offset: _Optional[int] = ..., deleted_ingest_time_nanos: _Optional[int] = ..., offset_timestamps: _Optional[_Iterable[_Union[OffsetTimestamp, _Mapping]]] = ...) -> None: ...
+    frontier_offset: int
+    frontier_ingest_time_nanos: int
+    collector_id: str
+    created_at_nanos: int
+    stop_reason: StopReason
+    frontier_checkpoints: _containers.RepeatedCompositeFieldContainer[OffsetCheckpoint]
+    def __init__(self, stream_id: _Optional[str] = ..., cloud_stream_prefix: _Optional[_Union[_common_pb2.CloudObjectPrefix, _Mapping]] = ..., stopped_at_nanos: _Optional[int] = ..., stopped_offset: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[IngestStreamTableInfo, _Mapping]]] = ..., known_complete_through_nanos: _Optional[int] = ..., deleted_offset: _Optional[int] = ..., deleted_ingest_time_nanos: _Optional[int] = ..., offset_timestamps: _Optional[_Iterable[_Union[OffsetTimestamp, _Mapping]]] = ..., frontier_offset: _Optional[int] = ..., frontier_ingest_time_nanos: _Optional[int] = ..., collector_id: _Optional[str] = ..., created_at_nanos: _Optional[int] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., frontier_checkpoints: _Optional[_Iterable[_Union[OffsetCheckpoint, _Mapping]]] = ...) -> None: ...
 
 class IngestTokenRoutingInfo(_message.Message):
-    __slots__ = ("token_id", "traces_table_id", "logs_table_id", "metrics_table_id", "database_id")
+    __slots__ = ("token_id", "traces_table_id", "logs_table_id", "metrics_table_id", "database_id", "retired")
     TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
     TRACES_TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     LOGS_TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     METRICS_TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    RETIRED_FIELD_NUMBER: _ClassVar[int]
     token_id: str
     traces_table_id: str
     logs_table_id: str
     metrics_table_id: str
     database_id: str
-    def __init__(self, token_id: _Optional[str] = ..., traces_table_id: _Optional[str] = ..., logs_table_id: _Optional[str] = ..., metrics_table_id: _Optional[str] = ..., database_id: _Optional[str] = ...) -> None: ...
+    retired: bool
+    def __init__(self, token_id: _Optional[str] = ..., traces_table_id: _Optional[str] = ..., logs_table_id: _Optional[str] = ..., metrics_table_id: _Optional[str] = ..., database_id: _Optional[str] = ..., retired: _Optional[bool] = ...) -> None: ...
 
 class GetIngestStreamsResponse(_message.Message):
-    __slots__ = ("streams", "tables", "meta_response_seq", "token_routing", "stream_list_complete_through_nanos")
+    __slots__ = ("streams", "tables", "meta_response_seq", "token_routing", "stream_list_complete_through_nanos", "routing_seq", "retired_tables", "version")
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
     META_RESPONSE_SEQ_FIELD_NUMBER: _ClassVar[int]
     TOKEN_ROUTING_FIELD_NUMBER: _ClassVar[int]
     STREAM_LIST_COMPLETE_THROUGH_NANOS_FIELD_NUMBER: _ClassVar[int]
+    ROUTING_SEQ_FIELD_NUMBER: _ClassVar[int]
+    RETIRED_TABLES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     streams: _containers.RepeatedCompositeFieldContainer[IngestStreamInfo]
     tables: _containers.RepeatedCompositeFieldContainer[_common_pb2.TableInfo]
     meta_response_seq: int
     token_routing: _containers.RepeatedCompositeFieldContainer[IngestTokenRoutingInfo]
     stream_list_complete_through_nanos: int
-    def __init__(self, streams: _Optional[_Iterable[_Union[IngestStreamInfo, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableInfo, _Mapping]]] = ..., meta_response_seq: _Optional[int] = ..., token_routing: _Optional[_Iterable[_Union[IngestTokenRoutingInfo, _Mapping]]] = ..., stream_list_complete_through_nanos: _Optional[int] = ...) -> None: ...
+    routing_seq: int
+    retired_tables: _containers.RepeatedCompositeFieldContainer[_common_pb2.TableInfo]
+    version: int
+    def __init__(self, streams: _Optional[_Iterable[_Union[IngestStreamInfo, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[_common_pb2.TableInfo, _Mapping]]] = ..., meta_response_seq: _Optional[int] = ..., token_routing: _Optional[_Iterable[_Union[IngestTokenRoutingInfo, _Mapping]]] = ..., stream_list_complete_through_nanos: _Optional[int] = ..., routing_seq: _Optional[int] = ..., retired_tables: _Optional[_Iterable[_Union[_common_pb2.TableInfo, _Mapping]]] = ..., version: _Optional[int] = ...) -> None: ...
 
 class MarkStreamStoppedRequest(_message.Message):
     __slots__ = ("stream_id", "stopped_at_nanos", "final_offset", "reason")

@@ -59,6 +59,21 @@ class NurseryServiceStub:
                 request_serializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.DeleteIngestStreamTableRequest.SerializeToString,
                 response_deserializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.DeleteIngestStreamTableResponse.FromString,
                 _registered_method=True)
+        self.StageSegments = channel.unary_unary(
+                '/moulin.meta.v1.NurseryService/StageSegments',
+                request_serializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.StageSegmentsRequest.SerializeToString,
+                response_deserializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.StageSegmentsResponse.FromString,
+                _registered_method=True)
+        self.CommitNurseryBatch = channel.unary_unary(
+                '/moulin.meta.v1.NurseryService/CommitNurseryBatch',
+                request_serializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.CommitNurseryBatchRequest.SerializeToString,
+                response_deserializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.CommitNurseryBatchResponse.FromString,
+                _registered_method=True)
+        self.ListSetAsides = channel.unary_unary(
+                '/moulin.meta.v1.NurseryService/ListSetAsides',
+                request_serializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.ListSetAsidesRequest.SerializeToString,
+                response_deserializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.ListSetAsidesResponse.FromString,
+                _registered_method=True)
 
 
 class NurseryServiceServicer:
@@ -94,6 +109,28 @@ class NurseryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StageSegments(self, request, context):
+        """Where to write segments that will be registered. What is written and never registered is swept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CommitNurseryBatch(self, request, context):
+        """Everything that one run of a nursery brings, in one transaction: segments of many tables, one frontier per stream, and what
+        could not be read. Refused (ABORTED) when a stream or the routing moved since it was planned.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSetAsides(self, request, context):
+        """What nurseries could not read and moved past.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NurseryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -121,6 +158,21 @@ def add_NurseryServiceServicer_to_server(servicer, server):
                     servicer.DeleteIngestStreamTable,
                     request_deserializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.DeleteIngestStreamTableRequest.FromString,
                     response_serializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.DeleteIngestStreamTableResponse.SerializeToString,
+            ),
+            'StageSegments': grpc.unary_unary_rpc_method_handler(
+                    servicer.StageSegments,
+                    request_deserializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.StageSegmentsRequest.FromString,
+                    response_serializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.StageSegmentsResponse.SerializeToString,
+            ),
+            'CommitNurseryBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitNurseryBatch,
+                    request_deserializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.CommitNurseryBatchRequest.FromString,
+                    response_serializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.CommitNurseryBatchResponse.SerializeToString,
+            ),
+            'ListSetAsides': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSetAsides,
+                    request_deserializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.ListSetAsidesRequest.FromString,
+                    response_serializer=moulin_dot_meta_dot_v1_dot_nursery__pb2.ListSetAsidesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -258,6 +310,87 @@ class NurseryService:
             '/moulin.meta.v1.NurseryService/DeleteIngestStreamTable',
             moulin_dot_meta_dot_v1_dot_nursery__pb2.DeleteIngestStreamTableRequest.SerializeToString,
             moulin_dot_meta_dot_v1_dot_nursery__pb2.DeleteIngestStreamTableResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StageSegments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.meta.v1.NurseryService/StageSegments',
+            moulin_dot_meta_dot_v1_dot_nursery__pb2.StageSegmentsRequest.SerializeToString,
+            moulin_dot_meta_dot_v1_dot_nursery__pb2.StageSegmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CommitNurseryBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.meta.v1.NurseryService/CommitNurseryBatch',
+            moulin_dot_meta_dot_v1_dot_nursery__pb2.CommitNurseryBatchRequest.SerializeToString,
+            moulin_dot_meta_dot_v1_dot_nursery__pb2.CommitNurseryBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSetAsides(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.meta.v1.NurseryService/ListSetAsides',
+            moulin_dot_meta_dot_v1_dot_nursery__pb2.ListSetAsidesRequest.SerializeToString,
+            moulin_dot_meta_dot_v1_dot_nursery__pb2.ListSetAsidesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -29,6 +29,24 @@ BQL_TYPE_TIMESPAN: BqlType
 BQL_TYPE_GUID: BqlType
 BQL_TYPE_DYNAMIC: BqlType
 
+class RenameTableRequest(_message.Message):
+    __slots__ = ("database_id", "table_id", "new_name", "new_database_id")
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    NEW_NAME_FIELD_NUMBER: _ClassVar[int]
+    NEW_DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    database_id: str
+    table_id: str
+    new_name: str
+    new_database_id: str
+    def __init__(self, database_id: _Optional[str] = ..., table_id: _Optional[str] = ..., new_name: _Optional[str] = ..., new_database_id: _Optional[str] = ...) -> None: ...
+
+class RenameTableResponse(_message.Message):
+    __slots__ = ("table",)
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    table: Table
+    def __init__(self, table: _Optional[_Union[Table, _Mapping]] = ...) -> None: ...
+
 class Column(_message.Message):
     __slots__ = ("name", "type")
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -66,20 +84,22 @@ class GetTableRequest(_message.Message):
     def __init__(self, database_id: _Optional[str] = ..., table_id: _Optional[str] = ..., include_deleted: _Optional[bool] = ...) -> None: ...
 
 class GetTableResponse(_message.Message):
-    __slots__ = ("id", "name", "database_id", "retention_ns", "max_merge_time_span_ns", "tombstone")
+    __slots__ = ("id", "name", "database_id", "retention_ns", "max_merge_time_span_ns", "tombstone", "effective_max_merge_time_span_ns")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     RETENTION_NS_FIELD_NUMBER: _ClassVar[int]
     MAX_MERGE_TIME_SPAN_NS_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    EFFECTIVE_MAX_MERGE_TIME_SPAN_NS_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     database_id: str
     retention_ns: int
     max_merge_time_span_ns: int
     tombstone: _common_pb2.Tombstone
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., database_id: _Optional[str] = ..., retention_ns: _Optional[int] = ..., max_merge_time_span_ns: _Optional[int] = ..., tombstone: _Optional[_Union[_common_pb2.Tombstone, _Mapping]] = ...) -> None: ...
+    effective_max_merge_time_span_ns: int
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., database_id: _Optional[str] = ..., retention_ns: _Optional[int] = ..., max_merge_time_span_ns: _Optional[int] = ..., tombstone: _Optional[_Union[_common_pb2.Tombstone, _Mapping]] = ..., effective_max_merge_time_span_ns: _Optional[int] = ...) -> None: ...
 
 class ListTablesRequest(_message.Message):
     __slots__ = ("database_id", "include_deleted")
@@ -98,20 +118,22 @@ class ListTablesResponse(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[Table, _Mapping]]] = ..., grace_window_seconds: _Optional[int] = ...) -> None: ...
 
 class Table(_message.Message):
-    __slots__ = ("id", "name", "database_id", "retention_ns", "max_merge_time_span_ns", "tombstone")
+    __slots__ = ("id", "name", "database_id", "retention_ns", "max_merge_time_span_ns", "tombstone", "effective_max_merge_time_span_ns")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     RETENTION_NS_FIELD_NUMBER: _ClassVar[int]
     MAX_MERGE_TIME_SPAN_NS_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    EFFECTIVE_MAX_MERGE_TIME_SPAN_NS_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     database_id: str
     retention_ns: int
     max_merge_time_span_ns: int
     tombstone: _common_pb2.Tombstone
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., database_id: _Optional[str] = ..., retention_ns: _Optional[int] = ..., max_merge_time_span_ns: _Optional[int] = ..., tombstone: _Optional[_Union[_common_pb2.Tombstone, _Mapping]] = ...) -> None: ...
+    effective_max_merge_time_span_ns: int
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., database_id: _Optional[str] = ..., retention_ns: _Optional[int] = ..., max_merge_time_span_ns: _Optional[int] = ..., tombstone: _Optional[_Union[_common_pb2.Tombstone, _Mapping]] = ..., effective_max_merge_time_span_ns: _Optional[int] = ...) -> None: ...
 
 class DeleteTableRequest(_message.Message):
     __slots__ = ("database_id", "table_id", "immediate")
@@ -244,7 +266,9 @@ class SetTableMaxMergeTimeSpanRequest(_message.Message):
     def __init__(self, database_id: _Optional[str] = ..., table_id: _Optional[str] = ..., max_merge_time_span_ns: _Optional[int] = ...) -> None: ...
 
 class SetTableMaxMergeTimeSpanResponse(_message.Message):
-    __slots__ = ("max_merge_time_span_ns",)
+    __slots__ = ("max_merge_time_span_ns", "effective_max_merge_time_span_ns")
     MAX_MERGE_TIME_SPAN_NS_FIELD_NUMBER: _ClassVar[int]
+    EFFECTIVE_MAX_MERGE_TIME_SPAN_NS_FIELD_NUMBER: _ClassVar[int]
     max_merge_time_span_ns: int
-    def __init__(self, max_merge_time_span_ns: _Optional[int] = ...) -> None: ...
+    effective_max_merge_time_span_ns: int
+    def __init__(self, max_merge_time_span_ns: _Optional[int] = ..., effective_max_merge_time_span_ns: _Optional[int] = ...) -> None: ...

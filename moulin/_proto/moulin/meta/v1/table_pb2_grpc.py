@@ -79,6 +79,11 @@ class TableServiceStub:
                 request_serializer=moulin_dot_meta_dot_v1_dot_table__pb2.SetTableMaxMergeTimeSpanRequest.SerializeToString,
                 response_deserializer=moulin_dot_meta_dot_v1_dot_table__pb2.SetTableMaxMergeTimeSpanResponse.FromString,
                 _registered_method=True)
+        self.RenameTable = channel.unary_unary(
+                '/moulin.meta.v1.TableService/RenameTable',
+                request_serializer=moulin_dot_meta_dot_v1_dot_table__pb2.RenameTableRequest.SerializeToString,
+                response_deserializer=moulin_dot_meta_dot_v1_dot_table__pb2.RenameTableResponse.FromString,
+                _registered_method=True)
 
 
 class TableServiceServicer:
@@ -138,6 +143,12 @@ class TableServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RenameTable(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TableServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -185,6 +196,11 @@ def add_TableServiceServicer_to_server(servicer, server):
                     servicer.SetTableMaxMergeTimeSpan,
                     request_deserializer=moulin_dot_meta_dot_v1_dot_table__pb2.SetTableMaxMergeTimeSpanRequest.FromString,
                     response_serializer=moulin_dot_meta_dot_v1_dot_table__pb2.SetTableMaxMergeTimeSpanResponse.SerializeToString,
+            ),
+            'RenameTable': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenameTable,
+                    request_deserializer=moulin_dot_meta_dot_v1_dot_table__pb2.RenameTableRequest.FromString,
+                    response_serializer=moulin_dot_meta_dot_v1_dot_table__pb2.RenameTableResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -430,6 +446,33 @@ class TableService:
             '/moulin.meta.v1.TableService/SetTableMaxMergeTimeSpan',
             moulin_dot_meta_dot_v1_dot_table__pb2.SetTableMaxMergeTimeSpanRequest.SerializeToString,
             moulin_dot_meta_dot_v1_dot_table__pb2.SetTableMaxMergeTimeSpanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenameTable(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.meta.v1.TableService/RenameTable',
+            moulin_dot_meta_dot_v1_dot_table__pb2.RenameTableRequest.SerializeToString,
+            moulin_dot_meta_dot_v1_dot_table__pb2.RenameTableResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -7,6 +7,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class RenameViewRequest(_message.Message):
+    __slots__ = ("database_id", "view_id", "new_name")
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    VIEW_ID_FIELD_NUMBER: _ClassVar[int]
+    NEW_NAME_FIELD_NUMBER: _ClassVar[int]
+    database_id: str
+    view_id: str
+    new_name: str
+    def __init__(self, database_id: _Optional[str] = ..., view_id: _Optional[str] = ..., new_name: _Optional[str] = ...) -> None: ...
+
+class RenameViewResponse(_message.Message):
+    __slots__ = ("view",)
+    VIEW_FIELD_NUMBER: _ClassVar[int]
+    view: View
+    def __init__(self, view: _Optional[_Union[View, _Mapping]] = ...) -> None: ...
+
 class View(_message.Message):
     __slots__ = ("id", "name", "description", "members", "tombstone")
     ID_FIELD_NUMBER: _ClassVar[int]

@@ -69,6 +69,11 @@ class ViewServiceStub:
                 request_serializer=moulin_dot_meta_dot_v1_dot_view__pb2.LookupTableOrViewRequest.SerializeToString,
                 response_deserializer=moulin_dot_meta_dot_v1_dot_view__pb2.LookupTableOrViewResponse.FromString,
                 _registered_method=True)
+        self.RenameView = channel.unary_unary(
+                '/moulin.meta.v1.ViewService/RenameView',
+                request_serializer=moulin_dot_meta_dot_v1_dot_view__pb2.RenameViewRequest.SerializeToString,
+                response_deserializer=moulin_dot_meta_dot_v1_dot_view__pb2.RenameViewResponse.FromString,
+                _registered_method=True)
 
 
 class ViewServiceServicer:
@@ -116,6 +121,12 @@ class ViewServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RenameView(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ViewServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -153,6 +164,11 @@ def add_ViewServiceServicer_to_server(servicer, server):
                     servicer.LookupTableOrView,
                     request_deserializer=moulin_dot_meta_dot_v1_dot_view__pb2.LookupTableOrViewRequest.FromString,
                     response_serializer=moulin_dot_meta_dot_v1_dot_view__pb2.LookupTableOrViewResponse.SerializeToString,
+            ),
+            'RenameView': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenameView,
+                    request_deserializer=moulin_dot_meta_dot_v1_dot_view__pb2.RenameViewRequest.FromString,
+                    response_serializer=moulin_dot_meta_dot_v1_dot_view__pb2.RenameViewResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -344,6 +360,33 @@ class ViewService:
             '/moulin.meta.v1.ViewService/LookupTableOrView',
             moulin_dot_meta_dot_v1_dot_view__pb2.LookupTableOrViewRequest.SerializeToString,
             moulin_dot_meta_dot_v1_dot_view__pb2.LookupTableOrViewResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenameView(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.meta.v1.ViewService/RenameView',
+            moulin_dot_meta_dot_v1_dot_view__pb2.RenameViewRequest.SerializeToString,
+            moulin_dot_meta_dot_v1_dot_view__pb2.RenameViewResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,112 @@
+"""`moulin serve` and `moulin access`: the network services, and who may use them."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from moulin.cli.options import Json, open_lake, require_address
+from moulin.cli.output import moment, say, show_rows, show_values
+from moulin.errors import FailedPrecondition
+
+access = typer.Typer(help="Tokens for the server itself: who may call it, and what.", no_args_is_help=True)
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="A moulin.toml; by default the one in the lake's folder.")
+]
+AccessFile = Annotated[Path | None, typer.Option(help="The tokens' file; by default access.toml in the lake's folder.")]
+
+
+def _meta(name: str) -> Any:
+    """A module of the network services, which need packages of their own."""
+    try:
+        return importlib.import_module(f"moulin.meta.{name}")
+    except ModuleNotFoundError as error:
+        raise FailedPrecondition(f"Serving needs {error.name}: pip install 'moulin[serve]'.") from None
+
+
+def _config_file(context: typer.Context, given: Path | None) -> Path | None:
+    if given is not None and not given.is_file():
+        raise FailedPrecondition(f"{given} is not there.")
+    lake = require_address(context).lake
+    return given or (None if lake is None or "://" in lake else Path(lake) / "moulin.toml")
+
+
+def serve(
+    context: typer.Context,
+    bind: Annotated[str | None, typer.Option(help="host:port for gRPC; META_BIND.")] = None,
+    http_bind: Annotated[str | None, typer.Option(help="host:port for HTTP; empty for none.")] = None,
+    config: ConfigFile = None,
+    tls_certificate: Annotated[Path | None, typer.Option(help="A PEM file.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="A PEM file.")] = None,
+) -> None:
+    """Serve the lake: gRPC on 9560, HTTP on 8181. SIGTERM drains and stops."""
+    settings = _meta("config")
+    settings.require_known_environment()
+    chosen = settings.load_serve_config(
+        _config_file(context, config),
+        bind=bind,
+        http_bind=http_bind,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+    )
+    _meta("logs").set_up_logs(chosen.log_format, chosen.log_level)
+    serving = _meta("serve")
+    with open_lake(context) as lake:
+        served = serving.Serving(lake, chosen, storage_options=require_address(context).storage_options)
+        if not serving.run_until_signal(served):
+            raise typer.Exit(1)
+
+
+@access.command("create")
+def create_access(
+    context: typer.Context,
+    name: str,
+    role: Annotated[str, typer.Option(help="read, write, pipeline or admin; each includes those before it.")] = "read",
+    expires_days: Annotated[float | None, typer.Option(help="Days until it ends; never, when left out.")] = None,
+    access_file: AccessFile = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Make a token for clients (MOULIN_TOKEN). Its secret is shown once, now; a running server takes it at once."""
+    auth = _meta("auth")
+    secret = _file(context, access_file, config).create(name, auth.to_role(role), expires_days)
+    if as_json:
+        show_values({"name": name, "role": role, "secret": secret}, True)
+        return
+    say(f"Access {name} with role {role} is ready. Keep its secret now; it is not shown again:")
+    print(secret)
+
+
+@access.command("list")
+def list_access(
+    context: typer.Context, access_file: AccessFile = None, config: ConfigFile = None, as_json: Json = False
+) -> None:
+    """List who may call the server."""
+    rows = [
+        {
+            "name": token.name,
+            "role": token.role.name.lower(),
+            "expires": None if token.expires is None else moment(int(token.expires.timestamp() * 1e9)),
+        }
+        for token in _file(context, access_file, config).tokens()
+    ]
+    show_rows(rows, as_json, empty="No access tokens; make one with: moulin access create NAME --role ROLE")
+
+
+@access.command("revoke")
+def revoke_access(context: typer.Context, name: str, access_file: AccessFile = None, config: ConfigFile = None) -> None:
+    """Take a token back; a running server refuses it at once."""
+    _file(context, access_file, config).revoke(name)
+    say(f"Access {name} is revoked.")
+
+
+def _file(context: typer.Context, given: Path | None, config: Path | None) -> Any:
+    auth = _meta("auth")
+    if given is not None:
+        return auth.AccessFile(given)
+    chosen = _meta("config").load_serve_config(_config_file(context, config))
+    with open_lake(context) as lake:
+        return auth.AccessFile(_meta("server").access_path(lake, chosen))

@@ -1,0 +1,156 @@
+"""`moulin token`: who may send telemetry, and to which tables it goes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from moulin.cli.options import All, Json, open_lake
+from moulin.cli.output import moment, say, show_rows, show_values
+from moulin.errors import InvalidInput
+from moulin.lake import Lake
+from moulin.model.ingest import SIGNALS, NewToken, Routing, Token
+from moulin.model.names import parse_table_name
+
+app = typer.Typer(help="Ingest tokens: who may send telemetry, and to which tables it goes.", no_args_is_help=True)
+TokenName = Annotated[str, typer.Argument(metavar="TOKEN", help="database.token")]
+DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE")]
+Table = Annotated[str | None, typer.Option(help="The table for every signal that has none of its own.")]
+Signal = Annotated[str | None, typer.Option(help="The table for this signal, in the token's database.")]
+Days = Annotated[float | None, typer.Option(help="Days until it ends; never, when left out.")]
+
+DAY = 86_400
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: TokenName,
+    table: Table = None,
+    traces: Signal = None,
+    logs: Signal = None,
+    metrics: Signal = None,
+    expires_days: Days = None,
+    as_json: Json = False,
+) -> None:
+    """Make a token. Its secret is shown once, now."""
+    database, token = parse_table_name(name)
+    with open_lake(context) as lake:
+        routing = _routing(lake, database, table, {"traces": traces, "logs": logs, "metrics": metrics})
+        made = lake.tokens.create_token(database, token, routing, expires_in=_seconds(expires_days))
+        _show_secret(name, made, as_json)
+
+
+@app.command()
+def rotate(
+    context: typer.Context,
+    name: TokenName,
+    overlap_seconds: Annotated[float, typer.Option(help="How long older secrets still count.")] = 0,
+    expires_days: Days = None,
+    as_json: Json = False,
+) -> None:
+    """Give a token a new secret, shown once, now."""
+    with open_lake(context) as lake:
+        made = lake.tokens.rotate_token(
+            *parse_table_name(name), overlap_seconds=overlap_seconds, expires_in=_seconds(expires_days)
+        )
+        _show_secret(name, made, as_json)
+
+
+def _show_secret(name: str, made: NewToken, as_json: bool) -> None:
+    if as_json:
+        show_values({"id": str(made.token.id), "name": name, "secret": made.plaintext}, True)
+        return
+    say(f"Token {name} is ready. Keep its secret now; it is not shown again:")
+    print(made.plaintext)
+
+
+@app.command("list")
+def list_all(context: typer.Context, database: DatabaseName, everything: All = False, as_json: Json = False) -> None:
+    """List the tokens of a database."""
+    with open_lake(context) as lake:
+        names = {entry.id: entry.name for entry in lake.tables(database, include_dropped=True)}
+        rows = [
+            {
+                **_described(token, names),
+                **({"gone at": moment(token.tombstone.delete_at) if token.tombstone else None} if everything else {}),
+            }
+            for token in lake.tokens.tokens(database, include_dropped=everything)
+        ]
+        show_rows(rows, as_json, empty=f"Database {database} has no tokens.")
+
+
+@app.command()
+def show(context: typer.Context, name: TokenName, as_json: Json = False) -> None:
+    """Show a token; never its secret."""
+    database, token = parse_table_name(name)
+    with open_lake(context) as lake:
+        names = {entry.id: entry.name for entry in lake.tables(database, include_dropped=True)}
+        found = lake.tokens.token(database, token)
+        show_values({"id": str(found.id), **_described(found, names)}, as_json)
+
+
+def _described(token: Token, names: dict[Any, str]) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        **{signal: names.get(getattr(token.routing, signal)) for signal in SIGNALS},
+        "secret ends in": token.hint,
+        "created": moment(token.created_at),
+        "expires": moment(token.expires_at),
+    }
+
+
+@app.command()
+def route(
+    context: typer.Context,
+    name: TokenName,
+    table: Table = None,
+    traces: Signal = None,
+    logs: Signal = None,
+    metrics: Signal = None,
+) -> None:
+    """Send what comes with a token to other tables; signals that are not named stay as they are."""
+    database, token = parse_table_name(name)
+    with open_lake(context) as lake:
+        given = {"traces": traces, "logs": logs, "metrics": metrics}
+        routing = _routing(lake, database, table, given, lake.tokens.token(database, token).routing)
+        lake.tokens.set_token_routing(database, token, routing)
+        say(f"Token {name} goes to other tables now.")
+
+
+@app.command()
+def drop(context: typer.Context, name: TokenName, as_json: Json = False) -> None:
+    """Drop a token; it can be brought back until its grace window ends."""
+    with open_lake(context) as lake:
+        dropped = lake.tokens.drop_token(*parse_table_name(name))
+        until = moment(dropped.tombstone.delete_at) if dropped.tombstone else None
+        say(f"Token {name} is dropped; `moulin token resurrect {name}` works until {until}.", as_json, until=until)
+
+
+@app.command()
+def resurrect(context: typer.Context, name: TokenName) -> None:
+    """Bring a dropped token back; its secrets count again."""
+    with open_lake(context) as lake:
+        lake.tokens.resurrect_token(*parse_table_name(name))
+        say(f"Token {name} is back.")
+
+
+def _routing(
+    lake: Lake, database: str, default: str | None, given: dict[str, str | None], before: Routing | None = None
+) -> Routing:
+    """The table of each signal by name; bare names are in the token's database."""
+    targets = {}
+    for signal in SIGNALS:
+        named = given[signal] or default
+        if named is not None:
+            targets[signal] = lake.table(named if "." in named else f"{database}.{named}", read_only=True).id
+        elif before is not None:
+            targets[signal] = getattr(before, signal)
+        else:
+            raise InvalidInput(f"Say where {signal} go: --table for all signals, or --{signal}.")
+    return Routing(**targets)
+
+
+def _seconds(days: float | None) -> float | None:
+    return None if days is None else round(days * DAY)

@@ -1,0 +1,195 @@
+"""Who calls, and what they may: bearer tokens with roles.
+
+Tokens are random, shown once when made, and kept as SHA-256 in a TOML file that every server of the lake is given:
+
+    [tokens.ci]
+    role = "write"
+    sha256 = "..."
+    expires = "2027-01-01T00:00:00Z"    # may be left out
+
+A server notices at once when the file changes, so a token that is taken out of it no longer opens anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import tempfile
+import threading
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from moulin.errors import AlreadyExists, InvalidInput, NotFound, PermissionDenied, Unauthenticated
+from moulin.meta.roles import Role
+
+_PREFIX: Final = "mlt_"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_HASH = re.compile(r"[0-9a-f]{64}")
+_OPEN: Final = ("/grpc.health.v1.Health/",)  # for probes, which have no token
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    name: str
+    role: Role
+
+
+ANYONE: Final = Caller("", Role.ADMIN)  # where no token is asked for
+caller: ContextVar[Caller] = ContextVar("caller", default=ANYONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One token, as it is kept."""
+
+    name: str
+    role: Role
+    sha256: str
+    expires: datetime | None = None
+
+
+class AccessFile:
+    """The tokens of a lake's servers. Safe to use from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._seen: tuple[int, int, int] | None = None
+        self._tokens: tuple[Access, ...] = ()
+
+    def tokens(self) -> tuple[Access, ...]:
+        """What the file says now; read again when it has changed."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return ()
+        seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+        with self._lock:
+            if seen != self._seen:
+                self._tokens, self._seen = _read(self.path), seen
+            return self._tokens
+
+    def authenticate(self, token: str) -> Caller:
+        """Who has this token. Every kept hash is compared, in constant time."""
+        digest, now = _hash(token), datetime.now(UTC)
+        found: Access | None = None
+        for access in self.tokens():
+            if hmac.compare_digest(access.sha256, digest):
+                found = access
+        if found is None:
+            raise Unauthenticated("The token is not known to this server: ask for a new one.")
+        if found.expires is not None and found.expires <= now:
+            raise Unauthenticated(f"The token {found.name!r} has expired: ask for a new one.")
+        return Caller(found.name, found.role)
+
+    def create(self, name: str, role: Role, days: float | None = None) -> str:
+        """Make a token; its secret is returned once and kept nowhere."""
+        if not _NAME.fullmatch(name):
+            raise InvalidInput("A token's name has 1 to 64 letters, digits, '_' or '-'.")
+        if days is not None and not 0 < days <= 36_500:
+            raise InvalidInput(f"A token lives more than 0 days and at most 36500, not {days}.")
+        tokens = self.tokens()
+        if any(access.name == name for access in tokens):
+            raise AlreadyExists(f"There is a token {name!r} already: revoke it first, or choose another name.")
+        secret = _PREFIX + secrets.token_urlsafe(32)
+        expires = None if days is None else (datetime.now(UTC) + timedelta(days=days)).replace(microsecond=0)
+        self._write((*tokens, Access(name, role, _hash(secret), expires)))
+        return secret
+
+    def revoke(self, name: str) -> None:
+        tokens = self.tokens()
+        left = tuple(access for access in tokens if access.name != name)
+        if len(left) == len(tokens):
+            raise NotFound(f"There is no token {name!r}.")
+        self._write(left)
+
+    def _write(self, tokens: Iterable[Access]) -> None:
+        lines = ["# Made by `moulin access`. Hashes of tokens; the tokens themselves are kept nowhere.\n"]
+        for access in tokens:
+            lines += [f"\n[tokens.{access.name}]", f'role = "{access.role.name.lower()}"']
+            lines.append(f'sha256 = "{access.sha256}"')
+            if access.expires is not None:
+                lines.append(f"expires = {access.expires.isoformat().replace('+00:00', 'Z')}")
+        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".access-")  # readable by its owner only
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(self.path)
+
+
+def _read(path: Path) -> tuple[Access, ...]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInput(f"{path.name} cannot be read: {error}.") from None
+    if unknown := document.keys() - {"tokens"}:
+        raise InvalidInput(f"{path.name} holds an unknown key {min(unknown)!r}: there is nothing in it but [tokens].")
+    return tuple(_access(path, name, fields) for name, fields in document.get("tokens", {}).items())
+
+
+def _access(path: Path, name: str, fields: Mapping[str, object]) -> Access:
+    known, wanted = {"role", "sha256", "expires"}, {"role", "sha256"}
+    if not isinstance(fields, dict) or not wanted <= fields.keys() <= known:
+        raise InvalidInput(f"[tokens.{name}] in {path.name} holds role, sha256 and maybe expires, and nothing else.")
+    digest, expires = str(fields["sha256"]).lower(), fields.get("expires")
+    if not _HASH.fullmatch(digest):
+        raise InvalidInput(f"sha256 of [tokens.{name}] in {path.name} is not 64 hexadecimal digits.")
+    if isinstance(expires, str):
+        with suppress(ValueError):
+            expires = datetime.fromisoformat(expires)
+    if expires is not None and (not isinstance(expires, datetime) or expires.tzinfo is None):
+        raise InvalidInput(f"expires of [tokens.{name}] in {path.name} is a time with its zone: 2027-01-01T00:00:00Z.")
+    return Access(name, to_role(str(fields["role"])), digest, expires)
+
+
+def to_role(text: str) -> Role:
+    try:
+        return Role[text.upper()]
+    except KeyError:
+        raise InvalidInput(f"A role is one of {', '.join(r.name.lower() for r in Role)}, not {text!r}.") from None
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+Authenticate = Callable[[str, Iterable[tuple[str, str | bytes]]], Caller]
+
+
+class Gate:
+    """Decides who may call what. `roles` gives the role that each method takes; others are for admins."""
+
+    def __init__(self, access: AccessFile | None, roles: Mapping[str, Role]) -> None:
+        self._access, self._roles = access, roles
+
+    def __call__(self, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> Caller:
+        """Who calls; Unauthenticated or PermissionDenied when they may not."""
+        if self._access is None or method.startswith(_OPEN):
+            return ANYONE
+        known = self._access.authenticate(bearer(metadata))
+        needed = self._roles.get(method, Role.ADMIN)
+        if known.role < needed:
+            raise PermissionDenied(
+                f"{method.rpartition('/')[2]} takes the role {needed.name.lower()}, and token {known.name!r} has "
+                f"{known.role.name.lower()}."
+            )
+        return known
+
+
+def bearer(metadata: Iterable[tuple[str, str | bytes]]) -> str:
+    """The token in the `authorization` entry of metadata or headers."""
+    given = next((value for key, value in metadata if key.lower() == "authorization"), "")
+    kind, _, token = str(given).partition(" ")
+    if kind.lower() != "bearer" or not token.strip():
+        raise Unauthenticated("This server takes a token: send it as `authorization: Bearer ...` (MOULIN_TOKEN).")
+    return token.strip()

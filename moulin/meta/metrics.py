@@ -1,0 +1,37 @@
+"""Figures of a server for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Metrics:
+    """The calls of one server, in a registry of its own; others may add theirs to `registry`."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._calls = Counter("moulin_calls", "Calls that have ended.", ["method", "code"], registry=self.registry)
+        self._seconds = Histogram(
+            "moulin_call_seconds", "How long calls took.", ["method"], buckets=_SECONDS, registry=self.registry
+        )
+        self._running = Gauge("moulin_calls_running", "Calls that run now.", registry=self.registry)
+
+    def started(self, method: str) -> None:
+        self._running.inc()
+
+    def ended(self, method: str, code: str, seconds: float) -> None:
+        self._running.dec()
+        self._calls.labels(method, code).inc()
+        self._seconds.labels(method).observe(seconds)
+
+    def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
+        """A figure that is looked up when it is asked for."""
+        Gauge(name, text, registry=self.registry).set_function(value)
+
+    def text(self) -> bytes:
+        """All figures in Prometheus' text format."""
+        return generate_latest(self.registry)

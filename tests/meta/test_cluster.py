@@ -1,0 +1,106 @@
+"""ClusterService."""
+
+from __future__ import annotations
+
+import pytest
+from grpc import StatusCode
+
+from moulin._proto.moulin.meta.v1 import cluster_pb2
+from moulin.config import Config
+from tests.contract.conftest import Backend, memory_store
+from tests.meta.api import SECOND, Api
+from tests.meta.conftest import LOOPBACK, Live, name, refused, serving
+from tests.meta.rules import rule
+
+NURSERY, CLOUD = cluster_pb2.MEMBER_KIND_QWS_NURSERY, cluster_pb2.MEMBER_KIND_QWS_CLOUD
+
+
+@pytest.fixture(scope="module")
+def api(live: Live) -> Api:
+    return Api(live)
+
+
+def members(api: Api, **fields: object) -> dict[str, cluster_pb2.MemberRecord]:
+    return {member.id: member for member in api.ListMembers(**fields).members}
+
+
+@rule("CL-01", "CL-02", "CL-03", "CL-10")
+def test_a_heartbeat_registers_and_replaces(api: Api) -> None:
+    member = name("m")
+    api.RegisterMember(id=member, kind=NURSERY, endpoint="http://a", weight=8)
+    first = members(api)[member]
+    assert (first.kind, first.endpoint, first.weight) == (NURSERY, "http://a", 8)
+    assert first.last_heartbeat_nanos == api.live.clock()
+    api.live.clock.forward(5)
+    api.RegisterMember(id=member, kind=CLOUD, endpoint="http://b")
+    second = members(api)[member]
+    assert (second.kind, second.endpoint, second.weight) == (CLOUD, "http://b", 0)
+    assert second.last_heartbeat_nanos == first.last_heartbeat_nanos + 5 * SECOND
+
+
+@rule("CL-04", "CL-05")
+def test_a_silent_member_is_gone_after_its_time(api: Api) -> None:
+    silent, loud = name("m"), name("m")
+    for member in (silent, loud):
+        api.RegisterMember(id=member, kind=CLOUD, endpoint="e")
+    for _ in range(4):
+        api.live.clock.forward(4.9)
+        api.RegisterMember(id=loud, kind=CLOUD, endpoint="e")
+        assert silent in members(api)
+    api.live.clock.forward(0.5)
+    assert loud in members(api)
+    assert silent not in members(api)
+
+
+@rule("CL-07", "CL-08", "CL-09")
+def test_kinds(api: Api) -> None:
+    nursery, cloud, odd = name("n"), name("c"), name("o")
+    api.RegisterMember(id=nursery, kind=1, endpoint="e")
+    api.RegisterMember(id=cloud, kind=2, endpoint="e")
+    api.RegisterMember(id=odd, kind=99, endpoint="e")
+    assert {nursery, cloud, odd} <= members(api).keys()
+    assert members(api)[odd].kind == cluster_pb2.MEMBER_KIND_UNSPECIFIED
+    assert nursery in members(api, kind=NURSERY)
+    assert cloud not in members(api, kind=NURSERY)
+    assert {nursery, cloud, odd} <= members(api, kind=77).keys()
+
+
+@rule("CL-12")
+def test_cluster_id(api: Api, backend: Backend) -> None:
+    own = api.RegisterMember(id=name("m"), endpoint="e").cluster_id
+    assert own == api.ListMembers().cluster_id == str(api.live.catalog.uuid)
+    with serving(backend, config=Config(cluster_id="valhalla")) as live:
+        named = Api(live)
+        assert named.RegisterMember(id="m", endpoint="e").cluster_id == "valhalla"
+        assert named.ListMembers().cluster_id == named.GetConfiguration().cluster_id == "valhalla"
+
+
+@rule("CL-14")
+@pytest.mark.parametrize(
+    "fields", [{"id": "", "endpoint": "e"}, {"id": "m", "endpoint": ""}, {"id": " ", "endpoint": "e"}]
+)
+def test_a_member_needs_id_and_endpoint(api: Api, fields: dict[str, str]) -> None:
+    with refused(StatusCode.INVALID_ARGUMENT):
+        api.RegisterMember(**fields)
+
+
+@rule("CL-06", "CL-16", "GEN-16")
+def test_servers_share_members_and_a_restart_forgets_its_own(backend: Backend) -> None:
+    uri, store = backend.new_uri(), memory_store()
+    here = LOOPBACK
+    there = type(here)(bind="localhost:0", http_bind="", drain_seconds=5)
+    with serving(backend, uri=uri, store=store, serve=there) as other:
+        Api(other).RegisterMember(id="theirs", endpoint="e")
+        with serving(backend, uri=uri, store=store, serve=here) as live:
+            Api(live).RegisterMember(id="ours", endpoint="e")
+            assert members(Api(live)).keys() == members(Api(other)).keys() == {"ours", "theirs"}
+        with serving(backend, uri=uri, store=store, serve=here) as live:
+            assert members(Api(live)).keys() == {"theirs"}
+
+
+def test_configuration(api: Api) -> None:
+    found = api.GetConfiguration()
+    assert (found.database_grace_seconds, found.table_grace_seconds, found.view_grace_seconds) == (86400, 86400, 300)
+    assert found.flush_timeout_ms > 0
+    assert found.max_segment_size_bytes > 0
+    assert found.now_unix_ns == api.live.clock()
