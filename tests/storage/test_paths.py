@@ -24,6 +24,7 @@ PARSERS = (
     paths.parse_journal_path,
     paths.parse_table_manifest,
     paths.parse_log_object,
+    paths.parse_baby_segment,
     paths.parse_local_log_file,
 )
 
@@ -55,6 +56,7 @@ def test_parsing_gives_the_parts_back(
     assert paths.parse_table_manifest(paths.table_manifest(table, number, kind)) == (table, number, kind)
     assert paths.parse_log_object(paths.log_object(table, number, number)) == (table, number, number)
     assert paths.parse_local_log_file(paths.local_log_file(number)) == number
+    assert paths.parse_baby_segment(paths.baby_segment(table, number)) == (table, number)
     for prefix in ("", "/srv/lake/", "file:/srv/lake/", "s3a://bucket/lake/"):
         assert paths.segment_number(prefix + segment) == number
 
