@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import platform
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from moulin.cli.options import Json, open_lake
 from moulin.cli.output import say
+from moulin.lake import Lake
+
+if TYPE_CHECKING:
+    from moulin.ingest.registry import StreamRegistry
 
 
 def register(app: typer.Typer) -> None:
@@ -28,9 +32,7 @@ def collect(
 ) -> None:
     """Take telemetry (OTLP) and rows from senders, until told to end; Ctrl-C stores what was taken first."""
     from moulin.ingest.collector import Collector, CollectorSettings
-    from moulin.ingest.registry import CatalogRegistry
     from moulin.ingest.service import Listen, serve
-    from moulin.meta.client import stream_registry
 
     def ready(grpc: int, http: int) -> None:
         say(
@@ -41,6 +43,17 @@ def collect(
         )
 
     with open_lake(context) as lake:
-        registry = stream_registry(lake) or CatalogRegistry(lake.own_catalog())
+        registry = _registry(lake)
         collector = Collector(lake.store, registry, CollectorSettings.of(lake.config, platform.node()))
         asyncio.run(serve(collector, Listen(host, grpc_port, http_port, tls_certificate, tls_key), ready=ready))
+
+
+def _registry(lake: Lake) -> StreamRegistry:
+    """Who to ask: the server that the lake is behind, or its catalog."""
+    if lake.uri.startswith(("grpc://", "grpcs://")):
+        from moulin.meta.client import stream_registry
+
+        return stream_registry(lake)
+    from moulin.ingest.registry import CatalogRegistry
+
+    return CatalogRegistry(lake.own_catalog())

@@ -11,6 +11,7 @@ from uuid import UUID
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.config import Config, load_config
+from moulin.errors import InvalidInput
 from moulin.lake import Lake, SqlEngine
 from moulin.meta.client_catalog import ClientCatalog
 from moulin.meta.client_streams import MetaRegistry
@@ -48,10 +49,12 @@ def open_lake(
         raise
 
 
-def stream_registry(lake: Lake) -> MetaRegistry | None:
-    """What a collector asks of the server behind a lake; None when the lake's catalog is at hand."""
+def stream_registry(lake: Lake) -> MetaRegistry:
+    """What a collector asks of the server that a lake is behind."""
     catalog = lake.catalog
-    return MetaRegistry(catalog.connection, catalog) if isinstance(catalog, ClientCatalog) else None
+    if not isinstance(catalog, ClientCatalog):
+        raise InvalidInput("The lake is not behind a server: ask its catalog.")
+    return MetaRegistry(catalog.connection, catalog)
 
 
 def _defaults(told: Mapping[str, str]) -> dict[str, str]:

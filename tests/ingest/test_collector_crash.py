@@ -81,7 +81,7 @@ class Senders:
                     try:
                         export(_request(stamp), metadata=[("authorization", f"Bearer {self.token}")], timeout=5)
                     except grpc.RpcError:
-                        time.sleep(0.02)
+                        time.sleep(0.2)  # until the next collector is there
                         break
                     self.acknowledged.append(stamp)
 
@@ -137,7 +137,7 @@ def test_killed_on_sqlite_and_a_folder(tmp_path: Path) -> None:
     with moulin.connect(folder) as lake:
         token = set_up(lake).token
         assert token is not None
-        senders = kill_often(["--lake", str(folder)], token, 3)
+        senders = kill_often(["--lake", str(folder)], token, 2)
         check(lake, senders)
         ended = [stream for stream in lake.catalog.ingest.stream_list().streams if stream.stopped_at is not None]
         assert len(ended) == 1, "the one that was told to end"

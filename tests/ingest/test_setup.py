@@ -87,7 +87,6 @@ def test_a_server_as_a_registry(tmp_path: Path) -> None:
                 token = set_up(remote).token
                 assert token is not None
                 registry = stream_registry(remote)
-                assert registry is not None
                 grant = registry.validate(token)
                 assert grant == CatalogRegistry(lake.own_catalog()).validate(token)
                 with pytest.raises(Unauthenticated):
