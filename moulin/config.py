@@ -107,6 +107,13 @@ class Config:
     # Collectors write an object of their stream when it has so many bytes, or when its first record has waited so long.
     stream_flush_seconds: float = 1.0
     stream_segment_bytes: int = 16 * MIB
+    # A quiet stream gets an object that says that its collector lives, this often.
+    stream_keep_alive: float = 2 * MINUTE
+    # A collector takes requests of at most `collector_request_bytes`, and has at most `collector_budget_bytes` on their
+    # way to the store. When the store does not answer, it keeps callers waiting for `collector_patience`.
+    collector_request_bytes: int = 64 * MIB
+    collector_budget_bytes: int = 256 * MIB
+    collector_patience: float = 10.0
     # A deleted or re-routed ingest token may still be in use by a collector for this long.
     token_recheck: float = MINUTE
     # Objects of a stream are kept this long after the commit that merged them; how far which version was, is known for

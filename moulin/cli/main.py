@@ -12,12 +12,12 @@ from typing import Annotated
 import typer
 
 import moulin
-from moulin.cli import data, databases, index, maintenance, serve, tables, tokens, views
+from moulin.cli import data, databases, index, ingest, maintenance, serve, tables, tokens, views
 from moulin.cli.changes import changes
 from moulin.cli.demo import demo
 from moulin.cli.get import get
 from moulin.cli.mirror import mirror
-from moulin.cli.options import Address, open_lake, parse_options
+from moulin.cli.options import Address, Json, open_lake, parse_options
 from moulin.cli.output import errors, say
 from moulin.errors import MoulinError
 
@@ -37,6 +37,7 @@ app.add_typer(serve.access, name="access")
 data.register(app)
 maintenance.register(app)
 app.command()(get)
+ingest.register(app)
 app.command()(serve.serve)
 app.command()(changes)
 app.command()(mirror)
@@ -69,10 +70,31 @@ def _options(
 
 
 @app.command()
-def init(context: typer.Context) -> None:
+def init(
+    context: typer.Context,
+    otel: Annotated[bool, typer.Option(help="Also make tables for telemetry, and a token to write to them.")] = False,
+    as_json: Json = False,
+) -> None:
     """Make a lake."""
     with open_lake(context, create=True) as lake:
-        say(f"The lake in {lake.store.uri} is ready, at version {lake.version}.")
+        if not otel:
+            sentence = f"The lake in {lake.store.uri} is ready, at version {lake.version}."
+            say(sentence, as_json, storage=lake.store.uri, version=lake.version)
+            return
+        from moulin.ingest.setup import set_up
+
+        made = set_up(lake)
+        shown = made.token or "one was made before; `moulin token rotate` makes another"
+        say(
+            f"The lake in {lake.store.uri} takes telemetry into {', '.join(made.tables)}.\n"
+            f"Ingest token, shown only now:\n{shown}",
+            as_json,
+            storage=lake.store.uri,
+            version=lake.version,
+            database=made.database,
+            tables=list(made.tables),
+            token=made.token,
+        )
 
 
 def main() -> None:

@@ -11,8 +11,10 @@ from uuid import UUID
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.config import Config, load_config
+from moulin.errors import InvalidInput
 from moulin.lake import Lake, SqlEngine
 from moulin.meta.client_catalog import ClientCatalog
+from moulin.meta.client_streams import MetaRegistry
 from moulin.meta.connection import Connection
 from moulin.storage.cache import open_cached
 
@@ -45,6 +47,14 @@ def open_lake(
     except BaseException:
         connection.close()
         raise
+
+
+def stream_registry(lake: Lake) -> MetaRegistry:
+    """What a collector asks of the server that a lake is behind."""
+    catalog = lake.catalog
+    if not isinstance(catalog, ClientCatalog):
+        raise InvalidInput("The lake is not behind a server: ask its catalog.")
+    return MetaRegistry(catalog.connection, catalog)
 
 
 def _defaults(told: Mapping[str, str]) -> dict[str, str]:

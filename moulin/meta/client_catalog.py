@@ -43,6 +43,10 @@ class ClientCatalog:
         self.ingest = ClientTokens(connection)
         self.maintenance = ClientMerges(connection)
 
+    @property
+    def connection(self) -> Connection:
+        return self._connection
+
     def close(self) -> None:
         self._connection.close()
 

@@ -15,7 +15,7 @@ tables/<table uuid>/metadata/<version:020>-<32 hex>.metadata.json   the table fo
 tables/<table uuid>/metadata/snap-<snapshot id>-<32 hex>.avro       an Iceberg manifest list
 tables/<table uuid>/metadata/<32 hex>-<number>-<number>.avro        an Iceberg manifest: first and last segment in it
 tables/<table uuid>/metadata/<32 hex>-deletes.parquet               position deletes of a segment, for format version 2
-ingest-stream/<stream uuid>/                                        the numbered objects of a collector's stream
+ingest-stream/<stream uuid>/<offset:020>.baby                       baby segments, the objects of a collector's stream
 <any folder>/.<name>.<16 hex>.tmp                                   a write under way, or left by a killed process
 ```
 
@@ -52,6 +52,7 @@ _JOURNAL = re.compile(rf"tables/{_UUID}/journals/([0-9a-f]{{32}})\.journal")
 _INDEX_FILE = re.compile(rf"tables/{_UUID}/indexes/([0-9a-f]{{32}})\.index")
 _LOG_OBJECT = re.compile(rf"tables/{_UUID}/log/{_NUMBER}/{_VERSION}\.log")
 _LOCAL_LOG_FILE = re.compile(rf"{_VERSION}\.wal")
+_BABY_SEGMENT = re.compile(rf"ingest-stream/{_UUID}/{_VERSION}\.baby")
 _TABLE_MANIFEST = re.compile(rf"tables/{_UUID}/manifests/{_VERSION}\.(delta|full)")
 _METADATA = re.compile(rf"tables/{_UUID}/metadata/{_VERSION}-[0-9a-f]{{32}}\.metadata\.json")
 _MANIFEST_LIST = re.compile(rf"tables/{_UUID}/metadata/snap-{_NUMBER}-[0-9a-f]{{32}}\.avro")
@@ -167,6 +168,11 @@ def local_log_file(position: int) -> str:
     return f"{_checked_number(position, 'position'):020}.wal"
 
 
+def baby_segment(stream_id: UUID, offset: int) -> str:
+    """The object of a stream that has this number."""
+    return f"{stream_prefix(stream_id)}/{_checked_number(offset, 'offset'):020}.baby"
+
+
 def table_manifest(table_id: UUID, version: int, kind: ManifestKind) -> str:
     return f"{table_manifests_prefix(table_id)}/{_manifest_name(version, kind)}"
 
@@ -252,6 +258,13 @@ def parse_local_log_file(name: str) -> int | None:
     """The first position of a file of a local log."""
     match = _LOCAL_LOG_FILE.fullmatch(name)
     return _number(match[1]) if match else None
+
+
+def parse_baby_segment(path: str) -> tuple[UUID, int] | None:
+    """Stream and number of a baby segment."""
+    match = _BABY_SEGMENT.fullmatch(path)
+    offset = _number(match[2]) if match else None
+    return (UUID(match[1]), offset) if match and offset is not None else None
 
 
 def parse_table_manifest(path: str) -> tuple[UUID, int, ManifestKind] | None:

@@ -24,6 +24,7 @@ PARSERS = (
     paths.parse_journal_path,
     paths.parse_table_manifest,
     paths.parse_log_object,
+    paths.parse_baby_segment,
     paths.parse_local_log_file,
     paths.parse_metadata,
     paths.parse_iceberg_manifest,
@@ -72,6 +73,7 @@ def test_parsing_gives_the_parts_back(
         paths.position_deletes_name(file),
     ):
         assert paths.parse_projection_path(f"{metadata}/{name}") == table
+    assert paths.parse_baby_segment(paths.baby_segment(table, number)) == (table, number)
     for prefix in ("", "/srv/lake/", "file:/srv/lake/", "s3a://bucket/lake/"):
         assert paths.segment_number(prefix + segment) == number
 

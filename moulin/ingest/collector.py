@@ -1,0 +1,181 @@
+"""The collector: takes requests from senders, and answers when the store has confirmed them.
+
+`Collector` is what OTLP/gRPC, OTLP/HTTP and appends share: who may write, how many bytes may be on their way, and the
+stream they all go to. `grpc_server` and `http` put it on the network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from moulin.config import Config
+from moulin.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
+from moulin.ingest.blob import MAX_RAW, Entry, Payload
+from moulin.ingest.registry import Grant, StreamRegistry
+from moulin.ingest.requests import Checked, TooLarge, check_arrow, check_ndjson
+from moulin.ingest.stream import StreamSettings, StreamWriter
+from moulin.ingest.tables import Signal
+from moulin.storage.store import Store
+
+PAYLOADS: Final[dict[Signal, Payload]] = {"logs": Payload.LOGS, "traces": Payload.TRACES, "metrics": Payload.METRICS}
+RETRY_AFTER: Final = 1
+"""Seconds that a sender is asked to wait when a collector is overloaded or its store is away."""
+
+_KNOWN_TOKENS: Final = 4096
+_REFUSED_FOR: Final = 5.0  # seconds; a wrong token is not asked for again so soon
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorSettings:
+    """What a collector takes, in bytes, and how long it relies on what it knows of a token, in seconds."""
+
+    request_bytes: int = 64 << 20
+    budget_bytes: int = 256 << 20
+    token_recheck: float = 60.0
+    stream: StreamSettings = field(default_factory=StreamSettings)
+
+    @classmethod
+    def of(cls, config: Config, description: str = "") -> CollectorSettings:
+        """What a lake's configuration says; `description` tells people which collector this is."""
+        stream = StreamSettings(config.stream_keep_alive, config.collector_patience, description=description)
+        return cls(config.collector_request_bytes, config.collector_budget_bytes, config.token_recheck, stream)
+
+
+@dataclass(slots=True)
+class CollectorCounts:
+    """What happened to requests so far."""
+
+    accepted: int = 0
+    accepted_bytes: int = 0
+    rejected_records: int = 0
+    overloaded: int = 0
+    invalid: int = 0
+    unauthenticated: int = 0
+    unavailable: int = 0
+
+
+class Room:
+    """A request's share of the byte budget; given back when its block ends."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self.size = 0
+
+    def grow(self, size: int) -> None:
+        """Asks for more. TooLarge when no request may have as much, Unavailable when others have it now."""
+        collector = self._collector
+        limit = collector.settings.request_bytes
+        if self.size + size > limit:
+            raise TooLarge(f"The request has more than {limit} bytes: send smaller batches.")
+        if collector.in_flight + size > collector.settings.budget_bytes:
+            collector.counts.overloaded += 1
+            raise Unavailable("The collector has all it can take on its way to the store: send it again later.")
+        self.size += size
+        collector.in_flight += size
+
+    def release(self) -> None:
+        self._collector.in_flight -= self.size
+        self.size = 0
+
+
+class Collector:
+    """Lives in one event loop: `async with collector.running(): ...`. Refuses a store that ignores put-if-absent."""
+
+    def __init__(self, store: Store, registry: StreamRegistry, settings: CollectorSettings | None = None) -> None:
+        self.settings = settings or CollectorSettings()
+        if self.settings.request_bytes > min(MAX_RAW // 4, self.settings.budget_bytes):
+            raise InvalidInput("A request can be no larger than the byte budget, or a quarter of a baby segment.")
+        self.counts = CollectorCounts()
+        self.in_flight = 0
+        self._store = store
+        self._registry = registry
+        self._grants: OrderedDict[bytes, tuple[Grant | None, float]] = OrderedDict()
+        self._writer: StreamWriter | None = None
+
+    @property
+    def writer(self) -> StreamWriter:
+        if self._writer is None:
+            raise Unavailable("The collector is not running.")
+        return self._writer
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Collector]:
+        """From a check of the store to the end of the stream; at the end, what was taken is stored and answered."""
+        await asyncio.to_thread(self._store.check_put_if_absent)
+        self._writer = writer = StreamWriter(self._store, self._registry, self.settings.stream)
+        task = asyncio.create_task(writer.run())
+        try:
+            yield self
+        finally:
+            writer.close()
+            await task
+
+    def drain(self) -> None:
+        """Take no more requests; those taken are stored and answered."""
+        self.writer.close()
+
+    def room(self) -> Room:
+        return Room(self)
+
+    async def authorize(self, header: str | None) -> tuple[Grant, str]:
+        """What the bearer token of an Authorization header allows, and the token itself."""
+        scheme, _, token = (header or "").partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            self.counts.unauthenticated += 1
+            raise Unauthenticated("Send the ingest token in a header: Authorization: Bearer ing_...")
+        key = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+        known, until = self._grants.get(key, (None, 0.0))
+        if until <= time.monotonic():
+            known = await self._ask(key, token)
+        if known is None:
+            self.counts.unauthenticated += 1
+            raise Unauthenticated("The ingest token is not valid; check it, or have a new one made.")
+        return known, token
+
+    async def _ask(self, key: bytes, token: str) -> Grant | None:
+        try:
+            grant: Grant | None = await asyncio.to_thread(self._registry.validate, token)
+            until = time.monotonic() + self.settings.token_recheck
+        except Unauthenticated:
+            grant, until = None, time.monotonic() + _REFUSED_FOR
+        self._grants[key] = grant, until
+        self._grants.move_to_end(key)
+        if len(self._grants) > _KNOWN_TOKENS:
+            self._grants.popitem(last=False)
+        return grant
+
+    async def export(self, signal: Signal, grant: Grant, token: str, checked: Checked) -> None:
+        """Stores an OTLP request; returns when it is there for good. One without records needs no place."""
+        self.counts.rejected_records += checked.rejected
+        if checked.records:
+            await self._submit(Entry(grant.token_id, PAYLOADS[signal], checked.records, checked.data), token)
+
+    async def append(self, grant: Grant, token: str, name: str, payload: Payload, data: bytes) -> int:
+        """Stores rows for a table of the token's database, given as `database.table`; returns how many there are."""
+        database, _, table = name.partition(".")
+        known = database == grant.database and await asyncio.to_thread(
+            self._registry.has_table, grant.database_id, table
+        )
+        if not known:
+            raise NotFound(f"The token's database has no table {name!r}: write database.table, and check both names.")
+        rows = await asyncio.to_thread(check_arrow if payload is Payload.ARROW else check_ndjson, data)
+        if rows:
+            await self._submit(Entry(grant.token_id, payload, rows, data, table), token)
+        return rows
+
+    async def _submit(self, entry: Entry, token: str) -> None:
+        try:
+            await self.writer.submit(entry, token)
+        except Unavailable:
+            self.counts.unavailable += 1
+            raise
+        self.counts.accepted += 1
+        self.counts.accepted_bytes += len(entry.data)

@@ -1,0 +1,82 @@
+"""What a collector asks of the catalog: who may write, which stream is its own, and how that stream ended."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from moulin.catalog.catalog import Catalog
+from moulin.errors import NotFound
+from moulin.model.ingest import StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a valid token allows: to write to the tables of one database."""
+
+    token_id: UUID
+    database_id: UUID
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStream:
+    """A stream to write to, and when an object of it is due: at so many bytes, or after so many seconds."""
+
+    id: UUID
+    flush_seconds: float
+    segment_bytes: int
+
+
+class StreamRegistry(Protocol):
+    """The catalog, as a collector sees it. Calls block; several threads make them. Unavailable means: try later."""
+
+    def validate(self, plaintext: str) -> Grant:
+        """What the token allows. Unauthenticated when it is not valid, whatever the reason."""
+
+    def register(self, plaintext: str, collector_id: str, description: str) -> OpenStream:
+        """The active stream of the collector, made when it has none. Unauthenticated when the token is not valid."""
+
+    def stopped_offset(self, stream_id: UUID) -> int | None:
+        """The last offset of a stream that was stopped, None while it is active. NotFound when it is gone."""
+
+    def stop(self, stream_id: UUID, final_offset: int, reason: StopReason) -> None:
+        """Nothing follows `final_offset`; the stop object is the next."""
+
+    def has_table(self, database_id: UUID, name: str) -> bool:
+        """Whether rows can be appended to a live table of this name."""
+
+
+class CatalogRegistry:
+    """The registry of a lake whose catalog is at hand."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def validate(self, plaintext: str) -> Grant:
+        token = self._catalog.ingest.validate_token(plaintext)
+        database = next(found for found in self._catalog.databases() if found.id == token.database_id)
+        return Grant(token.id, token.database_id, database.name)
+
+    def register(self, plaintext: str, collector_id: str, description: str) -> OpenStream:
+        made = self._catalog.ingest.register_stream(plaintext, collector_id, description)
+        config = self._catalog.config
+        return OpenStream(made.stream.id, config.stream_flush_seconds, config.stream_segment_bytes)
+
+    def stopped_offset(self, stream_id: UUID) -> int | None:
+        found = self._catalog.ingest.streams([stream_id])
+        if not found:
+            raise NotFound(f"There is no stream {stream_id}.")
+        return found[0].stopped_offset
+
+    def stop(self, stream_id: UUID, final_offset: int, reason: StopReason) -> None:
+        self._catalog.ingest.stop_stream(stream_id, final_offset, stopped_at=time.time_ns(), reason=reason)
+
+    def has_table(self, database_id: UUID, name: str) -> bool:
+        try:
+            state = self._catalog.table(database_id, name)
+        except NotFound:
+            return False
+        return not state.schema.identifier_field_ids  # keyed tables have a log of their own

@@ -1,0 +1,98 @@
+"""Which table each decoded row goes to. The nursery and the fresh lane both ask here, so they never disagree.
+
+A row goes to the table that its resource attribute `moulin.table` names, in the database of its token and nowhere else:
+the name is taken whole, a dot in it is part of it. Where there is none of that name, or it lacks columns of the signal,
+the row goes to the token's table for the signal, and is counted as fallen back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+from moulin.errors import InvalidInput
+from moulin.ingest.otlp import Decoded
+from moulin.ingest.tables import Signal
+from moulin.model.ingest import RoutedTable, TokenRouting
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """The rows of each table, how many fell back, and how many belong to tokens that nobody knows any more."""
+
+    rows: Mapping[UUID, pa.Table]
+    fallen_back: int
+    unknown: Mapping[UUID, int]
+
+
+class Router:
+    """The routing of one moment, as `StreamList` has it. `takes` says whether a table has the columns of a signal."""
+
+    def __init__(
+        self,
+        routing: Iterable[TokenRouting],
+        tables: Iterable[RoutedTable],
+        takes: Callable[[UUID, Signal], bool],
+    ) -> None:
+        self._routing = {found.token_id: found for found in routing}
+        self._tables = {(table.database_id, table.name): table.id for table in tables if not table.retired}
+        self._takes = takes
+
+    def target(self, token_id: UUID, signal: Signal, name: str | None) -> tuple[UUID | None, bool]:
+        """The table of rows of a token that name a table, or name none; and whether they fell back to it."""
+        token = self._routing.get(token_id)
+        if token is None:
+            return None, False
+        own: UUID = getattr(token.routing, signal)
+        if name is None:
+            return own, False
+        named = self._tables.get((token.database_id, name))
+        if named is None or not self._takes(named, signal):
+            return own, True
+        return named, False
+
+    def split(self, signal: Signal, decoded: Decoded, tokens: Sequence[UUID]) -> Routed:
+        """The decoded rows by table; `tokens` are those of the requests that were decoded."""
+        if not decoded.rows.num_rows:
+            return Routed({}, 0, {})
+        names = decoded.route.dictionary_encode()
+        place = np.asarray(names.indices.fill_null(-1)).astype(np.int64) + 1
+        known = [None, *names.dictionary.to_pylist()]
+        ids = list(dict.fromkeys(tokens))
+        token_place = np.array([ids.index(token) for token in tokens], np.int64)
+        pairs, whose = np.unique(token_place[decoded.request] * len(known) + place, return_inverse=True)
+        counts = np.bincount(whose)
+        parts: dict[UUID, list[int]] = {}
+        fallen_back, unknown = 0, dict[UUID, int]()
+        for pair, count in enumerate(counts.tolist()):
+            token, name = divmod(int(pairs[pair]), len(known))
+            table, fell_back = self.target(ids[token], signal, known[name])
+            if table is None:
+                unknown[ids[token]] = unknown.get(ids[token], 0) + count
+                continue
+            parts.setdefault(table, []).append(pair)
+            fallen_back += count if fell_back else 0
+        if len(parts) == 1 and not unknown:
+            return Routed({next(iter(parts)): decoded.rows}, fallen_back, {})
+        rows = {table: decoded.rows.take(np.flatnonzero(np.isin(whose, some))) for table, some in parts.items()}
+        return Routed(rows, fallen_back, unknown)
+
+
+def fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows in the columns of a table; further ones are null. InvalidInput when it lacks one that holds something."""
+    lacking = [
+        name
+        for name in rows.column_names
+        if (name not in schema.names or schema.field(name).type != rows.schema.field(name).type)
+        and rows[name].null_count < rows.num_rows
+    ]
+    if lacking:
+        raise InvalidInput(f"The table has no columns for {', '.join(lacking)}: add them, or route to another table.")
+    columns = [
+        rows[field.name] if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type) for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)

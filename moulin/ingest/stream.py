@@ -1,0 +1,326 @@
+"""The writer of one collector's stream: requests in, numbered objects out, and an answer once they are stored.
+
+One object is on its way at a time, and its number is not left before it is known what lies there. So the objects of
+a stream have no gaps, and nothing lies past the one that ends it:
+
+- Stored, or there already with this writer's nonce and hash: the requests in it are answered.
+- There with another's: the stream was ended by someone who took this writer for dead. It registers anew and sends the
+  same requests to the new stream; they are not in the old one.
+- Unknown, because the store did not answer: the same bytes are put again under the same number until it is known. After
+  `patience` seconds the callers are told to retry, and new ones are refused at once, until the store answers.
+
+Everything but the calls of store and registry, which run in threads, happens in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from moulin.errors import AlreadyExists, Corrupt, Fenced, MoulinError, NotFound, Unavailable, Unsupported
+from moulin.ingest.blob import (
+    HEADER_SIZE,
+    Entry,
+    decode_header,
+    encode_data,
+    encode_keep_alive,
+    encode_stop,
+)
+from moulin.ingest.registry import OpenStream, StreamRegistry
+from moulin.model.ids import new_id
+from moulin.model.ingest import StopReason
+from moulin.storage import paths
+from moulin.storage.store import Store
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+_FIRST_DELAY: Final = 0.05
+_LONGEST_DELAY: Final = 2.0
+_FIRST_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """When to speak up, and when to give up. Seconds."""
+
+    keep_alive: float = 120.0
+    patience: float = 10.0
+    # After so long without an object, the stream may have been ended and cleared away: its row is asked for, too.
+    stale_after: float = 60.0
+    description: str = ""
+
+
+@dataclass(slots=True)
+class StreamCounts:
+    """What the writer has done so far."""
+
+    objects: int = 0
+    bytes: int = 0
+    records: int = 0
+    streams: int = 0
+    fenced: int = 0
+    unknown_outcomes: int = 0  # found stored after all
+    store_errors: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    entry: Entry
+    token: str = field(repr=False)
+    arrived: float
+    done: asyncio.Future[None]
+
+
+class StreamWriter:
+    """Made and used in one event loop. `run` is its life; `close` lets it end."""
+
+    def __init__(self, store: Store, registry: StreamRegistry, settings: StreamSettings | None = None) -> None:
+        self.settings = settings or StreamSettings()
+        self.counts = StreamCounts()
+        self._store = store
+        self._registry = registry
+        self._nonce = secrets.token_bytes(16)
+        self._stream: OpenStream | None = None
+        self._offset = 0
+        self._confirmed_at = 0.0
+        self._queue: deque[_Waiting] = deque()
+        self._queued = 0
+        self._changed = asyncio.Event()
+        self._closing = False
+        self._closed = asyncio.Event()
+        self._down: str | None = None
+
+    async def submit(self, entry: Entry, token: str) -> None:
+        """Returns when the entry is stored for good. Unavailable: it may or may not be; send it again.
+
+        `token` is the plaintext of the entry's token, needed to register a stream; it is kept in memory only.
+        """
+        if self._closing:
+            raise Unavailable("The collector is shutting down: send it again, to another.")
+        if self._down is not None:
+            raise Unavailable(self._down)
+        waiting = _Waiting(entry, token, time.monotonic(), asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        self._queued += len(entry.data)
+        self._changed.set()
+        await waiting.done
+
+    async def run(self) -> None:
+        """Writes objects until `close` was called and everything is stored or refused."""
+        try:
+            while True:
+                batch = await self._next_batch()
+                if batch:
+                    await self._write(batch)
+                elif self._closing:
+                    break
+                elif self._stream is not None:
+                    await self._keep_alive()
+            await self._stop()
+        finally:
+            self._closing = True
+            self._refuse(self._take(None), Unavailable("The collector has ended: send it again."))
+            self._closed.set()
+
+    def close(self) -> None:
+        """Take no more, store what is there, and end the stream."""
+        self._closing = True
+        self._changed.set()
+
+    async def closed(self) -> None:
+        await self._closed.wait()
+
+    # Batches
+
+    async def _next_batch(self) -> list[_Waiting]:
+        """What goes into the next object; nothing when it is time for a keep-alive, or to end."""
+        while not self._queue:
+            if self._closing:
+                return []
+            if not await self._wait(self.settings.keep_alive if self._stream is not None else None):
+                return []
+        if self._stream is None:  # when to flush is known from the stream
+            return self._take(_FIRST_BYTES)
+        due = self._queue[0].arrived + self._stream.flush_seconds
+        while self._queued < self._stream.segment_bytes and not self._closing:
+            left = due - time.monotonic()
+            if left <= 0:
+                break
+            await self._wait(left)
+        return self._take(self._stream.segment_bytes)
+
+    async def _wait(self, seconds: float | None) -> bool:
+        """Whether something changed before the time was up."""
+        self._changed.clear()
+        try:
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    def _take(self, size: int | None) -> list[_Waiting]:
+        """The first of those waiting, until they have `size` bytes; all without it. Who has gone is left out."""
+        batch: list[_Waiting] = []
+        total = 0
+        while self._queue and (size is None or total < size):
+            waiting = self._queue.popleft()
+            self._queued -= len(waiting.entry.data)
+            if not waiting.done.done():
+                batch.append(waiting)
+                total += len(waiting.entry.data)
+        return batch
+
+    # Objects
+
+    async def _write(self, batch: list[_Waiting]) -> None:
+        """Stores a batch, in as many streams as it takes, and answers it."""
+        while batch:
+            try:
+                stream = await self._registered(batch)
+                entries = [waiting.entry for waiting in batch]
+                data = await _thread(encode_data, stream.id, self._nonce, self._offset, time.time_ns(), entries)
+                await self._put(stream, data, batch)
+            except Fenced:
+                self._leave("It was ended by someone else.")
+                batch = [waiting for waiting in batch if not waiting.done.done()]
+                continue
+            except MoulinError as error:
+                self._refuse(batch, error)
+                return
+            self.counts.objects += 1
+            self.counts.bytes += len(data)
+            self.counts.records += sum(entry.records for entry in entries)
+            _answer(batch)
+            return
+
+    async def _registered(self, batch: Iterable[_Waiting]) -> OpenStream:
+        """The stream, registered with the first token that is good for it."""
+        if self._stream is not None:
+            return self._stream
+        failure: MoulinError = Unavailable("No stream could be registered.")
+        for token in dict.fromkeys(waiting.token for waiting in batch):
+            try:
+                stream = await _thread(self._registry.register, token, str(new_id()), self.settings.description)
+            except MoulinError as error:
+                failure = error
+                continue
+            self._stream, self._offset, self._confirmed_at = stream, 0, _clock()
+            self.counts.streams += 1
+            return stream
+        raise failure
+
+    async def _put(self, stream: OpenStream, data: bytes, batch: list[_Waiting]) -> None:
+        """Returns when the object at the current offset is this one, and goes to the next. Fenced when it never will.
+
+        Callers whose patience ends before that are refused; the number is not left all the same.
+        """
+        path = paths.baby_segment(stream.id, self._offset)
+        delay, give_up = _FIRST_DELAY, time.monotonic() + self.settings.patience
+        while True:
+            try:
+                await _thread(self._attempt, path, data)
+                await self._check_still_ours(stream, batch)
+                break
+            except Fenced:
+                self._down = None
+                raise
+            except MoulinError as error:
+                self.counts.store_errors += 1
+                if time.monotonic() + delay > give_up and self._down is None:
+                    _log.warning("Stream %s: object %d cannot be stored: %s", stream.id, self._offset, error.message)
+                    self._down = "The store does not answer: send it again later."
+                    self._refuse([*batch, *self._take(None)], Unavailable(self._down))
+                if self._closing and self._down is not None:
+                    raise Unavailable(self._down) from None
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _LONGEST_DELAY)
+        self._down = None
+        self._offset += 1
+        self._confirmed_at = _clock()
+
+    def _attempt(self, path: str, data: bytes) -> None:
+        """Puts the object, or finds that it is there. Fenced when another's is."""
+        try:
+            self._store.put_if_absent(path, data)
+            return
+        except AlreadyExists:
+            pass
+        try:
+            found = decode_header(self._store.get_range(path, 0, HEADER_SIZE), source=path)
+        except (Corrupt, Unsupported):
+            raise Fenced(f"{path} was written by another.") from None
+        mine = decode_header(data, source=path)
+        if (found.nonce, found.digest) != (mine.nonce, mine.digest):
+            raise Fenced(f"{path} was written by another.")
+        self.counts.unknown_outcomes += 1
+
+    async def _check_still_ours(self, stream: OpenStream, batch: list[_Waiting]) -> None:
+        """After a long silence: the stream may have ended and its stop object been cleared away, and then the object
+        just put is one that nobody reads."""
+        if _clock() - self._confirmed_at <= self.settings.stale_after:
+            return
+        try:
+            final = await _thread(self._registry.stopped_offset, stream.id)
+        except NotFound:  # whether the object was read is no longer known: those who sent it decide
+            self._refuse(batch, Unavailable("The stream is gone: send it again."))
+            raise Fenced("The stream is gone.") from None
+        if final is not None and final < self._offset:
+            raise Fenced("The stream was ended.")
+
+    async def _keep_alive(self) -> None:
+        assert self._stream is not None
+        data = encode_keep_alive(self._stream.id, self._nonce, self._offset, time.time_ns())
+        try:
+            await self._put(self._stream, data, [])
+        except Fenced:
+            self._leave("It was ended by someone else.")
+        except MoulinError as error:  # only when closing
+            _log.warning("Stream %s: no keep-alive: %s", self._stream.id, error.message)
+
+    async def _stop(self) -> None:
+        """Ends the stream. When that fails, a nursery does it once the stream has been silent for long enough."""
+        stream = self._stream
+        if stream is None:
+            return
+        data = encode_stop(stream.id, self._nonce, self._offset, time.time_ns(), StopReason.CLIENT)
+        final = self._offset - 1
+        try:
+            await self._put(stream, data, [])
+            await _thread(self._registry.stop, stream.id, final, StopReason.CLIENT)
+        except MoulinError as error:
+            _log.warning("Stream %s was not ended: %s", stream.id, error.message)
+        self._stream = None
+
+    def _leave(self, reason: str) -> None:
+        if self._stream is not None:
+            _log.warning("Leaving stream %s at object %d. %s", self._stream.id, self._offset, reason)
+        self.counts.fenced += 1
+        self._stream = None
+        self._nonce = secrets.token_bytes(16)
+
+    def _refuse(self, batch: Iterable[_Waiting], error: MoulinError) -> None:
+        for waiting in batch:
+            if not waiting.done.done():
+                waiting.done.set_exception(error)
+
+
+def _answer(batch: Iterable[_Waiting]) -> None:
+    for waiting in batch:
+        if not waiting.done.done():
+            waiting.done.set_result(None)
+
+
+def _clock() -> float:
+    """Seconds that go on while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+async def _thread(call: Callable[..., T], *arguments: Any) -> T:
+    return await asyncio.to_thread(call, *arguments)

@@ -1,0 +1,170 @@
+"""The tables of telemetry: their columns, and how `moulin init --otel` lays them out.
+
+Every row has `event_time` (never after `ingest_time`), `ingest_time` (whole seconds) and `reported_time`, the moment
+the sender gave, null when it gave none. Attributes come as a map of texts and a JSON text of the others, see
+`moulin.ingest.attributes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal
+
+import pyarrow as pa
+
+Signal = Literal["logs", "traces", "metrics"]
+SIGNALS: Final[tuple[Signal, ...]] = ("logs", "traces", "metrics")
+
+DATABASE: Final = "otel"
+EVENT_TIME, INGEST_TIME, REPORTED_TIME = "event_time", "ingest_time", "reported_time"
+SERVICE: Final = "service_name"
+
+TIME: Final = pa.timestamp("ns", tz="UTC")
+TEXTS: Final = pa.map_(pa.string(), pa.string())
+TRACE_ID: Final = pa.binary(16)
+SPAN_ID: Final = pa.binary(8)
+
+EVENT: Final = pa.struct(
+    [
+        ("time", TIME),
+        ("name", pa.string()),
+        ("attributes", TEXTS),
+        ("attributes_typed", pa.string()),
+        ("dropped_attributes", pa.int64()),
+    ]
+)
+LINK: Final = pa.struct(
+    [
+        ("trace_id", TRACE_ID),
+        ("span_id", SPAN_ID),
+        ("trace_state", pa.string()),
+        ("attributes", TEXTS),
+        ("attributes_typed", pa.string()),
+        ("dropped_attributes", pa.int64()),
+        ("flags", pa.int64()),
+    ]
+)
+QUANTILE: Final = pa.struct([("quantile", pa.float64()), ("value", pa.float64())])
+EXEMPLAR: Final = pa.struct(
+    [
+        ("time", TIME),
+        ("value", pa.float64()),
+        ("value_int", pa.int64()),
+        ("trace_id", TRACE_ID),
+        ("span_id", SPAN_ID),
+        ("attributes", TEXTS),
+        ("attributes_typed", pa.string()),
+    ]
+)
+
+_TIMES: Final = [
+    pa.field(EVENT_TIME, TIME, nullable=False),
+    pa.field(INGEST_TIME, TIME, nullable=False),
+    pa.field(REPORTED_TIME, TIME),
+    pa.field(SERVICE, pa.string()),
+]
+_ORIGIN: Final = [
+    pa.field("attributes", TEXTS),
+    pa.field("attributes_typed", pa.string()),
+    pa.field("dropped_attributes", pa.int64()),
+    pa.field("resource", TEXTS),
+    pa.field("resource_typed", pa.string()),
+    pa.field("resource_schema_url", pa.string()),
+    pa.field("scope_name", pa.string()),
+    pa.field("scope_version", pa.string()),
+    pa.field("scope_attributes", TEXTS),
+    pa.field("scope_attributes_typed", pa.string()),
+    pa.field("scope_schema_url", pa.string()),
+]
+
+SCHEMAS: Final[Mapping[Signal, pa.Schema]] = MappingProxyType(
+    {
+        "logs": pa.schema(
+            [
+                *_TIMES,
+                pa.field("observed_time", TIME),
+                pa.field("severity_number", pa.int32()),
+                pa.field("severity_text", pa.string()),
+                pa.field("event_name", pa.string()),
+                pa.field("body", pa.string()),
+                pa.field("body_typed", pa.string()),
+                pa.field("trace_id", TRACE_ID),
+                pa.field("span_id", SPAN_ID),
+                pa.field("flags", pa.int64()),
+                *_ORIGIN,
+            ]
+        ),
+        "traces": pa.schema(
+            [
+                *_TIMES,
+                pa.field("end_time", TIME),
+                pa.field("duration_ns", pa.int64()),
+                pa.field("trace_id", TRACE_ID),
+                pa.field("span_id", SPAN_ID),
+                pa.field("parent_span_id", SPAN_ID),
+                pa.field("trace_state", pa.string()),
+                pa.field("flags", pa.int64()),
+                pa.field("name", pa.string()),
+                pa.field("kind", pa.string()),
+                pa.field("status_code", pa.string()),
+                pa.field("status_message", pa.string()),
+                pa.field("events", pa.list_(EVENT)),
+                pa.field("dropped_events", pa.int64()),
+                pa.field("links", pa.list_(LINK)),
+                pa.field("dropped_links", pa.int64()),
+                *_ORIGIN,
+            ]
+        ),
+        "metrics": pa.schema(
+            [
+                *_TIMES,
+                pa.field("start_time", TIME),
+                pa.field("name", pa.string()),
+                pa.field("description", pa.string()),
+                pa.field("unit", pa.string()),
+                pa.field("kind", pa.string()),
+                pa.field("temporality", pa.string()),
+                pa.field("monotonic", pa.bool_()),
+                pa.field("value", pa.float64()),
+                pa.field("value_int", pa.int64()),
+                pa.field("count", pa.int64()),
+                pa.field("sum", pa.float64()),
+                pa.field("min", pa.float64()),
+                pa.field("max", pa.float64()),
+                pa.field("bucket_counts", pa.list_(pa.int64())),
+                pa.field("explicit_bounds", pa.list_(pa.float64())),
+                pa.field("scale", pa.int32()),
+                pa.field("zero_count", pa.int64()),
+                pa.field("zero_threshold", pa.float64()),
+                pa.field("positive_offset", pa.int32()),
+                pa.field("positive_counts", pa.list_(pa.int64())),
+                pa.field("negative_offset", pa.int32()),
+                pa.field("negative_counts", pa.list_(pa.int64())),
+                pa.field("quantiles", pa.list_(QUANTILE)),
+                pa.field("exemplars", pa.list_(EXEMPLAR)),
+                pa.field("metadata", TEXTS),
+                pa.field("metadata_typed", pa.string()),
+                pa.field("flags", pa.int64()),
+                *_ORIGIN,
+            ]
+        ),
+    }
+)
+
+PARTITION_BY: Final = (f"day({EVENT_TIME})",)
+SORT_BY: Final = (EVENT_TIME,)
+
+
+def superset() -> pa.Schema:
+    """One schema that takes rows of every signal, for a table that was made without one."""
+    fields: dict[str, pa.Field] = {}
+    for schema in SCHEMAS.values():
+        for field in schema:
+            fields.setdefault(field.name, field)
+    return pa.schema(list(fields.values()))
+
+
+def takes(schema: pa.Schema, signal: Signal) -> bool:
+    """Whether a table of this schema can hold every column of a signal's rows."""
+    return all(field.name in schema.names and schema.field(field.name).type == field.type for field in SCHEMAS[signal])
