@@ -30,6 +30,7 @@ NAMES = (
     "python_scan",
     "commit_scale",
     "plan_scale",
+    "meta_scale",
     "startup",
     "puts",
     "gets",
