@@ -62,7 +62,8 @@ def create(engine: Engine, planned: Sequence[PlannedMerge], begin: Begin | None 
     if len(owners) != sum(len(plan.inputs) for plan in planned):
         raise InvalidInput("Merges that are planned together share no segment.")
     wanted = sorted(owners)  # in one order, so that two who want the same do not wait for each other in turn
-    with engine.unordered() as connection:
+    # One that is claimed at once is of no use to anybody after a power cut, and does not wait for the disk.
+    with engine.unordered(durable=begin is None) as connection:
         now = engine.now(connection)
         lost = {owners[number] for number in held(connection, wanted)}
         rows = [

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
 
 from moulin._proto.moulin.meta.v1 import common_pb2 as pb
 from moulin.catalog.segment_lookup import FoundSegment
 from moulin.errors import InvalidInput
 from moulin.formats import manifest as codec
-from moulin.meta.convert import MAX_INT64, to_id, to_key
+from moulin.meta.convert import MAX_INT64, to_bucket, to_id
 from moulin.model.facts import LiveSegment
 from moulin.storage.store import Store
 
@@ -32,16 +32,23 @@ def to_numbers(texts: Sequence[str], what: str, limit: int) -> list[int]:
     return [to_number(text, what) for text in texts]
 
 
-def to_info(store: Store, found: FoundSegment) -> pb.SegmentInfo:
-    """A segment as a search found it. Events are those that are not deleted; a segment has one size, that on disk."""
+def to_infos(store: Store, found: Iterable[FoundSegment]) -> Iterator[pb.SegmentInfo]:
+    """Segments as a search found them. Events are those that are not deleted; a segment has one size, that on disk."""
+    bucket = to_bucket(store)
+    for one in found:
+        yield _info(bucket, one)
+
+
+def _info(bucket: pb.CloudBucket, found: FoundSegment) -> pb.SegmentInfo:
     facts = found.segment.facts
+    folder, _, name = facts.path.rpartition("/")
     info = pb.SegmentInfo(
         id=to_segment_id(facts.number),
         size_bytes=facts.size,
         compressed_size_bytes=facts.size,
         number_of_events=min(found.segment.live_rows, _MAX_INT32),
         table_id=str(found.table_id),
-        cloud_object_key=to_key(store, facts.path),
+        cloud_object_key=pb.CloudObjectKey(prefix=pb.CloudObjectPrefix(bucket=bucket, prefix=folder), key=name),
         audt_hash=facts.sha256,
         version=found.segment.added_version,
         tombstone_version=found.removed_version or 0,
@@ -55,6 +62,6 @@ def to_info(store: Store, found: FoundSegment) -> pb.SegmentInfo:
 
 def to_input(store: Store, found: FoundSegment, segment: LiveSegment) -> pb.SegmentInfo:
     """An input of a merge task: with everything that is known of it, and the deletion vector to read it with."""
-    info = to_info(store, found)
+    info = _info(to_bucket(store), found)
     info.data_file.CopyFrom(codec.segment_to_ref(segment, codec.EXISTING))
     return info

@@ -9,7 +9,7 @@ from uuid import UUID
 from moulin._proto.moulin.meta.v1 import segment_lookup_pb2 as pb
 from moulin._proto.moulin.meta.v1 import segment_lookup_pb2_grpc as rpc
 from moulin.meta.convert import check_range, to_id, to_prefix
-from moulin.meta.segment_info import to_info, to_numbers
+from moulin.meta.segment_info import to_infos, to_numbers
 from moulin.meta.site import Site
 from moulin.model.ingest import Stream
 from moulin.storage import paths
@@ -31,7 +31,7 @@ class SegmentLookupServicer(rpc.SegmentLookupServiceServicer):
             cursor=request.cursor or None,
         )
         return pb.FindSegmentsResponse(
-            segments=[to_info(self._store, found) for found in page.segments],
+            segments=to_infos(self._store, page.segments),
             page=pb.PagedResponse(next_cursor=page.next_cursor),
             current_version=page.version,
             stream_positions=[self._position(stream, set(page.tables)) for stream in page.streams],
@@ -55,11 +55,11 @@ class SegmentLookupServicer(rpc.SegmentLookupServiceServicer):
         numbers = to_numbers(request.segment_ids, "segment_ids", _MAX_IDS)
         found = {segment.segment.facts.number: segment for segment in self._segments.segments_by_number(numbers)}
         known = [found[number] for number in dict.fromkeys(numbers) if number in found]
-        return pb.GetSegmentsByIdsResponse(segments=[to_info(self._store, segment) for segment in known])
+        return pb.GetSegmentsByIdsResponse(segments=to_infos(self._store, known))
 
     def ListWarmCandidates(self, request: pb.ListWarmCandidatesRequest, context: Any) -> pb.ListWarmCandidatesResponse:
         page = self._segments.newest_segments(limit=request.limit, cursor=request.cursor or None)
         return pb.ListWarmCandidatesResponse(
-            segments=[to_info(self._store, found) for found in page.segments],
+            segments=to_infos(self._store, page.segments),
             page=pb.PagedResponse(next_cursor=page.next_cursor),
         )

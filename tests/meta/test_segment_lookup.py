@@ -10,6 +10,8 @@ import grpc
 import pytest
 
 from moulin._proto.moulin.meta.v1 import common_pb2, segment_lookup_pb2, segment_lookup_pb2_grpc
+from moulin.model.ingest import Advance, Registration, Routing
+from tests.contract.samples import segment
 from tests.meta.conftest import Live, refused
 from tests.meta.merging import HOUR, START, Shop, open_shop
 
@@ -143,6 +145,31 @@ def test_bad_searches_are_refused(shop: Shop) -> None:
     shop.live.lake.drop_table(shop.table.name)
     with refused(grpc.StatusCode.NOT_FOUND):
         ask(shop)
+
+
+def test_the_first_page_says_how_far_each_stream_is(shop: Shop) -> None:
+    """SL-07, SL-11, NU-43: segments and offsets of one moment"""
+    ingest, table_id = shop.live.catalog.ingest, shop.id
+    shop.fill(1)
+    token = ingest.create_token(shop.database_id, "k", Routing(table_id, table_id, table_id))
+    stream = ingest.register_stream(token.plaintext, uuid.uuid4().hex).stream
+
+    def position(answer: segment_lookup_pb2.FindSegmentsResponse) -> segment_lookup_pb2.StreamPosition:
+        return next(one for one in answer.stream_positions if one.stream_id == str(stream.id))
+
+    before = ask(shop)
+    assert (position(before).frontier_offset, list(position(before).tables)) == (-1, [])
+    assert position(before).cloud_stream_prefix.prefix.endswith(f"/{stream.id}/")
+    facts = segment(shop.live.catalog, table_id, time_min=START, time_max=START + 1)
+    advance = Advance(stream.id, -1, 7, 5 * 10**9)
+    ingest.register_segments(shop.database_id, table_id, [Registration(facts, (advance,))], request_id=uuid.uuid4().hex)
+    after = ask(shop, limit=1)
+    assert [(t.table_id, t.merged_offset) for t in position(after).tables] == [(str(table_id), 7)]
+    assert after.current_version > before.current_version
+    assert after.routing_seq
+    later = ask(shop, cursor=after.page.next_cursor)
+    assert len(later.segments) == 1
+    assert not later.stream_positions, "only the first page has them"
 
 
 def test_segments_by_id(shop: Shop) -> None:

@@ -39,3 +39,9 @@ def upgrade() -> None:
         for index in table.indexes:
             if index.name not in indexes:
                 index.create(connection)
+                if connection.dialect.name == "sqlite" and index.name in s.SPAN_STATISTICS:
+                    connection.exec_driver_sql(
+                        "INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('segment_spans', ?, ?)",
+                        (index.name, s.SPAN_STATISTICS[index.name]),
+                    )
+                    connection.exec_driver_sql("ANALYZE sqlite_schema")
