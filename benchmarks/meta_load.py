@@ -191,6 +191,9 @@ def work(uri: str, table_id: UUID, seconds: float, first: int) -> dict[str, Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument(
+        "--backend", choices=big_catalog.BACKENDS, action="append", help="may be repeated; by default all"
+    )
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--table", help=argparse.SUPPRESS)
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
@@ -201,7 +204,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="moulin-load-", ignore_cleanup_errors=True) as folder:
         bench = Bench(Path(folder))
         try:
-            for backend in big_catalog.BACKENDS:
+            for backend in options.backend or big_catalog.BACKENDS:
                 load = run_load(_lake(bench, backend), options.seconds)
                 print(f"{backend}: {load}")
                 load.require_sound()
