@@ -21,7 +21,7 @@ from moulin.ingest.blob import MAX_RAW, Entry, Payload
 from moulin.ingest.registry import Grant, StreamRegistry
 from moulin.ingest.requests import Checked, TooLarge, check_arrow, check_ndjson
 from moulin.ingest.stream import StreamSettings, StreamWriter
-from moulin.ingest.tables import Signal
+from moulin.model.otel import Signal
 from moulin.storage.store import Store
 
 PAYLOADS: Final[dict[Signal, Payload]] = {"logs": Payload.LOGS, "traces": Payload.TRACES, "metrics": Payload.METRICS}

@@ -9,8 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from moulin.ingest import wire
-from moulin.ingest.tables import SPAN_ID, TIME, TRACE_ID
 from moulin.ingest.wire import Fields, Ints
+from moulin.model.otel import SPAN_ID, TIME, TRACE_ID
 
 _LATEST = np.iinfo(np.int64).max
 

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from moulin.errors import InvalidInput, MoulinError, Unauthenticated
 from moulin.ingest.collector import RETRY_AFTER, Collector
 from moulin.ingest.requests import TooLarge, check_protobuf
-from moulin.ingest.tables import Signal
+from moulin.model.otel import Signal
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from moulin.ingest.blob import Payload
 from moulin.ingest.collector import RETRY_AFTER, Collector, Room
 from moulin.ingest.grpc_server import response
 from moulin.ingest.requests import Inflater, TooLarge, check_json, check_protobuf
-from moulin.ingest.tables import SIGNALS, Signal
+from moulin.model.otel import SIGNALS, Signal
 
 _log = logging.getLogger(__name__)
 

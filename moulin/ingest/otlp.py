@@ -25,8 +25,8 @@ from moulin.ingest.envelope import Envelope, Rows, open_requests
 from moulin.ingest.logs import log_rows
 from moulin.ingest.points import point_rows
 from moulin.ingest.spans import span_rows
-from moulin.ingest.tables import EVENT_TIME, INGEST_TIME, REPORTED_TIME, SCHEMAS, SIGNALS, TIME, Signal
 from moulin.ingest.wire import Ints, Odd
+from moulin.model.otel import EVENT_TIME, INGEST_TIME, REPORTED_TIME, SCHEMAS, SIGNALS, TIME, Signal
 
 REQUESTS: Final[Mapping[Signal, Any]] = MappingProxyType(
     {"logs": ExportLogsServiceRequest, "traces": ExportTraceServiceRequest, "metrics": ExportMetricsServiceRequest}

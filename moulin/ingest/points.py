@@ -22,8 +22,8 @@ from moulin.ingest.columns import (
     trace_ids,
 )
 from moulin.ingest.envelope import Envelope, Rows
-from moulin.ingest.tables import EXEMPLAR, QUANTILE
 from moulin.ingest.wire import FIXED64, VARINT, Fields, packed, packed_varints, scan, zigzag
+from moulin.model.otel import EXEMPLAR, QUANTILE
 
 Columns = dict[str, pa.Array]
 

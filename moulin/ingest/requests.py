@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from moulin.errors import InvalidInput
 from moulin.ingest.otlp import REQUESTS
-from moulin.ingest.tables import Signal
+from moulin.model.otel import Signal
 
 _IDS: Final = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")
 _GROUPS: Final = {"logs": "resource_logs", "traces": "resource_spans", "metrics": "resource_metrics"}

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from moulin.errors import InvalidInput
 from moulin.ingest.otlp import Decoded
-from moulin.ingest.tables import Signal
 from moulin.model.ingest import RoutedTable, TokenRouting
+from moulin.model.otel import Signal
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from moulin.errors import AlreadyExists
-from moulin.ingest.tables import DATABASE, EVENT_TIME, PARTITION_BY, SCHEMAS, SIGNALS, SORT_BY
 from moulin.lake import Lake
 from moulin.model.ingest import Routing
+from moulin.model.otel import DATABASE, EVENT_TIME, PARTITION_BY, SCHEMAS, SIGNALS, SORT_BY
 from moulin.model.table_settings import RETENTION
 
 TOKEN = "default"

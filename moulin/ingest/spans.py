@@ -7,8 +7,8 @@ import pyarrow as pa
 from moulin.ingest.attributes import attributes
 from moulin.ingest.columns import lists, moments, names, span_ids, times, trace_ids
 from moulin.ingest.envelope import Envelope, Rows
-from moulin.ingest.tables import EVENT, LINK
 from moulin.ingest.wire import Fields, scan
+from moulin.model.otel import EVENT, LINK
 
 # DO NOT CHANGE THESE NUMBERS: they are those of opentelemetry.proto.trace.v1.Span.
 _TRACE_ID, _SPAN_ID, _TRACE_STATE, _PARENT, _NAME, _KIND, _START, _END = 1, 2, 3, 4, 5, 6, 7, 8

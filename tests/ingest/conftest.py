@@ -21,8 +21,8 @@ from moulin.ingest.otlp import decode as decode_otlp
 from moulin.ingest.registry import Grant, OpenStream
 from moulin.ingest.service import Listen, serve
 from moulin.ingest.stream import StreamSettings
-from moulin.ingest.tables import Signal
 from moulin.model.ingest import StopReason
+from moulin.model.otel import Signal
 from moulin.storage import paths
 from moulin.storage.store import Store, open_store
 

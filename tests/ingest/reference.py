@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from moulin.ingest.attributes import plain
-from moulin.ingest.tables import SCHEMAS
+from moulin.model.otel import SCHEMAS
 
 LATEST = 2**63 - 1
 KINDS = ["unspecified", "internal", "server", "client", "producer", "consumer"]

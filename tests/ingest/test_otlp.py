@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from moulin.ingest import otlp
 from moulin.ingest.otlp import REQUESTS, Decoded, decode, ingest_time
-from moulin.ingest.tables import SCHEMAS, SIGNALS, Signal, superset, takes
+from moulin.model.otel import SCHEMAS, SIGNALS, Signal, superset, takes
 from tests.ingest import reference
 
 INGEST = 1_800_000_000_000_000_000

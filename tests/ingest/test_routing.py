@@ -13,8 +13,8 @@ from moulin.ingest.appended import read_rows
 from moulin.ingest.blob import Payload
 from moulin.ingest.otlp import decode
 from moulin.ingest.routing import Router, fit
-from moulin.ingest.tables import SCHEMAS, superset
 from moulin.model.ingest import RoutedTable, Routing, TokenRouting
+from moulin.model.otel import SCHEMAS, superset
 
 SHOP, OTHER = uuid4(), uuid4()
 LOGS, TRACES, METRICS, AUDIT, NARROW, FOREIGN, OLD = (uuid4() for _ in range(7))

@@ -13,11 +13,11 @@ from moulin.ingest.collector import CollectorSettings
 from moulin.ingest.otlp import decode
 from moulin.ingest.registry import CatalogRegistry
 from moulin.ingest.setup import set_up
-from moulin.ingest.tables import SIGNALS, takes
 from moulin.meta.client import stream_registry
 from moulin.meta.config import ServeConfig
 from moulin.meta.server import build_server
 from moulin.model.ingest import StopReason
+from moulin.model.otel import SIGNALS, takes
 from tests.cli.conftest import Run, run  # noqa: F401 (a fixture)
 from tests.ingest import reference
 from tests.ingest.test_otlp import INGEST
