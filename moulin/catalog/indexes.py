@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -24,6 +25,27 @@ from moulin.model.operations import CreateIndex, DropIndex, IndexFile, IndexOper
 
 if TYPE_CHECKING:
     from moulin.catalog.commit import TableChange
+
+_NAMED = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """A file of an index, and those of the segments asked about that it covers."""
+
+    index: Index
+    path: str
+    size: int
+    segments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSize:
+    """What the files of an index are now, and how many live segments they cover."""
+
+    files: int
+    bytes: int
+    segments: int
 
 
 def apply_index(change: TableChange, operation: IndexOperation) -> None:
@@ -61,15 +83,31 @@ def covering(connection: sa.Connection, index_id: UUID, segments: Collection[int
     """The files of an index that cover some of `segments`: path -> (size, the segments)."""
     c, f = s.index_coverage, s.index_files
     found: dict[str, tuple[int, list[int]]] = {}
-    joined = sa.select(f.c.path, f.c.size, c.c.segment).join(f, f.c.path == c.c.path)
-    for block in chunks(sorted(segments)):
-        for row in connection.execute(joined.where(c.c.index_id == index_id, c.c.segment.in_(block))):
-            found.setdefault(row.path, (row.size, []))[1].append(row.segment)
+    joined = sa.select(f.c.path, f.c.size, c.c.segment).join(f, f.c.path == c.c.path).where(c.c.index_id == index_id)
+    wanted = frozenset(segments)
+    # Naming the segments costs more than reading all coverage when they are many.
+    parts = [()] if len(wanted) > _NAMED else chunks(sorted(wanted))
+    for block in parts:
+        for row in connection.execute(joined.where(c.c.segment.in_(block)) if block else joined):
+            if row.segment in wanted:
+                found.setdefault(row.path, (row.size, []))[1].append(row.segment)
     return found
 
 
-def covered(connection: sa.Connection, table_id: UUID) -> dict[UUID, tuple[int, int, int]]:
-    """For each index of a table: its files, their bytes, and how many live segments they cover."""
+def coverage(
+    connection: sa.Connection, table_id: UUID, segments: Collection[int], fields: Collection[int] | None = None
+) -> list[Coverage]:
+    """The files of all indexes, or of those on some columns, that cover some of `segments`."""
+    found = []
+    for index in list_all(connection, table_id):
+        if fields is None or index.field_id in fields:
+            for path, (size, numbers) in sorted(covering(connection, index.id, segments).items()):
+                found.append(Coverage(index, path, size, tuple(sorted(numbers))))
+    return found
+
+
+def covered(connection: sa.Connection, table_id: UUID) -> dict[UUID, IndexSize]:
+    """The size of each index of a table that has a file."""
     c, f, p = s.index_coverage, s.index_files, s.segment_spans
     files = {
         row.index_id: (row.files, row.bytes)
@@ -86,7 +124,7 @@ def covered(connection: sa.Connection, table_id: UUID) -> dict[UUID, tuple[int, 
         .group_by(c.c.index_id)
     )
     segments = {row.index_id: int(row.segments) for row in counts}
-    return {index: (int(n), int(size), segments.get(index, 0)) for index, (n, size) in files.items()}
+    return {index: IndexSize(int(n), int(size), segments.get(index, 0)) for index, (n, size) in files.items()}
 
 
 def fill_manifest(connection: sa.Connection, table_id: UUID, manifest: pb.Manifest) -> None:

@@ -25,6 +25,13 @@ def require_free_name(connection: sa.Connection, database: Any, name: str) -> No
             raise AlreadyExists(f"{kind} {database.name}.{name} already exists.")
 
 
+def check_text(name: str) -> str:
+    """`name` itself; PostgreSQL does not take every text that a client may send."""
+    if "\0" in name:
+        raise InvalidInput("A name must not hold a zero byte.")
+    return name
+
+
 def by_key(
     connection: sa.Connection, table: sa.Table, parent: Any, key: Key, kind: str, *, include_dropped: bool
 ) -> Any:
@@ -39,7 +46,7 @@ def by_key(
         if row is not None and row.tombstoned_at is not None and not include_dropped:
             raise NotFound(f"{kind} {parent.name}.{row.name} was dropped; resurrect it to use it again.")
     else:
-        query = sa.select(table).where(table.c.database_id == parent.id, table.c.name == key)
+        query = sa.select(table).where(table.c.database_id == parent.id, table.c.name == check_text(key))
         if not include_dropped:
             query = query.where(table.c.tombstoned_at.is_(None))
         row = connection.execute(query.order_by(table.c.tombstoned_at.desc().nulls_first()).limit(1)).first()

@@ -234,6 +234,8 @@ def _set_aside(draft: Draft, rows: Sequence[SetAside], moved: set[UUID]) -> None
             raise InvalidInput(f"Records of stream {row.stream_id} cannot be set aside without moving its frontier.")
         if row.records < 0 or not row.reason.strip():
             raise InvalidInput("What is set aside needs a reason, and a number of records that is not negative.")
+        if "\0" in row.reason + row.path:
+            raise InvalidInput("Why and where records are set aside must not hold a zero byte.")
         values: dict[str, Any] = {
             "version": draft.version,
             "ordinal": ordinal,

@@ -105,6 +105,14 @@ def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -
     return found
 
 
+def written_bytes(connection: sa.Connection, table_id: UUID, after: int) -> dict[int, int]:
+    """Bytes of the segments that versions after `after` added, by level."""
+    g, p = s.segments, s.segment_spans
+    mine = g.c.number.in_(sa.select(p.c.segment).where(p.c.table_id == table_id))
+    query = sa.select(g.c.level, sa.func.sum(g.c.size)).where(mine, g.c.added_version > after)
+    return {int(level): int(size) for level, size in connection.execute(query.group_by(g.c.level))}
+
+
 def partitions_of_table(
     connection: sa.Connection, table_id: UUID, limit: int | None = None
 ) -> list[tuple[int, tuple[bytes | None, ...]]]:

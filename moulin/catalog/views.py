@@ -30,6 +30,8 @@ def load(connection: sa.Connection, database: Key, key: Key, *, include_dropped:
 
 def create(draft: Draft, database: Key, name: str, members: Sequence[Key], description: str | None) -> View:
     check_name(name, "view")
+    if description is not None and "\0" in description:
+        raise InvalidInput("The description of a view must not hold a zero byte.")
     parent = databases.find_parent(draft.connection, database)
     ids = _member_ids(draft.connection, parent, members)
     require_free_name(draft.connection, parent, name)

@@ -263,6 +263,26 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def ListHeldInputs(self, request: pb.ListHeldInputsRequest, context: Any) -> pb.ListHeldInputsResponse:
         return pb.ListHeldInputsResponse(held=sorted(self._tasks.merge_inputs_held(request.numbers)))
 
+    # Indexes
+
+    def ListIndexes(self, request: pb.TableId, context: Any) -> pb.ListIndexesResponse:
+        table_id = v.to_uuid(request.id, "table")
+        sizes = {
+            str(index_id): pb.IndexSize(files=size.files, bytes=size.bytes, segments=size.segments)
+            for index_id, size in self._catalog.index_sizes(table_id).items()
+        }
+        return pb.ListIndexesResponse(indexes=map(v.to_index, self._catalog.indexes(table_id)), sizes=sizes)
+
+    def ListIndexCoverage(self, request: pb.ListIndexCoverageRequest, context: Any) -> Iterator[pb.IndexCoveragePage]:
+        fields = set(request.fields.ids) if request.HasField("fields") else None
+        found = self._catalog.index_coverage(v.to_uuid(request.table_id, "table"), set(request.segments), fields)
+        for page in v.pages(map(v.to_coverage, found)):
+            yield pb.IndexCoveragePage(coverage=page)
+
+    def GetWrittenBytes(self, request: pb.GetWrittenBytesRequest, context: Any) -> pb.GetWrittenBytesResponse:
+        written = self._catalog.written_bytes(v.to_uuid(request.table_id, "table"), request.after)
+        return pb.GetWrittenBytesResponse(by_level=written)
+
     # Pins and regions
 
     def Pin(self, request: pb.PinRequest, context: Any) -> pb.PinResponse:

@@ -11,6 +11,7 @@ from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.catalog.changes import VersionChange
 from moulin.catalog.commit import CommitResult, TableCommit
 from moulin.catalog.history import MergeOf
+from moulin.catalog.indexes import Coverage, IndexSize
 from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
 from moulin.config import Config
@@ -21,7 +22,7 @@ from moulin.meta.client_tokens import ClientTokens
 from moulin.meta.connection import Connection
 from moulin.meta.operations import from_result, to_commit
 from moulin.meta.roles import CATALOG_READS
-from moulin.model.entities import CommitInfo, Database, DropPreview, Region, TableEntry, TableState, View
+from moulin.model.entities import CommitInfo, Database, DropPreview, Index, Region, TableEntry, TableState, View
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 
@@ -244,6 +245,27 @@ class ClientCatalog:
     def committed(self, request_id: str) -> CommitResult | None:
         found = self._call("FindCommit", pb.FindCommitRequest, request_id=request_id)
         return from_result(found.commit) if found.HasField("commit") else None
+
+    # Indexes
+
+    def indexes(self, table_id: UUID) -> list[Index]:
+        return list(map(v.from_index, self._call("ListIndexes", pb.TableId, id=str(table_id)).indexes))
+
+    def index_sizes(self, table_id: UUID) -> dict[UUID, IndexSize]:
+        sizes = self._call("ListIndexes", pb.TableId, id=str(table_id)).sizes
+        return {UUID(key): IndexSize(size.files, size.bytes, size.segments) for key, size in sizes.items()}
+
+    def index_coverage(
+        self, table_id: UUID, segments: Collection[int], fields: Collection[int] | None = None
+    ) -> list[Coverage]:
+        wanted = None if fields is None else pb.FieldIds(ids=sorted(fields))
+        request = {"table_id": str(table_id), "segments": sorted(segments), "fields": wanted}
+        pages = self._stream("ListIndexCoverage", pb.ListIndexCoverageRequest, **request)
+        return [v.from_coverage(one) for page in pages for one in page.coverage]
+
+    def written_bytes(self, table_id: UUID, after: int) -> dict[int, int]:
+        fields = {"table_id": str(table_id), "after": after}
+        return dict(self._call("GetWrittenBytes", pb.GetWrittenBytesRequest, **fields).by_level)
 
     # Regions and pins
 

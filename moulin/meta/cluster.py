@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+import grpc
 
 from moulin._proto.moulin.meta.v1 import cluster_pb2 as pb
 from moulin._proto.moulin.meta.v1 import cluster_pb2_grpc as rpc
+from moulin.errors import FailedPrecondition
+from moulin.meta.calls import wrap
 from moulin.meta.site import Site
 from moulin.model.ingest import MemberKind
+
+CLUSTER: Final = "x-moulin-cluster"
+"""The metadata of a call that says which cluster it is meant for."""
 
 
 class ClusterServicer(rpc.ClusterServiceServicer):
@@ -62,6 +70,35 @@ class ClusterServicer(rpc.ClusterServiceServicer):
             token_recheck_seconds=int(config.token_recheck),
             now_unix_ns=self._site.now(),
         )
+
+
+class ClusterCheck(grpc.ServerInterceptor):  # type: ignore[misc]
+    """Refuses calls that are tagged with the id of another cluster: somebody has the wrong address.
+
+    A member tags its calls with what RegisterMember answered. Calls without a tag are taken.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._own = cluster_id(site)
+
+    def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
+        handler = continuation(details)
+        tag = next((value for key, value in details.invocation_metadata if key == CLUSTER), None)
+        if handler is None or tag in (None, self._own):
+            return handler
+        return wrap(handler, lambda run: _Refusal(str(tag), self._own))
+
+
+class _Refusal:
+    """Stands in for a call that came to the wrong cluster."""
+
+    def __init__(self, tag: str, own: str) -> None:
+        self._message = f"The call is meant for cluster {tag[:80]!r}, and this is {own!r}: check the address."
+
+    def unary(self, request: Any, context: Any) -> NoReturn:
+        raise FailedPrecondition(self._message)
+
+    stream = unary
 
 
 def cluster_id(site: Site) -> str:

@@ -33,6 +33,8 @@ class Connection:
         self.uri = uri
         self._seconds = seconds
         token = os.environ.get("MOULIN_TOKEN") if token is None else token
+        if token and not (token.isascii() and token.isprintable()):
+            raise InvalidInput("The token holds characters that no token has: copy it again.")
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._channel = _channel(uri, certificate or os.environ.get("MOULIN_CA_CERTIFICATE"))
         self._closed = False

@@ -168,6 +168,7 @@ class HttpServer:
         self._server.run(sockets=[self._socket])
 
     def start(self) -> HttpServer:
+        self._socket.listen(128)  # whoever comes before the thread is ready waits for it
         self._thread.start()
         return self
 

@@ -18,5 +18,6 @@ CATALOG_READS = (
     "ListViews", "GetView", "FindCommit", "GetVersion", "GetVersionAt", "GetHeadVersion", "ListHistory",
     "ListSequenceVersions", "ListSegments", "ListPartitions", "GetSegments", "CountRows", "ListMerges",
     "LoadTableUntil", "ListChangedVersions", "ListChanges", "Pin", "RenewPin", "Unpin", "ListRegions",
-    "GetRegionEpoch", "ListMergeTasks", "ListHeldInputs",
+    "GetRegionEpoch", "ListMergeTasks", "ListHeldInputs", "ListIndexes", "ListIndexCoverage",
+    "GetWrittenBytes",
 )  # fmt: skip

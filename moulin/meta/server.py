@@ -16,6 +16,7 @@ from moulin.errors import FailedPrecondition, InvalidInput, Unavailable
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile, Gate
 from moulin.meta.calls import Calls, Observer
+from moulin.meta.cluster import ClusterCheck
 from moulin.meta.config import ServeConfig, is_loopback, split_address
 from moulin.meta.roles import Role
 from moulin.meta.services import SERVICES, Service
@@ -76,7 +77,7 @@ def build_server(
     pool = ThreadPoolExecutor(serve.threads, thread_name_prefix="moulin-call")
     server = grpc.server(
         pool,
-        interceptors=[Calls(gate, observer)],
+        interceptors=[Calls(gate, observer), ClusterCheck(site)],
         maximum_concurrent_rpcs=serve.max_calls,
         options=[
             ("grpc.max_receive_message_length", serve.max_message_bytes),

@@ -13,6 +13,7 @@ from uuid import UUID
 from moulin._proto.moulin.format.v1 import manifest_pb2 as format_pb
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.catalog.changes import CommitNumbers, SegmentChange, VersionChange
+from moulin.catalog.indexes import Coverage
 from moulin.catalog.tables import NewTable
 from moulin.errors import Corrupt, InvalidInput
 from moulin.formats import manifest as codec
@@ -20,6 +21,7 @@ from moulin.model.entities import (
     CommitInfo,
     Database,
     DropPreview,
+    Index,
     Member,
     Region,
     TableEntry,
@@ -397,6 +399,33 @@ def _joined(pieces: list[pb.VersionChange]) -> VersionChange:
     )
     numbers = tuple(CommitNumbers(c.sequence, c.version, c.timestamp_ns) for c in first.commits)
     return VersionChange(first.version, first.timestamp_ns, first.next_row_id, pairs, numbers)
+
+
+# Indexes
+
+
+def to_index(index: Index) -> pb.Index:
+    return pb.Index(
+        id=str(index.id),
+        name=index.name,
+        kind=index.kind,
+        field_id=index.field_id,
+        created_version=index.created_version,
+    )
+
+
+def from_index(m: pb.Index) -> Index:
+    return Index(UUID(m.id), m.name, m.kind, m.field_id, m.created_version)
+
+
+def to_coverage(coverage: Coverage) -> pb.IndexCoverage:
+    return pb.IndexCoverage(
+        index=to_index(coverage.index), path=coverage.path, size=coverage.size, segments=coverage.segments
+    )
+
+
+def from_coverage(m: pb.IndexCoverage) -> Coverage:
+    return Coverage(from_index(m.index), m.path, m.size, tuple(m.segments))
 
 
 # Regions

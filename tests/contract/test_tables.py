@@ -129,7 +129,7 @@ def test_a_member_of_a_view_stays_in_its_database(catalog: Catalog) -> None:
     catalog.create_view("d", "v", ["t"])
     assert catalog.rename_table("d", "t", "d", "u").name == "u"
     assert [m.name for m in catalog.view("d", "v").members] == ["u"]
-    with pytest.raises(FailedPrecondition, match="'v'"):
+    with pytest.raises(FailedPrecondition, match="view v"):
         catalog.rename_table("d", "u", "e", "u")
 
 

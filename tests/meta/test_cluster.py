@@ -6,7 +6,11 @@ import pytest
 from grpc import StatusCode
 
 from moulin._proto.moulin.meta.v1 import cluster_pb2
+from moulin._proto.moulin.meta.v1.cluster_pb2_grpc import ClusterServiceStub
+from moulin._proto.moulin.meta.v1.database_pb2 import CreateDatabaseRequest
+from moulin._proto.moulin.meta.v1.database_pb2_grpc import DatabaseServiceStub
 from moulin.config import Config
+from moulin.meta.cluster import CLUSTER
 from tests.contract.conftest import Backend, memory_store
 from tests.meta.api import SECOND, Api
 from tests.meta.conftest import LOOPBACK, Live, name, refused, serving
@@ -73,6 +77,19 @@ def test_cluster_id(api: Api, backend: Backend) -> None:
         named = Api(live)
         assert named.RegisterMember(id="m", endpoint="e").cluster_id == "valhalla"
         assert named.ListMembers().cluster_id == named.GetConfiguration().cluster_id == "valhalla"
+
+
+@rule("CL-13")
+def test_a_call_meant_for_another_cluster_is_refused(api: Api) -> None:
+    stub = api.live.stub(ClusterServiceStub)
+    own = api.ListMembers().cluster_id
+    assert stub.ListMembers(cluster_pb2.ListMembersRequest(), metadata=[(CLUSTER, own)]).cluster_id == own
+    databases = api.live.stub(DatabaseServiceStub)
+    called = name("db")
+    with refused(StatusCode.FAILED_PRECONDITION, "dev"):
+        databases.CreateDatabase(CreateDatabaseRequest(name=called), metadata=[(CLUSTER, "dev")])
+    with refused(StatusCode.NOT_FOUND):
+        api.GetDatabase(name=called)
 
 
 @rule("CL-14")

@@ -230,7 +230,7 @@ def test_get_by_id_or_by_name(api: Api) -> None:
     database_id = api.database(called)
     assert api.GetDatabase(database_id=database_id).database.name == called
     assert api.GetDatabase(name=called).database.id == database_id
-    for fields in ({}, {"name": called, "database_id": database_id}):
+    for fields in ({}, {"name": called, "database_id": database_id}, {"name": "a\0b"}):
         with refused(StatusCode.INVALID_ARGUMENT):
             api.GetDatabase(**fields)
 

@@ -126,6 +126,10 @@ def test_lookup(api: Api) -> None:
             api.LookupTableOrView(database_id=owner, name=wanted)
     with refused(StatusCode.INVALID_ARGUMENT):
         api.LookupTableOrView(database_id=database_id, name="")
+    with refused(StatusCode.INVALID_ARGUMENT):
+        api.LookupTableOrView(database_id=database_id, name="a\0b")
+    with refused(StatusCode.INVALID_ARGUMENT):
+        api.CreateView(database_id=database_id, name=name("v"), table_ids=[table_id], description="\0")
     api.DeleteTable(database_id=database_id, table_id=table_id)
     api.live.clock.forward(1)
     later = api.view(database_id, [api.table(database_id)], called)

@@ -1074,6 +1074,94 @@ class UnpinResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class Index(_message.Message):
+    __slots__ = ("id", "name", "kind", "field_id", "created_version")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    FIELD_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    name: str
+    kind: str
+    field_id: int
+    created_version: int
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., field_id: _Optional[int] = ..., created_version: _Optional[int] = ...) -> None: ...
+
+class IndexSize(_message.Message):
+    __slots__ = ("files", "bytes", "segments")
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    files: int
+    bytes: int
+    segments: int
+    def __init__(self, files: _Optional[int] = ..., bytes: _Optional[int] = ..., segments: _Optional[int] = ...) -> None: ...
+
+class ListIndexesResponse(_message.Message):
+    __slots__ = ("indexes", "sizes")
+    class SizesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: IndexSize
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[IndexSize, _Mapping]] = ...) -> None: ...
+    INDEXES_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    indexes: _containers.RepeatedCompositeFieldContainer[Index]
+    sizes: _containers.MessageMap[str, IndexSize]
+    def __init__(self, indexes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., sizes: _Optional[_Mapping[str, IndexSize]] = ...) -> None: ...
+
+class ListIndexCoverageRequest(_message.Message):
+    __slots__ = ("table_id", "segments", "fields")
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    table_id: str
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    fields: FieldIds
+    def __init__(self, table_id: _Optional[str] = ..., segments: _Optional[_Iterable[int]] = ..., fields: _Optional[_Union[FieldIds, _Mapping]] = ...) -> None: ...
+
+class IndexCoverage(_message.Message):
+    __slots__ = ("index", "path", "size", "segments")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    index: Index
+    path: str
+    size: int
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, index: _Optional[_Union[Index, _Mapping]] = ..., path: _Optional[str] = ..., size: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class IndexCoveragePage(_message.Message):
+    __slots__ = ("coverage",)
+    COVERAGE_FIELD_NUMBER: _ClassVar[int]
+    coverage: _containers.RepeatedCompositeFieldContainer[IndexCoverage]
+    def __init__(self, coverage: _Optional[_Iterable[_Union[IndexCoverage, _Mapping]]] = ...) -> None: ...
+
+class GetWrittenBytesRequest(_message.Message):
+    __slots__ = ("table_id", "after")
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    table_id: str
+    after: int
+    def __init__(self, table_id: _Optional[str] = ..., after: _Optional[int] = ...) -> None: ...
+
+class GetWrittenBytesResponse(_message.Message):
+    __slots__ = ("by_level",)
+    class ByLevelEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    BY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    by_level: _containers.ScalarMap[int, int]
+    def __init__(self, by_level: _Optional[_Mapping[int, int]] = ...) -> None: ...
+
 class GetRegionNumberRequest(_message.Message):
     __slots__ = ("table_id", "value")
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]

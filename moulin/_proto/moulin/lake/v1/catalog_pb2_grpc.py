@@ -274,6 +274,21 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.PinId.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.UnpinResponse.FromString,
                 _registered_method=True)
+        self.ListIndexes = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ListIndexes',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListIndexesResponse.FromString,
+                _registered_method=True)
+        self.ListIndexCoverage = channel.unary_stream(
+                '/moulin.lake.v1.CatalogService/ListIndexCoverage',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListIndexCoverageRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.IndexCoveragePage.FromString,
+                _registered_method=True)
+        self.GetWrittenBytes = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/GetWrittenBytes',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetWrittenBytesRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetWrittenBytesResponse.FromString,
+                _registered_method=True)
         self.GetRegionNumber = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/GetRegionNumber',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetRegionNumberRequest.SerializeToString,
@@ -602,6 +617,26 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListIndexes(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListIndexCoverage(self, request, context):
+        """The files of indexes that cover some of the segments asked about.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetWrittenBytes(self, request, context):
+        """Bytes of the segments written after a version, by level.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetRegionNumber(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -868,6 +903,21 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.Unpin,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.PinId.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.UnpinResponse.SerializeToString,
+            ),
+            'ListIndexes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListIndexes,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListIndexesResponse.SerializeToString,
+            ),
+            'ListIndexCoverage': grpc.unary_stream_rpc_method_handler(
+                    servicer.ListIndexCoverage,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListIndexCoverageRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.IndexCoveragePage.SerializeToString,
+            ),
+            'GetWrittenBytes': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetWrittenBytes,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetWrittenBytesRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetWrittenBytesResponse.SerializeToString,
             ),
             'GetRegionNumber': grpc.unary_unary_rpc_method_handler(
                     servicer.GetRegionNumber,
@@ -2186,6 +2236,87 @@ class CatalogService:
             '/moulin.lake.v1.CatalogService/Unpin',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.PinId.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.UnpinResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListIndexes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListIndexes',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListIndexesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListIndexCoverage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListIndexCoverage',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListIndexCoverageRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.IndexCoveragePage.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetWrittenBytes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/GetWrittenBytes',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.GetWrittenBytesRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.GetWrittenBytesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,112 @@
+"""The same commands on a folder and through a server; tokens for the server and for ingest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from moulin.lake import Lake
+from moulin.meta.auth import AccessFile
+from moulin.meta.config import ServeConfig
+from moulin.meta.server import build_server
+from tests.cli.conftest import Done, Run
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture(params=["folder", "grpc"])
+def command(request: pytest.FixtureRequest, run: Run, tmp_path: Path) -> Iterator[Command]:
+    """`moulin --lake ...` on a new lake, by its folder or through a server."""
+    assert run("init").code == 0
+    if request.param == "folder":
+        yield run
+        return
+    with Lake.open(tmp_path / "lake") as lake:
+        server = build_server(lake, ServeConfig(bind="127.0.0.1:0", http_bind="")).start()
+        yield lambda *words, **more: run(*words, lake=f"grpc://{server.address}", **more)
+        server.stop(1)
+
+
+def test_databases_tables_and_views(command: Command) -> None:
+    assert command("db", "create", "shop").out == "Database shop is ready.\n"
+    assert command("table", "create", "shop.orders", "id:long!", "name:string").code == 0
+    assert command("append", "shop.orders", "-", "--format", "ndjson", stdin='{"id": 1, "name": "a"}\n').code == 0
+    assert command("table", "list", "shop", "--json").json()[0]["rows"] == 1
+    assert command("table", "show", "shop.orders", "--json").json()["columns"][1]["column"] == "name"
+    assert command("table", "rename", "shop.orders", "shop.sales").code == 0
+    assert command("view", "create", "shop.all", "sales").code == 0
+    assert command("view", "list", "shop", "--json").json()[0]["tables"] == "sales"
+    assert command("table", "history", "shop.sales", "--json").json()[0]["operation"] == "append"
+    failed = command("table", "drop", "shop.sales")
+    assert (failed.code, "used by the view" in failed.err) == (1, True)
+    assert command("view", "drop", "shop.all").code == 0
+    assert command("table", "drop", "shop.sales", "--json").json()["until"]
+    assert command("table", "resurrect", "shop.sales").code == 0
+    preview = command("db", "drop", "shop", "--dry-run", "--json").json()
+    assert {"kind": "table", "name": "sales"} in preview
+    assert command("db", "drop", "shop", "--cascade").code == 0
+    assert command("db", "list", "--json").json() == []
+    assert command("db", "resurrect", "shop").code == 0
+
+
+def test_ingest_tokens(command: Command) -> None:
+    command("db", "create", "telemetry")
+    for table in ("traces", "rest"):
+        command("table", "create", f"telemetry.{table}", "ts:timestamptz")
+    made = command("token", "create", "telemetry.agent", "--table", "rest", "--traces", "traces", "--json").json()
+    secret = made["secret"]
+    shown = command("token", "show", "telemetry.agent", "--json")
+    assert secret not in shown.out
+    assert shown.json()["secret ends in"] == secret[-4:]
+    assert (shown.json()["traces"], shown.json()["logs"], shown.json()["metrics"]) == ("traces", "rest", "rest")
+    again = command("token", "rotate", "telemetry.agent", "--expires-days", "2")
+    assert again.out.splitlines()[-1].startswith("ing_")
+    assert command("token", "list", "telemetry", "--json").json()[0]["expires"]
+    assert command("token", "route", "telemetry.agent", "--logs", "traces").code == 0
+    assert command("token", "show", "telemetry.agent", "--json").json()["logs"] == "traces"
+    assert command("token", "drop", "telemetry.agent").code == 0
+    assert command("token", "list", "telemetry", "--json").json() == []
+    assert command("token", "list", "telemetry", "--all", "--json").json()[0]["gone at"]
+    assert command("token", "resurrect", "telemetry.agent").code == 0
+    missing = command("token", "show", "telemetry.nobody")
+    assert (missing.code, "does not exist" in missing.err) == (1, True)
+    incomplete = command("token", "create", "telemetry.other", "--logs", "rest")
+    assert (incomplete.code, "--traces" in incomplete.err) == (1, True)
+
+
+def test_access_to_the_server(run: Run, tmp_path: Path) -> None:
+    run("init")
+    secret = run("access", "create", "ci", "--role", "write", "--json").json()["secret"]
+    file = AccessFile(tmp_path / "lake" / "access.toml")
+    assert file.authenticate(secret).name == "ci"
+    assert run("access", "list", "--json").json() == [{"name": "ci", "role": "write", "expires": None}]
+    assert run("access", "create", "bad", "--role", "king").code == 1
+    assert run("access", "revoke", "ci").code == 0
+    assert file.tokens() == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--bind", "nonsense"], "host:port"),
+        (["--bind", "0.0.0.0:0"], "moulin access create"),
+        (["--config", "nowhere.toml"], "is not there"),
+    ],
+)
+def test_serving_that_cannot_start(run: Run, words: list[str], said: str) -> None:
+    run("init")
+    done = run("serve", "--http-bind", "", *words)
+    assert (done.code, said in done.err) == (1, True), done.err
+
+
+def test_an_unknown_setting_keeps_a_server_from_starting(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("init")
+    (tmp_path / "lake" / "moulin.toml").write_text("[serve]\nport = 1\n")
+    assert "Unknown setting 'port'" in run("serve").err
+    (tmp_path / "lake" / "moulin.toml").unlink()
+    monkeypatch.setenv("MOULIN_PIN_SECOND", "1")
+    assert "MOULIN_PIN_SECOND" in run("serve").err

@@ -1,0 +1,35 @@
+"""What readers ask about indexes, and what was written since a version: the same answers whoever gives them."""
+
+from __future__ import annotations
+
+from moulin.catalog.catalog import Catalog
+from moulin.catalog.indexes import Coverage, IndexSize
+from moulin.model.entities import Index
+from moulin.model.ids import new_id
+from moulin.model.operations import Append, CreateIndex, IndexFile
+from tests.contract.samples import commit, make_table, segment
+
+
+def test_indexes_their_size_and_what_they_cover(catalog: Catalog) -> None:
+    state = make_table(catalog)
+    made = [segment(catalog, state.id) for _ in range(3)]
+    commit(catalog, state.id, Append(added=tuple(made)))
+    file = IndexFile(f"tables/{state.id}/indexes/a.index", 500, 20, (made[0].number, made[1].number))
+    operation = CreateIndex(new_id(), "by_id", "btree", 1, (file,))
+    version = commit(catalog, state.id, operation).version
+    index = Index(operation.id, "by_id", "btree", 1, version)
+    assert catalog.indexes(state.id) == [index]
+    assert catalog.index_sizes(state.id) == {index.id: IndexSize(1, 500, 2)}
+    numbers = [facts.number for facts in made[1:]]
+    assert catalog.index_coverage(state.id, numbers) == [Coverage(index, file.path, 500, (made[1].number,))]
+    assert catalog.index_coverage(state.id, numbers, {1}) == catalog.index_coverage(state.id, numbers)
+    assert catalog.index_coverage(state.id, numbers, {2}) == []
+
+
+def test_bytes_written_since_a_version_by_level(catalog: Catalog) -> None:
+    state = make_table(catalog)
+    first = commit(catalog, state.id, Append(added=(segment(catalog, state.id),))).version
+    more = (segment(catalog, state.id, level=1), segment(catalog, state.id), segment(catalog, state.id))
+    commit(catalog, state.id, Append(added=more))
+    assert catalog.written_bytes(state.id, first) == {0: 2000, 1: 1000}
+    assert catalog.written_bytes(state.id, 0) == {0: 3000, 1: 1000}
