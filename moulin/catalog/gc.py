@@ -17,7 +17,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import expiry, merge_tasks, staging, streams
+from moulin.catalog import expiry, merge_tasks, nursery, staging, streams
 from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.draft import Draft
@@ -92,6 +92,7 @@ def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
         draft = Draft(write, catalog.uuid, "purge")
         result.purged, garbage = expiry.purge(draft, catalog.config.token_recheck)
         streams.purge(draft, catalog.config.blob_keep, catalog.config.checkpoint_keep)
+        nursery.forget_requests(draft, catalog.config.request_keep)
         result.trashed += garbage
         expiry.throw_away(draft.connection, garbage, draft.now + int(floor * NANOS))
         draft.save()

@@ -135,6 +135,10 @@ def test_what_is_left_of_a_stream_goes_in_the_end(folder: Path, store: Store) ->
         now[0] += 3700 * 10**9
         collect(catalog)
         assert {stream.id for stream in catalog.ingest.streams(streams)} == {streams[0]}
+        assert len(rows(catalog)["requests"]) == 2
+        now[0] += 8 * 86_400 * 10**9
+        collect(catalog)
+        assert not rows(catalog)["requests"]
     finally:
         catalog.close()
 
