@@ -12,6 +12,7 @@ import json
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -64,27 +65,35 @@ def check_limit(limit: int) -> int:
     return DEFAULT_LIMIT if limit <= 0 else min(limit, MAX_LIMIT)
 
 
-_PLACE = (
-    s.segment_spans.c.table_id == sa.bindparam("table_id"),
-    s.segment_spans.c.branch == s.MAIN,
-    s.segment_spans.c.added_version <= sa.bindparam("version"),
-    s.segment_spans.c.removed_version > sa.bindparam("version"),
-    s.segment_spans.c.time_class == sa.bindparam("time_class"),
-    s.segment_spans.c.time_min >= sa.bindparam("first_start"),
-    s.segment_spans.c.time_min <= sa.bindparam("last_start"),
-    s.segment_spans.c.time_max >= sa.bindparam("first_end"),
-    sa.or_(
-        s.segment_spans.c.time_min > sa.bindparam("first_start"),
-        s.segment_spans.c.segment > sa.bindparam("after"),
-    ),
-)
-# Built once: putting a statement together takes longer than running it.
-_PAGE = (
-    segments.select_live(s.segment_spans.c.table_id, s.segment_spans.c.time_min, s.segment_spans.c.removed_version)
-    .where(*_PLACE)
-    .order_by(s.segment_spans.c.time_min, s.segment_spans.c.segment)
-    .limit(sa.bindparam("limit"))
-)
+_SCANS = 40  # index scans that one statement makes
+_BOUNDS = ("table_id", "time_class", "first_start", "last_start", "first_end", "after")
+
+
+@cache  # putting a statement together takes longer than running it
+def _page(scans: int) -> sa.Select[Any]:
+    """The first rows of several scans, in their order. Parameters of scan n end with _n."""
+    p = s.segment_spans
+    found = []
+    for n in range(scans):
+        bounds: list[sa.BindParameter[Any]] = [sa.bindparam(f"{name}_{n}") for name in _BOUNDS]
+        table_id, k, first_start, last_start, first_end, after = bounds
+        place = (
+            sa.select(p.c.id, sa.literal_column(str(n)).label("scan"), p.c.time_min, p.c.segment)
+            .where(p.c.table_id == table_id, p.c.branch == s.MAIN, p.c.time_class == k)
+            .where(p.c.added_version <= sa.bindparam("version"), p.c.removed_version > sa.bindparam("version"))
+            .where(p.c.time_min >= first_start, p.c.time_min <= last_start, p.c.time_max >= first_end)
+            .where(sa.or_(p.c.time_min > first_start, p.c.segment > after))
+            .order_by(p.c.time_min, p.c.segment)
+            .limit(sa.bindparam("limit"))
+        )
+        found.append(sa.select(place.subquery()))
+    every = sa.union_all(*found).subquery()
+    return (
+        segments.select_live(every.c.scan, p.c.table_id, p.c.time_min, p.c.removed_version)
+        .join(every, every.c.id == p.c.id)
+        .order_by(every.c.scan, every.c.time_min, every.c.segment)
+        .limit(sa.bindparam("limit"))
+    )
 
 
 def find(
@@ -119,10 +128,12 @@ def find(
     wanted = check_limit(limit)
     rows: list[Any] = []
     where: list[tuple[int, int]] = []
-    for at, k, bounds in _scans(found, time_range, place):
+    for block in chunks(list(_scans(found, time_range, place)), _SCANS):
+        bounds = {f"{name}_{n}": scan[name] for n, (_, _, scan) in enumerate(block) for name in _BOUNDS}
         room = wanted + 1 - len(rows)
-        rows += connection.execute(_PAGE, {**bounds, "version": version, "limit": room}).all()
-        where += [(at, k)] * (len(rows) - len(where))
+        more_rows = connection.execute(_page(len(block)), {**bounds, "version": version, "limit": room}).all()
+        rows += more_rows
+        where += [block[row[-4]][:2] for row in more_rows]
         if len(rows) > wanted:
             break
     more = None

@@ -12,25 +12,28 @@ A server notices at once when the file changes, so a token that is taken out of 
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
+import logging
 import os
 import re
 import secrets
 import tempfile
 import threading
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from moulin.errors import AlreadyExists, InvalidInput, NotFound, PermissionDenied, Unauthenticated
+from moulin.errors import AlreadyExists, InvalidInput, NotFound, PermissionDenied, Unauthenticated, Unavailable
 from moulin.meta.roles import Role
 
+log = logging.getLogger("moulin.auth")
 _PREFIX: Final = "mlt_"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -82,7 +85,12 @@ class AccessFile:
         """Who has this token. Every kept hash is compared, in constant time."""
         digest, now = _hash(token), datetime.now(UTC)
         found: Access | None = None
-        for access in self.tokens():
+        try:
+            tokens = self.tokens()
+        except InvalidInput as error:  # the operator's mistake, not the caller's
+            log.error("access file", extra={"error": error.message})
+            raise Unavailable("The server cannot read its file of tokens: whoever runs it must mend it.") from None
+        for access in tokens:
             if hmac.compare_digest(access.sha256, digest):
                 found = access
         if found is None:
@@ -97,20 +105,35 @@ class AccessFile:
             raise InvalidInput("A token's name has 1 to 64 letters, digits, '_' or '-'.")
         if days is not None and not 0 < days <= 36_500:
             raise InvalidInput(f"A token lives more than 0 days and at most 36500, not {days}.")
-        tokens = self.tokens()
-        if any(access.name == name for access in tokens):
-            raise AlreadyExists(f"There is a token {name!r} already: revoke it first, or choose another name.")
         secret = _PREFIX + secrets.token_urlsafe(32)
         expires = None if days is None else (datetime.now(UTC) + timedelta(days=days)).replace(microsecond=0)
-        self._write((*tokens, Access(name, role, _hash(secret), expires)))
+        with self._alone():
+            tokens = self.tokens()
+            if any(access.name == name for access in tokens):
+                raise AlreadyExists(f"There is a token {name!r} already: revoke it first, or choose another name.")
+            self._write((*tokens, Access(name, role, _hash(secret), expires)))
         return secret
 
     def revoke(self, name: str) -> None:
-        tokens = self.tokens()
-        left = tuple(access for access in tokens if access.name != name)
-        if len(left) == len(tokens):
-            raise NotFound(f"There is no token {name!r}.")
-        self._write(left)
+        with self._alone():
+            tokens = self.tokens()
+            left = tuple(access for access in tokens if access.name != name)
+            if len(left) == len(tokens):
+                raise NotFound(f"There is no token {name!r}.")
+            self._write(left)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes from changing the file meanwhile. Its folder is locked: the file itself is replaced."""
+        try:
+            folder = os.open(self.path.parent, os.O_RDONLY)
+        except OSError as error:
+            raise InvalidInput(f"{self.path} cannot be written: {error.strerror}.") from None
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     def _write(self, tokens: Iterable[Access]) -> None:
         lines = ["# Made by `moulin access`. Hashes of tokens; the tokens themselves are kept nowhere.\n"]

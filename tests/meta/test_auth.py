@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -123,6 +124,13 @@ def test_secrets_are_kept_nowhere_and_logged_nowhere(
     assert secret[:-1] not in str(error.value)
 
 
+def test_tokens_made_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    path = tmp_path / "access.toml"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: AccessFile(path).create(f"t{n}", Role.READ), range(12)))
+    assert {token.name for token in AccessFile(path).tokens()} == {f"t{n}" for n in range(12)}
+
+
 def test_the_file_of_tokens_is_strict(tmp_path: Path) -> None:
     access = AccessFile(tmp_path / "access.toml")
     access.create("a", Role.WRITE, days=1)
@@ -136,6 +144,8 @@ def test_the_file_of_tokens_is_strict(tmp_path: Path) -> None:
         access.path.write_text(text)
         with pytest.raises(InvalidInput, match=r"access\.toml|role"):
             access.tokens()
+        with pytest.raises(Unavailable, match="file of tokens"):
+            access.authenticate("mlt_x")
 
 
 @pytest.mark.parametrize(("bind", "http_bind"), [("0.0.0.0:0", ""), ("127.0.0.1:0", "0.0.0.0:0"), ("[::]:0", "")])
