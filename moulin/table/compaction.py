@@ -106,7 +106,8 @@ def plan(
         return pick_levels(free, config, due_only=due_only, everything=everything)
     span = merge_span_ns(state.properties, config.merge_span)
     own = MERGE_SPAN in state.properties or RETENTION in state.properties
-    limits = replace(bounds or Bounds(), span_ns=span if own or not everything else None)
+    # Whoever compacts by hand wants few segments: only a span that the table was given holds then.
+    limits = replace(bounds or Bounds(), span_ns=span if own or bounds is not None else None)
     return pick(free, config, segment_bytes=config.merge_segment_bytes, everything=everything, bounds=limits)
 
 
