@@ -38,7 +38,7 @@ FEED_FIELDS = (
 )
 
 _UNMATCHED, _UNCHANGED = -1, -2  # what stands in place of a sequence number, which is never negative
-_TYPES = pa.array(["delete", "update_before", "insert", "update_after"])
+_TYPES = ("delete", "update_before", "insert", "update_after")
 _LINEAGE_ROWS = 1 << 20
 
 Integers = npt.NDArray[np.int64]
@@ -142,7 +142,7 @@ class _OneVersion:
         found = np.full(len(ids), _UNMATCHED) if self._matches is None else self._matches.look_up(ids)
         if not (kept := found != _UNCHANGED).all():
             batch, ids, sequences, found = batch.filter(pa.array(kept)), ids[kept], sequences[kept], found[kept]
-        kinds = _TYPES.take(pa.array((found != _UNMATCHED) + (2 if came else 0)))
+        kinds = pa.array(_TYPES).take(pa.array((found != _UNMATCHED) + (2 if came else 0)))
         places = self._commits_of(sequences if came else found)
         feed = [
             kinds,

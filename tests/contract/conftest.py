@@ -101,11 +101,11 @@ class GrpcBackend(SqliteBackend):
 
 
 class GrpcCatalog(ClientCatalog):
-    """The client's side; `engine` and `store` are those of the catalog behind the server."""
+    """The client's side; `engine`, `store` and `publisher` are those of the catalog behind the server."""
 
     def __init__(self, uri: str, served: Catalog) -> None:
         super().__init__(Connection(uri), served.uuid, served.config)
-        self.engine, self.store = served.engine, served.store
+        self.engine, self.store, self.publisher = served.engine, served.store, served.publisher
 
 
 class PostgresBackend(Backend):

@@ -13,13 +13,14 @@ from moulin.config import Config
 from moulin.errors import Unavailable
 from moulin.model.operations import Append, Delete, SetProperties
 from moulin.storage.store import open_store
-from tests.contract.conftest import Backend
+from tests.contract.conftest import BACKENDS, Backend
 from tests.contract.processes import start_worker, versions_of
 from tests.contract.samples import commit, live, make_table, segment, vector
 
 PROCESSES, ROUNDS = 4, 5
 
 
+@pytest.mark.parametrize("backend", BACKENDS, indirect=True)  # the processes use the catalog itself
 def test_four_processes_commit_at_once(backend: Backend) -> None:
     uri = backend.new_uri()
     catalog = backend.open(uri, open_store(backend.folder))

@@ -177,7 +177,7 @@ def require_equal(catalog: Catalog, model: Model) -> None:
     )
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(plan=st.lists(steps, min_size=5, max_size=25))
 def test_every_version_reads_as_it_was(backend: Backend, plan: list[tuple[int, str, int, int]]) -> None:
     backend.close()

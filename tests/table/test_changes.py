@@ -423,7 +423,7 @@ def run(table: Table, step: str, new: list[Row], versions: Sequence[int]) -> Non
 
 
 @given(steps=STEPS, ends=st.tuples(st.integers(0, 9), st.integers(0, 9)))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_applying_the_feed_gives_the_rows(model_lake: Lake, steps: list[Step], ends: tuple[int, int]) -> None:
     table = model_lake.create_table(f"shop.t{uuid.uuid4().hex}", EVENTS)
     versions, silent = [table.version], set[int]()

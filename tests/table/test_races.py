@@ -169,7 +169,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_any_sequence_equals_a_plain_model(lake: Lake, steps: list[tuple[str, int]]) -> None:
     """After every step, and at every older version, the table holds what a set of ids holds."""

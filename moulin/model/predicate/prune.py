@@ -14,8 +14,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-from pyarrow.fs import LocalFileSystem
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
@@ -244,14 +242,13 @@ def _same_keys(column: Column, schema: Schema) -> bool:
     return _DAY_UNITS.get(type(source)) == _DAY_UNITS.get(type(column.type))
 
 
-_FORMAT = ds.ParquetFileFormat()
-_FILES = LocalFileSystem()
-
-
 def _computed_may_match(condition: Computed, state: State) -> bool:
     """Arrow simplifies a filter by what is guaranteed of a fragment, and drops the fragment when nothing is left."""
     if not condition.foreign or condition.inverted:
         return True
+    import pyarrow.dataset as ds  # brings pandas along, which takes longer than all the rest
+    from pyarrow.fs import LocalFileSystem
+
     guarantees = [
         _guarantee(column, state[column.field_id]) for column in condition.columns if column.field_id in state
     ]
@@ -259,9 +256,10 @@ def _computed_may_match(condition: Computed, state: State) -> bool:
     for part in guarantees:
         guarantee = guarantee & part
     schema = pa.schema([(column.path[0], arrow_type(column.type)) for column in condition.columns])
-    fragment = _FORMAT.make_fragment("never-opened", _FILES, partition_expression=guarantee)
+    parquet, files = ds.ParquetFileFormat(), LocalFileSystem()
+    fragment = parquet.make_fragment("never-opened", files, partition_expression=guarantee)
     try:
-        dataset = ds.FileSystemDataset([fragment], schema, _FORMAT, _FILES)
+        dataset = ds.FileSystemDataset([fragment], schema, parquet, files)
         return any(True for _ in dataset.get_fragments(filter=condition.expression))
     except pa.ArrowException:
         # It evaluates what has become constant, and may divide by zero there. The rows will tell.
