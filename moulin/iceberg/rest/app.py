@@ -6,11 +6,12 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response
 
 import moulin
-from moulin.iceberg.rest import errors, namespaces, tables
+from moulin.iceberg.rest import commit, create, errors, namespaces, tables
+from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
 from moulin.lake import Lake
 
 PLACE = "/iceberg"
-_ROUTERS = (namespaces.router, tables.router)
+_ROUTERS = (namespaces.router, tables.router, create.router, commit.router)
 
 router = APIRouter()
 
@@ -18,7 +19,7 @@ router = APIRouter()
 @router.get("/config")
 def config() -> Response:
     """What this catalog can do. A client may name a `warehouse`; there is one, and the name changes nothing."""
-    return JSONResponse({"defaults": {}, "overrides": {}, "endpoints": ENDPOINTS})
+    return JSONResponse({"defaults": {}, "overrides": {}, "endpoints": ENDPOINTS, "idempotency-key-lifetime": LIFETIME})
 
 
 def _endpoints() -> list[str]:
@@ -41,6 +42,7 @@ def build(lake: Lake) -> FastAPI:
     )
     app.state.lake = lake
     errors.install(app)
+    app.add_middleware(Idempotency)
     for part in (router, *_ROUTERS):
         app.include_router(part, prefix="/v1")
     return app

@@ -71,8 +71,11 @@ def commit_failed(message: str) -> RestError:
     return RestError(409, "CommitFailedException", message)
 
 
-def state_unknown(message: str) -> RestError:
-    return RestError(500, "CommitStateUnknownException", message)
+class CommitStateUnknown(RestError):
+    """Nobody can tell whether a commit was made: the engine keeps its files."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(500, "CommitStateUnknownException", message)
 
 
 def answer(status: int, kind: str, message: str) -> Response:
