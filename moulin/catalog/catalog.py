@@ -106,6 +106,12 @@ class Catalog:
         with self._mutation("rename-database") as draft:
             return databases.rename(draft, name, new_name)
 
+    def set_database_properties(
+        self, name: Key, updates: Mapping[str, str], removals: Collection[str] = ()
+    ) -> Database:
+        with self._mutation("set-database-properties") as draft:
+            return databases.set_properties(draft, name, updates, removals)
+
     def preview_drop_database(self, name: Key) -> DropPreview:
         with self.engine.read() as connection:
             return databases.preview_drop(connection, name, self.config.database_grace)

@@ -44,6 +44,9 @@ class TableCommit:
     regions: tuple[RegionUse, ...] = ()
     # What was acknowledged before a table was dropped still goes into it, so that resurrecting brings back everything.
     into_dropped: bool = False
+    # What engines of other formats ask for: that nothing changed the table since, and the id of their snapshot.
+    expected_head: int | None = None
+    snapshot_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ class TableChange:
 
 def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
     """Apply all operations as one version, or raise and leave nothing."""
-    snapshot_ids = {commit.table_id: new_snapshot_id() for commit in commits}
+    snapshot_ids = {commit.table_id: commit.snapshot_id or new_snapshot_id() for commit in commits}
     ordinals = dict.fromkeys(snapshot_ids, 0)
     numbered = set()
     for commit in commits:
@@ -145,6 +148,8 @@ def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
         ordinal = ordinals[commit.table_id]
         ordinals[commit.table_id] = ordinal + 1
         if ordinal == 0:
+            if commit.expected_head not in (None, change.row.head_version):
+                raise change.stale("the head version", commit.expected_head, change.row.head_version)
             change.add(deltas=1)
             change.updates["head_version"] = draft.version
             change.manifest.previous_snapshot_id = _head_snapshot(change)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -73,6 +73,15 @@ def rename(draft: Draft, key: Key, new_name: str) -> Database:
         _require_free(draft.connection, new_name)
         draft.connection.execute(s.databases.update().where(s.databases.c.id == row.id).values(name=new_name))
         add_rows(draft, s.databases, [row.id])
+    return to_database(_by_id(draft.connection, row.id))
+
+
+def set_properties(draft: Draft, key: Key, updates: Mapping[str, str], removals: Collection[str]) -> Database:
+    """Properties set, and removed."""
+    row = find(draft.connection, key)
+    properties = {name: value for name, value in row.properties.items() if name not in removals} | dict(updates)
+    draft.connection.execute(s.databases.update().where(s.databases.c.id == row.id).values(properties=properties))
+    add_rows(draft, s.databases, [row.id])
     return to_database(_by_id(draft.connection, row.id))
 
 

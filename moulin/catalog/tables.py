@@ -20,7 +20,7 @@ from moulin.catalog.draft import Draft, add_rows
 from moulin.catalog.names import Key, by_key, require_free_name, same
 from moulin.catalog.references import InUse
 from moulin.catalog.tombstones import bury, lift, to_resurrect, tombstone_of
-from moulin.errors import NotFound
+from moulin.errors import AlreadyExists, NotFound
 from moulin.model.entities import TableEntry, TableState
 from moulin.model.ids import new_id, new_snapshot_id
 from moulin.model.names import check_name
@@ -42,6 +42,8 @@ class NewTable:
     sort_order: SortOrder
     event_time: int | None
     properties: Mapping[str, str]
+    # Given when the table's folder was named before the table was made; else a fresh one.
+    id: UUID | None = None
 
 
 def find(connection: sa.Connection, database: Key, key: Key, *, include_dropped: bool = False) -> Any:
@@ -76,7 +78,9 @@ def create(draft: Draft, database: Key, name: str, new: NewTable) -> UUID:
     check_name(name, "table")
     parent = databases.find_parent(draft.connection, database)
     require_free_name(draft.connection, parent, name)
-    table_id = new_id()
+    table_id = new.id or new_id()
+    if new.id is not None and draft.connection.execute(_BY_ID, {"table_id": new.id}).first() is not None:
+        raise AlreadyExists(f"There is, or was, a table with the id {new.id}: ask for another one.")
     version = draft.version
     draft.connection.execute(
         s.tables.insert().values(

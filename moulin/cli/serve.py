@@ -54,8 +54,10 @@ def serve(
     )
     _meta("logs").set_up_logs(chosen.log_format, chosen.log_level)
     serving = _meta("serve")
+    iceberg = importlib.import_module("moulin.iceberg.rest.app")
     with open_lake(context) as lake:
-        served = serving.Serving(lake, chosen, storage_options=require_address(context).storage_options)
+        options = require_address(context).storage_options
+        served = serving.Serving(lake, chosen, storage_options=options, mount=iceberg.mount)
         if not serving.run_until_signal(served):
             raise typer.Exit(1)
 

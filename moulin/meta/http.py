@@ -42,6 +42,9 @@ from moulin.model.ids import new_id
 log = logging.getLogger("moulin.http")
 _LOOKS: Final = ("GET", "HEAD", "OPTIONS")
 _OPEN: Final = ("/healthz",)
+_REPORTS: Final = (("POST", "metrics"), ("POST", "plan"), ("POST", "tasks"))  # of engines that read
+# How the Iceberg REST specification names what the gate refuses.
+_ICEBERG: Final = {Unauthenticated: "NotAuthorizedException", PermissionDenied: "ForbiddenException"}
 _STATUS: Final[dict[type[MoulinError], int]] = {
     InvalidInput: 400,
     Unauthenticated: 401,
@@ -115,14 +118,15 @@ class _Gate:
         try:
             caller.set(self._identify(scope))
         except MoulinError as error:
-            answer = _answer(error)
+            answer = _answer(error, _ICEBERG.get(type(error)) if scope["path"].startswith("/iceberg/") else None)
         await answer(scope, receive, send_with_id)
 
     def _identify(self, scope: Scope) -> Caller:
         if self._access is None or scope["path"] in _OPEN:
             return ANYONE
         known = self._access.authenticate(bearer(_headers(scope)))
-        needed = Role.READ if scope["method"] in _LOOKS else Role.WRITE
+        looks = scope["method"] in _LOOKS or (scope["method"], scope["path"].rpartition("/")[2]) in _REPORTS
+        needed = Role.READ if looks else Role.WRITE
         if known.role < needed:
             raise PermissionDenied(f"This takes the role {needed.name.lower()}, and token {known.name!r} has not.")
         return known
@@ -132,10 +136,11 @@ def _headers(scope: Scope) -> Iterable[tuple[str, str]]:
     return ((key.decode("latin-1"), value.decode("latin-1")) for key, value in scope["headers"])
 
 
-def _answer(error: MoulinError) -> Response:
-    body = {"error": {"type": type(error).__name__, "message": error.message}}
+def _answer(error: MoulinError, kind: str | None = None) -> Response:
+    code = status_of(error)
+    body = {"error": {"type": kind or type(error).__name__, "message": error.message, "code": code}}
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthenticated) else None
-    return JSONResponse(body, status_code=status_of(error), headers=headers)
+    return JSONResponse(body, status_code=code, headers=headers)
 
 
 class HttpServer:

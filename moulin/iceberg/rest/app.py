@@ -1,0 +1,56 @@
+"""The Iceberg REST catalog as an app, to be mounted under /iceberg of a server. See docs/operations/iceberg_rest.md."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import JSONResponse, Response
+
+import moulin
+from moulin.iceberg.rest import commit, create, errors, namespaces, tables
+from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
+from moulin.lake import Lake
+
+PLACE = "/iceberg"
+_ROUTERS = (namespaces.router, tables.router, create.router, commit.router)
+
+router = APIRouter()
+
+
+@router.get("/config")
+def config() -> Response:
+    """What this catalog can do. A client may name a `warehouse`; there is one, and the name changes nothing."""
+    return JSONResponse({"defaults": {}, "overrides": {}, "endpoints": ENDPOINTS, "idempotency-key-lifetime": LIFETIME})
+
+
+def _endpoints() -> list[str]:
+    """Every endpoint, as the specification spells them: `GET /v1/{prefix}/namespaces`."""
+    return [
+        f"{method} /v1/{{prefix}}{getattr(route, 'path', '')}"
+        for part in _ROUTERS
+        for route in part.routes
+        for method in sorted(getattr(route, "methods", ()))
+    ]
+
+
+ENDPOINTS = _endpoints()
+
+
+def build(lake: Lake) -> FastAPI:
+    """The catalog over `lake`."""
+    app = FastAPI(
+        title="Moulin Iceberg REST", version=moulin.__version__, docs_url=None, redoc_url=None, openapi_url=None
+    )
+    app.state.lake = lake
+    errors.install(app)
+    app.add_middleware(Idempotency)
+    for part in (router, *_ROUTERS):
+        app.include_router(part, prefix="/v1")
+    return app
+
+
+def mount(app: FastAPI) -> None:
+    """Put the catalog of the server's lake under its place."""
+    app.mount(PLACE, build(app.state.lake))
+
+
+__all__ = ["ENDPOINTS", "PLACE", "build", "mount"]

@@ -1,0 +1,112 @@
+"""Errors as the REST catalog specification spells them: status, type and body.
+
+409 with CommitFailedException means "read again and retry". 500 with CommitStateUnknownException means that nobody
+knows whether a commit happened: engines then leave their files alone. A request that can never succeed is a 400.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from moulin.errors import (
+    AlreadyExists,
+    Conflict,
+    Corrupt,
+    FailedPrecondition,
+    Fenced,
+    InvalidInput,
+    MoulinError,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+    Unavailable,
+    Unsupported,
+)
+
+log = logging.getLogger("moulin.iceberg.rest")
+
+_BY_KIND: Final[dict[type[MoulinError], tuple[int, str]]] = {
+    InvalidInput: (400, "BadRequestException"),
+    Unsupported: (400, "BadRequestException"),
+    FailedPrecondition: (400, "BadRequestException"),
+    Unauthenticated: (401, "NotAuthorizedException"),
+    PermissionDenied: (403, "ForbiddenException"),
+    NotFound: (404, "NotFoundException"),
+    AlreadyExists: (409, "AlreadyExistsException"),
+    Conflict: (409, "CommitFailedException"),
+    Fenced: (409, "CommitFailedException"),
+    Unavailable: (503, "ServiceUnavailableException"),
+    Corrupt: (500, "InternalServerError"),
+}
+
+
+class RestError(Exception):
+    """An answer of the specification that no error of the lake stands for."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.message = status, kind, message
+
+
+class UnsupportedOperation(RestError):
+    """What this catalog does not do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(406, "UnsupportedOperationException", message)
+
+
+def no_such(what: str, message: str) -> RestError:
+    """`what` is Table, View or Namespace."""
+    return RestError(404, f"NoSuch{what}Exception", message)
+
+
+def commit_failed(message: str) -> RestError:
+    """A requirement that does not hold: the engine reads again and retries."""
+    return RestError(409, "CommitFailedException", message)
+
+
+class CommitStateUnknown(RestError):
+    """Nobody can tell whether a commit was made: the engine keeps its files."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(500, "CommitStateUnknownException", message)
+
+
+def answer(status: int, kind: str, message: str) -> Response:
+    body = {"error": {"message": message, "type": kind, "code": status}}
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return JSONResponse(body, status_code=status, headers=headers)
+
+
+def to_response(error: Exception) -> Response:
+    """The answer for an error, whatever it is."""
+    if isinstance(error, RestError):
+        return answer(error.status, error.kind, error.message)
+    if isinstance(error, MoulinError):
+        status, kind = next((found for known, found in _BY_KIND.items() if isinstance(error, known)), (500, "Error"))
+        return answer(status, kind, error.message)
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return answer(400, "BadRequestException", f"{place}: {first['msg']}.")
+    if isinstance(error, HTTPException):
+        kind = "UnsupportedOperationException" if error.status_code in (404, 405) else "BadRequestException"
+        return answer(error.status_code, kind, "This catalog has no such endpoint; /v1/config lists those it has.")
+    log.error("a request failed", exc_info=error)
+    return answer(500, "InternalServerError", "The catalog failed; its log says why.")
+
+
+def install(app: FastAPI) -> None:
+    """Every error of `app` becomes an answer of the specification."""
+
+    def handle(request: Request, error: Exception) -> Response:
+        return to_response(error)
+
+    for kind in (RestError, MoulinError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, handle)

@@ -1,0 +1,88 @@
+"""Namespaces: the databases of the lake. They have one level."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse, Response
+
+from moulin.errors import FailedPrecondition, InvalidInput, NotFound
+from moulin.iceberg.rest.errors import RestError, no_such
+from moulin.iceberg.rest.requests import (
+    Body,
+    LakeOf,
+    PageSize,
+    PageToken,
+    database,
+    database_in_body,
+    field,
+    page,
+    texts,
+    words,
+)
+from moulin.lake import Lake
+from moulin.model.entities import Database
+from moulin.model.names import check_name
+from moulin.table.properties import check_properties
+
+router = APIRouter()
+
+
+@router.get("/namespaces")
+def list_namespaces(
+    lake: LakeOf, token: PageToken = None, size: PageSize = None, parent: str | None = Query(None)
+) -> Response:
+    if parent:
+        find(lake, parent)
+        return JSONResponse({"namespaces": [], "next-page-token": None})
+    names, following = page([found.name for found in sorted(lake.databases(), key=lambda d: d.name)], token, size)
+    return JSONResponse({"namespaces": [[name] for name in names], "next-page-token": following})
+
+
+@router.post("/namespaces")
+def create_namespace(lake: LakeOf, body: Body) -> Response:
+    name = database_in_body(field(body, "namespace", list))
+    made = lake.create_database(name, properties=texts(body, "properties"))
+    return JSONResponse({"namespace": [made.name], "properties": dict(made.properties)})
+
+
+@router.get("/namespaces/{namespace}")
+def load_namespace(lake: LakeOf, namespace: str) -> Response:
+    found = find(lake, namespace)
+    return JSONResponse({"namespace": [found.name], "properties": dict(found.properties)})
+
+
+@router.head("/namespaces/{namespace}")
+def namespace_exists(lake: LakeOf, namespace: str) -> Response:
+    find(lake, namespace)
+    return Response(status_code=204)
+
+
+@router.delete("/namespaces/{namespace}")
+def drop_namespace(lake: LakeOf, namespace: str) -> Response:
+    name = find(lake, namespace).name
+    try:
+        lake.drop_database(name)
+    except FailedPrecondition as error:
+        raise RestError(409, "NamespaceNotEmptyException", error.message) from error
+    return Response(status_code=204)
+
+
+@router.post("/namespaces/{namespace}/properties")
+def update_properties(lake: LakeOf, namespace: str, body: Body) -> Response:
+    found = find(lake, namespace)
+    updates, removals = texts(body, "updates"), words(body, "removals")
+    if both := sorted(set(updates) & set(removals)):
+        raise RestError(422, "UnprocessableEntityException", f"Property {both[0]!r} is both updated and removed.")
+    missing = [key for key in removals if key not in found.properties]
+    removed = [key for key in removals if key in found.properties]
+    lake.own_catalog().set_database_properties(found.id, check_properties(updates), removed)
+    return JSONResponse({"updated": sorted(updates), "removed": removed, "missing": missing})
+
+
+def find(lake: Lake, namespace: str) -> Database:
+    """The database of a namespace in a path."""
+    name = database(namespace)
+    try:
+        return lake.catalog.database(check_name(name, "database"))
+    except (NotFound, InvalidInput) as error:
+        raise no_such("Namespace", error.message) from error

@@ -1,0 +1,110 @@
+"""What every endpoint takes from a request: the lake, a JSON body of bounded size, names, pages."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request
+
+from moulin.errors import InvalidInput
+from moulin.iceberg.avro import Json
+from moulin.iceberg.rest.errors import RestError, UnsupportedOperation, no_such
+from moulin.lake import Lake
+
+_SPELLED: dict[type, str] = {dict: "object", list: "array", str: "string", int: "number", bool: "boolean"}
+MAX_BODY = 64 << 20
+SEPARATOR = "\x1f"
+"""What stands between the parts of a nested namespace in a path."""
+
+
+def _lake(request: Request) -> Lake:
+    lake: Lake = request.app.state.lake
+    return lake
+
+
+async def _json_body(request: Request) -> Json:
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MAX_BODY:
+            raise RestError(413, "BadRequestException", f"A request has at most {MAX_BODY >> 20} MiB.")
+    request.state.body = bytes(data)
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"The request's body is no JSON ({str(error)[:100]}).") from None
+    if not isinstance(body, dict):
+        raise InvalidInput("The request's body is a JSON object.")
+    return body
+
+
+LakeOf = Annotated[Lake, Depends(_lake)]
+Body = Annotated[Json, Depends(_json_body)]
+PageToken = Annotated[str | None, Query(alias="pageToken", max_length=2048)]
+PageSize = Annotated[int | None, Query(alias="pageSize", ge=1)]
+
+
+def field(body: Json, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
+    """A member of a body, of the right type; InvalidInput names the one that is missing or of another type."""
+    value = body.get(name)
+    if value is None:
+        if default is ...:
+            raise InvalidInput(f"The request lacks {name!r}.")
+        return default
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        wanted = " or ".join(_SPELLED[one] for one in kinds)
+        raise InvalidInput(f"{name!r} is a JSON {wanted}.")
+    return value
+
+
+def texts(body: Json, name: str) -> dict[str, str]:
+    """A member that maps text to text."""
+    found = field(body, name, dict, {})
+    if not all(isinstance(value, str) for value in found.values()):
+        raise InvalidInput(f"The values of {name!r} are strings.")
+    return dict(found)
+
+
+def words(body: Json, name: str) -> list[str]:
+    """A member that is a list of text."""
+    found = field(body, name, list, [])
+    if not all(isinstance(value, str) for value in found):
+        raise InvalidInput(f"{name!r} is an array of strings.")
+    return list(found)
+
+
+def database(namespace: str) -> str:
+    """The database that a namespace in a path stands for. Nothing is nested in a database but tables."""
+    if SEPARATOR in namespace or "." in namespace:
+        raise no_such("Namespace", f"There is no namespace {namespace.split(SEPARATOR)}: databases are not nested.")
+    return namespace
+
+
+def database_in_body(parts: Sequence[Any]) -> str:
+    """The database that a namespace in a body stands for."""
+    if not parts or not all(isinstance(part, str) for part in parts):
+        raise InvalidInput("A namespace is a JSON array of one name.")
+    if len(parts) > 1:
+        raise UnsupportedOperation(
+            f"Namespace {list(parts)} has {len(parts)} levels: databases are not nested, use one."
+        )
+    return str(parts[0])
+
+
+def page(names: Sequence[str], token: str | None, size: int | None) -> tuple[Sequence[str], str | None]:
+    """The names of one page, in order, and the token of the next. Without a token (empty at first) all come at once."""
+    if token is None:
+        return names, None
+    if token:
+        try:
+            after = base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
+        except ValueError:
+            raise InvalidInput("The pageToken is none that this catalog gave.") from None
+        names = [name for name in names if name > after]
+    size = size or 1000
+    shown = names[:size]
+    return shown, base64.urlsafe_b64encode(shown[-1].encode()).decode() if len(names) > size else None

@@ -1,0 +1,131 @@
+"""Tables: list, load, check, drop, rename. Loading one projects it, if that was not done for its version yet."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import JSONResponse, Response
+
+from moulin.catalog import projections
+from moulin.errors import InvalidInput, NotFound
+from moulin.iceberg import metadata as documents
+from moulin.iceberg.avro import Json
+from moulin.iceberg.projection import Projection, project
+from moulin.iceberg.rest import namespaces
+from moulin.iceberg.rest.errors import no_such
+from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, database_in_body, field, page
+from moulin.lake import Lake
+from moulin.model.entities import TableState
+from moulin.model.names import check_name
+
+router = APIRouter()
+Snapshots = Literal["all", "refs"]
+
+
+@router.get("/namespaces/{namespace}/tables")
+def list_tables(lake: LakeOf, namespace: str, token: PageToken = None, size: PageSize = None) -> Response:
+    name = namespaces.find(lake, namespace).name
+    names, following = page(sorted(table.name for table in lake.tables(name)), token, size)
+    found = [{"namespace": [name], "name": table} for table in names]
+    return JSONResponse({"identifiers": found, "next-page-token": following})
+
+
+@router.get("/namespaces/{namespace}/tables/{table}")
+def load_table(
+    lake: LakeOf,
+    namespace: str,
+    table: str,
+    snapshots: Snapshots = "all",
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
+    lake.context.flush()
+    state = find(lake, namespace, table)
+    chosen = documents.format_version(state)
+    engine = lake.own_catalog().engine
+    if if_none_match is not None and projections.find(engine, state.id, chosen, state.head_version) is not None:
+        tag = etag(state, chosen, snapshots)
+        if tag in {one.strip() for one in if_none_match.split(",")}:
+            return Response(status_code=304, headers={"ETag": tag})
+    return loaded(lake, state, snapshots)
+
+
+@router.head("/namespaces/{namespace}/tables/{table}")
+def table_exists(lake: LakeOf, namespace: str, table: str) -> Response:
+    find(lake, namespace, table)
+    return Response(status_code=204)
+
+
+@router.delete("/namespaces/{namespace}/tables/{table}")
+def drop_table(
+    lake: LakeOf, namespace: str, table: str, purge: Annotated[bool, Query(alias="purgeRequested")] = False
+) -> Response:
+    """Dropped tables can be resurrected for a while, unless a purge is asked for."""
+    state = find(lake, namespace, table)
+    lake.drop_table(state.full_name, immediate=purge)
+    return Response(status_code=204)
+
+
+@router.post("/tables/rename")
+def rename_table(lake: LakeOf, body: Body) -> Response:
+    (old_database, old), (new_database, new) = identifier(body, "source"), identifier(body, "destination")
+    find(lake, old_database, old)
+    namespaces.find(lake, new_database)
+    lake.rename_table(f"{old_database}.{old}", f"{new_database}.{check_name(new, 'table')}")
+    return Response(status_code=204)
+
+
+@router.post("/namespaces/{namespace}/tables/{table}/metrics")
+def report_metrics(lake: LakeOf, namespace: str, table: str, body: Body) -> Response:
+    """Reports of scans and commits are taken, and not kept."""
+    find(lake, namespace, table)
+    field(body, "report-type", str)
+    return Response(status_code=204)
+
+
+@router.get("/namespaces/{namespace}/tables/{table}/credentials")
+def credentials(lake: LakeOf, namespace: str, table: str) -> Response:
+    """No credentials are given out: engines bring their own."""
+    find(lake, namespace, table)
+    return JSONResponse({"storage-credentials": []})
+
+
+def identifier(body: Json, name: str) -> tuple[str, str]:
+    """Database and name of a table identifier in a body."""
+    found = field(body, name, dict)
+    return database_in_body(field(found, "namespace", list)), field(found, "name", str)
+
+
+def find(lake: Lake, namespace: str, table: str) -> TableState:
+    """The table of a path."""
+    name = namespaces.find(lake, namespace).name
+    try:
+        return lake.catalog.table(name, check_name(table, "table"))
+    except (NotFound, InvalidInput) as error:
+        raise no_such("Table", error.message) from error
+
+
+def etag(state: TableState, format_version: int, snapshots: Snapshots) -> str:
+    """Two answers have the same tag when, and only when, they are the same."""
+    text = f"{state.id} {format_version} {state.head_version} {snapshots}"
+    return f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
+
+
+def loaded(lake: Lake, state: TableState, snapshots: Snapshots = "all", *, version: int | None = None) -> Response:
+    """A table's metadata, location and tag as an answer; at `version`, by default now."""
+    found = project(lake.context, state.id, version)
+    body = {**load_result(found, snapshots)}
+    shown = lake.catalog.table_by_id(state.id, found.version) if found.version != state.head_version else state
+    tag = etag(shown, found.format_version, snapshots)
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return Response(text.encode(), media_type="application/json", headers={"ETag": tag})
+
+
+def load_result(found: Projection, snapshots: Snapshots = "all") -> Json:
+    metadata = found.metadata
+    if snapshots == "refs":
+        kept = {ref["snapshot-id"] for ref in metadata["refs"].values()}
+        metadata = {**metadata, "snapshots": [one for one in metadata["snapshots"] if one["snapshot-id"] in kept]}
+    return {"metadata-location": found.location, "metadata": metadata, "config": {}}
