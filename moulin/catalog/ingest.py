@@ -115,6 +115,11 @@ class IngestCatalog:
         with self._mutation("stop-stream") as draft:
             streams.stop(draft, stream_id, stopped_at, final_offset, reason)
 
+    def deletable_offsets(self, published: int) -> dict[UUID, int]:
+        """Up to where objects of streams may be deleted, `blob_keep` after the commit that merged them."""
+        with self._engine.read() as connection:
+            return streams.deletable(connection, self._engine.now(connection), self._config.blob_keep, published)
+
     def set_deleted_offset(self, stream_id: UUID, offset: int, ingest_time: int = 0) -> None:
         with self._mutation("trim-stream") as draft:
             streams.set_deleted(draft, stream_id, offset, ingest_time)

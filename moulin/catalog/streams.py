@@ -195,6 +195,24 @@ def purge(draft: Draft, blob_seconds: float, checkpoint_seconds: float) -> None:
         connection.execute(c.delete().where(c.c.stream_id == last.stream_id, same, c.c.version < last.version))
 
 
+def deletable(connection: sa.Connection, now: int, blob_seconds: float, published: int) -> dict[UUID, int]:
+    """How far the objects of each stream may be deleted: merged long enough ago by a version that is published, and
+    needed by no pinned one. Streams of which nothing may be are left out."""
+    r, c = s.streams, s.stream_checkpoints
+    pinned = connection.execute(sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.expires_at > now)).scalar()
+    last = published if pinned is None else min(published, pinned)
+    reached = sa.func.max(c.c.stream_offset)
+    found = connection.execute(
+        sa.select(r.c.id, reached.label("offset"))
+        .join(c, c.c.stream_id == r.c.id)
+        .where(r.c.retired_at.is_(None), c.c.table_id.is_(None), c.c.version <= last)
+        .where(c.c.created_at <= now - int(blob_seconds * NANOS))
+        .group_by(r.c.id, r.c.deleted_offset)
+        .having(reached > r.c.deleted_offset)
+    )
+    return {row.id: int(row.offset) for row in found}
+
+
 def check_offset(offset: int) -> None:
     if not BEFORE_FIRST <= offset <= MAX_OFFSET:
         raise InvalidInput(f"An offset of a stream is from {BEFORE_FIRST} to {MAX_OFFSET}, not {offset}.")

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import moulin
-from moulin.cli import data, databases, index, ingest, maintenance, serve, tables, tokens, views
+from moulin.cli import data, databases, index, ingest, maintenance, pipeline, serve, tables, tokens, views
 from moulin.cli.changes import changes
 from moulin.cli.demo import demo
 from moulin.cli.get import get
@@ -38,6 +38,7 @@ data.register(app)
 maintenance.register(app)
 app.command()(get)
 ingest.register(app)
+pipeline.register(app)
 app.command()(serve.serve)
 app.command()(changes)
 app.command()(mirror)
