@@ -104,6 +104,11 @@ class IngestCatalog:
         with self._engine.write() as write:
             return streams.list_all(write, self._config.checkpoint_keep)
 
+    def snapshot(self) -> StreamList:
+        """Streams, tables and routing as of one version, for a reader: it takes no lock and no number."""
+        with self._engine.read() as connection:
+            return streams.snapshot(connection, self._engine.now(connection))
+
     def streams(self, stream_ids: Sequence[UUID]) -> tuple[Stream, ...]:
         """Those of the streams that are known, retired ones too."""
         with self._engine.read() as connection:

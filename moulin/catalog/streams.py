@@ -7,6 +7,7 @@ all of them, and for a table that is further, by a row of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -94,21 +95,33 @@ def list_all(write: Write, keep_seconds: float) -> StreamList:
 
     Whatever is created later gets a later time, because `write.now` is kept; so the list is complete through it.
     """
-    connection, r, t = write.connection, s.streams, s.tables
+    since = write.now - int(keep_seconds * NANOS)
+    listed = _listed(write.connection, write.version, write.now, write.routing_seq, since)
+    return replace(listed, response_seq=write.take_response_seq())
+
+
+def snapshot(connection: sa.Connection, now: int) -> StreamList:
+    """The same for a reader: everything as of one version, not numbered, without checkpoints."""
+    row = connection.execute(sa.select(s.counter.c.version, s.counter.c.routing_seq)).one()
+    return _listed(connection, int(row.version), now, int(row.routing_seq), None)
+
+
+def _listed(connection: sa.Connection, version: int, now: int, routing_seq: int, since: int | None) -> StreamList:
+    r, t = s.streams, s.tables
     rows = connection.execute(sa.select(r).where(r.c.retired_at.is_(None)).order_by(r.c.created_at, r.c.id)).all()
     live = sa.select(t.c.id, t.c.database_id, t.c.name, t.c.tombstoned_at)
-    tables = connection.execute(live.where(sa.or_(t.c.delete_at.is_(None), t.c.delete_at > write.now)))
+    tables = connection.execute(live.where(sa.or_(t.c.delete_at.is_(None), t.c.delete_at > now)))
     return StreamList(
-        streams=to_streams(connection, rows, since=write.now - int(keep_seconds * NANOS)),
+        streams=to_streams(connection, rows, since=since),
         tables=tuple(
             RoutedTable(row.id, row.database_id, row.name, retired=row.tombstoned_at is not None)
             for row in tables.all()
         ),
         routing=tokens.routing(connection),
-        version=write.version,
-        response_seq=write.take_response_seq(),
-        routing_seq=write.routing_seq,
-        complete_through=write.now,
+        version=version,
+        response_seq=0,
+        routing_seq=routing_seq,
+        complete_through=now,
     )
 
 

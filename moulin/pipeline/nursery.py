@@ -15,13 +15,13 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from uuid import UUID
 
 from moulin.errors import AlreadyExists, Conflict, FailedPrecondition, MoulinError, NotFound, Unavailable
-from moulin.ingest.blob import HEADER_SIZE, Kind, decode_header, encode_stop
+from moulin.ingest.backlog import Backlog, Stop, backlog
+from moulin.ingest.blob import encode_stop
 from moulin.ingest.intake import Aside, Blob, Targets, candidates
-from moulin.ingest.otlp import ingest_time
 from moulin.lake import Lake
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
@@ -29,7 +29,6 @@ from moulin.model.ingest import Frontier, NurseryBatch, NurseryResult, StopReaso
 from moulin.pipeline.mill import NUMBERS, Milled, MillTask, mill, store_asides
 from moulin.pipeline.runner import SparkRunner, TaskDied
 from moulin.storage import paths
-from moulin.storage.interface import ObjectInfo
 from moulin.table.layout import Layout
 
 _log = logging.getLogger(__name__)
@@ -55,15 +54,6 @@ class NurseryReport:
     trimmed: int = 0
     more: bool = False
     seconds: float = 0.0
-
-
-@dataclass(slots=True)
-class _Pending:
-    """What of a stream goes into a batch, and the stop object behind it, when it was found."""
-
-    stream: Stream
-    blobs: list[Blob] = field(default_factory=list)
-    stop: tuple[int, int, StopReason] | None = None  # its offset, when it was written, why
 
 
 class Nursery:
@@ -139,10 +129,10 @@ class Nursery:
             report.stopped += self._end(one, listed.complete_through)
         return report
 
-    def _pending(self, listed: StreamList) -> tuple[list[_Pending], bool]:
+    def _pending(self, listed: StreamList) -> tuple[list[Backlog], bool]:
         """What is stored of each stream past its frontier, a fair share of each; whether there is more."""
         ours = [stream for stream in listed.streams if not stream.is_drained and not _is_ahead(stream)]
-        found = [self._look(stream) for stream in ours]
+        found = [backlog(self._store, stream) for stream in ours]
         found.sort(key=lambda one: one.blobs[0].ingest_time if one.blobs else 0)
         room = self._config.nursery_batch_bytes
         waiting = sum(1 for one in found if one.blobs)
@@ -166,40 +156,7 @@ class Nursery:
             found = [one for one in found if one is first or not one.blobs]
         return found, more
 
-    def _look(self, stream: Stream) -> _Pending:
-        """The objects of a stream past its frontier, as far as there is no gap."""
-        prefix = paths.stream_prefix(stream.id)
-        after = paths.baby_segment(stream.id, stream.frontier) if stream.frontier >= 0 else ""
-        infos: dict[int, ObjectInfo] = {}
-        for info in self._store.list(prefix, after=after):
-            place = paths.parse_baby_segment(info.path)
-            if place is not None:
-                infos[place[1]] = info
-        one = _Pending(stream)
-        offset = stream.frontier + 1
-        last = stream.stopped_offset
-        while offset in infos and (last is None or offset <= last):
-            info = infos[offset]
-            if info.size <= HEADER_SIZE and (stop := self._stop_at(info.path, offset)) is not None:
-                one.stop = stop
-                break
-            one.blobs.append(Blob(stream.id, offset, info.size, ingest_time(info.modified)))
-            offset += 1
-        past = [number for number in infos if one.stop is not None and number > one.stop[0]]
-        if past:
-            _log.error("Stream %s ended at %d and has an object at %d", stream.id, offset - 1, min(past))
-        return one
-
-    def _stop_at(self, path: str, offset: int) -> tuple[int, int, StopReason] | None:
-        try:
-            header = decode_header(self._store.get(path), source=path)
-        except MoulinError as error:
-            if error.retryable:
-                raise
-            return None  # damaged: it is set aside like any other
-        return (offset, header.written_at, header.reason) if header.kind is Kind.STOP else None
-
-    def _batch(self, listed: StreamList, moving: Sequence[_Pending], report: NurseryReport) -> None:
+    def _batch(self, listed: StreamList, moving: Sequence[Backlog], report: NurseryReport) -> None:
         blobs = [blob for one in moving for blob in one.blobs]
         size = sum(blob.size for blob in blobs)
         try:
@@ -299,7 +256,7 @@ class Nursery:
 
     # Ends of streams
 
-    def _end(self, one: _Pending, now: int) -> int:
+    def _end(self, one: Backlog, now: int) -> int:
         """Note the end of a stream whose stop object was found, or end it when it has been silent for too long."""
         stream = one.stream
         if stream.stopped_at is not None:
@@ -309,14 +266,14 @@ class Nursery:
             heard = max(stream.created_at, stream.frontier_time)
             if one.blobs or now - heard < self._config.stream_timeout * _NANOS:
                 return 0
-            stop = (stream.frontier + 1, time.time_ns(), StopReason.TIMEOUT)
-            data = encode_stop(stream.id, secrets.token_bytes(16), *stop)
+            stop = Stop(stream.frontier + 1, time.time_ns(), StopReason.TIMEOUT)
+            data = encode_stop(stream.id, secrets.token_bytes(16), stop.offset, stop.written_at, stop.reason)
             try:
-                self._store.put_if_absent(paths.baby_segment(stream.id, stop[0]), data)
+                self._store.put_if_absent(paths.baby_segment(stream.id, stop.offset), data)
             except AlreadyExists:
                 return 0  # it was not silent after all, or another nursery was first: the next run sees which
-        offset, stopped_at, reason = stop
-        self._catalog.ingest.stop_stream(stream.id, offset - 1, stopped_at=stopped_at, reason=reason)
+        ingest = self._catalog.ingest
+        ingest.stop_stream(stream.id, stop.offset - 1, stopped_at=stop.written_at, reason=stop.reason)
         return 1
 
 
