@@ -19,6 +19,7 @@ from moulin.cli.get import get
 from moulin.cli.mirror import mirror
 from moulin.cli.options import Address, Json, open_lake, parse_options
 from moulin.cli.output import errors, say
+from moulin.cli.up import up
 from moulin.errors import MoulinError
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ app.command()(serve.serve)
 app.command()(changes)
 app.command()(mirror)
 app.command()(demo)
+app.command()(up)
 
 
 def _version(wanted: bool) -> None:

@@ -36,6 +36,7 @@ def nursery(
     interval: Interval = 2.0,
     once: Once = False,
     no_spark: NoSpark = False,
+    merge: Annotated[bool, typer.Option("--merge", help="Also do merge tasks, beside it in this process.")] = False,
     as_json: Json = False,
 ) -> None:
     """Take what collectors stored into tables, exactly once. Any number may run on one lake."""
@@ -46,9 +47,19 @@ def nursery(
         if once:
             done = found.drain()
             _say_batch(done, as_json, always=True)
+            if merge:
+                _merge_all(lake, over, no_spark, as_json)
             return
         say("The nursery runs; Ctrl-C ends it after its batch.", as_json, ready=True)
-        every(interval, over, lambda: _say_batch(found.run_once(), as_json), busy=lambda done: done.more)
+        merger = threading.Thread(target=_merge_until, args=(lake, over, no_spark, as_json), name="moulin-merge")
+        if merge:
+            merger.start()
+        try:
+            every(interval, over, lambda: _say_batch(found.run_once(), as_json), busy=lambda done: done.more)
+        finally:
+            over.set()
+            if merge:
+                merger.join()
 
 
 def worker(
@@ -59,25 +70,39 @@ def worker(
     as_json: Json = False,
 ) -> None:
     """Do merge tasks as the janitor plans them. Any number may run on one lake."""
-    from moulin.table.merge_worker import MergeWorker
-
     with open_lake(context) as lake, ending() as over:
-        merges = MergeWorker(lake.context, f"{platform.node()} {new_id()}")
-        if not no_spark:  # started when the first merge is large enough for it
-            lake.context.spark_runner = lambda: _started(lake)
-
-        def step() -> Any:
-            done = merges.run_once()
-            if done is not None:
-                _say_merge(done, as_json)
-            return done
-
         if once:
-            while step() is not None and not over.is_set():
-                pass
+            _merge_all(lake, over, no_spark, as_json)
             return
         say("The worker runs; Ctrl-C ends it after its task.", as_json, ready=True)
-        every(interval, over, step, busy=lambda done: done is not None)
+        _merge_until(lake, over, no_spark, as_json, interval)
+
+
+def _merge_all(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool) -> None:
+    step = _merging(lake, no_spark, as_json)
+    while not over.is_set() and step() is not None:
+        pass
+
+
+def _merge_until(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool, interval: float = 2.0) -> None:
+    every(interval, over, _merging(lake, no_spark, as_json), busy=lambda done: done is not None)
+
+
+def _merging(lake: Lake, no_spark: bool, as_json: bool) -> Callable[[], Any]:
+    """Does one merge task when it is called, and says so."""
+    from moulin.table.merge_worker import MergeWorker
+
+    merges = MergeWorker(lake.context, f"{platform.node()} {new_id()}")
+    if not no_spark:  # started when the first merge is large enough for it
+        lake.context.spark_runner = lambda: _started(lake)
+
+    def step() -> Any:
+        done = merges.run_once()
+        if done is not None:
+            _say_merge(done, as_json)
+        return done
+
+    return step
 
 
 def janitor(context: typer.Context, once: Once = False, as_json: Json = False) -> None:
