@@ -149,6 +149,9 @@ def every(interval: float, over: threading.Event, step: Callable[[], Any], *, bu
         except MoulinError as error:
             errors.print(f"[red]Error:[/red] {error.message} It is tried again.", soft_wrap=True)
             again = False
+        except Exception as error:  # noqa: BLE001 - the loop knows how often what fails has failed, and must go on
+            errors.print(f"[red]Error:[/red] {type(error).__name__}: {error}. It is tried again.", soft_wrap=True)
+            again = False
         if not again:
             over.wait(interval)
 
