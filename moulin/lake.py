@@ -44,7 +44,7 @@ class SqlEngine(Protocol):
     """Spark, as the lake sees it. `moulin.pipeline` fills this in."""
 
     def session(self) -> SparkSession: ...
-    def sql(self, text: str) -> DataFrame: ...
+    def sql(self, text: str, *, fresh: bool = True) -> DataFrame: ...
     def read(self, table: Table, version: int | None) -> DataFrame: ...
     def write(self, state: TableState, frame: DataFrame) -> Sequence[SegmentFacts]: ...
     def frame_schema(self, frame: DataFrame) -> pa.Schema: ...
@@ -255,9 +255,9 @@ class Lake:
         self._open_catalog()
         return Transaction(self.context, self._resolve)
 
-    def sql(self, text: str) -> DataFrame:
-        """Run Spark SQL over the tables and views of the lake."""
-        return self.engine().sql(text)
+    def sql(self, text: str, *, fresh: bool = True) -> DataFrame:
+        """Run Spark SQL over the tables and views of the lake; with `fresh`, also over what no version has yet."""
+        return self.engine().sql(text, fresh=fresh)
 
     def spark(self) -> SparkSession:
         """The Spark session with the lake attached. What was put so far is committed first, so that Spark sees it."""

@@ -91,7 +91,8 @@ def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
     with suppress(_Undo), catalog.engine.write() as write:
         draft = Draft(write, catalog.uuid, "purge")
         result.purged, garbage = expiry.purge(draft, catalog.config.token_recheck)
-        streams.purge(draft, catalog.config.blob_keep, catalog.config.checkpoint_keep)
+        keep = max(catalog.config.checkpoint_keep, catalog.config.blob_keep)  # they say which objects may go
+        streams.purge(draft, catalog.config.blob_keep, keep)
         nursery.forget_requests(draft, catalog.config.request_keep)
         result.trashed += garbage
         expiry.throw_away(draft.connection, garbage, draft.now + int(floor * NANOS))

@@ -104,6 +104,11 @@ class IngestCatalog:
         with self._engine.write() as write:
             return streams.list_all(write, self._config.checkpoint_keep)
 
+    def snapshot(self) -> StreamList:
+        """Streams, tables and routing as of one version, for a reader: it takes no lock and no number."""
+        with self._engine.read() as connection:
+            return streams.snapshot(connection, self._engine.now(connection))
+
     def streams(self, stream_ids: Sequence[UUID]) -> tuple[Stream, ...]:
         """Those of the streams that are known, retired ones too."""
         with self._engine.read() as connection:
@@ -114,6 +119,11 @@ class IngestCatalog:
     ) -> None:
         with self._mutation("stop-stream") as draft:
             streams.stop(draft, stream_id, stopped_at, final_offset, reason)
+
+    def deletable_offsets(self, published: int) -> dict[UUID, int]:
+        """Up to where objects of streams may be deleted, `blob_keep` after the commit that merged them."""
+        with self._engine.read() as connection:
+            return streams.deletable(connection, self._engine.now(connection), self._config.blob_keep, published)
 
     def set_deleted_offset(self, stream_id: UUID, offset: int, ingest_time: int = 0) -> None:
         with self._mutation("trim-stream") as draft:

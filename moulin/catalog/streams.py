@@ -7,6 +7,7 @@ all of them, and for a table that is further, by a row of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -94,21 +95,33 @@ def list_all(write: Write, keep_seconds: float) -> StreamList:
 
     Whatever is created later gets a later time, because `write.now` is kept; so the list is complete through it.
     """
-    connection, r, t = write.connection, s.streams, s.tables
+    since = write.now - int(keep_seconds * NANOS)
+    listed = _listed(write.connection, write.version, write.now, write.routing_seq, since)
+    return replace(listed, response_seq=write.take_response_seq())
+
+
+def snapshot(connection: sa.Connection, now: int) -> StreamList:
+    """The same for a reader: everything as of one version, not numbered, without checkpoints."""
+    row = connection.execute(sa.select(s.counter.c.version, s.counter.c.routing_seq)).one()
+    return _listed(connection, int(row.version), now, int(row.routing_seq), None)
+
+
+def _listed(connection: sa.Connection, version: int, now: int, routing_seq: int, since: int | None) -> StreamList:
+    r, t = s.streams, s.tables
     rows = connection.execute(sa.select(r).where(r.c.retired_at.is_(None)).order_by(r.c.created_at, r.c.id)).all()
     live = sa.select(t.c.id, t.c.database_id, t.c.name, t.c.tombstoned_at)
-    tables = connection.execute(live.where(sa.or_(t.c.delete_at.is_(None), t.c.delete_at > write.now)))
+    tables = connection.execute(live.where(sa.or_(t.c.delete_at.is_(None), t.c.delete_at > now)))
     return StreamList(
-        streams=to_streams(connection, rows, since=write.now - int(keep_seconds * NANOS)),
+        streams=to_streams(connection, rows, since=since),
         tables=tuple(
             RoutedTable(row.id, row.database_id, row.name, retired=row.tombstoned_at is not None)
             for row in tables.all()
         ),
         routing=tokens.routing(connection),
-        version=write.version,
-        response_seq=write.take_response_seq(),
-        routing_seq=write.routing_seq,
-        complete_through=write.now,
+        version=version,
+        response_seq=0,
+        routing_seq=routing_seq,
+        complete_through=now,
     )
 
 
@@ -193,6 +206,24 @@ def purge(draft: Draft, blob_seconds: float, checkpoint_seconds: float) -> None:
     for last in connection.execute(newest.where(old).group_by(c.c.stream_id, c.c.table_id)).all():
         same = c.c.table_id.is_(None) if last.table_id is None else c.c.table_id == last.table_id
         connection.execute(c.delete().where(c.c.stream_id == last.stream_id, same, c.c.version < last.version))
+
+
+def deletable(connection: sa.Connection, now: int, blob_seconds: float, published: int) -> dict[UUID, int]:
+    """How far the objects of each stream may be deleted: merged long enough ago by a version that is published, and
+    needed by no pinned one. Streams of which nothing may be are left out."""
+    r, c = s.streams, s.stream_checkpoints
+    pinned = connection.execute(sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.expires_at > now)).scalar()
+    last = published if pinned is None else min(published, pinned)
+    reached = sa.func.max(c.c.stream_offset)
+    found = connection.execute(
+        sa.select(r.c.id, reached.label("offset"))
+        .join(c, c.c.stream_id == r.c.id)
+        .where(r.c.retired_at.is_(None), c.c.table_id.is_(None), c.c.version <= last)
+        .where(c.c.created_at <= now - int(blob_seconds * NANOS))
+        .group_by(r.c.id, r.c.deleted_offset)
+        .having(reached > r.c.deleted_offset)
+    )
+    return {row.id: int(row.offset) for row in found}
 
 
 def check_offset(offset: int) -> None:

@@ -79,11 +79,17 @@ def delete(
         say(f"{outcome.rows_deleted:,} rows of {name} are deleted, at version {outcome.version}.", as_json, **values)
 
 
-def sql(context: typer.Context, text: str, limit: Limit = 100, as_json: Json = False) -> None:
+def sql(
+    context: typer.Context,
+    text: str,
+    limit: Limit = 100,
+    fresh: Annotated[bool, typer.Option(help="Also what collectors took and no version has yet.")] = True,
+    as_json: Json = False,
+) -> None:
     """Run Spark SQL over the lake; `database.table version as of 12` reads an older version."""
     with open_lake(context) as lake:
         with errors.status("Starting Spark ...") as status:
-            frame = lake.sql(text)
+            frame = lake.sql(text, fresh=fresh)
             status.update("Running ...")
             rows = frame.limit(limit + 1).toArrow().to_pylist()
         show_rows(rows[:limit], as_json, empty="No rows.")

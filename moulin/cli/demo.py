@@ -17,6 +17,7 @@ from rich.panel import Panel
 
 import moulin
 from moulin.catalog.recover import recover
+from moulin.cli.demo_telemetry import telemetry
 from moulin.cli.output import console, errors, show_rows, size
 from moulin.errors import FailedPrecondition
 from moulin.lake import Lake, locate
@@ -36,7 +37,7 @@ def demo(
     ] = None,
     rows: Annotated[int, typer.Option(help="How many rows to load.", min=8_000)] = 3_000_000,
 ) -> None:
-    """The tour: make a lake, load, query, delete and correct, travel back, merge, lose the catalog and recover it."""
+    """The tour: load, query, delete and correct, travel back, merge, take telemetry, lose the catalog and recover."""
     keep = folder is not None
     root = folder if folder is not None else Path(tempfile.mkdtemp(prefix="moulin-demo-"))
     if (root / paths.marker()).exists():
@@ -51,12 +52,13 @@ def demo(
 
 
 def _tour(root: Path, rows: int) -> None:
-    lake = moulin.connect(root)
+    lake = moulin.connect(root, stream_flush_seconds=0.2)
     try:
         sales = _load(lake, rows)
         _query(lake)
         _correct(lake, sales)
         _merge(lake, sales)
+        _telemetry(lake)
         expected = sales.scan().count()
         lake = _lose_and_recover(lake, root, expected)
     finally:
@@ -186,8 +188,16 @@ def _merge(lake: Lake, sales: Table) -> None:
     console.print(f"   The answer is {'the same' if same else 'DIFFERENT'}.")
 
 
+def _telemetry(lake: Lake) -> None:
+    _chapter(
+        "5. Telemetry",
+        "A fleet of services sends OTLP to a collector; SQL sees it at once, the nursery and merges make it small.",
+    )
+    telemetry(lake, _timed, _ask)
+
+
 def _lose_and_recover(lake: Lake, root: Path, expected: int) -> Lake:
-    _chapter("5. Lose the catalog", "Delete the database file. The manifests in storage hold every version.")
+    _chapter("6. Lose the catalog", "Delete the database file. The manifests in storage hold every version.")
     version = lake.version
     lake.close()
     for file in root.glob(f"{paths.catalog_file()}*"):

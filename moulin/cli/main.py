@@ -12,13 +12,14 @@ from typing import Annotated
 import typer
 
 import moulin
-from moulin.cli import data, databases, index, ingest, maintenance, serve, tables, tokens, views
+from moulin.cli import data, databases, index, ingest, maintenance, pipeline, serve, tables, tokens, views
 from moulin.cli.changes import changes
 from moulin.cli.demo import demo
 from moulin.cli.get import get
 from moulin.cli.mirror import mirror
 from moulin.cli.options import Address, Json, open_lake, parse_options
 from moulin.cli.output import errors, say
+from moulin.cli.up import up
 from moulin.errors import MoulinError
 
 app = typer.Typer(
@@ -38,10 +39,12 @@ data.register(app)
 maintenance.register(app)
 app.command()(get)
 ingest.register(app)
+pipeline.register(app)
 app.command()(serve.serve)
 app.command()(changes)
 app.command()(mirror)
 app.command()(demo)
+app.command()(up)
 
 
 def _version(wanted: bool) -> None:

@@ -8,7 +8,7 @@ the row goes to the token's table for the signal, and is counted as fallen back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 import numpy as np
@@ -16,17 +16,22 @@ import pyarrow as pa
 
 from moulin.errors import InvalidInput
 from moulin.ingest.otlp import Decoded
+from moulin.ingest.wire import Ints
 from moulin.model.ingest import RoutedTable, TokenRouting
 from moulin.model.otel import Signal
 
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """The rows of each table, how many fell back, and how many belong to tokens that nobody knows any more."""
+    """The rows of each table, how many fell back, and how many belong to tokens that nobody knows any more.
+
+    `requests` are the places of the requests that gave rows to each table.
+    """
 
     rows: Mapping[UUID, pa.Table]
     fallen_back: int
     unknown: Mapping[UUID, int]
+    requests: Mapping[UUID, Ints] = field(default_factory=dict)
 
 
 class Router:
@@ -39,7 +44,9 @@ class Router:
         takes: Callable[[UUID, Signal], bool],
     ) -> None:
         self._routing = {found.token_id: found for found in routing}
-        self._tables = {(table.database_id, table.name): table.id for table in tables if not table.retired}
+        known = tuple(tables)
+        self._tables = {(table.database_id, table.name): table.id for table in known if not table.retired}
+        self._dropped = {(table.database_id, table.name): table.id for table in known if table.retired}
         self._takes = takes
 
     def target(self, token_id: UUID, signal: Signal, name: str | None) -> tuple[UUID | None, bool]:
@@ -54,6 +61,14 @@ class Router:
         if named is None or not self._takes(named, signal):
             return own, True
         return named, False
+
+    def appended(self, token_id: UUID, name: str) -> UUID | None:
+        """The table of rows that were sent for one by name. A dropped one takes them while it can come back."""
+        token = self._routing.get(token_id)
+        if token is None:
+            return None
+        place = token.database_id, name
+        return self._tables.get(place) or self._dropped.get(place)
 
     def split(self, signal: Signal, decoded: Decoded, tokens: Sequence[UUID]) -> Routed:
         """The decoded rows by table; `tokens` are those of the requests that were decoded."""
@@ -77,9 +92,15 @@ class Router:
             parts.setdefault(table, []).append(pair)
             fallen_back += count if fell_back else 0
         if len(parts) == 1 and not unknown:
-            return Routed({next(iter(parts)): decoded.rows}, fallen_back, {})
-        rows = {table: decoded.rows.take(np.flatnonzero(np.isin(whose, some))) for table, some in parts.items()}
-        return Routed(rows, fallen_back, unknown)
+            table = next(iter(parts))
+            return Routed({table: decoded.rows}, fallen_back, {}, {table: np.unique(decoded.request)})
+        places = {table: np.flatnonzero(np.isin(whose, some)) for table, some in parts.items()}
+        return Routed(
+            {table: decoded.rows.take(some) for table, some in places.items()},
+            fallen_back,
+            unknown,
+            {table: np.unique(decoded.request[some]) for table, some in places.items()},
+        )
 
 
 def fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -20,6 +20,7 @@ from moulin.errors import Closed, InvalidInput, MoulinError, NotFound
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
+from moulin.pipeline.fresh import Fresh, FreshLane
 from moulin.pipeline.reader import TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import adopt, spark_session
@@ -43,6 +44,7 @@ class Engine:
         self._lake = lake
         self._given = spark
         self._reader: TableReader | None = None
+        self._lane: FreshLane | None = None
         self._spark: SparkSession | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -55,20 +57,25 @@ class Engine:
             if self._spark is None:
                 self._spark = _start(self._given)
                 self._reader = TableReader(self._spark, self._lake.context)
+                self._lane = FreshLane(self._spark, self._lake)
             return self._spark
 
-    def sql(self, text: str) -> DataFrame:
-        """Run a query; all tables in it are seen at one version of the lake, unless it says `version as of`."""
+    def sql(self, text: str, *, fresh: bool = True) -> DataFrame:
+        """Run a query; all tables in it are seen at one version of the lake, unless it says `version as of`.
+
+        With `fresh`, also what collectors acknowledged and no version has yet.
+        """
         statement = Statement(text)
         spark = self.session()
         if not statement.is_parsed:
             return _run_unparsed(spark, text)
         self._lake.context.flush()
-        version = self._lake.catalog.version()
+        lane = self._lane.take() if fresh and self._lane is not None else None
+        version = self._lake.catalog.version() if lane is None else lane.version
         views: dict[Reference, str] = {}
         try:
             for reference in statement.references:
-                frame = self._resolve(reference, version)
+                frame = self._resolve(reference, version, lane)
                 views[reference] = f"{_VIEW_PREFIX}{uuid4().hex}"
                 frame.createOrReplaceTempView(views[reference])
             result = _run(spark, statement.with_names(views.__getitem__))
@@ -108,25 +115,33 @@ class Engine:
             self._closed = True
             if self._reader is not None:
                 self._reader.close()
+            if self._lane is not None:
+                self._lane.close()
 
     def _frame(self, state: TableState) -> DataFrame:
         assert self._reader is not None
         return self._reader.frame(state)
 
-    def _resolve(self, reference: Reference, version: int) -> DataFrame:
+    def _with_fresh(self, state: TableState, lane: Fresh | None) -> DataFrame:
+        assert self._spark is not None
+        frame = self._frame(state)
+        fresh = None if lane is None else lane.frame(self._spark, state)
+        return frame if fresh is None else frame.union(fresh)
+
+    def _resolve(self, reference: Reference, version: int, lane: Fresh | None) -> DataFrame:
         catalog = self._lake.catalog
         if reference.version is not None:
-            version = reference.version
+            version, lane = reference.version, None
         elif reference.timestamp is not None:
-            version = catalog.version_at(to_nanos(reference.timestamp))
+            version, lane = catalog.version_at(to_nanos(reference.timestamp)), None
         try:
-            return self._frame(catalog.table(reference.database, reference.name, version))
+            return self._with_fresh(catalog.table(reference.database, reference.name, version), lane)
         except NotFound as missing:
             try:
                 view = catalog.view(reference.database, reference.name)
             except NotFound:
                 raise missing from None
-        members = [self._frame(catalog.table_by_id(member.id, version)) for member in view.members]
+        members = [self._with_fresh(catalog.table_by_id(member.id, version), lane) for member in view.members]
         try:
             return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), members)
         except AnalysisException as error:

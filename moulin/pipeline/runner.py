@@ -6,7 +6,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -15,6 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from moulin import errors
 from moulin.errors import MoulinError, Unavailable
 from moulin.table.tasks import Result, Task, run_task
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 RESULT_SCHEMA = "place bigint, result binary, error string, message string"
 _RESULT = pa.schema(
@@ -27,6 +30,10 @@ _RESULT = pa.schema(
 )
 
 
+class TaskDied(Unavailable):
+    """A task failed for a reason that no part of Moulin raised: what it was given may be at fault."""
+
+
 class SparkRunner:
     """Runs planned tasks as one Spark job. A task that dies is tried again as often as Spark is configured to."""
 
@@ -34,12 +41,16 @@ class SparkRunner:
         self._spark = spark
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Result]:
+        return iter(self.map(run_task, tasks))
+
+    def map(self, kernel: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        """What a kernel returns for each task. It must be a function that executors can import."""
         if not tasks:
-            return iter(())
-        pickled = [pickle.dumps(task) for task in tasks]
+            return []
+        pickled = [pickle.dumps((kernel, task)) for task in tasks]
         places = self._spark.range(0, len(tasks), 1, len(tasks))
         results = collect_results(places.mapInArrow(partial(_run_places, pickled), RESULT_SCHEMA))
-        return (results[place] for place in range(len(tasks)))
+        return [results[place] for place in range(len(tasks))]
 
 
 def _run_places(pickled: Sequence[bytes], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -48,8 +59,9 @@ def _run_places(pickled: Sequence[bytes], batches: Iterator[pa.RecordBatch]) -> 
             yield outcome(place, partial(_run_pickled, pickled[place]))
 
 
-def _run_pickled(task: bytes) -> Result:
-    return run_task(pickle.loads(task))
+def _run_pickled(pickled: bytes) -> Any:
+    kernel, task = pickle.loads(pickled)
+    return kernel(task)
 
 
 def outcome(place: int, run: Callable[[], Any]) -> pa.RecordBatch:
@@ -99,4 +111,4 @@ def task_error(error: PySparkException) -> MoulinError:
         return named_error(*found[-1])
     raised = re.findall(r"^\s*([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
     reason = ": ".join(raised[-1]) if raised else text.splitlines()[0]
-    return Unavailable(f"A Spark task failed: {reason[:500]}. Nothing was committed; try again.")
+    return TaskDied(f"A Spark task failed: {reason[:500]}. Nothing was committed; try again.")

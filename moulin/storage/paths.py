@@ -16,6 +16,7 @@ tables/<table uuid>/metadata/snap-<snapshot id>-<32 hex>.avro       an Iceberg m
 tables/<table uuid>/metadata/<32 hex>-<number>-<number>.avro        an Iceberg manifest: first and last segment in it
 tables/<table uuid>/metadata/<32 hex>-deletes.parquet               position deletes of a segment, for format version 2
 ingest-stream/<stream uuid>/<offset:020>.baby                       baby segments, the objects of a collector's stream
+set-aside/<stream uuid>/<offset:020>.baby                           what a nursery could not read of a baby segment
 <any folder>/.<name>.<16 hex>.tmp                                   a write under way, or left by a killed process
 ```
 
@@ -171,6 +172,11 @@ def local_log_file(position: int) -> str:
 def baby_segment(stream_id: UUID, offset: int) -> str:
     """The object of a stream that has this number."""
     return f"{stream_prefix(stream_id)}/{_checked_number(offset, 'offset'):020}.baby"
+
+
+def set_aside(stream_id: UUID, offset: int) -> str:
+    """What could not be read of the object of a stream that has this number, or all of it."""
+    return f"set-aside/{_checked_uuid(stream_id)}/{_checked_number(offset, 'offset'):020}.baby"
 
 
 def table_manifest(table_id: UUID, version: int, kind: ManifestKind) -> str:

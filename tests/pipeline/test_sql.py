@@ -151,8 +151,8 @@ def test_all_references_see_one_version(lake: Lake, orders: Table, rows: Rows, m
     lake.engine().session()
     resolve = type(lake.engine())._resolve  # type: ignore[attr-defined]
 
-    def racing(self: Any, reference: Any, version: int) -> Any:
-        frame = resolve(self, reference, version)
+    def racing(self: Any, reference: Any, version: int, lane: Any) -> Any:
+        frame = resolve(self, reference, version, lane)
         orders.append(rows(1, 1))
         returns.append([{"id": 1}])
         return frame

@@ -1,0 +1,121 @@
+"""Child processes that are kept alive: started, watched, started again when they die, and ended in order."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_FIRST_DELAY = 0.5
+_LONGEST_DELAY = 30.0
+_STEADY_SECONDS = 60.0  # after so long alive, a death counts as the first again
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(slots=True)
+class Child:
+    """One child: Python, with the arguments in `command`. Its output goes to `log`."""
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    environment: Mapping[str, str]
+    process: subprocess.Popen[bytes] | None = None
+    restarts: int = 0
+    started_at: float = 0.0
+    code: int | None = None
+    _delay: float = field(default=_FIRST_DELAY, repr=False)
+    _due: float = field(default=0.0, repr=False)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process is not None and self.is_alive else None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*_launcher(), *self.command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(self.environment),
+                start_new_session=True,  # Ctrl-C reaches the supervisor alone, which then ends them in order
+            )
+        self.started_at = time.monotonic()
+
+    def tend(self) -> bool:
+        """Start it again when it died and its delay is over; whether it was."""
+        if self.process is None or self.process.poll() is None:
+            return False
+        now = time.monotonic()
+        if self._due == 0.0:  # just found dead
+            self.code = self.process.returncode
+            if now - self.started_at >= _STEADY_SECONDS:
+                self._delay = _FIRST_DELAY
+            self._due, self._delay = now + self._delay, min(2 * self._delay, _LONGEST_DELAY)
+        if now < self._due:
+            return False
+        self._due = 0.0
+        self.restarts += 1
+        self.start()
+        return True
+
+    def last_line(self) -> str:
+        """The end of its output."""
+        try:
+            lines = self.log.read_bytes()[-2000:].decode(errors="replace").strip().splitlines()
+        except OSError:
+            return ""
+        return lines[-1] if lines else ""
+
+
+class Supervisor:
+    """Starts children in order and ends them in the opposite one."""
+
+    def __init__(self, children: Sequence[Child]) -> None:
+        self.children = list(children)
+
+    def start(self) -> None:
+        for child in self.children:
+            child.start()
+
+    def tend(self) -> list[Child]:
+        """Those that were started again just now."""
+        return [child for child in self.children if child.tend()]
+
+    def stop(self, seconds: float = 30.0, progress: Callable[[Child], None] = lambda child: None) -> None:
+        """Ask each to end; kill one that does not in time. Whatever it was at, nothing is lost by that."""
+        for child in reversed(self.children):
+            if child.process is None:
+                continue
+            progress(child)
+            if child.is_alive:
+                child.process.send_signal(signal.SIGTERM)
+                try:
+                    child.process.wait(seconds)
+                except subprocess.TimeoutExpired:
+                    child.process.kill()
+            child.process.wait()
+
+
+def _launcher() -> list[str]:
+    """What runs Python with the arguments that follow.
+
+    A supervisor that is killed takes its children along, so that the next one does not find their ports taken; on Linux
+    the kernel sees to it, and remembers when the launcher becomes the child.
+    """
+    if sys.platform != "linux":
+        return [sys.executable]
+    code = (
+        f"import ctypes, os, sys; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {int(signal.SIGTERM)}); "
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    return [sys.executable, "-c", code]

@@ -1,0 +1,67 @@
+"""What of a stream is stored and not yet in segments. The nursery plans from it, and the fresh lane reads it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from moulin.errors import MoulinError
+from moulin.ingest.blob import HEADER_SIZE, Kind, decode_header
+from moulin.ingest.intake import Blob
+from moulin.ingest.otlp import ingest_time
+from moulin.model.ingest import StopReason, Stream
+from moulin.storage import paths
+from moulin.storage.interface import ObjectInfo
+from moulin.storage.store import Store
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The stop object of a stream: its number, when it was written, and why."""
+
+    offset: int
+    written_at: int
+    reason: StopReason
+
+
+@dataclass(slots=True)
+class Backlog:
+    """The objects of a stream past its frontier, as far as there is no gap, and the stop object behind them."""
+
+    stream: Stream
+    blobs: list[Blob] = field(default_factory=list)
+    stop: Stop | None = None
+
+
+def backlog(store: Store, stream: Stream) -> Backlog:
+    """What is stored now. Objects past a gap are not confirmed, and those past a stop object count for nothing."""
+    after = paths.baby_segment(stream.id, stream.frontier) if stream.frontier >= 0 else ""
+    infos: dict[int, ObjectInfo] = {}
+    for info in store.list(paths.stream_prefix(stream.id), after=after):
+        place = paths.parse_baby_segment(info.path)
+        if place is not None:
+            infos[place[1]] = info
+    found = Backlog(stream)
+    offset, last = stream.frontier + 1, stream.stopped_offset
+    while offset in infos and (last is None or offset <= last):
+        info = infos[offset]
+        if info.size <= HEADER_SIZE and (stop := _stop_at(store, info.path, offset)) is not None:
+            found.stop = stop
+            break
+        found.blobs.append(Blob(stream.id, offset, info.size, ingest_time(info.modified)))
+        offset += 1
+    if found.stop is not None and (past := [number for number in infos if number > found.stop.offset]):
+        _log.error("Stream %s ended at %d and has an object at %d", stream.id, offset - 1, min(past))
+    return found
+
+
+def _stop_at(store: Store, path: str, offset: int) -> Stop | None:
+    try:
+        header = decode_header(store.get(path), source=path)
+    except MoulinError as error:
+        if error.retryable:
+            raise
+        return None  # damaged: it is set aside like any other
+    return Stop(offset, header.written_at, header.reason) if header.kind is Kind.STOP else None
