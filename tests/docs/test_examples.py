@@ -52,3 +52,23 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert "rows: 1 before: 2" in done.stdout
     assert re.search(r"eu\|\s*12\.5", done.stdout)
+
+
+def test_the_keyed_table_of_the_readme(tmp_path: Path) -> None:
+    """The second code block of the README: no Spark is started for it."""
+    block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    script = block.replace("stock.get(", "row = stock.get(").replace("stock.changes(", "feed = stock.changes(")
+    script += "\nprint(row, feed.column('_change_type').to_pylist())\n"
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        cwd=tmp_path,
+        env=environ,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == "{'sku': 'apple', 'left': 2} ['insert']"
+    assert (tmp_path / "stock-iceberg" / "metadata" / "version-hint.text").exists()
