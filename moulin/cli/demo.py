@@ -172,7 +172,7 @@ def _merge(lake: Lake, sales: Table) -> None:
     before, answer = sales.stats(), _ask(lake, query)
     slow = _median(lambda: _ask(lake, query))
     with _timed("Merged"):
-        sales.compact()
+        sales.compact(everything=True)
     after = sales.stats()
     fast = _median(lambda: _ask(lake, query))
     same = _ask(lake, query) == answer

@@ -45,7 +45,7 @@ def up(
     commands = {
         "serve": ["serve", "--bind", serve_bind, "--http-bind", serve_http_bind],
         "collect": ["collect", *ports],
-        "nursery": ["nursery", "--merge", "--interval", str(interval), "--json"],
+        "nursery": ["nursery", "--merge", "--interval", str(interval)],
     }
     children = [_child(context, name, words, folder) for name, words in commands.items()]
     supervisor = Supervisor(children)

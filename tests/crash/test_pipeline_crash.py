@@ -77,6 +77,7 @@ def test_nurseries_killed_on_sqlite(tmp_path: Path) -> None:
 
 @pytest.mark.crash
 @pytest.mark.postgres
+@pytest.mark.long
 def test_nurseries_killed_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
     with moulin.connect(postgres_url, storage=str(tmp_path / "files")) as lake:
         token = set_up(lake).token

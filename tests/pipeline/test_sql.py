@@ -87,7 +87,7 @@ def test_a_reference_carries_its_version_or_time() -> None:
         ("-- hello\n drop table shop.orders", "lake.drop_table"),
         ("create table shop.x (id long)", "lake.create_table"),
         ("explain delete from shop.orders", "table.delete_where"),
-        ("merge into shop.a using shop.b on true when matched then delete", "overwrite"),
+        ("merge into shop.a using shop.b on true when matched then delete", "table.merge"),
         ("set spark.sql.ansi.enabled=false", "lake.spark().sql"),
         ("   ", "text of a query"),
         ("select * from shop.orders version as of 'three'", "number of a version"),
