@@ -42,7 +42,7 @@ from moulin.model.ids import new_id
 log = logging.getLogger("moulin.http")
 _LOOKS: Final = ("GET", "HEAD", "OPTIONS")
 _OPEN: Final = ("/healthz",)
-_REPORTS: Final = (("POST", "metrics"), ("POST", "plan"), ("POST", "tasks"))  # of engines that read
+_REPORTS: Final = (("POST", "metrics"),)  # of engines that read
 # How the Iceberg REST specification names what the gate refuses.
 _ICEBERG: Final = {Unauthenticated: "NotAuthorizedException", PermissionDenied: "ForbiddenException"}
 _STATUS: Final[dict[type[MoulinError], int]] = {
