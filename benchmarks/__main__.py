@@ -39,6 +39,7 @@ NAMES = (
     "spark_upsert",
     "meta_load",
     "iceberg_projection",
+    "iceberg_rest",
     "otlp_decode",
     "collector",
     "nursery",

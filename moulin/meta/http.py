@@ -42,7 +42,7 @@ from moulin.model.ids import new_id
 log = logging.getLogger("moulin.http")
 _LOOKS: Final = ("GET", "HEAD", "OPTIONS")
 _OPEN: Final = ("/healthz",)
-_REPORTS: Final = (("POST", "metrics"), ("POST", "plan"), ("POST", "tasks"))  # of engines that read
+_REPORTS: Final = (("POST", "metrics"),)  # of engines that read
 # How the Iceberg REST specification names what the gate refuses.
 _ICEBERG: Final = {Unauthenticated: "NotAuthorizedException", PermissionDenied: "ForbiddenException"}
 _STATUS: Final[dict[type[MoulinError], int]] = {
@@ -149,7 +149,8 @@ class HttpServer:
     def __init__(self, app: FastAPI, serve: ServeConfig) -> None:
         host, port = split_address(serve.http_bind)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        # Named, TCP gets TCP_NODELAY from asyncio; without it answers in two parts wait 40 ms for a delayed ACK.
+        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))

@@ -18,6 +18,7 @@ from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.operations import Append, Delete, Expected, Merge, Overwrite, Restore, SetProperties
 from tests.contract.conftest import (
+    BACKENDS,
     Backend,
     HandClock,
     backend,
@@ -168,6 +169,7 @@ def test_ranges_that_are_not_there_are_refused(catalog: Catalog) -> None:
     assert list(catalog.changes(table.id, now, now)) == []
 
 
+@pytest.mark.parametrize("backend", BACKENDS, indirect=True)  # a server reads ahead of those who ask it
 def test_what_clean_up_has_passed_is_refused_also_while_reading(
     catalog: Catalog, table: TableState, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from moulin.catalog.check import check
 from moulin.iceberg.avro import read_avro, write_avro
 from moulin.lake import Lake
 from tests.iceberg.rest import Client, error, pyiceberg_catalog, served
@@ -290,3 +291,13 @@ _CREATE = {"type": "assert-create"}
 
 def _transact(written: Written, changes: list[Any]) -> httpx.Response:
     return written.client.post("/transactions/commit", json={"table-changes": changes})
+
+
+def test_what_engines_wrote_is_sound_and_published(written: Written, lake: Lake, tmp_path: Path) -> None:
+    assert written.send().status_code == 200
+    changed = written.client.post("/namespaces/shop/properties", json={"updates": {"owner": "me"}})
+    assert changed.status_code == 200
+    assert check(lake.own_catalog()) == []
+    with Lake.open_replica(tmp_path / "lake") as replica:
+        assert _count(replica) == 2
+        assert replica.catalog.database("shop").properties == {"owner": "me"}

@@ -6,12 +6,12 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response
 
 import moulin
-from moulin.iceberg.rest import commit, create, errors, namespaces, tables
+from moulin.iceberg.rest import commit, create, errors, namespaces, tables, views
 from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
 from moulin.lake import Lake
 
 PLACE = "/iceberg"
-_ROUTERS = (namespaces.router, tables.router, create.router, commit.router)
+_ROUTERS = (namespaces.router, tables.router, create.router, commit.router, views.router)
 
 router = APIRouter()
 
@@ -28,6 +28,7 @@ def _endpoints() -> list[str]:
         f"{method} /v1/{{prefix}}{getattr(route, 'path', '')}"
         for part in _ROUTERS
         for route in part.routes
+        if getattr(route, "include_in_schema", False)  # those that only say why not are left out
         for method in sorted(getattr(route, "methods", ()))
     ]
 

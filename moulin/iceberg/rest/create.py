@@ -52,7 +52,7 @@ def create_table(lake: LakeOf, namespace: str, body: Body) -> Response:
     return loaded(lake, lake.own_catalog().create_table(database, name, new))
 
 
-@router.post("/namespaces/{namespace}/register")
+@router.post("/namespaces/{namespace}/register", include_in_schema=False)
 def register_table(lake: LakeOf, namespace: str, body: Body) -> Response:
     namespaces.find(lake, namespace)
     raise Unsupported("Tables of other catalogs are not registered here: create one, and insert their rows.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+from collections import OrderedDict
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query
@@ -13,10 +15,11 @@ from moulin.catalog import projections
 from moulin.errors import InvalidInput, NotFound
 from moulin.iceberg import metadata as documents
 from moulin.iceberg.avro import Json
+from moulin.iceberg.deletes import location
 from moulin.iceberg.projection import Projection, project
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.errors import no_such
-from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, database_in_body, field, page
+from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, database, database_in_body, field, page
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.names import check_name
@@ -44,12 +47,17 @@ def load_table(
     lake.context.flush()
     state = find(lake, namespace, table)
     chosen = documents.format_version(state)
-    engine = lake.own_catalog().engine
-    if if_none_match is not None and projections.find(engine, state.id, chosen, state.head_version) is not None:
-        tag = etag(state, chosen, snapshots)
-        if tag in {one.strip() for one in if_none_match.split(",")}:
-            return Response(status_code=304, headers={"ETag": tag})
-    return loaded(lake, state, snapshots)
+    known = projections.find(lake.own_catalog().engine, state.id, chosen, state.head_version)
+    if known is None or (snapshots == "refs" and if_none_match is None):
+        return loaded(lake, state, snapshots)
+    tag = etag(state, chosen, snapshots)
+    if if_none_match is not None and tag in {one.strip() for one in if_none_match.split(",")}:
+        return Response(status_code=304, headers={"ETag": tag})
+    try:
+        raw = read_cached(lake, known.path) if snapshots == "all" else None
+    except NotFound:
+        raw = None  # cleaned up since it was looked up
+    return loaded(lake, state, snapshots) if raw is None else _raw(location(lake.store, known.path), raw, tag)
 
 
 @router.head("/namespaces/{namespace}/tables/{table}")
@@ -100,10 +108,10 @@ def identifier(body: Json, name: str) -> tuple[str, str]:
 
 def find(lake: Lake, namespace: str, table: str) -> TableState:
     """The table of a path."""
-    name = namespaces.find(lake, namespace).name
     try:
-        return lake.catalog.table(name, check_name(table, "table"))
+        return lake.catalog.table(database(namespace), check_name(table, "table"))
     except (NotFound, InvalidInput) as error:
+        namespaces.find(lake, namespace)
         raise no_such("Table", error.message) from error
 
 
@@ -111,6 +119,32 @@ def etag(state: TableState, format_version: int, snapshots: Snapshots) -> str:
     """Two answers have the same tag when, and only when, they are the same."""
     text = f"{state.id} {format_version} {state.head_version} {snapshots}"
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
+
+
+def read_cached(lake: Lake, path: str) -> bytes:
+    """The bytes of a metadata file, which never change."""
+    with _lock:
+        if path in _metadata:
+            _metadata.move_to_end(path)
+            return _metadata[path]
+    data = lake.store.get(path)
+    with _lock:
+        if len(data) <= _LARGEST:
+            _metadata[path] = data
+        while len(_metadata) > _FILES:
+            _metadata.popitem(last=False)
+    return data
+
+
+_FILES, _LARGEST = 256, 256 << 10
+_metadata: OrderedDict[str, bytes] = OrderedDict()
+_lock = threading.Lock()
+
+
+def _raw(where: str, metadata: bytes, tag: str) -> Response:
+    """The answer with metadata as it is stored."""
+    body = b'{"metadata-location":%s,"metadata":%s,"config":{}}' % (json.dumps(where).encode(), metadata)
+    return Response(body, media_type="application/json", headers={"ETag": tag})
 
 
 def loaded(lake: Lake, state: TableState, snapshots: Snapshots = "all", *, version: int | None = None) -> Response:
