@@ -29,6 +29,7 @@ settings.load_profile("moulin")
 S3_KEYS = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where tests run in several processes: one of them has the Spark session, and a file is not torn apart."""
     for item in items:
