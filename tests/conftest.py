@@ -1,5 +1,6 @@
-"""What tests share: one Spark session, a real PostgreSQL server and an S3 server, each started when a test first asks.
+"""What tests share: a Spark session, a real PostgreSQL server and an S3 server, each started when a test first asks.
 
+Where tests run in several processes, each process that asks has its own.
 A server that does not start fails the tests that need it; they are never skipped.
 """
 
@@ -29,17 +30,9 @@ settings.load_profile("moulin")
 S3_KEYS = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes: one of them has the Spark session, and a file is not torn apart."""
-    for item in items:
-        uses_spark = "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark") is not None
-        item.add_marker(pytest.mark.xdist_group("spark" if uses_spark else item.nodeid.partition("::")[0]))
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one Spark session of the tests: two cores, two shuffle partitions."""
+    """The one Spark session of a test process: two cores, two shuffle partitions."""
     from moulin.pipeline.session import spark_session
 
     session = spark_session(
