@@ -1,7 +1,7 @@
 """A check of any Iceberg table against the specification: metadata, manifest list, manifests, data and delete files.
 
 It reads the current snapshot, or all that metadata lists. Every finding names the rule, the place and what was found
-there; no finding means that a reader which follows the specification sees what the writer meant.
+there; no finding means that nothing of what is looked at here is wrong.
 """
 
 from __future__ import annotations
