@@ -35,6 +35,7 @@ while True:
 """
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_a_killed_writer_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     root = tmp_path / "lake"

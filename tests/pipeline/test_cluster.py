@@ -108,6 +108,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     pytest.fail(f"The master did not start:\n{log.read_text()[-2000:]}")
 
 
+@pytest.mark.long
 def test_append_delete_merge_and_query_on_a_cluster(tmp_path: Path) -> None:
     root = Path(moulin.__file__).parent.parent
     with cluster(tmp_path) as address:

@@ -201,6 +201,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_plain_session_finds_the_format_by_itself(tmp_path: Path, spark: SparkSession) -> None:
     from moulin.pipeline.java import java_home

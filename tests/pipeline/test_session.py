@@ -118,6 +118,7 @@ def test_parquet_is_written_with_zstd_and_bounds_of_timestamps(spark: SparkSessi
     assert column.statistics.min.isoformat() == "2024-01-01T00:00:00+00:00"
 
 
+@pytest.mark.long
 def test_a_fresh_session_is_quiet_and_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     done = python(FRESH, tmp_path, MOULIN_SPARK_MEMORY="700m", TMPDIR=str(tmp_path / "temporary"))

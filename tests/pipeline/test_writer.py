@@ -199,6 +199,7 @@ class FlakyStore(LocalStore):
 '''
 
 
+@pytest.mark.long
 def test_attempts_that_fail_leave_no_trace_in_the_table(tmp_path: Path, spark: SparkSession) -> None:
     """On a session that tries a task three times: first every task fails once after writing a file, then always."""
     (tmp_path / "flaky.py").write_text(FLAKY)
