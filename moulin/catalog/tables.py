@@ -190,31 +190,38 @@ def fill_state(manifest: pb.Manifest, row: Any) -> None:
     state.properties_json = json.dumps(dict(row.properties), sort_keys=True)
 
 
+def _up_to(*columns: Any) -> sa.Select[Any]:
+    """Commits of a table up to a version, the last one only."""
+    c = s.table_commits.c
+    query = sa.select(*columns).where(c.table_id == sa.bindparam("table_id"), c.version <= sa.bindparam("version"))
+    return query.order_by(c.version.desc(), c.ordinal.desc()).limit(1)
+
+
+def _of_table(table: sa.Table) -> sa.Select[Any]:
+    return sa.select(table.c[1], table.c.json).where(table.c.table_id == sa.bindparam("table_id"))
+
+
+# Built once: every query begins with loading its tables, and building the statements took most of that time.
+_LAST_COMMIT = _up_to(s.table_commits)
+_LAST_PROPERTIES = _up_to(s.table_commits.c.properties).where(s.table_commits.c.properties.is_not(sa.null()))
+_SCHEMAS, _SPECS, _SORT_ORDERS = map(_of_table, (s.table_schemas, s.table_specs, s.table_sort_orders))
+
+
 def load(connection: sa.Connection, row: Any, version: int | None = None, *, current: int | None = None) -> TableState:
     """The state of a table (a row of `find` or `find_by_id`) at `version`, by default the newest.
 
     `current` is the newest version inside a mutation, which others do not see yet.
     """
-    c = s.table_commits
     current = row.lake_version if current is None else current
     schema_id, spec_id, sort_order_id = row.schema_id, row.spec_id, row.sort_order_id
     head, properties, sequence, next_row_id = row.head_version, row.properties, row.last_sequence, row.next_row_id
     if version is not None:
         require_kept(row, version, current=current)
-        last = connection.execute(
-            sa.select(c)
-            .where(c.c.table_id == row.id, c.c.version <= version)
-            .order_by(c.c.version.desc(), c.c.ordinal.desc())
-            .limit(1)
-        ).one()
+        at = {"table_id": row.id, "version": version}
+        last = connection.execute(_LAST_COMMIT, at).one()
         schema_id, spec_id, sort_order_id = last.schema_id, last.spec_id, last.sort_order_id
         head, sequence, next_row_id = last.version, last.sequence, last.first_row_id + last.added_rows
-        properties = connection.execute(
-            sa.select(c.c.properties)
-            .where(c.c.table_id == row.id, c.c.version <= version, c.c.properties.is_not(sa.null()))
-            .order_by(c.c.version.desc(), c.c.ordinal.desc())
-            .limit(1)
-        ).scalar_one()
+        properties = connection.execute(_LAST_PROPERTIES, at).scalar_one()
     return TableState(
         id=row.id,
         database=row.database,
@@ -224,11 +231,11 @@ def load(connection: sa.Connection, row: Any, version: int | None = None, *, cur
         created_version=row.created_version,
         oldest_version=row.oldest_version,
         created_at=row.created_at,
-        schemas=_settings(connection, s.table_schemas, row.id, parse_schema),
+        schemas=_settings(connection, _SCHEMAS, row.id, parse_schema),
         schema_id=schema_id,
-        specs=_settings(connection, s.table_specs, row.id, spec_from_json),
+        specs=_settings(connection, _SPECS, row.id, spec_from_json),
         spec_id=spec_id,
-        sort_orders=_settings(connection, s.table_sort_orders, row.id, sort_from_json),
+        sort_orders=_settings(connection, _SORT_ORDERS, row.id, sort_from_json),
         sort_order_id=sort_order_id,
         event_time=row.event_time,
         last_column_id=row.last_column_id,
@@ -265,9 +272,8 @@ def parse_schema(text: str) -> Schema:
     return schema
 
 
-def _settings(connection: sa.Connection, table: sa.Table, table_id: UUID, parse: Any) -> dict[int, Any]:
-    rows = connection.execute(sa.select(table.c[1], table.c.json).where(table.c.table_id == table_id))
-    return {row[0]: parse(row[1]) for row in rows}
+def _settings(connection: sa.Connection, query: sa.Select[Any], table_id: UUID, parse: Any) -> dict[int, Any]:
+    return {row[0]: parse(row[1]) for row in connection.execute(query, {"table_id": table_id})}
 
 
 def list_all(connection: sa.Connection, database: Key, *, include_dropped: bool) -> list[TableEntry]:

@@ -6,12 +6,9 @@ import logging
 import threading
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import reduce
-from uuid import uuid4
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +18,7 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.pipeline.fresh import Fresh, FreshLane
-from moulin.pipeline.reader import TableReader
+from moulin.pipeline.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import adopt, spark_session
 from moulin.pipeline.sql import Reference, Statement, unparsed
@@ -29,7 +26,6 @@ from moulin.pipeline.writer import RunJob, frame_arrow_schema, plan_write, write
 from moulin.table.run_writer import RegionRun, RunPlan
 from moulin.table.table import Table, to_nanos
 
-_VIEW_PREFIX = "_moulin_"
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -72,24 +68,16 @@ class Engine:
         self._lake.context.flush()
         lane = self._lane.take() if fresh and self._lane is not None else None
         version = self._lake.catalog.version() if lane is None else lane.version
-        views: dict[Reference, str] = {}
-        try:
-            for reference in statement.references:
-                frame = self._resolve(reference, version, lane)
-                views[reference] = f"{_VIEW_PREFIX}{uuid4().hex}"
-                frame.createOrReplaceTempView(views[reference])
-            result = _run(spark, statement.with_names(views.__getitem__))
-        except BaseException:
-            _drop_views(spark, list(views.values()))
-            raise
-        if views:
-            weakref.finalize(result, _drop_views, spark, list(views.values())).atexit = False
+        frames = {reference: self._resolve(reference, version, lane) for reference in statement.references}
+        result = _run(spark, statement.with_names(lambda reference: frames[reference].view))
+        if frames:  # the views live as long as the result: dropping one would forget what a user has cached of it
+            weakref.finalize(result, list, frames.values()).atexit = False
         return result
 
     def read(self, table: Table, version: int | None = None) -> DataFrame:
         """A table at a version, or as it is now."""
         self.session()
-        return self._frame(table.state(version))
+        return self._frame(table.state(version)).frame
 
     def write(self, state: TableState, frame: DataFrame) -> Sequence[SegmentFacts]:
         """Write the rows of a DataFrame as segments of a table; nothing is committed."""
@@ -118,17 +106,17 @@ class Engine:
             if self._lane is not None:
                 self._lane.close()
 
-    def _frame(self, state: TableState) -> DataFrame:
+    def _frame(self, state: TableState) -> NamedFrame:
         assert self._reader is not None
         return self._reader.frame(state)
 
-    def _with_fresh(self, state: TableState, lane: Fresh | None) -> DataFrame:
+    def _with_fresh(self, state: TableState, lane: Fresh | None) -> NamedFrame:
         assert self._spark is not None
-        frame = self._frame(state)
+        stored = self._frame(state)
         fresh = None if lane is None else lane.frame(self._spark, state)
-        return frame if fresh is None else frame.union(fresh)
+        return stored if fresh is None else NamedFrame(stored.frame.union(fresh))
 
-    def _resolve(self, reference: Reference, version: int, lane: Fresh | None) -> DataFrame:
+    def _resolve(self, reference: Reference, version: int, lane: Fresh | None) -> NamedFrame:
         catalog = self._lake.catalog
         if reference.version is not None:
             version, lane = reference.version, None
@@ -141,9 +129,9 @@ class Engine:
                 view = catalog.view(reference.database, reference.name)
             except NotFound:
                 raise missing from None
-        members = [self._with_fresh(catalog.table_by_id(member.id, version), lane) for member in view.members]
+        members = [self._with_fresh(catalog.table_by_id(member.id, version), lane).frame for member in view.members]
         try:
-            return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), members)
+            return NamedFrame(reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), members))
         except AnalysisException as error:
             raise _refused(
                 error, f"View {reference.database}.{reference.name} unites columns that do not go together"
@@ -181,10 +169,3 @@ def _refused(error: PySparkException, what: str) -> MoulinError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = lines[0] if lines else type(error).__name__
     return InvalidInput(f"{what}: {reason.rstrip(';')}")
-
-
-def _drop_views(spark: SparkSession, names: Sequence[str]) -> None:
-    """Quietly: the session may have ended."""
-    with suppress(PySparkException, Py4JError, OSError):
-        for name in names:
-            spark.catalog.dropTempView(name)

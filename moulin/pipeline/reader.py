@@ -8,15 +8,20 @@ apart. The result is the union.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Generic, TypeVar
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
@@ -46,12 +51,12 @@ class TableReader:
     def __init__(self, spark: SparkSession, context: Context) -> None:
         self._spark, self._context = spark, context
         self._staging = Staging(context.store)
-        self._frames: _Recent[DataFrame] = _Recent(_FRAMES)
+        self._frames: _Recent[NamedFrame] = _Recent(_FRAMES)
         self._bitmaps: _Recent[_Bitmap] = _Recent(_BITMAPS)
 
-    def frame(self, state: TableState) -> DataFrame:
+    def frame(self, state: TableState) -> NamedFrame:
         """The rows of the version that `state` describes."""
-        return self._frames.get((state.id, state.head_version), lambda: self._build(state))
+        return self._frames.get((state.id, state.head_version), lambda: NamedFrame(self._build(state)))
 
     def close(self) -> None:
         """Forget the frames and remove copies of files; frames handed out can no longer be read if they need those."""
@@ -103,6 +108,34 @@ class TableReader:
         row = pa.ListArray.from_arrays(pa.array([0, start], pa.int32()), pa.array(np.concatenate(words)))
         schema = StructType([StructField("words", ArrayType(LongType(), containsNull=False), nullable=False)])
         return _Bitmap(self._spark.createDataFrame(pa.table({"words": row}), schema), slots)
+
+
+class NamedFrame:
+    """A DataFrame, and the name of a temporary view of it that lives as long as this object: made when first asked for.
+
+    Making and dropping a view takes Spark as long as it takes to plan a small query.
+    """
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+        self._lock = threading.Lock()
+        self._view: str | None = None
+
+    @property
+    def view(self) -> str:
+        with self._lock:
+            if self._view is None:
+                view = f"_moulin_{uuid4().hex}"
+                self.frame.createOrReplaceTempView(view)
+                weakref.finalize(self, _drop_view, self.frame.sparkSession, view).atexit = False
+                self._view = view
+            return self._view
+
+
+def _drop_view(spark: SparkSession, name: str) -> None:
+    """Quietly: the session may have ended."""
+    with suppress(PySparkException, Py4JError, OSError):
+        spark.catalog.dropTempView(name)
 
 
 @dataclass(frozen=True)

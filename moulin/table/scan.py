@@ -26,6 +26,7 @@ from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
 from moulin.table.index_search import Integers, Narrowed, SecondaryIndexes, groups_of, narrow
 from moulin.table.vectors import VectorCache
+from moulin.table.verified import VERIFIED, part_of
 
 if TYPE_CHECKING:
     import pandas
@@ -291,8 +292,15 @@ class UnitReader:
         deleted = self._vectors.get(self._store, segment.vector, segment.facts.rows) if segment.vector else None
         if hidden := self._hidden.get(segment.facts.number):
             deleted = hidden if deleted is None else deleted | hidden
-        reader, places = self._open(segment), self._positions.get(segment.facts.number)
-        return reader.table(
+        places = self._positions.get(segment.facts.number)
+        whole = not filtered and places is None
+        part = (
+            part_of(self._store, segment.facts.path, self._columns, start, stop)
+            if whole and not self._lineage
+            else None
+        )
+        reader = self._open(segment, verify=part not in VERIFIED)
+        table = reader.table(
             row_groups=None if places is None else groups_of(reader.group_starts, reader.rows, places),
             deleted=deleted,
             expression=self._predicate.expression if filtered else None,
@@ -305,6 +313,8 @@ class UnitReader:
             sequence=self._lineage,
             sequence_number=segment.sequence,
         )
+        VERIFIED.add(part)
+        return table
 
     def schema(self) -> pa.Schema:
         """The columns that slices have."""
@@ -314,10 +324,10 @@ class UnitReader:
         lineage = [ROW_ID, LAST_UPDATED_SEQUENCE] if self._lineage else []
         return pa.schema([full.field(name) for name in (*self._columns, *lineage)])
 
-    def _open(self, segment: LiveSegment) -> SegmentReader:
+    def _open(self, segment: LiveSegment, *, verify: bool = True) -> SegmentReader:
         facts = segment.facts
         source = self._store.reader(facts.path, facts.size)
-        return SegmentReader(source, self._state.schema, columns=self._columns, name=facts.path)
+        return SegmentReader(source, self._state.schema, columns=self._columns, name=facts.path, verify=verify)
 
 
 def read_ahead(read: Callable[[_S], pa.Table], units: Iterable[_S], limit: int) -> Iterator[pa.Table]:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from moulin.errors import InvalidInput, NotFound
+from moulin.errors import Corrupt, InvalidInput, NotFound
 from moulin.lake import Lake
 from moulin.table.table import Table
 from tests.table.conftest import EVENTS, ids, rows
@@ -178,3 +178,17 @@ def test_the_same_request_is_appended_once(orders: Table) -> None:
     again = orders.append(rows(1, 5), request_id="load-1")
     assert again.version == first.version
     assert orders.scan().count() == 5
+
+
+def test_a_segment_damaged_after_it_was_read_is_found_out(lake: Lake, orders: Table) -> None:
+    orders.append(rows(1, 2000))
+    assert ids(orders) == list(range(1, 2001))
+    assert ids(orders) == list(range(1, 2001))  # now its checksums need not be looked at again
+    [segment] = lake.catalog.segments(orders.id, orders.version)
+    store, path = lake.context.store, segment.facts.path
+    whole = store.get(path)
+    store.put(path, whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:])
+    with pytest.raises(Corrupt, match=path):
+        orders.scan().to_arrow()
+    store.put(path, whole)
+    assert ids(orders) == list(range(1, 2001))
