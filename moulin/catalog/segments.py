@@ -25,6 +25,7 @@ NO_TIME = -1
 _LAST_CLASS = 62
 _MIN, _MAX = -(1 << 63), (1 << 63) - 1
 _MANY = 500
+_FEW = 1000
 
 PartitionFilter = Callable[[int, tuple[bytes | None, ...]], bool]
 TimeRange = tuple[int | None, int | None]
@@ -70,11 +71,14 @@ def at_version(
     tables.require_kept(table, version)
     query, parameters = _LIVE, [{"table_id": table_id, "version": version}]
     ask_first = partition_filter
+    rows: list[Any] | None = None
     if time_range is not None and time_range != (None, None):
-        query = query.where(*_IN_RANGE)
+        query = _LIVE_IN_RANGE
         parameters = [{**parameters[0], **bounds} for bounds in time_bounds(table.time_classes, time_range)]
-        if None not in time_range and _has_many_partitions(connection, table_id):
-            ask_first = None
+        if ask_first is not None and None not in time_range:
+            rows = _few(connection, parameters)
+            if rows is not None or _has_many_partitions(connection, table_id):
+                ask_first = None
     if ask_first is not None:
         partitions = _partitions(connection, s.partitions.c.table_id == table_id)
         kept = [key for key, place in partitions.items() if ask_first(*place)]
@@ -82,10 +86,11 @@ def at_version(
             query = query.where(_IN_PARTITIONS)
             parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chunks(kept)]
     if partition_ids is not None:
-        query = query.where(_IN_PARTITIONS)
+        query, rows = query.where(_IN_PARTITIONS), None
         chosen = list(chunks(sorted(partition_ids)))
         parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chosen]
-    rows = [row for values in parameters for row in connection.execute(query, values)]
+    if rows is None:
+        rows = [row for values in parameters for row in connection.execute(query, values)]
     places = _partitions_of(connection, rows)
     if partition_filter is not None and ask_first is None:
         places = {key: place for key, place in places.items() if partition_filter(*place)}
@@ -203,6 +208,20 @@ _IN_RANGE = (
     s.segment_spans.c.time_min <= sa.bindparam("last_start"),
     s.segments.c.time_max >= sa.bindparam("first_end"),
 )
+
+
+_LIVE_IN_RANGE = _LIVE.where(*_IN_RANGE)
+_FEW_IN_RANGE = _LIVE_IN_RANGE.limit(sa.bindparam("most"))
+
+
+def _few(connection: sa.Connection, parameters: Iterable[Mapping[str, Any]]) -> list[Any] | None:
+    """The segments of a time range, when they are few: then it is their partitions that need a look, not all."""
+    rows: list[Any] = []
+    for values in parameters:
+        rows += connection.execute(_FEW_IN_RANGE, {**values, "most": _FEW + 1 - len(rows)})
+        if len(rows) > _FEW:
+            return None
+    return rows
 
 
 def time_bounds(classes: int, time_range: TimeRange) -> Iterator[dict[str, int]]:
