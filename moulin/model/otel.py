@@ -13,6 +13,8 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
+from moulin.model.table_settings import ShardingField
+
 Signal = Literal["logs", "traces", "metrics"]
 SIGNALS: Final[tuple[Signal, ...]] = ("logs", "traces", "metrics")
 
@@ -154,6 +156,13 @@ SCHEMAS: Final[Mapping[Signal, pa.Schema]] = MappingProxyType(
 
 PARTITION_BY: Final = (f"day({EVENT_TIME})",)
 SORT_BY: Final = (EVENT_TIME,)
+SHARD_BY: Final[Mapping[Signal, tuple[ShardingField, ...]]] = MappingProxyType(
+    {
+        "logs": (ShardingField(SERVICE, 10.0), ShardingField("severity_text", 1.0)),
+        "traces": (ShardingField(SERVICE, 10.0), ShardingField("name", 2.0)),
+        "metrics": (ShardingField("name", 10.0), ShardingField(SERVICE, 10.0)),
+    }
+)
 
 
 def superset() -> pa.Schema:

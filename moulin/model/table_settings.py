@@ -37,6 +37,9 @@ DEFAULT_SHARDING = (
     ShardingField("resource.k8s.deployment.name", 5.0),
 )
 
+# Where the tables of telemetry keep what these fields stand for.
+_COLUMNS = {"metric_name": "name", "resource.service.name": "service_name"}
+
 
 def retention_ns(properties: Mapping[str, str]) -> int | None:
     """How old rows may become; None: they are kept for ever."""
@@ -66,6 +69,19 @@ def sharding_fields(properties: Mapping[str, str]) -> tuple[ShardingField, ...]:
     except (ValueError, TypeError):
         raise InvalidInput(f"Property {SHARDING!r} takes a JSON list of [field, weight] pairs.") from None
     return check_sharding(fields)
+
+
+def sharding_columns(properties: Mapping[str, str], columns: Sequence[str]) -> tuple[str, ...]:
+    """Those of `columns` that are sharding fields, the most heavily weighted first.
+
+    A field is a column of its name, or the one that holds what OpenTelemetry calls so. Others count for nothing.
+    """
+    found: dict[str, float] = {}
+    for field in sharding_fields(properties):
+        name = field.name if field.name in columns else _COLUMNS.get(field.name, field.name)
+        if field.weight > 0 and name in columns:
+            found[name] = max(field.weight, found.get(name, 0.0))
+    return tuple(sorted(found, key=lambda name: -found[name]))
 
 
 def sharding_property(fields: Sequence[ShardingField]) -> str:

@@ -12,11 +12,15 @@ from pyiceberg.table.sorting import SortOrder
 
 from moulin.model.entities import TableState
 from moulin.model.key import Key
+from moulin.table import clustering
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Schema, partitioning and order that new segments of a table are written with."""
+    """Schema, partitioning and order that new segments of a table are written with.
+
+    `cluster_by` names the columns that merges put rows together by.
+    """
 
     table_id: UUID
     name: str
@@ -24,6 +28,7 @@ class Layout:
     spec: PartitionSpec
     sort_order: SortOrder
     event_time: int | None
+    cluster_by: tuple[str, ...] = ()
 
     @cached_property
     def key(self) -> Key | None:
@@ -32,4 +37,12 @@ class Layout:
 
     @classmethod
     def of(cls, state: TableState) -> Layout:
-        return cls(state.id, state.full_name, state.schema, state.spec, state.sort_order, state.event_time)
+        return cls(
+            state.id,
+            state.full_name,
+            state.schema,
+            state.spec,
+            state.sort_order,
+            state.event_time,
+            clustering.columns_of(state),
+        )

@@ -19,6 +19,7 @@ from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
 from moulin.model.sort import sort_indices
 from moulin.storage import paths
+from moulin.table.clustering import clustered
 from moulin.table.segment_writer import write_segment
 from moulin.table.tasks import MergeResult, MergeTask, Slice
 from moulin.table.vectors import read_vector
@@ -33,6 +34,7 @@ def run_merge(task: MergeTask) -> MergeResult:
     table = pa.concat_tables(tables)
     order = sort_indices(table, task.layout.sort_order, task.layout.schema)
     bounds = _cut(task, table)
+    order = clustered(table, order, bounds, task.layout.cluster_by)
     added: list[SegmentFacts] = []
     for place, (start, stop) in enumerate(bounds):
         added.append(

@@ -16,6 +16,7 @@ from moulin.formats.segment_reader import SegmentReader
 from moulin.model.facts import LiveSegment
 from moulin.model.size_tier import size_tier
 from moulin.storage.store import Store
+from moulin.table import clustering
 from moulin.table.layout import Layout
 from moulin.table.tasks import MergeTask, Slice
 
@@ -185,7 +186,10 @@ def cut(
     store: Store, layout: Layout, group: Group, *, segment_bytes: int, cores: int, numbers: Sequence[int]
 ) -> list[MergeTask]:
     """Tasks over ranges of the sort key, about as many as there are cores or outputs; they share the free `numbers`."""
-    parts = int(max(1, min(max(cores, group.size // segment_bytes), group.size // _TASK_BYTES)))
+    outputs = group.size // segment_bytes
+    parts = int(max(1, min(max(cores, outputs), group.size // _TASK_BYTES)))
+    if layout.cluster_by and outputs > 1:
+        parts = int(max(1, min(parts, outputs // clustering.OUTPUTS)))
     ranges = _slices(store, layout, group.segments, parts)
     share = len(numbers) // len(ranges)
     facts = group.segments[0].facts
