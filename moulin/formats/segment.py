@@ -189,7 +189,7 @@ class SegmentWriter:
             store_schema=False,
             store_decimal_as_integer=True,
             metadata_collector=self._footer,
-            **encodings(self._arrow, self._tuning),
+            **encodings(self._arrow, self._tuning, sample),
         )
 
     def _write_group(self, table: pa.Table) -> None:

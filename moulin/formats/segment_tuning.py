@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from moulin.model.arrow import leaves
 
+# A dictionary may be this large: values inside of maps share one, and one that is full costs more than it saved.
+_DICTIONARY_BYTES = 4 << 20
+_SAMPLE_ROWS, _LEAST_SAMPLE, _MOSTLY = 16_384, 1_024, 0.8
 _MOST_INTEGER_DIGITS = 18  # decimals of more digits are stored as bytes
 
 
@@ -37,18 +41,33 @@ def tuning(level: int) -> LevelTuning:
     return LEVELS[min(level, len(LEVELS) - 1)]
 
 
-def encodings(schema: pa.Schema, tuned: LevelTuning) -> dict[str, Any]:
-    """How pyarrow's writer is told to encode each leaf: plain at level 0, above as suits its type."""
+def encodings(schema: pa.Schema, tuned: LevelTuning, sample: pa.Table) -> dict[str, Any]:
+    """How pyarrow's writer is told to encode each leaf: plain at level 0, above as suits its type and values."""
     if not tuned.encoded:
         return {"use_dictionary": False, "column_encoding": "PLAIN"}
     dictionary, others = [], {}
     for leaf in leaves(schema):
         encoding = _encoding(leaf.type)
+        if encoding is None and leaf.path in sample.column_names and _all_differ(sample.column(leaf.path)):
+            encoding = "PLAIN"
         if encoding is None:
             dictionary.append(leaf.path)
         else:
             others[leaf.path] = encoding
-    return {"use_dictionary": dictionary or False, "column_encoding": others or None}
+    return {
+        "use_dictionary": dictionary or False,
+        "column_encoding": others or None,
+        "dictionary_pagesize_limit": _DICTIONARY_BYTES,
+    }
+
+
+def _all_differ(column: pa.ChunkedArray) -> bool:
+    """Whether so few of the first values come twice that a dictionary would only add to them."""
+    first = column.slice(0, _SAMPLE_ROWS).drop_null()
+    if len(first) < _LEAST_SAMPLE:
+        return False
+    storage = first.cast(pa.binary()) if pt.is_fixed_size_binary(first.type) else first
+    return bool(pc.count_distinct(storage).as_py() > _MOSTLY * len(first))
 
 
 def _encoding(kind: pa.DataType) -> str | None:

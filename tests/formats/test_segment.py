@@ -346,10 +346,8 @@ def test_each_level_has_its_encodings_row_groups_and_pages(level: int, rows: int
         assert chunk.compression == ("UNCOMPRESSED" if level == 0 else "ZSTD")
         pages = [page for page in page_headers(data, chunk) if page.kind == 0]
         assert all(page.crc is not None for page in pages)
-        # Pages end at the first batch of values past the target, or at 20 000 rows; only the last, and the one where a
-        # dictionary is given up, may be short.
-        short = [page for page in pages[:-1] if page.size < tuned.page_bytes and page.values < 19_000]
-        assert len(short) <= (1 if path == "body" else 0), path
+        # Pages end at the first batch of values past the target, or at 20 000 rows; only the last may be short.
+        assert not [page for page in pages[:-1] if page.size < tuned.page_bytes and page.values < 19_000], path
         assert all(page.size < 2 * tuned.page_bytes for page in pages), path
     encodings = {path: set(chunk.encodings) - {"RLE"} for path, chunk in chunks.items()}
     if level == 0:
@@ -364,14 +362,37 @@ def test_each_level_has_its_encodings_row_groups_and_pages(level: int, rows: int
             "kind": {"PLAIN", "RLE_DICTIONARY"},
             "day": {"DELTA_BINARY_PACKED"},
             "money": {"DELTA_BINARY_PACKED"},
-            "body": {"PLAIN", "RLE_DICTIONARY"},
+            "body": {"PLAIN"},
             "tags.list.element": {"DELTA_BINARY_PACKED"},
         }
         assert {page.encoding for page in page_headers(data, chunks["flag"])} == {3}
         assert chunks["kind"].has_dictionary_page
-        fell_back = [page.encoding for page in page_headers(data, chunks["body"])]
-        assert fell_back[-1] == 0
-        assert 8 in fell_back
+        assert not chunks["body"].has_dictionary_page
+
+
+def test_a_dictionary_is_given_up_when_it_is_full_and_not_begun_when_values_differ() -> None:
+    schema = Schema(
+        NestedField(1, "full", StringType()),
+        NestedField(2, "different", FixedType(8)),
+        NestedField(3, "few", StringType()),
+        NestedField(4, "none", StringType()),
+    )
+    rows = 60_000
+    table = pa.table(
+        {
+            "full": [f"{n % 5000 if n < 20_000 else n:0120d}" for n in range(rows)],
+            "different": pa.array([n.to_bytes(8, "big") for n in range(rows)], pa.binary(8)),
+            "few": [f"{n % 5000}" for n in range(rows)],
+            "none": pa.nulls(rows, pa.string()),
+        },
+        arrow_schema(schema),
+    )
+    data, _ = write(table, schema, 1)
+    group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    pages = {group.column(at).path_in_schema: page_headers(data, group.column(at)) for at in range(4)}
+    found = {path: {page.encoding for page in some if page.kind == 0} for path, some in pages.items()}
+    assert found == {"full": {8, 0}, "different": {0}, "few": {8}, "none": {8}}
+    assert SegmentReader(pa.BufferReader(data), schema).table().equals(table)
 
 
 class Page:
