@@ -237,20 +237,6 @@ def _has_many_partitions(connection: sa.Connection, table_id: UUID) -> bool:
     return connection.execute(some).first() is not None
 
 
-def to_found(rows: Sequence[Any], connection: sa.Connection, columns: Collection[int]) -> Iterator[LiveSegment]:
-    """Segments of rows of `select_live`, with the facts of some columns."""
-    places = _partitions_of(connection, rows)
-    return (_to_live(row[:_WIDTH], places, bool(columns), columns) for row in rows)
-
-
-def select_live(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Spans with all that is known of their segments, and `more` columns after that."""
-    return _query().add_columns(*more)
-
-
-_WIDTH = len(_query().selected_columns)
-
-
 def _to_live(row: Any, partitions: _Places, with_columns: bool, columns: Collection[int] | None = None) -> LiveSegment:
     # Taken apart at once: looking up thirty names in a row takes longer than everything else here.
     (

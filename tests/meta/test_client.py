@@ -272,3 +272,12 @@ def test_the_process_that_serves(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_the_server_checks_properties_too(lake: Lake, served: Lake) -> None:
+    """A client of another kind may send what ours would have refused."""
+    state = make_table(served.own_catalog())
+    for name in ("moulin.retention", "retention-ns"):
+        with pytest.raises(InvalidInput, match="Did you mean 'moulin"):
+            lake.catalog.commit([TableCommit(state.id, state.version, SetProperties({name: "5"}))])
+    assert served.own_catalog().table_by_id(state.id).properties == state.properties
