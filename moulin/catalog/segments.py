@@ -93,7 +93,9 @@ def at_version(
     return [_to_live(row, places, with_columns, columns) for row in rows if row[_PARTITION] in places]
 
 
-def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
+def by_number(
+    connection: sa.Connection, numbers: Iterable[int], version: int, *, with_columns: bool = True
+) -> dict[int, LiveSegment]:
     """Those of the segments `numbers` that are live at `version`."""
     p = s.segment_spans
     found: dict[int, LiveSegment] = {}
@@ -101,7 +103,7 @@ def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -
         query = _query().where(p.c.segment.in_(chunk), p.c.branch == s.MAIN, *_at(version))
         rows = connection.execute(query).all()
         places = _partitions_of(connection, rows)
-        found.update({row.number: _to_live(row, places, True) for row in rows})
+        found.update({row.number: _to_live(row, places, with_columns) for row in rows})
     return found
 
 
