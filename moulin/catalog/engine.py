@@ -32,7 +32,7 @@ from moulin.errors import (
     Unsupported,
 )
 
-HEAD_REVISION = "0006"
+HEAD_REVISION = "0007"
 _SQLITE = "sqlite:///"
 _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
 _ALEMBIC = threading.Lock()  # it keeps what it works on in module variables
