@@ -37,7 +37,13 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         claimed = self._tasks.claim_merge_task(
             request.worker_id, seconds=_lease(request.lease_seconds), table_id=table_id
         )
-        return pb.PollForSegmentMergeTaskResponse(task=None if claimed is None else self._message(claimed))
+        if claimed is None:
+            return pb.PollForSegmentMergeTaskResponse()
+        try:
+            return pb.PollForSegmentMergeTaskResponse(task=self._message(claimed))
+        except MoulinError:
+            self._tasks.unclaim_merge_task(claimed.claim.task_id, 0)  # nobody will ever know that it was claimed
+            raise
 
     def HeartbeatSegmentMergeTask(
         self, request: pb.HeartbeatSegmentMergeTaskRequest, context: Any
