@@ -127,7 +127,7 @@ class Config:
     # `checkpoint_keep`.
     blob_keep: float = HOUR
     checkpoint_keep: float = 30 * MINUTE
-    # How long a nursery may repeat a request and be told that it was done.
+    # How long a request that Moulin makes itself may be repeated and is known to be done.
     request_keep: float = 7 * DAY
     # A member of the cluster that was not heard of for this long is gone. Empty: the lake's own id.
     member_ttl: float = 20.0

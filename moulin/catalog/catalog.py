@@ -260,9 +260,11 @@ class Catalog:
             tables.find_by_id(connection, table_id)
             return segments.partitions_of_table(connection, table_id, limit)
 
-    def segments_by_number(self, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
+    def segments_by_number(
+        self, numbers: Iterable[int], version: int, *, with_columns: bool = True
+    ) -> dict[int, LiveSegment]:
         with self.engine.read() as connection:
-            return segments.by_number(connection, numbers, version)
+            return segments.by_number(connection, numbers, version, with_columns=with_columns)
 
     def count_rows(self, table_id: UUID, version: int) -> int:
         with self.engine.read() as connection:

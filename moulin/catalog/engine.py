@@ -32,7 +32,7 @@ from moulin.errors import (
     Unsupported,
 )
 
-HEAD_REVISION = "0006"
+HEAD_REVISION = "0007"
 _SQLITE = "sqlite:///"
 _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
 _ALEMBIC = threading.Lock()  # it keeps what it works on in module variables
@@ -85,6 +85,7 @@ class Engine:
         self._file = url.database if self.is_sqlite else None
         self._inode: int | None = None
         self._engine = _sqlite(url, config) if self.is_sqlite else _postgresql(url, config)
+        self._turns = threading.Lock()
 
     def close(self) -> None:
         self._engine.dispose()
@@ -104,10 +105,24 @@ class Engine:
 
         One that is not `durable` may be lost in a power cut, and does not wait for the disk.
         """
-        with _translated(), self._engine.connect() as connection:
+        with self._turn(), _translated(), self._engine.connect() as connection:
             connection = connection.execution_options(moulin_write="FULL" if durable else "NORMAL")
             with connection.begin():
                 yield connection
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Writers of this process take turns on SQLite: it lets those that wait poll for the file, and some starve."""
+        if not self.is_sqlite:
+            yield
+            return
+        seconds = self.config.lock_seconds
+        if not self._turns.acquire(timeout=seconds):
+            raise Unavailable(f"The catalog was busy with other changes for {seconds:g} s; nothing was done.")
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     @contextmanager
     def write(self) -> Iterator[Write]:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import expiry, merge_tasks, nursery, staging, streams
+from moulin.catalog import expiry, merge_tasks, requests, staging, streams
 from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.draft import Draft
@@ -74,6 +74,8 @@ def collect(
     if not dry_run:
         catalog.publisher.publish()  # bytes are deleted only of what recovery knows to be gone
     _purge(catalog, result, floor)
+    if not dry_run:
+        requests.forget(catalog.engine, config.request_keep)
     _expire(catalog, result, keep, floor)
     if not dry_run:
         catalog.publisher.publish()
@@ -93,7 +95,6 @@ def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
         result.purged, garbage = expiry.purge(draft, catalog.config.token_recheck)
         keep = max(catalog.config.checkpoint_keep, catalog.config.blob_keep)  # they say which objects may go
         streams.purge(draft, catalog.config.blob_keep, keep)
-        nursery.forget_requests(draft, catalog.config.request_keep)
         result.trashed += garbage
         expiry.throw_away(draft.connection, garbage, draft.now + int(floor * NANOS))
         draft.save()

@@ -23,7 +23,7 @@ from moulin.catalog.merge_tasks import Begin, PlannedMerge
 from moulin.catalog.retention import Expiring
 from moulin.catalog.segment_deletion import ReadyJournal, TombstonedSegment
 from moulin.catalog.segment_lookup import FoundSegment, Page
-from moulin.catalog.segment_stats import Filter, TierStats, Totals
+from moulin.catalog.segment_stats import Filter, Mergeable, TierStats, Totals
 from moulin.model.facts import LiveSegment
 from moulin.model.merge_task import ClaimedMerge, MergeTask, MergeTaskFigures, StagedSegments
 from moulin.model.operations import Claim
@@ -162,10 +162,14 @@ class MaintenanceCatalog:
         with self.engine.read() as connection:
             return segment_stats.size_tiers(connection, table_id, wanted, self.engine.now(connection))
 
-    def filter_versions(self, wanted: Filter) -> tuple[int, int]:
-        """The versions whose segments a filter lets through: after the first, up to the second."""
+    def mergeable_segments(
+        self, table_id: UUID, wanted: Filter, *, small: int | None, limit: int, after: tuple[int, int, int] | None
+    ) -> Mergeable:
         with self.engine.read() as connection:
-            return wanted.versions(connection, self.engine.now(connection))
+            versions = wanted.versions(connection, self.engine.now(connection))
+            return segment_stats.mergeable(
+                connection, table_id, wanted, versions, small=small, limit=limit, after=after
+            )
 
     def task_counts(self, table_id: UUID | None = None) -> tuple[int, int]:
         """How many merge tasks are not done, and how many of them are in quarantine."""

@@ -244,7 +244,8 @@ def unclaim(engine: Engine, task_id: UUID, min_seconds: float) -> bool:
     t = s.merge_tasks
     with engine.unordered() as connection:
         now = engine.now(connection)
-        old = sa.and_(t.c.worker.is_not(None), t.c.claimed_at <= now - int(min_seconds * NANOS))
+        before = max(now - int(min_seconds * NANOS), 0)  # no longer than there was time
+        old = sa.and_(t.c.worker.is_not(None), t.c.claimed_at <= before)
         changed = {"worker": None, "claimed_at": None, "available_at": now}
         mine = sa.and_(t.c.id == task_id, t.c.finished_version.is_(None), old)
         return bool(connection.execute(t.update().where(mine).values(changed)).rowcount)

@@ -21,6 +21,7 @@ from moulin.catalog.draft import Draft, add_rows
 from moulin.catalog.engine import Write, chunks
 from moulin.catalog.tombstones import NANOS
 from moulin.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidInput
+from moulin.model import request_ids
 from moulin.model.facts import SegmentFacts
 from moulin.model.ingest import Advance, Frontier, NurseryBatch, Registration, SetAside
 from moulin.model.operations import Append
@@ -31,23 +32,13 @@ _MAX_REQUEST_ID = 255
 _MAX_REASON = 1000
 
 
-_PREFIX = "nursery:"
-
-
 def request_key(request_id: str) -> str:
     """The key under which the request id of a nursery is remembered; commits of others have keys of their own."""
     if not request_id.strip():
         raise InvalidInput("A registration needs a request id: one per batch, the same for every try.")
     if len(request_id) > _MAX_REQUEST_ID or "\0" in request_id:
         raise InvalidInput(f"A request id has at most {_MAX_REQUEST_ID} characters, none of them a zero byte.")
-    return _PREFIX + request_id
-
-
-def forget_requests(draft: Draft, keep_seconds: float) -> None:
-    """Forget request ids that no nursery repeats any more. A batch that comes later still fails on its offsets."""
-    r = s.requests
-    old = r.c.created_at < draft.now - int(keep_seconds * NANOS)
-    draft.connection.execute(r.delete().where(r.c.id.startswith(_PREFIX), old))
+    return request_ids.NURSERY + request_id
 
 
 def digest(*parts: object) -> bytes:

@@ -17,7 +17,7 @@ from moulin.catalog import schema as s
 from moulin.catalog.engine import Engine
 from moulin.catalog.segments import decode_partition, encode_partition
 from moulin.catalog.tables import find_by_id
-from moulin.errors import Fenced
+from moulin.errors import Fenced, NotFound
 from moulin.model.entities import Region
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ def claim(engine: Engine, table_id: UUID, number: int, owner: str) -> Region:
     with engine.unordered() as connection:
         find_by_id(connection, table_id)
         connection.execute(r.update().where(mine).values(epoch=r.c.epoch + 1, owner=owner))
-        return to_region(connection.execute(sa.select(r).where(mine)).one())
+        row = connection.execute(sa.select(r).where(mine)).first()
+        if row is None:
+            raise NotFound(f"The table has no region {number}; ask for the number of a region first.")
+        return to_region(row)
 
 
 def list_all(connection: sa.Connection, table_id: UUID) -> list[Region]:

@@ -548,7 +548,7 @@ requests = Table(
     metadata,
     Column("id", String, primary_key=True),
     Column("version", BigInteger, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False, index=True),
     Column("versions", Integer, nullable=False, server_default="1"),
     Column("digest", LargeBinary),
 )

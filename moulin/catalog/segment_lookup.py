@@ -10,20 +10,21 @@ import base64
 import binascii
 import json
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 from pyiceberg.types import TimestampNanoType, TimestampType, TimestamptzNanoType, TimestamptzType
 
+from moulin._proto.moulin.format.v1 import manifest_pb2
 from moulin.catalog import schema as s
-from moulin.catalog import segments, streams, tables
+from moulin.catalog import segment_pages, segments, streams, tables
 from moulin.catalog.engine import chunks
+from moulin.catalog.names import check_text
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
-from moulin.model.facts import LiveSegment
+from moulin.formats import manifest as codec
 from moulin.model.ingest import Stream
 
 DEFAULT_LIMIT = 1000
@@ -40,7 +41,13 @@ class FoundSegment:
     """A segment as a search found it; `removed_version` is set when the newest version no longer has it."""
 
     table_id: UUID
-    segment: LiveSegment
+    number: int
+    path: str
+    rows: int  # that are not deleted
+    size: int
+    sha256: bytes
+    added_version: int
+    time_range: tuple[int, int] | None
     ingest_range: tuple[int, int] | None
     removed_version: int | None = None
 
@@ -54,7 +61,7 @@ class Page:
 
     segments: tuple[FoundSegment, ...]
     next_cursor: str | None
-    version: int
+    version: int = 0
     tables: tuple[UUID, ...] = ()
     streams: tuple[Stream, ...] = ()
     routing_seq: int = 0
@@ -63,37 +70,6 @@ class Page:
 def check_limit(limit: int) -> int:
     """How many segments a page has: as asked, up to a cap, and a default when nothing was asked."""
     return DEFAULT_LIMIT if limit <= 0 else min(limit, MAX_LIMIT)
-
-
-_SCANS = 40  # index scans that one statement makes
-_BOUNDS = ("table_id", "time_class", "first_start", "last_start", "first_end", "after")
-
-
-@cache  # putting a statement together takes longer than running it
-def _page(scans: int) -> sa.Select[Any]:
-    """The first rows of several scans, in their order. Parameters of scan n end with _n."""
-    p = s.segment_spans
-    found = []
-    for n in range(scans):
-        bounds: list[sa.BindParameter[Any]] = [sa.bindparam(f"{name}_{n}") for name in _BOUNDS]
-        table_id, k, first_start, last_start, first_end, after = bounds
-        place = (
-            sa.select(p.c.id, sa.literal_column(str(n)).label("scan"), p.c.time_min, p.c.segment)
-            .where(p.c.table_id == table_id, p.c.branch == s.MAIN, p.c.time_class == k)
-            .where(p.c.added_version <= sa.bindparam("version"), p.c.removed_version > sa.bindparam("version"))
-            .where(p.c.time_min >= first_start, p.c.time_min <= last_start, p.c.time_max >= first_end)
-            .where(sa.or_(p.c.time_min > first_start, p.c.segment > after))
-            .order_by(p.c.time_min, p.c.segment)
-            .limit(sa.bindparam("limit"))
-        )
-        found.append(sa.select(place.subquery()))
-    every = sa.union_all(*found).subquery()
-    return (
-        segments.select_live(every.c.scan, p.c.table_id, p.c.time_min, p.c.removed_version)
-        .join(every, every.c.id == p.c.id)
-        .order_by(every.c.scan, every.c.time_min, every.c.segment)
-        .limit(sa.bindparam("limit"))
-    )
 
 
 def find(
@@ -112,7 +88,7 @@ def find(
         raise InvalidInput(f"From 1 to {MAX_NAMES} tables can be searched at once, not {len(names)}.")
     if time_range is not None and time_range[0] > time_range[1]:
         raise InvalidInput("A time range ends no earlier than it starts.")
-    found = [tables.find(connection, database_id, name) for name in dict.fromkeys(names)]
+    found = _named(connection, database_id, list(dict.fromkeys(names)))
     asked = binascii.crc32(json.dumps([str(database_id), list(names), time_range]).encode())
     place = [int(found[0].lake_version), asked, 0, segments.NO_TIME, 0, -1]
     if cursor:
@@ -128,27 +104,59 @@ def find(
     wanted = check_limit(limit)
     rows: list[Any] = []
     where: list[tuple[int, int]] = []
-    for block in chunks(list(_scans(found, time_range, place)), _SCANS):
-        bounds = {f"{name}_{n}": scan[name] for n, (_, _, scan) in enumerate(block) for name in _BOUNDS}
+    for block in chunks(list(_scans(found, time_range, place)), segment_pages.MAX_SCANS):
         room = wanted + 1 - len(rows)
-        more_rows = connection.execute(_page(len(block)), {**bounds, "version": version, "limit": room}).all()
+        more_rows = segment_pages.first_rows(connection, [scan for _, _, scan in block], version, room)
         rows += more_rows
-        where += [block[row[-4]][:2] for row in more_rows]
+        where += [block[row.scan - 1][:2] for row in more_rows]
         if len(rows) > wanted:
             break
     more = None
     if len(rows) > wanted:
         rows = rows[:wanted]
-        more = _encode([version, asked, *where[wanted - 1], rows[-1][-2], rows[-1].number])
-    page = tuple(_found(connection, rows, live=True))
+        more = _encode([version, asked, *where[wanted - 1], rows[-1].time_min, rows[-1].number])
+    page = _found(connection, rows, {row.id: _ingest_field(row.json) for row in found}, live=True)
     ids = tuple(row.id for row in found)
     if cursor:
         return Page(page, more, version, ids)
     # In the snapshot that the version was read in, so that both are of one moment.
-    r = s.streams
-    active = connection.execute(sa.select(r).where(r.c.retired_at.is_(None)).order_by(r.c.created_at, r.c.id)).all()
-    routing_seq = int(connection.execute(sa.select(s.counter.c.routing_seq)).scalar_one())
-    return Page(page, more, version, ids, streams.to_streams(connection, active), routing_seq)
+    active = connection.execute(_ACTIVE).all()
+    return Page(page, more, version, ids, streams.to_streams(connection, active), int(found[0].routing_seq))
+
+
+_ACTIVE = sa.select(s.streams).where(s.streams.c.retired_at.is_(None)).order_by(s.streams.c.created_at, s.streams.c.id)
+_NAMED = (
+    sa.select(
+        *(s.tables.c[name] for name in ("id", "name", "created_version", "oldest_version", "time_classes")),
+        s.databases.c.name.label("database"),
+        s.table_schemas.c.json,
+        s.counter.c.version.label("lake_version"),
+        s.counter.c.routing_seq,
+    )
+    .join(s.databases, s.databases.c.id == s.tables.c.database_id)
+    .join(
+        s.table_schemas,
+        sa.and_(s.table_schemas.c.table_id == s.tables.c.id, s.table_schemas.c.schema_id == s.tables.c.schema_id),
+    )
+    .join(s.counter, sa.true())
+    .where(
+        s.databases.c.id == sa.bindparam("database_id"),
+        s.databases.c.tombstoned_at.is_(None),
+        s.tables.c.name.in_(sa.bindparam("names", expanding=True)),
+        s.tables.c.tombstoned_at.is_(None),
+    )
+)
+
+
+def _named(connection: sa.Connection, database_id: UUID, names: Sequence[str]) -> list[Any]:
+    """The rows of live tables with their schemas, in the order of their names."""
+    wanted = {"database_id": database_id, "names": [check_text(name) for name in names]}
+    found = {row.name: row for row in connection.execute(_NAMED, wanted)}
+    for name in names:
+        if name not in found:
+            tables.find(connection, database_id, name)  # says what is wrong
+            raise NotFound(f"There is no table {name!r}.")
+    return [found[name] for name in names]
 
 
 def _scans(
@@ -174,28 +182,28 @@ def _scans(
 
 def by_number(connection: sa.Connection, numbers: Iterable[int]) -> list[FoundSegment]:
     """Segments as they are now or, when the newest version has them no longer, as they were last."""
-    p = s.segment_spans
     newest: dict[int, Any] = {}
     for chunk in chunks(sorted(set(numbers))):
-        query = segments.select_live(p.c.table_id, p.c.time_min, p.c.removed_version)
-        for row in connection.execute(query.where(p.c.segment.in_(chunk), p.c.branch == s.MAIN)):
+        for row in connection.execute(_BY_NUMBER, {"numbers": chunk}):
             known = newest.get(row.number)
-            if known is None or row[-1] > known[-1]:
+            if known is None or row.removed_version > known.removed_version:
                 newest[row.number] = row
     return list(_found(connection, list(newest.values())))
 
 
-_IS_OPEN = s.segment_spans.c.removed_version == sa.literal_column(str(s.OPEN))
+_p = s.segment_spans
+_BY_NUMBER = segment_pages.with_facts(_p).where(
+    _p.c.segment.in_(sa.bindparam("numbers", expanding=True)), _p.c.branch == s.MAIN
+)
 _WARM = (
-    segments.select_live(s.segment_spans.c.table_id, s.segment_spans.c.time_max, s.segment_spans.c.removed_version)
+    segment_pages.with_facts(_p)
     .where(
-        _IS_OPEN,  # as the index on what is live says it
-        s.segment_spans.c.branch == s.MAIN,
-        s.segment_spans.c.table_id.not_in(sa.select(s.tables.c.id).where(s.tables.c.tombstoned_at.is_not(None))),
-        sa.tuple_(s.segment_spans.c.time_max, s.segment_spans.c.segment)
-        < sa.tuple_(sa.bindparam("time_max"), sa.bindparam("segment")),
+        _p.c.removed_version == sa.literal_column(str(s.OPEN)),  # as the index on what is live says it
+        _p.c.branch == s.MAIN,
+        _p.c.table_id.not_in(sa.select(s.tables.c.id).where(s.tables.c.tombstoned_at.is_not(None))),
+        sa.tuple_(_p.c.time_max, _p.c.segment) < sa.tuple_(sa.bindparam("time_max"), sa.bindparam("segment")),
     )
-    .order_by(s.segment_spans.c.time_max.desc(), s.segment_spans.c.segment.desc())
+    .order_by(_p.c.time_max.desc(), _p.c.segment.desc())
     .limit(sa.bindparam("limit"))
 )
 
@@ -208,41 +216,78 @@ def newest_first(connection: sa.Connection, limit: int, cursor: str | None) -> P
     more = None
     if len(rows) > wanted:
         rows = rows[:wanted]
-        more = _encode([rows[-1][-2], rows[-1].number])
-    version = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
-    return Page(tuple(_found(connection, rows)), more, version)
+        more = _encode([rows[-1].time_max, rows[-1].number])
+    return Page(_found(connection, rows), more)
 
 
-def _found(connection: sa.Connection, rows: Sequence[Any], *, live: bool = False) -> Iterator[FoundSegment]:
-    fields = _ingest_fields(connection, {row[-3] for row in rows})
-    found = segments.to_found(rows, connection, {field for field, _ in fields.values()})
-    for row, segment in zip(rows, found, strict=True):
-        removed = None if live or row[-1] == s.OPEN else int(row[-1])
-        yield FoundSegment(row[-3], segment, _ingest_range(segment, fields.get(row[-3])), removed)
+_IngestField = tuple[int, int] | None
 
 
-def _ingest_fields(connection: sa.Connection, table_ids: Collection[UUID]) -> dict[UUID, tuple[int, int]]:
-    """Of each table that keeps the time of ingest in a column: its field id, and nanoseconds per unit."""
-    t, j = s.tables, s.table_schemas
-    fields: dict[UUID, tuple[int, int]] = {}
+def _found(
+    connection: sa.Connection,
+    rows: Sequence[Any],
+    fields: Mapping[UUID, _IngestField] | None = None,
+    *,
+    live: bool = False,
+) -> tuple[FoundSegment, ...]:
+    """What a search found. `fields` are the ingest times of the tables, where that is known already."""
+    if fields is None:
+        fields = _ingest_fields(connection, {row.table_id for row in rows})
+    told = _told_ranges(connection, rows, fields)
+    found = []
+    for number, path, count, size, sha256, added, deleted, table_id, low, high, removed, has_time, *_ in rows:
+        times = (low, high) if has_time else None
+        gone = None if live or removed == s.OPEN else removed
+        # No event is older than its ingest.
+        ingest = told.get(number, times)
+        found.append(
+            FoundSegment(table_id, number, path, count - (deleted or 0), size, sha256, added, times, ingest, gone)
+        )
+    return tuple(found)
+
+
+def _told_ranges(
+    connection: sa.Connection, rows: Sequence[Any], fields: Mapping[UUID, _IngestField]
+) -> dict[int, tuple[int, int]]:
+    """The times of ingest of those segments whose columns tell them."""
+    wanted = {row.number: field for row in rows if (field := fields.get(row.table_id)) is not None}
+    told: dict[int, tuple[int, int]] = {}
+    for chunk in chunks(sorted(wanted)):
+        for number, stored in connection.execute(_STORED, {"numbers": chunk}):
+            field_id, unit = wanted[number]
+            for facts in codec.decode_columns(manifest_pb2.SegmentColumns.FromString(stored), (field_id,)):
+                if facts.lower is not None and facts.upper is not None:
+                    low, high = struct.unpack("<q", facts.lower)[0], struct.unpack("<q", facts.upper)[0]
+                    told[number] = low * unit, high * unit
+    return told
+
+
+_STORED = sa.select(s.segments.c.number, s.segments.c.facts).where(
+    s.segments.c.number.in_(sa.bindparam("numbers", expanding=True))
+)
+_SCHEMAS = (
+    sa.select(s.tables.c.id, s.table_schemas.c.json)
+    .join(
+        s.table_schemas,
+        sa.and_(s.table_schemas.c.table_id == s.tables.c.id, s.table_schemas.c.schema_id == s.tables.c.schema_id),
+    )
+    .where(s.tables.c.id.in_(sa.bindparam("ids", expanding=True)))
+)
+
+
+def _ingest_fields(connection: sa.Connection, table_ids: Collection[UUID]) -> dict[UUID, _IngestField]:
+    fields: dict[UUID, _IngestField] = {}
     for chunk in chunks(sorted(table_ids)):
-        same = sa.and_(j.c.table_id == t.c.id, j.c.schema_id == t.c.schema_id)
-        for row in connection.execute(sa.select(t.c.id, j.c.json).join(j, same).where(t.c.id.in_(chunk))):
-            for field in tables.parse_schema(row.json).fields:
-                if field.name == INGEST_TIME and isinstance(field.field_type, (*_MICROS, *_NANOS)):
-                    fields[row.id] = field.field_id, 1000 if isinstance(field.field_type, _MICROS) else 1
+        fields.update({row.id: _ingest_field(row.json) for row in connection.execute(_SCHEMAS, {"ids": chunk})})
     return fields
 
 
-def _ingest_range(segment: LiveSegment, field: tuple[int, int] | None) -> tuple[int, int] | None:
-    """From the bounds of the column, else the event time: no event is older than its ingest."""
-    facts = next((c for c in segment.facts.columns if field is not None and c.field_id == field[0]), None)
-    if field is not None and facts is not None and facts.lower is not None and facts.upper is not None:
-        low, high = struct.unpack("<q", facts.lower)[0], struct.unpack("<q", facts.upper)[0]
-        return low * field[1], high * field[1]
-    if segment.facts.time_min is None or segment.facts.time_max is None:
-        return None
-    return segment.facts.time_min, segment.facts.time_max
+def _ingest_field(schema: str) -> _IngestField:
+    """Of a table that keeps the time of ingest in a column: its field id, and nanoseconds per unit."""
+    for field in tables.parse_schema(schema).fields:
+        if field.name == INGEST_TIME and isinstance(field.field_type, (*_MICROS, *_NANOS)):
+            return field.field_id, 1000 if isinstance(field.field_type, _MICROS) else 1
+    return None
 
 
 def _encode(place: Sequence[int]) -> str:

@@ -98,6 +98,52 @@ def size_tiers(connection: sa.Connection, table_id: UUID | None, wanted: Filter,
     return [TierStats(row[0], row[1], int(row[2]), row[3], row[4], row[5], row[6]) for row in connection.execute(query)]
 
 
+@dataclass(frozen=True, slots=True)
+class Mergeable:
+    """A page of segments that merges may take, by partition and time; `last` is where the next page begins, if any."""
+
+    numbers: list[int]
+    last: tuple[int, int, int] | None
+
+
+def mergeable(
+    connection: sa.Connection,
+    table_id: UUID,
+    wanted: Filter,
+    versions: tuple[int, int],
+    *,
+    small: int | None,
+    limit: int,
+    after: tuple[int, int, int] | None = None,
+) -> Mergeable:
+    """Live segments that a filter lets through, that no task has, and that are not alone in their partition.
+
+    `versions` are those of the filter. With `small`, only segments that are fresh, shorter than that or have deleted
+    rows: no merge is due for others. Costs what the filter lets through, and `limit` rows of answer.
+    """
+    p, g, i = s.segment_spans, s.segments, s.merge_task_inputs
+    together = sa.func.count().over(partition_by=p.c.partition_id).label("together")
+    fitting = (
+        sa.select(p.c.partition_id, p.c.time_min, p.c.segment, together)
+        .join(g, g.c.number == p.c.segment)
+        .join(i, i.c.segment == p.c.segment, isouter=True)
+        .where(p.c.table_id == table_id, p.c.branch == s.MAIN, p.c.removed_version == s.OPEN, i.c.segment.is_(None))
+        .where(p.c.added_version > versions[0], g.c.added_version > versions[0], g.c.added_version <= versions[1])
+    )
+    if wanted.max_size is not None:
+        fitting = fitting.where(g.c.size <= wanted.max_size)
+    if small is not None:
+        fitting = fitting.where(sa.or_(g.c.level == 0, g.c.size < small, p.c.vector_id != 0))
+    found = fitting.subquery()
+    place = (found.c.partition_id, found.c.time_min, found.c.segment)
+    query = sa.select(*place).where(found.c.together > 1).order_by(*place).limit(limit)
+    if after is not None:
+        query = query.where(sa.tuple_(*place) > sa.tuple_(*(sa.literal(value, sa.BigInteger) for value in after)))
+    rows = connection.execute(query).all()
+    last = (rows[-1][0], rows[-1][1], rows[-1][2]) if len(rows) == limit else None
+    return Mergeable([row.segment for row in rows], last)
+
+
 def heads(connection: sa.Connection) -> dict[UUID, tuple[int, int]]:
     """Every live table: the last version that changed it, and how many segments it has."""
     t = s.tables

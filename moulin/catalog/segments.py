@@ -98,7 +98,9 @@ def at_version(
     return [_to_live(row, places, with_columns, columns) for row in rows if row[_PARTITION] in places]
 
 
-def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
+def by_number(
+    connection: sa.Connection, numbers: Iterable[int], version: int, *, with_columns: bool = True
+) -> dict[int, LiveSegment]:
     """Those of the segments `numbers` that are live at `version`."""
     p = s.segment_spans
     found: dict[int, LiveSegment] = {}
@@ -106,7 +108,7 @@ def by_number(connection: sa.Connection, numbers: Iterable[int], version: int) -
         query = _query().where(p.c.segment.in_(chunk), p.c.branch == s.MAIN, *_at(version))
         rows = connection.execute(query).all()
         places = _partitions_of(connection, rows)
-        found.update({row.number: _to_live(row, places, True) for row in rows})
+        found.update({row.number: _to_live(row, places, with_columns) for row in rows})
     return found
 
 
@@ -254,20 +256,6 @@ def _has_many_partitions(connection: sa.Connection, table_id: UUID) -> bool:
     """Whether to ask about the partitions of what a time range found, rather than about all there are."""
     some = sa.select(s.partitions.c.id).where(s.partitions.c.table_id == table_id).offset(_MANY).limit(1)
     return connection.execute(some).first() is not None
-
-
-def to_found(rows: Sequence[Any], connection: sa.Connection, columns: Collection[int]) -> Iterator[LiveSegment]:
-    """Segments of rows of `select_live`, with the facts of some columns."""
-    places = _partitions_of(connection, rows)
-    return (_to_live(row[:_WIDTH], places, bool(columns), columns) for row in rows)
-
-
-def select_live(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Spans with all that is known of their segments, and `more` columns after that."""
-    return _query().add_columns(*more)
-
-
-_WIDTH = len(_query().selected_columns)
 
 
 def _to_live(row: Any, partitions: _Places, with_columns: bool, columns: Collection[int] | None = None) -> LiveSegment:

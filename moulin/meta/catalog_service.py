@@ -213,15 +213,14 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def ListChangedVersions(self, request: pb.ChangeRange, context: Any) -> pb.ListChangedVersionsResponse:
         table_id, until = v.to_uuid(request.table_id, "table"), self._last(request)
-        limit = request.limit if request.HasField("limit") else None
         return pb.ListChangedVersionsResponse(
-            versions=self._catalog.changed_versions(table_id, request.since, until, limit)
+            versions=self._catalog.changed_versions(table_id, request.since, until, _limit(request))
         )
 
     def ListChanges(self, request: pb.ChangeRange, context: Any) -> Iterator[pb.VersionChange]:
         table_id = v.to_uuid(request.table_id, "table")
         found = self._catalog.changes(table_id, request.since, self._last(request), net=request.net)
-        for change in islice(found, request.limit if request.HasField("limit") else None):
+        for change in islice(found, _limit(request)):
             yield from v.to_changes(change)
 
     def _last(self, request: pb.ChangeRange) -> int:
@@ -312,6 +311,12 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         self, request: pb.GetPublishedVersionRequest, context: Any
     ) -> pb.GetPublishedVersionResponse:
         return pb.GetPublishedVersionResponse(version=self._catalog.published_version())
+
+
+def _limit(request: pb.ChangeRange) -> int | None:
+    if request.HasField("limit") and request.limit < 0:
+        raise InvalidInput(f"A limit is zero or more, not {request.limit}.")
+    return request.limit if request.HasField("limit") else None
 
 
 def _until(request: pb.ChangeRange) -> int | None:

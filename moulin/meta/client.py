@@ -40,6 +40,7 @@ def open_lake(
     connection = Connection(uri, token=token, certificate=certificate)
     try:
         told = connection.call(connection.stub(CatalogServiceStub).GetLake, pb.GetLakeRequest(), again=True)
+        connection.tag(told.settings.get("cluster_id") or told.id)
         config = load_config(defaults=_defaults(told.settings), **settings or {})
         options = {**told.storage_options, **(storage_options or {})}
         store = open_cached(storage or told.storage_uri, options or None, config)

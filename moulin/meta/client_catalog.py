@@ -23,6 +23,7 @@ from moulin.meta.client_tokens import ClientTokens
 from moulin.meta.connection import Connection
 from moulin.meta.operations import from_result, to_commit
 from moulin.meta.roles import CATALOG_READS
+from moulin.model import request_ids
 from moulin.model.entities import CommitInfo, Database, DropPreview, Index, Region, TableEntry, TableState, View
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
@@ -243,7 +244,7 @@ class ClientCatalog:
     def commit(self, changes: Sequence[TableCommit], *, request_id: str | None = None) -> CommitResult:
         """See `Catalog.commit`. A call that got lost is repeated under the same request id: it commits once."""
         messages = [_message(to_commit, {"commit": change}) for change in changes]
-        sent = f"call-{new_id()}" if request_id is None else request_id
+        sent = f"{request_ids.CALL}{new_id()}" if request_id is None else request_id
         result = from_result(self._call("Commit", pb.CommitRequest, changes=messages, request_id=sent))
         return result if request_id is not None else CommitResult(result.version, result.timestamp_ns)
 

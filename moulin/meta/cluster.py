@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import grpc
 
 from moulin._proto.moulin.meta.v1 import cluster_pb2 as pb
 from moulin._proto.moulin.meta.v1 import cluster_pb2_grpc as rpc
-from moulin.errors import FailedPrecondition
+from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.meta.calls import wrap
+from moulin.meta.connection import CLUSTER
 from moulin.meta.site import Site
 from moulin.model.ingest import MemberKind
-
-CLUSTER: Final = "x-moulin-cluster"
-"""The metadata of a call that says which cluster it is meant for."""
 
 
 class ClusterServicer(rpc.ClusterServiceServicer):
@@ -75,11 +73,15 @@ class ClusterServicer(rpc.ClusterServiceServicer):
 class ClusterCheck(grpc.ServerInterceptor):  # type: ignore[misc]
     """Refuses calls that are tagged with the id of another cluster: somebody has the wrong address.
 
-    A member tags its calls with what RegisterMember answered. Calls without a tag are taken.
+    A client tags its calls with what the server told it first. Calls without a tag are taken.
     """
 
     def __init__(self, site: Site) -> None:
         self._own = cluster_id(site)
+        if not (self._own.isascii() and self._own.isprintable()):
+            raise InvalidInput(
+                f"cluster_id is sent with every call and takes ASCII characters only, not {self._own!r}."
+            )
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         handler = continuation(details)

@@ -15,6 +15,7 @@ from moulin.errors import Closed, InvalidInput, MoulinError, Unavailable
 from moulin.meta.status import DETAIL, from_rpc_error
 
 PORT: Final = 9560
+CLUSTER: Final = "x-moulin-cluster"  # the metadata of a call that says which cluster it is meant for
 _SECONDS: Final = 120.0  # for one call
 _ATTEMPTS: Final = 4
 _MESSAGE_BYTES: Final = 256 << 20
@@ -35,9 +36,13 @@ class Connection:
         token = os.environ.get("MOULIN_TOKEN") if token is None else token
         if token and not (token.isascii() and token.isprintable()):
             raise InvalidInput("The token holds characters that no token has: copy it again.")
-        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._metadata: tuple[tuple[str, str], ...] = (("authorization", f"Bearer {token}"),) if token else ()
         self._channel = _channel(uri, certificate or os.environ.get("MOULIN_CA_CERTIFICATE"))
         self._closed = False
+
+    def tag(self, cluster: str) -> None:
+        """Say with every call from now on which cluster it is meant for; another one refuses it."""
+        self._metadata = (*(entry for entry in self._metadata if entry[0] != CLUSTER), (CLUSTER, cluster))
 
     def stub(self, kind: Callable[[grpc.Channel], Any]) -> Any:
         """A generated stub; its calls go through `call` and `stream`."""
@@ -112,4 +117,4 @@ def _channel(uri: str, certificate: str | Path | None) -> grpc.Channel:
     return grpc.secure_channel(target, grpc.ssl_channel_credentials(roots), options)
 
 
-__all__ = ["PORT", "Connection", "MoulinError", "Unavailable", "lost"]
+__all__ = ["CLUSTER", "PORT", "Connection", "MoulinError", "Unavailable", "lost"]

@@ -8,13 +8,12 @@ from moulin._proto.moulin.meta.v1 import common_pb2
 from moulin._proto.moulin.meta.v1 import merge_task_pb2 as pb
 from moulin._proto.moulin.meta.v1 import merge_task_pb2_grpc as rpc
 from moulin.catalog.commit import CommitResult
-from moulin.catalog.segment_lookup import FoundSegment
 from moulin.errors import InvalidInput, MoulinError, Unavailable
 from moulin.meta.convert import to_id, to_prefix
 from moulin.meta.new_segment import to_facts
 from moulin.meta.segment_info import to_input, to_segment_id
 from moulin.meta.site import Site
-from moulin.model.facts import LiveSegment, SegmentFacts
+from moulin.model.facts import SegmentFacts
 from moulin.model.merge_task import ClaimedMerge
 from moulin.model.operations import Claim
 from moulin.model.table_settings import sharding_fields
@@ -38,7 +37,13 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         claimed = self._tasks.claim_merge_task(
             request.worker_id, seconds=_lease(request.lease_seconds), table_id=table_id
         )
-        return pb.PollForSegmentMergeTaskResponse(task=None if claimed is None else self._message(claimed))
+        if claimed is None:
+            return pb.PollForSegmentMergeTaskResponse()
+        try:
+            return pb.PollForSegmentMergeTaskResponse(task=self._message(claimed))
+        except MoulinError:
+            self._tasks.unclaim_merge_task(claimed.claim.task_id, 0)  # nobody will ever know that it was claimed
+            raise
 
     def HeartbeatSegmentMergeTask(
         self, request: pb.HeartbeatSegmentMergeTaskRequest, context: Any
@@ -88,7 +93,7 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         return common_pb2.SegmentMergeTaskInfo(
             task_id=str(claimed.claim.task_id),
             table_id=str(claimed.table_id),
-            segments=[to_input(self._site.store, _found(claimed, segment), segment) for segment in inputs],
+            segments=[to_input(self._site.store, claimed.table_id, segment) for segment in inputs],
             cloud_object_prefix=to_prefix(self._site.store, paths.data_prefix(claimed.table_id)),
             sharding_fields=[
                 common_pb2.ShardingField(field_name=field.name, weight=field.weight)
@@ -101,12 +106,6 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
             segment_numbers=claimed.numbers,
             read_version=claimed.read_version,
         )
-
-
-def _found(claimed: ClaimedMerge, segment: LiveSegment) -> FoundSegment:
-    facts = segment.facts
-    times = None if facts.time_min is None or facts.time_max is None else (facts.time_min, facts.time_max)
-    return FoundSegment(claimed.table_id, segment, times)
 
 
 def _claim(request: Any) -> Claim:

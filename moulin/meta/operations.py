@@ -32,6 +32,7 @@ from moulin.model.operations import (
     Upsert,
 )
 from moulin.model.schema_change import change_from_json, change_to_json
+from moulin.table.properties import check_properties
 
 _DATA: Final[dict[str, type[DataOperation]]] = {
     kind.kind.value: kind for kind in (Append, Delete, Upsert, Merge, Trim, Overwrite)
@@ -94,7 +95,7 @@ def _operation(m: pb.TableCommit) -> Operation:
             except Corrupt as error:
                 raise InvalidInput(f"A change of the schema cannot be read: {error.message}") from None
         case "set_properties":
-            return SetProperties(dict(m.set_properties.updates), tuple(m.set_properties.removals))
+            return SetProperties(check_properties(m.set_properties.updates), tuple(m.set_properties.removals))
         case "set_partitioning":
             return SetPartitioning(tuple(m.set_partitioning.fields))
         case "create_index":

@@ -40,28 +40,40 @@ def to_infos(store: Store, found: Iterable[FoundSegment]) -> Iterator[pb.Segment
 
 
 def _info(bucket: pb.CloudBucket, found: FoundSegment) -> pb.SegmentInfo:
-    facts = found.segment.facts
-    folder, _, name = facts.path.rpartition("/")
+    folder, _, name = found.path.rpartition("/")
     info = pb.SegmentInfo(
-        id=to_segment_id(facts.number),
-        size_bytes=facts.size,
-        compressed_size_bytes=facts.size,
-        number_of_events=min(found.segment.live_rows, _MAX_INT32),
+        id=to_segment_id(found.number),
+        size_bytes=found.size,
+        compressed_size_bytes=found.size,
+        number_of_events=min(found.rows, _MAX_INT32),
         table_id=str(found.table_id),
         cloud_object_key=pb.CloudObjectKey(prefix=pb.CloudObjectPrefix(bucket=bucket, prefix=folder), key=name),
-        audt_hash=facts.sha256,
-        version=found.segment.added_version,
+        audt_hash=found.sha256,
+        version=found.added_version,
         tombstone_version=found.removed_version or 0,
     )
-    if facts.time_min is not None and facts.time_max is not None:
-        info.time_range.start_time, info.time_range.end_time = facts.time_min, facts.time_max
+    if found.time_range is not None:
+        info.time_range.start_time, info.time_range.end_time = found.time_range
     if found.ingest_range is not None:
         info.ingest_time_range.start_time, info.ingest_time_range.end_time = found.ingest_range
     return info
 
 
-def to_input(store: Store, found: FoundSegment, segment: LiveSegment) -> pb.SegmentInfo:
+def to_input(store: Store, table_id: UUID, segment: LiveSegment) -> pb.SegmentInfo:
     """An input of a merge task: with everything that is known of it, and the deletion vector to read it with."""
+    facts = segment.facts
+    times = None if facts.time_min is None or facts.time_max is None else (facts.time_min, facts.time_max)
+    found = FoundSegment(
+        table_id,
+        facts.number,
+        facts.path,
+        segment.live_rows,
+        facts.size,
+        facts.sha256,
+        segment.added_version,
+        times,
+        times,
+    )
     info = _info(to_bucket(store), found)
     info.data_file.CopyFrom(codec.segment_to_ref(segment, codec.EXISTING))
     return info

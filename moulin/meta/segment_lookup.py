@@ -53,7 +53,7 @@ class SegmentLookupServicer(rpc.SegmentLookupServiceServicer):
 
     def GetSegmentsByIds(self, request: pb.GetSegmentsByIdsRequest, context: Any) -> pb.GetSegmentsByIdsResponse:
         numbers = to_numbers(request.segment_ids, "segment_ids", _MAX_IDS)
-        found = {segment.segment.facts.number: segment for segment in self._segments.segments_by_number(numbers)}
+        found = {segment.number: segment for segment in self._segments.segments_by_number(numbers)}
         known = [found[number] for number in dict.fromkeys(numbers) if number in found]
         return pb.GetSegmentsByIdsResponse(segments=to_infos(self._store, known))
 

@@ -65,7 +65,7 @@ def with_key(schema: Schema, names: Sequence[str]) -> Schema:
     fields = {field.name: field for field in schema.fields}
     for name in names:
         if name not in fields:
-            raise InvalidInput(f"The key column {name!r} is not in the schema{did_you_mean(str(name), fields)}.")
+            raise InvalidInput(f"The key column {name!r} is not in the schema.{did_you_mean(str(name), fields)}")
         kind = fields[name].field_type
         if isinstance(kind, FloatType | DoubleType):
             raise InvalidInput(

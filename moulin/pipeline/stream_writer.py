@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.model import request_ids
 from moulin.pipeline.source_write import Part, SourceWrite, WriteOptions
 from moulin.pipeline.writer import current_task
 
@@ -67,7 +68,8 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
             )
         summary = {"query-id": query_id, "batch-id": str(batchId)}
         with self._place.open() as lake:
-            self._write.commit(lake, parts, request_id=f"stream:{query_id}:{batchId}", summary=summary)
+            request_id = f"{request_ids.STREAM}{query_id}:{batchId}"
+            self._write.commit(lake, parts, request_id=request_id, summary=summary)
 
 
 def _running_query() -> str | None:

@@ -132,7 +132,8 @@ def check_columns(state: TableState, columns: Sequence[str] | None) -> tuple[str
     for name in columns:
         if name not in known and name not in own:
             raise InvalidInput(
-                f"Table {state.full_name} has no column {name!r}{did_you_mean(name, known)}; it has {', '.join(known)}."
+                f"Table {state.full_name} has no column {name!r}.{did_you_mean(name, known)} It has: "
+                f"{', '.join(known)}."
             )
     if len(set(columns)) != len(columns):
         raise InvalidInput("columns names a column twice.")

@@ -14,6 +14,9 @@ from moulin.model.facts import LiveSegment
 from moulin.table.compaction import plan, planned
 from moulin.table.context import Context
 from moulin.table.merge_planner import Bounds, rewrite_each
+from moulin.table.properties import effective
+
+_AT_ONCE = 20_000  # segments that one request plans over
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +28,33 @@ class Planned:
 
 
 def create_tasks(context: Context, table_id: UUID | None, wanted: Filter) -> Planned:
-    """Make tasks of two or more segments each, of those that a filter lets through and no task has; all or none."""
-    after, until = context.own_catalog().maintenance.filter_versions(wanted)
-    bounds = Bounds(min_inputs=2, max_inputs=context.config.merge_max_inputs)
-    plans = []
+    """Make tasks of two or more segments each, of those that a filter lets through and no task has; all or none.
+
+    They have about `_AT_ONCE` segments at most: who has more of them asks again, until nothing is made.
+    """
+    plans: list[PlannedMerge] = []
     for state in _states(context, table_id):
-        live = context.catalog.segments(state.id, state.version, with_columns=False)
-        fitting = (s for s in live if after < s.added_version <= until)
-        some = [s for s in fitting if wanted.max_size is None or s.facts.size <= wanted.max_size]
-        groups = plan(context, state, bounds=bounds, segments=some)
-        plans += [planned(state.id, group) for group in groups if len(group.segments) >= 2]
+        plans += _plan_filtered(context, state, wanted)
+        if sum(len(one.inputs) for one in plans) >= _AT_ONCE:
+            break
     return _create(context, plans)
+
+
+def _plan_filtered(context: Context, state: TableState, wanted: Filter) -> list[PlannedMerge]:
+    """The first page of what a filter lets through that has anything to merge."""
+    catalog = context.own_catalog()
+    bounds = Bounds(min_inputs=2, max_inputs=context.config.merge_max_inputs)
+    segment_bytes = effective(context.config, state.properties).merge_segment_bytes
+    small = None if state.schema.identifier_field_ids else segment_bytes // 2
+    after = None
+    while True:
+        page = catalog.maintenance.mergeable_segments(state.id, wanted, small=small, limit=_AT_ONCE, after=after)
+        live = catalog.segments_by_number(page.numbers, state.version, with_columns=False)
+        groups = plan(context, state, bounds=bounds, segments=live.values())
+        if plans := [planned(state.id, group) for group in groups if len(group.segments) >= 2]:
+            return plans
+        if (after := page.last) is None:
+            return []
 
 
 def rewrite_tasks(context: Context, table_id: UUID | None) -> Planned:

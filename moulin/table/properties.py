@@ -1,4 +1,7 @@
-"""Table properties that Moulin itself reads. Names that start with `moulin.` are its own: an unknown one is refused."""
+"""Table properties that Moulin itself reads. Names that start with `moulin.` are its own: an unknown one is refused.
+
+Other names belong to users and engines and are kept as they are, unless they are one of Moulin's without its prefix.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ KNOWN = {
     "moulin.level0-trigger": "level0_trigger",
     "moulin.level1-bytes": "level1_bytes",
 }
+OWN = (*KNOWN, RETENTION, MERGE_SPAN, SHARDING, regions.PROPERTY)
 
 
 def check_properties(properties: Mapping[str, Any]) -> dict[str, str]:
@@ -37,12 +41,20 @@ def check_properties(properties: Mapping[str, Any]) -> dict[str, str]:
                 continue
             if key not in KNOWN:
                 raise InvalidInput(
-                    f"Unknown property {key!r}{did_you_mean(key, KNOWN)}; names with {PREFIX!r} are Moulin's own: "
-                    f"{', '.join([*KNOWN, RETENTION, MERGE_SPAN, SHARDING])}."
+                    f"Unknown property {key!r}.{did_you_mean(key, OWN)} Names with {PREFIX!r} are Moulin's own: "
+                    f"{', '.join(OWN)}."
                 )
             Config().replace(**{KNOWN[key]: value})
+        elif (own := _misspelt(key)) is not None:
+            raise InvalidInput(f"Property {key!r} would have no effect. Did you mean {own!r}?")
         checked[key] = str(value)
     return checked
+
+
+def _misspelt(key: str) -> str | None:
+    """The property of Moulin that a name can only have been meant for. Single words such as `regions` are anybody's."""
+    plain = key.lower().replace("_", "-").removeprefix(PREFIX)
+    return next((own for own in OWN if own.removeprefix(PREFIX) == plain and "-" in plain), None)
 
 
 def effective(config: Config, properties: Mapping[str, str]) -> Config:

@@ -218,7 +218,8 @@ def _checked_columns(columns: Sequence[str] | None, state: TableState) -> list[s
     for name in columns:
         if name not in known and name not in (ROW_ID, LAST_UPDATED_VERSION):
             raise InvalidInput(
-                f"Table {state.full_name} has no column {name!r}{did_you_mean(name, known)}; it has {', '.join(known)}."
+                f"Table {state.full_name} has no column {name!r}.{did_you_mean(name, known)} It has: "
+                f"{', '.join(known)}."
             )
     if len(set(columns)) != len(columns):
         raise InvalidInput("columns names a column twice.")

@@ -110,3 +110,17 @@ def test_the_planner_finds_its_way(catalog: Catalog) -> None:
             plan = connection.execute(sa.text(f"EXPLAIN QUERY PLAN SELECT * FROM segment_spans WHERE {where}")).all()
         assert f"USING INDEX {index} " in plan[0].detail, where
     catalog.close()
+
+
+def test_writers_of_a_process_take_turns_and_do_not_wait_for_ever(tmp_path: Path) -> None:
+    store = open_store(f"memory://{uuid.uuid4().hex}")
+    catalog = Catalog.open(f"sqlite:///{tmp_path}/catalog.sqlite", store, Config(lock_seconds=0.2))
+    with ThreadPoolExecutor(8) as pool:
+        with catalog.engine.write():
+            waiting = pool.submit(catalog.create_database, "late")
+            with pytest.raises(Unavailable, match=r"busy with other changes for 0\.2 s"):
+                waiting.result()
+        names = [f"d{n}" for n in range(8)]
+        list(pool.map(catalog.create_database, names))
+    assert sorted(d.name for d in catalog.databases()) == names
+    catalog.close()

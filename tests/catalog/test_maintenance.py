@@ -50,7 +50,7 @@ def test_a_catalog_from_before_merge_tasks_is_migrated(
     again = Catalog.open(uri, store, Config())
     try:
         assert again.engine.revision() == HEAD_REVISION
-        found = [one.segment.facts.number for one in again.maintenance.newest_segments().segments]
+        found = [one.number for one in again.maintenance.newest_segments().segments]
         assert found == [new.number, old.number]
         plan = PlannedMerge(state.id, {old.number: 0, new.number: 0}, 1)
         assert again.maintenance.create_merge_tasks([plan]) != [None]

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import ipaddress
 import logging
+import ssl
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,7 @@ from moulin.meta.config import ServeConfig
 from moulin.meta.http import build_app
 from moulin.meta.metrics import Metrics
 from moulin.meta.roles import Role
+from moulin.meta.serve import Serving
 from moulin.meta.server import MetaServer, build_server
 from tests.meta.conftest import refused
 
@@ -241,6 +243,29 @@ def test_tls(lake: Lake, certificate: tuple[Path, Path], monkeypatch: pytest.Mon
                 moulin.connect(uri)
     finally:
         server.stop(1)
+
+
+def test_http_over_tls(lake: Lake, access: AccessFile, certificate: tuple[Path, Path]) -> None:
+    public, private = map(str, certificate)
+    secret = access.create("reader", Role.READ)
+    config = ServeConfig(
+        bind="127.0.0.1:0", http_bind="127.0.0.1:0", tls_certificate=public, tls_key=private, auth="on", drain_seconds=1
+    )
+    serving = Serving(lake, config).start()
+    assert serving.http is not None
+    try:
+        trusted = ssl.create_default_context(cafile=public)
+        with httpx.Client(base_url=f"https://127.0.0.1:{serving.http.port}", verify=trusted) as client:
+            assert client.get("/healthz").json()["status"] == "ok"
+            assert client.get("/metrics").status_code == 401
+            figures = client.get("/metrics", headers={"Authorization": f"Bearer {secret}"})
+            assert "moulin_lake_version 0.0" in figures.text
+        with pytest.raises(httpx.ConnectError, match="certificate"):
+            httpx.get(f"https://127.0.0.1:{serving.http.port}/healthz")
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"http://127.0.0.1:{serving.http.port}/healthz")
+    finally:
+        assert serving.stop()
 
 
 def test_a_certificate_that_is_not_there(lake: Lake, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from moulin.errors import (
     Unavailable,
 )
 from moulin.lake import Lake
+from moulin.meta.config import ServeConfig
 from moulin.meta.server import MetaServer, build_server
 from moulin.meta.status import kind_of
 from moulin.model.operations import SetProperties
@@ -272,3 +273,29 @@ def test_the_process_that_serves(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_the_server_checks_properties_too(lake: Lake, served: Lake) -> None:
+    """A client of another kind may send what ours would have refused."""
+    state = make_table(served.own_catalog())
+    for name in ("moulin.retention", "retention-ns"):
+        with pytest.raises(InvalidInput, match="Did you mean 'moulin"):
+            lake.catalog.commit([TableCommit(state.id, state.version, SetProperties({name: "5"}))])
+    assert served.own_catalog().table_by_id(state.id).properties == state.properties
+
+
+def test_another_cluster_at_the_same_address_is_noticed(tmp_path: Path) -> None:
+    """CL-13. A client that is connected does not go on with another lake when that one takes over the address."""
+    with Lake.open(tmp_path / "a") as first, Lake.open(tmp_path / "b") as second:
+        server = build_server(first, LOOPBACK).start()
+        bind = server.address
+        with moulin.connect(f"grpc://{bind}") as lake:
+            lake.create_database("here")
+            server.stop(0)
+            server = build_server(second, ServeConfig(bind=bind, http_bind="")).start()
+            try:
+                with pytest.raises(FailedPrecondition, match="check the address"):
+                    lake.create_database("there")
+            finally:
+                server.stop(0)
+        assert second.databases() == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from grpc import StatusCode
 
@@ -10,7 +12,10 @@ from moulin._proto.moulin.meta.v1.cluster_pb2_grpc import ClusterServiceStub
 from moulin._proto.moulin.meta.v1.database_pb2 import CreateDatabaseRequest
 from moulin._proto.moulin.meta.v1.database_pb2_grpc import DatabaseServiceStub
 from moulin.config import Config
-from moulin.meta.cluster import CLUSTER
+from moulin.errors import InvalidInput
+from moulin.lake import Lake
+from moulin.meta.connection import CLUSTER
+from moulin.meta.server import build_server
 from tests.contract.conftest import Backend, memory_store
 from tests.meta.api import SECOND, Api
 from tests.meta.conftest import LOOPBACK, Live, name, refused, serving
@@ -90,6 +95,12 @@ def test_a_call_meant_for_another_cluster_is_refused(api: Api) -> None:
         databases.CreateDatabase(CreateDatabaseRequest(name=called), metadata=[(CLUSTER, "dev")])
     with refused(StatusCode.NOT_FOUND):
         api.GetDatabase(name=called)
+
+
+def test_a_cluster_id_that_no_call_can_carry(tmp_path: Path) -> None:
+    settings = {"cluster_id": "Walhöll"}
+    with Lake.open(tmp_path / "lake", settings=settings) as lake, pytest.raises(InvalidInput, match="ASCII"):
+        build_server(lake, LOOPBACK)
 
 
 @rule("CL-14")

@@ -12,6 +12,8 @@ from moulin.meta.config import ServeConfig, is_loopback, load_serve_config, requ
 
 
 def test_file_then_environment_then_arguments(tmp_path: Path) -> None:
+    """GEN-01"""
+    assert load_serve_config(None, {}).bind == "127.0.0.1:9560"
     file = tmp_path / "moulin.toml"
     file.write_text("pin_seconds = 5\n[serve]\nbind = '127.0.0.1:1'\nthreads = 3\nauth = true\n")
     assert load_serve_config(file, {}) == ServeConfig(bind="127.0.0.1:1", threads=3, auth="on")

@@ -10,8 +10,12 @@ import pytest
 
 from moulin._proto.moulin.meta.v1 import janitor_pb2 as pb
 from moulin.model.size_tier import TIER_STARTS, size_tier
-from tests.meta.conftest import Live, refused
+from moulin.table import merge_planning
+from tests.contract.conftest import Backend
+from tests.meta.conftest import Live, refused, serving
 from tests.meta.merging import HOUR, START, Shop, open_shop
+
+KEYED = [("id", "long", False), ("ts", "timestamptz")]
 
 
 @pytest.fixture
@@ -173,6 +177,28 @@ def test_a_task_stays_within_the_merge_span(shop: Shop) -> None:
         _seconds(shop.get(t.task_id).latest_time) - _seconds(shop.get(t.task_id).earliest_time) <= 3600
         for t in shop.list()
     ), "from the retention, when it is not set"
+
+
+def test_tasks_are_planned_page_by_page(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JN-11, JN-14. A page on which nothing fits together does not hide the pages after it."""
+    monkeypatch.setattr(merge_planning, "_AT_ONCE", 2)
+    shop.table.set_properties({"moulin.max-merge-span-ns": str(HOUR)})
+    shop.fill(2, step=5 * HOUR)
+    shop.fill(4, start=START + 20 * HOUR)
+    assert [shop.create().segments_included for _ in range(3)] == [2, 2, 0]
+    assert len(shop.list()) == 2
+
+
+def test_without_a_table_all_of_them_are_planned(backend: Backend) -> None:
+    """JN-02, JN-11"""
+    with serving(backend) as live:
+        shops = [open_shop(live), open_shop(live), open_shop(live, primary_key=["id"], columns=KEYED)]
+        for shop in shops:
+            shop.fill(3)
+        made = shops[0].janitor.CreateMergeTasks(pb.CreateMergeTasksRequest())
+        assert (made.tasks_created, made.segments_included) == (3, 9)
+        assert [len(shop.list()) for shop in shops] == [1, 1, 1]
+        assert shops[0].janitor.CreateMergeTasks(pb.CreateMergeTasksRequest()).tasks_created == 0
 
 
 def test_partitions_are_not_mixed(live: Live) -> None:

@@ -12,9 +12,6 @@ from tests.meta.rules import SECTIONS
 _ID = re.compile(r"\b(?:[A-Z]{2}|GEN)-\d\d\b")
 
 ELSEWHERE = {
-    "GEN-01": "the port: tests of the server's configuration",
-    "GEN-02": "reflection: tests of the server",
-    "GEN-03": "the eleven services: tests of the server",
     "VW-21": "a view in SQL: tests/pipeline/test_sql.py",
     "CL-11": "the ring: tests of the nursery pipeline",
     "CL-15": "the seed speaks of an election and has no call for it",

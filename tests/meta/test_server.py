@@ -37,7 +37,8 @@ def connected(server: MetaServer) -> Any:
     return CatalogServiceStub(grpc.insecure_channel(server.address))
 
 
-def test_gen_02_reflection_lists_every_service(live: Live) -> None:
+def test_reflection_lists_every_service(live: Live) -> None:
+    """GEN-02"""
     stub = live.stub(reflection_pb2_grpc.ServerReflectionStub)
     [answer] = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
     listed = {service.name for service in answer.list_services_response.service}

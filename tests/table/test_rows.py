@@ -154,14 +154,18 @@ def test_a_batch_that_does_not_fit_says_which_column_and_row(orders: Table) -> N
 
 
 def test_unknown_columns_and_tables_are_named(lake: Lake, orders: Table) -> None:
-    with pytest.raises(InvalidInput, match="amout.*amount"):
+    with pytest.raises(InvalidInput, match=r"no column 'amout'\. Did you mean 'amount'\? It has: "):
         orders.scan(columns=["amout"])
     with pytest.raises(InvalidInput, match="regoin"):
         orders.scan(where="regoin = 'eu'")
     with pytest.raises(NotFound, match="shop.nothing"):
         lake.table("shop.nothing")
-    with pytest.raises(InvalidInput, match="moulin.histroy"):
-        orders.set_properties({"moulin.histroy": 1})
+    with pytest.raises(InvalidInput, match=r"'moulin\.log-snyc'\. Did you mean 'moulin\.log-sync'\? Names"):
+        orders.set_properties({"moulin.log-snyc": 1})
+    for name in ("history-keep-seconds", "retention_ns", "Moulin.log-sync"):
+        with pytest.raises(InvalidInput, match="would have no effect. Did you mean 'moulin"):
+            orders.set_properties({name: 1})
+    orders.set_properties({"owner": "me", "regions": "eu, us"})
 
 
 def test_a_scan_streams(orders: Table) -> None:

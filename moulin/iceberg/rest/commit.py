@@ -28,6 +28,7 @@ from moulin.iceberg.rest.plan import Plan, Wanted, current, plan, read_updates
 from moulin.iceberg.rest.requests import Body, LakeOf, field
 from moulin.iceberg.rest.tables import identifier, loaded
 from moulin.lake import Lake
+from moulin.model import request_ids
 from moulin.model.entities import TableState
 from moulin.model.names import check_name
 from moulin.model.operations import Operation
@@ -104,7 +105,7 @@ def _request_id(changes: Sequence[Change], key: str | None) -> str | None:
     if key is None:
         return None
     text = repr([(change.full_name, change.requirements, change.wanted) for change in changes])
-    return f"iceberg-rest:{hashlib.sha256(f'{key} {text}'.encode()).hexdigest()}"
+    return f"{request_ids.ICEBERG}{hashlib.sha256(f'{key} {text}'.encode()).hexdigest()}"
 
 
 class _Attempt:

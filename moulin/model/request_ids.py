@@ -1,0 +1,11 @@
+"""How the request ids begin that Moulin makes itself. Those of users are theirs; see `moulin.catalog.requests`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CALL: Final = "call-"  # a commit through a server
+NURSERY: Final = "nursery:"  # a batch of a nursery
+FLUSH: Final = "flush:"  # the buffer of a region
+ICEBERG: Final = "iceberg-rest:"  # a commit over REST with an Idempotency-Key
+STREAM: Final = "stream:"  # a batch of a structured stream: stream:<query id>:<batch id>
