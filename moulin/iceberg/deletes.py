@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,3 +114,9 @@ def location(store: Store, path: str) -> str:
     """The address of an object as engines spell it: not percent-encoded, which none of them undoes."""
     local = store.local_path(paths.checked(path))
     return f"{store.uri}/{path}" if local is None else f"file://{local}"
+
+
+def locator(store: Store) -> Callable[[str], str]:
+    """`location` of paths that the catalog knows, for many of them."""
+    prefix = location(store, "x").removesuffix("x")
+    return lambda path: prefix + path

@@ -19,7 +19,7 @@ from moulin.catalog.projections import DataCommit, Projected
 from moulin.errors import Corrupt, NotFound, Unavailable
 from moulin.iceberg import metadata as documents
 from moulin.iceberg.avro import Json, read_avro
-from moulin.iceberg.deletes import location
+from moulin.iceberg.deletes import location, locator
 from moulin.iceberg.manifests import ManifestWriter, is_live, write_manifest_list
 from moulin.iceberg.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
@@ -170,13 +170,14 @@ class _Projector:
                 totals.size = int(last["summary"].get("total-files-size", 0))
                 dropped.append(path)
         else:
-            delta = Delta.all(catalog.segments(state.id, state.head_version))
+            delta = Delta.all(catalog.segments(state.id, state.head_version, with_columns=False))
         writer = ManifestWriter(
             state,
             self.format,
             commit,
             lambda sequences: projections.snapshot_ids(self.engine, state.id, sequences),
-            lambda path: location(self.store, path),
+            lambda numbers: projections.column_facts(self.engine, numbers),
+            locator(self.store),
             self._write,
         )
         rewriter = Rewriter(self.context, state, writer, self.folder, totals)
