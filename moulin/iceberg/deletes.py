@@ -12,7 +12,6 @@ from pyroaring import AbstractBitMap64
 
 from moulin.formats.deletion_vector import to_array
 from moulin.model.facts import LiveSegment, VectorFacts
-from moulin.storage import paths
 from moulin.storage.store import Store
 
 FILE_PATH_ID = 2147483546
@@ -111,9 +110,8 @@ def from_record(record: dict[str, Any]) -> DeleteFile:
 
 
 def location(store: Store, path: str) -> str:
-    """The address of an object as engines spell it: not percent-encoded, which none of them undoes."""
-    local = store.local_path(paths.checked(path))
-    return f"{store.uri}/{path}" if local is None else f"file://{local}"
+    """The address of an object as engines spell it."""
+    return store.location(path)
 
 
 def locator(store: Store) -> Callable[[str], str]:

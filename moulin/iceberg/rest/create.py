@@ -16,9 +16,9 @@ from moulin.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
 from moulin.iceberg import metadata as documents
 from moulin.iceberg.deletes import location
 from moulin.iceberg.rest import namespaces, shapes
-from moulin.iceberg.rest.plan import Wanted, new_properties
 from moulin.iceberg.rest.requests import Body, LakeOf, field, texts
 from moulin.iceberg.rest.tables import loaded
+from moulin.iceberg.rest.updates import Wanted, new_properties
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id

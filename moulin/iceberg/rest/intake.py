@@ -23,8 +23,8 @@ from moulin.iceberg.rest.engine_files import (
     DataFile,
     Entries,
     TableFolder,
+    checked_partition,
     deleted_positions,
-    partition_of,
     read_manifests,
 )
 from moulin.model.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, ROW_ID_FIELD_ID, leaves
@@ -130,8 +130,8 @@ class _Intake:
         try:
             footer = read_footer(pa.BufferReader(data), where)
             with SegmentReader(pa.BufferReader(data), self.schema, name=where) as reader:
-                rows = reader.table().num_rows
-            columns = footer_facts(footer, self.schema)
+                table = reader.table()
+            rows, columns = table.num_rows, footer_facts(footer, self.schema)
         except (MoulinError, pa.ArrowException, OSError) as error:
             raise InvalidInput(f"{where} does not fit the table: {' '.join(str(error).split())[:300]}") from None
         stored = {leaf.field_id: leaf.index for leaf in leaves(footer.schema.to_arrow_schema())}
@@ -158,7 +158,7 @@ class _Intake:
             0,
             self.schema_id,
             file.spec_id,
-            partition_of(self.state, file),
+            checked_partition(self.state, file, table, self.schema),
             hashlib.sha256(data).digest(),
             columns,
             times[0],
