@@ -52,12 +52,6 @@ def create_table(lake: LakeOf, namespace: str, body: Body) -> Response:
     return loaded(lake, lake.own_catalog().create_table(database, name, new))
 
 
-@router.post("/namespaces/{namespace}/register", include_in_schema=False)
-def register_table(lake: LakeOf, namespace: str, body: Body) -> Response:
-    namespaces.find(lake, namespace)
-    raise Unsupported("Tables of other catalogs are not registered here: create one, and insert their rows.")
-
-
 def describe(
     given: Schema, spec: PartitionSpec | None, order: SortOrder | None, properties: dict[str, str], table_id: UUID
 ) -> NewTable:

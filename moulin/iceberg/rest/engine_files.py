@@ -30,11 +30,11 @@ from moulin.storage.store import Store
 _COUNTS = {1: ("added_files_count", "added_rows_count"), 0: ("existing_files_count", "existing_rows_count")}
 
 
-class TableFolder:
+class Folder:
     """The files of one table by their locations. Nothing outside of the table's folder is read."""
 
-    def __init__(self, store: Store, table_id: UUID) -> None:
-        self._store, self._table = store, paths.table_prefix(table_id) + "/"
+    def __init__(self, store: Store, folder: str) -> None:
+        self._store, self._table = store, folder + "/"
         root = location(store, "x").removesuffix("x")
         self._roots = [root, root.removeprefix("file://")] if root.startswith("file://") else [root]
         self.location = location(store, self._table.rstrip("/"))
@@ -67,7 +67,14 @@ class TableFolder:
             raise InvalidInput(error.message) from None
 
 
-def check_statistics(folder: TableFolder, files: Iterable[Json | None]) -> None:
+class TableFolder(Folder):
+    """The folder of a table of the lake."""
+
+    def __init__(self, store: Store, table_id: UUID) -> None:
+        super().__init__(store, paths.table_prefix(table_id))
+
+
+def check_statistics(folder: Folder, files: Iterable[Json | None]) -> None:
     """Refuse statistics whose file is not there, not below the table's folder, or of another size."""
     for one in files:
         if one is not None and folder.size(one["statistics-path"]) != one["file-size-in-bytes"]:
@@ -96,7 +103,7 @@ class Entries:
     deletes: dict[tuple[str, int | None], Json] = field(default_factory=dict)
 
 
-def read_manifests(folder: TableFolder, manifests: Sequence[Json]) -> Entries:
+def read_manifests(folder: Folder, manifests: Sequence[Json]) -> Entries:
     """The live files of manifests; refused when a manifest list says something else of them."""
     found = Entries()
     for manifest in manifests:
@@ -179,7 +186,7 @@ def checked_partition(state: TableState, file: DataFile, rows: pa.Table, schema:
     return given
 
 
-def deleted_positions(folder: TableFolder, record: Json) -> Iterator[tuple[str, BitMap64]]:
+def deleted_positions(folder: Folder, record: Json) -> Iterator[tuple[str, BitMap64]]:
     """Locations of data files, and the rows of them that one delete file names."""
     kind, where = str(record["file_format"]).upper(), record["file_path"]
     data = folder.read(where)
@@ -225,6 +232,7 @@ __all__ = [
     "ADDED",
     "DataFile",
     "Entries",
+    "Folder",
     "TableFolder",
     "check_statistics",
     "checked_partition",

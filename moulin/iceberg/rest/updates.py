@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -66,7 +66,7 @@ def read_updates(updates: Sequence[Any]) -> Wanted:
         if action not in _READERS:
             raise InvalidInput(f"{action!r} is no update of a table that this catalog knows.")
         _READERS[action](wanted, update)
-    wanted.set = _properties(wanted.set)
+    wanted.set = checked_properties(wanted.set)
     wanted.removed = [key for key in wanted.removed if key not in _DERIVED]
     return wanted
 
@@ -197,7 +197,8 @@ _READERS: Final[dict[object, Callable[[Wanted, Json], None]]] = {
 }
 
 
-def _properties(given: dict[str, str]) -> dict[str, str]:
+def checked_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """Properties of an engine that a table may get, without those that the catalog says by itself."""
     if places := sorted(set(given) & set(_PLACES)):
         raise Unsupported(f"Property {places[0]!r} is not taken: files lie below the table's own location.")
     return check_properties({key: value for key, value in given.items() if key not in _DERIVED})
@@ -205,4 +206,4 @@ def _properties(given: dict[str, str]) -> dict[str, str]:
 
 def new_properties(given: dict[str, str]) -> dict[str, str]:
     """The properties of a new table. Without a format version it gets Iceberg's default for engines, 2."""
-    return {documents.FORMAT_PROPERTY: "2", **_properties(given)}
+    return {documents.FORMAT_PROPERTY: "2", **checked_properties(given)}
