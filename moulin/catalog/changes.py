@@ -31,6 +31,7 @@ _SILENT = {
     Kind.ALTER_SCHEMA,
     Kind.SET_PROPERTIES,
     Kind.SET_PARTITIONING,
+    Kind.SET_SORT_ORDER,
     Kind.CREATE_INDEX,
     Kind.UPDATE_INDEX,
     Kind.DROP_INDEX,

@@ -18,6 +18,7 @@ from moulin.catalog import schema as s
 from moulin.catalog.draft import Draft, add_rows
 from moulin.catalog.engine import chunks
 from moulin.catalog.tombstones import NANOS
+from moulin.model.refs import refs_of
 from moulin.storage import paths
 
 KEEP_PROPERTY = "moulin.history-keep-seconds"
@@ -49,7 +50,8 @@ class Expired:
 
 
 def oldest_kept(connection: sa.Connection, row: Any, now: int, keep_seconds: float) -> int:
-    """The oldest version of a table to keep: what was current `keep_seconds` ago, or an older one that is pinned."""
+    """The oldest version of a table to keep: what was current `keep_seconds` ago, or an older one that is pinned
+    or has a name."""
     keep = _seconds(row.properties.get(KEEP_PROPERTY), keep_seconds)
     v = s.versions
     if connection.dialect.name == "postgresql":
@@ -63,6 +65,7 @@ def oldest_kept(connection: sa.Connection, row: Any, now: int, keep_seconds: flo
         sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.table_id == row.id, s.pins.c.expires_at > now)
     ).scalar_one()
     candidates = [version for version in (kept, pinned) if version is not None]
+    candidates += [ref.version for ref in refs_of(row.properties).values()]
     if kept is None:
         return int(row.oldest_version)
     return int(max(row.oldest_version, min([row.head_version, *candidates])))

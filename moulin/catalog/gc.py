@@ -24,6 +24,7 @@ from moulin.catalog.draft import Draft
 from moulin.catalog.expiry import Expired, Garbage
 from moulin.catalog.tombstones import NANOS
 from moulin.errors import MoulinError
+from moulin.model.refs import statistics_of
 from moulin.storage import paths
 from moulin.storage.store import ObjectInfo
 
@@ -339,7 +340,7 @@ def _staged(connection: sa.Connection, every: Sequence[str], now: int) -> Iterat
 
 
 def _in_use(connection: sa.Connection, every: Sequence[str]) -> set[str]:
-    """The paths among `every` that a segment, deletion vector, journal, index or projection has."""
+    """The paths among `every` that a segment, deletion vector, journal, index, projection or statistics has."""
     owners = {path: paths.parse_key_index_path(path) or path for path in every}
     numbers = {found[1] for path in owners.values() if (found := paths.parse_segment_path(path))}
     g = s.segments
@@ -347,7 +348,15 @@ def _in_use(connection: sa.Connection, every: Sequence[str]) -> set[str]:
     used = {path for path, owner in owners.items() if owner in segments}
     for source in (s.deletion_vectors, s.journals, s.index_files, s.projection_files):
         used.update(connection.execute(sa.select(source.c.path).where(source.c.path.in_(every))).scalars())
-    return used
+    return used | _statistics(connection, every)
+
+
+def _statistics(connection: sa.Connection, every: Sequence[str]) -> set[str]:
+    """The paths among `every` that are statistics which an engine attached to a snapshot."""
+    tables = {table_id for path in every if (table_id := paths.parse_engine_path(path)) is not None}
+    rows = connection.execute(sa.select(s.tables.c.properties).where(s.tables.c.id.in_(tables))).scalars().all()
+    named = [str(one["statistics-path"]) for properties in rows for one in statistics_of(properties).values()]
+    return {path for path in every if any(name.endswith(f"/{path}") for name in named)}
 
 
 def _blocks(items: Iterable[_T]) -> Iterator[list[_T]]:
@@ -364,5 +373,6 @@ def _is_data(path: str) -> bool:
         paths.parse_journal_path,
         paths.parse_index_path,
         paths.parse_projection_path,
+        paths.parse_engine_path,
     )
     return any(parse(path) is not None for parse in parsers)

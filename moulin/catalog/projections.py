@@ -6,7 +6,7 @@ and then recorded in one transaction; what a killed or slower writer leaves is n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -157,6 +157,17 @@ def snapshot_ids(engine: Engine, table_id: UUID, sequences: Iterable[int]) -> di
             query = sa.select(c.c.sequence, c.c.snapshot_id).where(c.c.table_id == table_id, c.c.sequence.in_(chunk))
             for row in connection.execute(query.order_by(c.c.version.desc())):
                 found[row.sequence] = row.snapshot_id
+    return found
+
+
+def column_facts(engine: Engine, numbers: Sequence[int]) -> dict[int, bytes]:
+    """The encoded column facts of segments, by number, where they are still known."""
+    g = s.segments
+    found: dict[int, bytes] = {}
+    with engine.read() as connection:
+        for chunk in chunks(sorted(numbers)):
+            rows = connection.execute(sa.select(g.c.number, g.c.facts).where(g.c.number.in_(chunk)))
+            found.update((row[0], row[1]) for row in rows)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Commits that change a table's settings: schema, properties, partitioning. Applied to what is current."""
+"""Commits that change a table's settings: schema, properties, partitioning, sort order. Applied to what is current."""
 
 from __future__ import annotations
 
@@ -12,11 +12,22 @@ from moulin.catalog import indexes, tables
 from moulin.catalog import schema as s
 from moulin.errors import Conflict, FailedPrecondition, InvalidInput, MoulinError, NotFound
 from moulin.model.evolution import apply_changes
-from moulin.model.operations import AlterSchema, Kind, Operation, SetPartitioning, SetProperties, Verdict, verdict
+from moulin.model.operations import (
+    AlterSchema,
+    Kind,
+    Operation,
+    SetPartitioning,
+    SetProperties,
+    SetSortOrder,
+    Verdict,
+    verdict,
+)
 from moulin.model.partition import parse_spec, spec_to_json
+from moulin.model.refs import REF_PREFIX, read_ref
 from moulin.model.region import PROPERTY as REGIONS
 from moulin.model.region import RegionSpec
 from moulin.model.schema import schema_to_json
+from moulin.model.sort import parse_sort, sort_to_json
 
 if TYPE_CHECKING:
     from moulin.catalog.commit import TableChange
@@ -31,8 +42,12 @@ def apply_setting(change: TableChange, operation: Operation) -> None:
                 _alter_schema(change, operation)
             case SetPartitioning():
                 _refuse_after_restore(change)
-                _refuse_second(change)
+                _refuse_second(change, Kind.SET_PARTITIONING, "the partitioning")
                 _set_partitioning(change, operation)
+            case SetSortOrder():
+                _refuse_after_restore(change)
+                _refuse_second(change, Kind.SET_SORT_ORDER, "the sort order")
+                _set_sort_order(change, operation)
             case SetProperties():
                 _set_properties(change, operation)
     except Conflict:
@@ -108,9 +123,29 @@ def _set_partitioning(change: TableChange, operation: SetPartitioning) -> None:
     change.summary["partition-by"] = ", ".join(operation.fields)
 
 
-def _refuse_second(change: TableChange) -> None:
-    if changed := {row.version for row in change.since() if row.kind == Kind.SET_PARTITIONING}:
-        raise change.stale("the partitioning", "as read", "changed", changed)
+def _set_sort_order(change: TableChange, operation: SetSortOrder) -> None:
+    state = tables.load(change.connection, change.row)
+    if state.schema.identifier_field_ids:
+        raise FailedPrecondition(f"{change.name} has a primary key, and is sorted by it.")
+    wanted = parse_sort(operation.fields, state.schema, order_id=max([0, *state.sort_orders]) + 1)
+    known = {tuple(order.fields): order for order in state.sort_orders.values()}
+    order = known.get(tuple(wanted.fields), wanted)
+    if order.order_id not in state.sort_orders:
+        tables.store_setting(change.draft, s.table_sort_orders, change.table_id, order.order_id, sort_to_json(order))
+    change.updates.update(sort_order_id=order.order_id)
+    change.summary["sort-by"] = ", ".join(operation.fields)
+
+
+def _refuse_second(change: TableChange, kind: Kind, what: str) -> None:
+    if changed := {row.version for row in change.since() if row.kind == kind}:
+        raise change.stale(what, "as read", "changed", changed)
+
+
+def _check_refs(change: TableChange, operation: SetProperties) -> None:
+    """A named version is one that is there, and clean-up has not passed it: it waits for this lock, or has decided."""
+    for key, text in operation.updates.items():
+        if key.startswith(REF_PREFIX):
+            tables.require_kept(change.row, read_ref(key, text).version)
 
 
 def _set_properties(change: TableChange, operation: SetProperties) -> None:
@@ -120,6 +155,7 @@ def _set_properties(change: TableChange, operation: SetProperties) -> None:
             raise change.stale(f"property {min(both)!r}", "as read", "changed", {row.version})
     properties = {key: value for key, value in change.row.properties.items() if key not in operation.removals}
     properties.update(operation.updates)
+    _check_refs(change, operation)
     if properties.get(REGIONS) != change.row.properties.get(REGIONS):
         raise FailedPrecondition(
             f"{REGIONS} says where the rows of {change.name} lie, and stays as it was when the table was made: make a "

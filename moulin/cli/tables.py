@@ -11,6 +11,7 @@ from moulin.cli.output import moment, progress, say, show_json, show_rows, show_
 from moulin.cli.table_stats import as_values, draw
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
+from moulin.model.refs import refs_of, shown
 from moulin.table.stats import TableStats
 from moulin.table.table import Table
 
@@ -118,7 +119,8 @@ def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, obj
         )
         or "nothing",
         "event time": state.event_time_field.name if state.event_time_field else None,
-        "properties": dict(state.properties),
+        "properties": shown(state.properties),
+        "tags": {name: ref.version for name, ref in refs_of(state.properties).items()},
         "oldest kept version": state.oldest_version,
         "files": f"{lake.store.uri}/tables/{state.id}",
     }

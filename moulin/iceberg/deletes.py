@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ from pyroaring import AbstractBitMap64
 
 from moulin.formats.deletion_vector import to_array
 from moulin.model.facts import LiveSegment, VectorFacts
-from moulin.storage import paths
 from moulin.storage.store import Store
 
 FILE_PATH_ID = 2147483546
@@ -111,6 +110,11 @@ def from_record(record: dict[str, Any]) -> DeleteFile:
 
 
 def location(store: Store, path: str) -> str:
-    """The address of an object as engines spell it: not percent-encoded, which none of them undoes."""
-    local = store.local_path(paths.checked(path))
-    return f"{store.uri}/{path}" if local is None else f"file://{local}"
+    """The address of an object as engines spell it."""
+    return store.location(path)
+
+
+def locator(store: Store) -> Callable[[str], str]:
+    """`location` of paths that the catalog knows, for many of them."""
+    prefix = location(store, "x").removesuffix("x")
+    return lambda path: prefix + path

@@ -76,7 +76,7 @@ class _Exporter:
         commit = projections.data_commit(self.engine, state.id, state.head_version)
         snapshots: list[Json] = []
         if commit is not None:
-            segments = self.context.catalog.segments(state.id, state.version)
+            segments = self.context.catalog.segments(state.id, state.version, with_columns=False)
             if self.copy:
                 for segment in segments:
                     self._copy(segment.facts.path, segment.facts.size)
@@ -85,6 +85,7 @@ class _Exporter:
                 self.format,
                 commit,
                 lambda sequences: projections.snapshot_ids(self.engine, state.id, sequences),
+                lambda numbers: projections.column_facts(self.engine, numbers),
                 self._locate,
                 lambda name, data: self._write(f"metadata/{name}", data),
             )

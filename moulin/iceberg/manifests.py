@@ -10,23 +10,14 @@ from itertools import pairwise
 from typing import Any
 
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.types import (
-    DateType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-)
+from pyiceberg.types import IcebergType, PrimitiveType
 
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.projections import DataCommit
 from moulin.errors import Unsupported
+from moulin.formats import manifest as codec
 from moulin.iceberg.avro import Json, manifest_list_schema, manifest_schema, read_header, write_avro
+from moulin.iceberg.data_entries import DataEntryEncoder, avro_file
 from moulin.iceberg.deletes import DeleteFile, delete_file_record
 from moulin.model.bounds import bound_from_bytes, bound_to_bytes
 from moulin.model.entities import TableState
@@ -41,10 +32,6 @@ MANIFEST_ENTRIES = 2048
 
 SEGMENTS_KEY = "moulin.segments"
 """Header key of a manifest: the segments of its live entries, which come first, in their order, as a JSON list."""
-
-# Types of 4 bytes, and of 8, to which they may have been widened.
-_NARROW = (IntegerType, FloatType, DateType)
-_WIDE = (LongType, DoubleType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
 
 ManifestFile = Json
 Write = Callable[[str, bytes], str]
@@ -73,38 +60,38 @@ class ManifestWriter:
     """Writes the manifests of one snapshot of a table.
 
     `write` puts a file of that name beside the metadata and answers with its location; `locate` gives the location of a
-    segment's file; `find_snapshots` the snapshot ids of earlier sequence numbers.
+    segment's file; `find_snapshots` the snapshot ids of earlier sequence numbers; `find_columns` the encoded column
+    facts of segments by number, of which `Entry.segment` need not have any.
     """
 
     state: TableState
     format_version: int
     commit: DataCommit
     find_snapshots: Callable[[Iterable[int]], Mapping[int, int]]
+    find_columns: Callable[[Sequence[int]], Mapping[int, bytes]]
     locate: Callable[[str], str]
     write: Write
     _partitions: dict[tuple[int, tuple[bytes | None, ...]], dict[str, Any]] = field(default_factory=dict)
     _snapshots: dict[int, int] = field(default_factory=dict)
-    _numbers: dict[int, PrimitiveType] = field(init=False)
-
-    def __post_init__(self) -> None:
-        kinds = {number: self.state.schema.find_type(number) for number in self.state.schema.field_ids}
-        self._numbers = {number: kind for number, kind in kinds.items() if isinstance(kind, (*_NARROW, *_WIDE))}
+    _encoders: dict[int, tuple[Json, DataEntryEncoder]] = field(default_factory=dict)
 
     def data(self, segments: Iterable[LiveSegment]) -> list[ManifestFile]:
         """Manifests of data files that are new to the line: those of this commit as ADDED, older ones as EXISTING."""
+        made: list[ManifestFile] = []
         mine: list[Entry] = []
-        older: list[Entry] = []
+        older: dict[int, list[Entry]] = {}  # by spec
         for segment in segments:
-            added = segment.sequence == self.commit.sequence
-            (mine if added else older).append(Entry(ADDED if added else EXISTING, segment))
+            if segment.sequence == self.commit.sequence:
+                mine.append(Entry(ADDED, segment))
+                continue
+            group = older.setdefault(segment.facts.spec_id, [])
+            group.append(Entry(EXISTING, segment))
+            if len(group) == MANIFEST_ENTRIES:
+                made.append(self.manifest(older.pop(segment.facts.spec_id)))
+        made += [self.manifest(group) for group in older.values()]
         mine.sort(key=lambda entry: entry.segment.first_row_id)
-        return [
-            self.manifest(block)
-            for entries in (mine, older)
-            for group in _by_spec(entries)
-            for run in (_contiguous(group) if entries is mine else [group])
-            for block in _blocks(run)
-        ]
+        runs = (run for group in _by_spec(mine) for run in _contiguous(group))
+        return [*(self.manifest(block) for run in runs for block in _blocks(run)), *made]
 
     def existing(self, entries: Iterable[Entry]) -> list[ManifestFile]:
         """Manifests of files that earlier ones held."""
@@ -122,35 +109,35 @@ class ManifestWriter:
         content = DATA if first.delete is None else DELETES
         live = [entry.segment.facts.number for entry in entries if entry.status != DELETED]
         numbers = live or [entry.segment.facts.number for entry in entries]
-        if unknown := {e.segment.sequence for e in entries if e.status == EXISTING} - self._snapshots.keys():
-            self._snapshots.update(self.find_snapshots(unknown))
-        records = [self._record(entry) for entry in entries]
-        data = write_avro(
-            manifest_schema(self.partition_fields(spec), self.format_version),
-            records,
-            {
-                "schema": self.state.schema.model_dump_json(),
-                "schema-id": str(self.state.schema_id),
-                "partition-spec": json.dumps([_spec_field(field) for field in spec.fields]),
-                "partition-spec-id": str(spec.spec_id),
-                "format-version": str(self.format_version),
-                "content": "data" if content == DATA else "deletes",
-                SEGMENTS_KEY: json.dumps(live, separators=(",", ":")),
-            },
-        )
+        header = {
+            "schema": self.state.schema.model_dump_json(),
+            "schema-id": str(self.state.schema_id),
+            "partition-spec": json.dumps([_spec_field(field) for field in spec.fields]),
+            "partition-spec-id": str(spec.spec_id),
+            "format-version": str(self.format_version),
+            "content": "data" if content == DATA else "deletes",
+            SEGMENTS_KEY: json.dumps(live, separators=(",", ":")),
+        }
+        schema, encoder = self._encoder(spec)
+        if content == DATA:
+            data = avro_file(schema, self._encoded(entries, encoder), header)
+        else:
+            data = write_avro(schema, [self._delete_record(entry) for entry in entries], header)
         location = self.write(paths.iceberg_manifest_name(new_id(), min(numbers), max(numbers)), data)
-        return self._list_entry(location, len(data), spec, content, entries, records)
+        return self._list_entry(location, len(data), spec, content, entries)
+
+    def _encoder(self, spec: PartitionSpec) -> tuple[Json, DataEntryEncoder]:
+        if spec.spec_id not in self._encoders:
+            schema = manifest_schema(self.partition_fields(spec), self.format_version)
+            partition = schema["fields"][-1]["type"]["fields"][3]["type"]
+            encoder = DataEntryEncoder(self.state.schema, partition, self.format_version)
+            self._encoders[spec.spec_id] = schema, encoder
+        return self._encoders[spec.spec_id]
 
     def _list_entry(
-        self,
-        location: str,
-        size: int,
-        spec: PartitionSpec,
-        content: int,
-        entries: Sequence[Entry],
-        records: Sequence[Json],
+        self, location: str, size: int, spec: PartitionSpec, content: int, entries: Sequence[Entry]
     ) -> ManifestFile:
-        live = [record["sequence_number"] for record in records if record["status"] != DELETED]
+        live = [self._sequence(entry) for entry in entries if entry.status != DELETED]
         counts = {status: [entry.rows for entry in entries if entry.status == status] for status in (0, 1, 2)}
         made: ManifestFile = {
             "manifest_path": location,
@@ -169,7 +156,7 @@ class ManifestWriter:
             "added_rows_count": sum(counts[ADDED]),
             "existing_rows_count": sum(counts[EXISTING]),
             "deleted_rows_count": sum(counts[DELETED]),
-            "partitions": self._summaries(spec, records),
+            "partitions": self._summaries(spec, entries),
             "key_metadata": None,
         }
         if self.format_version >= 3:
@@ -177,61 +164,50 @@ class ManifestWriter:
             made["first_row_id"] = min(starts) if content == DATA else None
         return made
 
-    def _record(self, entry: Entry) -> Json:
-        segment, added = entry.segment, entry.status == ADDED
-        if entry.delete is None:
-            sequence = None if added else segment.sequence
-            owner = self._snapshots.get(segment.sequence, self.commit.snapshot_id)
-            data_file = self._data_file(segment, added)
-        else:
-            sequence = None if added else entry.sequence
-            owner = entry.snapshot_id or self.commit.snapshot_id
-            data_file = delete_file_record(entry.delete, self._partition(segment))
+    def _sequence(self, entry: Entry) -> int | None:
+        """The sequence number of an entry; None when it is the snapshot's own."""
+        if entry.status == ADDED:
+            return None
+        return entry.segment.sequence if entry.delete is None else entry.sequence
+
+    def _encoded(self, entries: Sequence[Entry], encoder: DataEntryEncoder) -> list[bytes]:
+        """Entries of data files."""
+        if unknown := {e.segment.sequence for e in entries if e.status == EXISTING} - self._snapshots.keys():
+            self._snapshots.update(self.find_snapshots(unknown))
+        stored = self.find_columns([entry.segment.facts.number for entry in entries])
+        mine, snapshots = self.commit.snapshot_id, self._snapshots
+        encoded = []
+        for entry in entries:
+            segment, facts = entry.segment, entry.segment.facts
+            found = stored.get(facts.number)
+            if found is None:  # cleaned up since: what is known of it came with the change that removed it
+                columns = codec.encode_columns(facts.columns, facts.split_offsets)
+            else:
+                columns = pb.SegmentColumns.FromString(found)
+            encoded.append(
+                encoder.encode(
+                    entry.status,
+                    snapshots.get(segment.sequence, mine) if entry.status == EXISTING else mine,
+                    self._sequence(entry),
+                    self.locate(facts.path),
+                    self._partition(segment),
+                    facts,
+                    columns,
+                    None if entry.status == ADDED else segment.first_row_id,
+                )
+            )
+        return encoded
+
+    def _delete_record(self, entry: Entry) -> Json:
+        assert entry.delete is not None
+        sequence, mine = self._sequence(entry), self.commit.snapshot_id
         return {
             "status": entry.status,
-            "snapshot_id": owner if entry.status == EXISTING else self.commit.snapshot_id,
+            "snapshot_id": entry.snapshot_id or mine if entry.status == EXISTING else mine,
             "sequence_number": sequence,
             "file_sequence_number": sequence,
-            "data_file": data_file,
+            "data_file": delete_file_record(entry.delete, self._partition(entry.segment)),
         }
-
-    def _data_file(self, segment: LiveSegment, added: bool) -> Json:
-        facts, columns = segment.facts, segment.facts.columns
-        return {
-            "content": 0,
-            "file_path": self.locate(facts.path),
-            "file_format": "PARQUET",
-            "partition": self._partition(segment),
-            "record_count": facts.rows,
-            "file_size_in_bytes": facts.size,
-            "column_sizes": [{"key": c.field_id, "value": c.size} for c in columns],
-            "value_counts": [{"key": c.field_id, "value": c.values} for c in columns],
-            "null_value_counts": [{"key": c.field_id, "value": c.nulls} for c in columns],
-            "nan_value_counts": [{"key": c.field_id, "value": c.nans} for c in columns if c.nans is not None],
-            "lower_bounds": self._bounds((c.field_id, c.lower) for c in columns),
-            "upper_bounds": self._bounds((c.field_id, c.upper) for c in columns),
-            "split_offsets": list(facts.split_offsets) or None,
-            "sort_order_id": facts.sort_order_id,
-            "first_row_id": None if added else segment.first_row_id,
-        }
-
-    def _bounds(self, values: Iterable[tuple[int, bytes | None]]) -> list[Json]:
-        """Bounds in the types of the manifest's schema: not every reader takes those of another one.
-
-        A column may have been widened since, or (by a restore) be narrower again: such a bound is left out.
-        """
-        pairs = []
-        for field_id, value in values:
-            kind = self._numbers.get(field_id)
-            if (
-                value is not None
-                and kind is not None
-                and len(value) != (width := 4 if isinstance(kind, _NARROW) else 8)
-            ):
-                value = bound_to_bytes(kind, bound_from_bytes(kind, value)) if len(value) < width else None
-            if value is not None:
-                pairs.append({"key": field_id, "value": value})
-        return pairs
 
     def partition_fields(self, spec: PartitionSpec) -> list[tuple[int, str, IcebergType]]:
         """Id, name and type of each field of a partition tuple."""
@@ -243,7 +219,8 @@ class ManifestWriter:
     def _partition(self, segment: LiveSegment) -> dict[str, Any]:
         place = segment.facts.spec_id, segment.facts.partition
         if place not in self._partitions:
-            schema = manifest_schema(fields := self.partition_fields(self.state.specs[place[0]]), 2)
+            fields = self.partition_fields(self.state.specs[place[0]])
+            schema, _ = self._encoder(self.state.specs[place[0]])
             names = [f["name"] for f in schema["fields"][-1]["type"]["fields"][3]["type"]["fields"]]
             self._partitions[place] = {
                 name: None if value is None else _value(kind, value)
@@ -251,9 +228,9 @@ class ManifestWriter:
             }
         return self._partitions[place]
 
-    def _summaries(self, spec: PartitionSpec, records: Sequence[Json]) -> list[Json]:
+    def _summaries(self, spec: PartitionSpec, entries: Sequence[Entry]) -> list[Json]:
         """For each partition field, the range of its values over all entries, deleted ones too."""
-        tuples = list({id(p): p for p in (record["data_file"]["partition"] for record in records)}.values())
+        tuples = list({id(p): p for p in (self._partition(entry.segment) for entry in entries)}.values())
         summaries = []
         for place, (_, _, kind) in enumerate(self.partition_fields(spec)):
             values = [list(values.values())[place] for values in tuples]

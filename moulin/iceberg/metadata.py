@@ -17,6 +17,7 @@ from moulin.iceberg.avro import Json
 from moulin.model.entities import TableState
 from moulin.model.operations import Kind
 from moulin.model.partition import FIRST_FIELD_ID
+from moulin.model.refs import Ref, shown, statistics_of
 
 FORMAT_PROPERTY = "format-version"
 NAME_MAPPING = "schema.name-mapping.default"
@@ -92,10 +93,18 @@ def table_metadata(
     changed_ns: int,
     snapshots: Sequence[Json],
     metadata_log: Sequence[Json],
+    refs: Mapping[str, Json] | None = None,
 ) -> Json:
-    """The metadata of a table whose last snapshot is the current one. `changed_ns` is when it was last changed."""
-    ordered = sorted(snapshots, key=lambda one: one["sequence-number"])[-SNAPSHOTS:]
+    """The metadata of a table whose last snapshot is the current one. `changed_ns` is when it was last changed.
+
+    `refs` are branches and tags other than `main`, as the specification has them; their snapshots are among the others.
+    """
+    named = {ref["snapshot-id"] for ref in (refs or {}).values()}
+    ordered = sorted(snapshots, key=lambda one: one["sequence-number"])
+    ordered = [*(one for one in ordered[:-SNAPSHOTS] if one["snapshot-id"] in named), *ordered[-SNAPSHOTS:]]
     current = ordered[-1]["snapshot-id"] if ordered else None
+    listed = {one["snapshot-id"] for one in ordered}
+    main = {} if current is None else {"main": {"snapshot-id": current, "type": "branch"}}
     metadata: Json = {
         "format-version": version,
         "table-uuid": str(state.id),
@@ -111,9 +120,9 @@ def table_metadata(
         "default-sort-order-id": state.sort_order_id,
         "sort-orders": _sort_orders(state),
         "properties": properties(state),
-        "refs": {} if current is None else {"main": {"snapshot-id": current, "type": "branch"}},
+        "refs": {**main, **{name: ref for name, ref in (refs or {}).items() if ref["snapshot-id"] in listed}},
         "snapshots": ordered,
-        "statistics": [],
+        "statistics": [one for key, one in statistics_of(state.properties).items() if key in listed],
         "partition-statistics": [],
         "snapshot-log": [{"snapshot-id": one["snapshot-id"], "timestamp-ms": one["timestamp-ms"]} for one in ordered],
         "metadata-log": list(metadata_log)[-LOG_ENTRIES:],
@@ -125,6 +134,11 @@ def table_metadata(
     if version >= 3:
         metadata["next-row-id"] = state.next_row_id
     return metadata
+
+
+def ref_json(ref: Ref, snapshot_id: int) -> Json:
+    """A named version as metadata has it."""
+    return {"snapshot-id": snapshot_id, "type": ref.kind, **ref.options}
 
 
 def schema_json(schema: Schema, version: int) -> Json:
@@ -142,7 +156,7 @@ def _without_defaults(value: Any) -> Any:
 def properties(state: TableState) -> dict[str, str]:
     """The table's own, and what engines must know: they may not clean up files that only the catalog knows of."""
     mapping = create_mapping_from_schema(state.schema).model_dump_json()
-    own = {key: value for key, value in state.properties.items() if key != FORMAT_PROPERTY}
+    own = {key: value for key, value in shown(state.properties).items() if key != FORMAT_PROPERTY}
     return {NAME_MAPPING: mapping, "write.delete.mode": "merge-on-read", **own, "gc.enabled": "false"}
 
 

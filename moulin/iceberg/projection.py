@@ -19,11 +19,12 @@ from moulin.catalog.projections import DataCommit, Projected
 from moulin.errors import Corrupt, NotFound, Unavailable
 from moulin.iceberg import metadata as documents
 from moulin.iceberg.avro import Json, read_avro
-from moulin.iceberg.deletes import location
+from moulin.iceberg.deletes import location, locator
 from moulin.iceberg.manifests import ManifestWriter, is_live, write_manifest_list
 from moulin.iceberg.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
+from moulin.model.refs import refs_of
 from moulin.storage import paths
 from moulin.table.context import Context
 
@@ -57,14 +58,17 @@ class Projection:
         return TableMetadataUtil.parse_obj(self.metadata)
 
 
-def project(context: Context, table_id: UUID, version: int | None = None) -> Projection:
+def project(
+    context: Context, table_id: UUID, version: int | None = None, *, format_version: int | None = None
+) -> Projection:
     """The table at `version`, by default now, as Iceberg metadata in the lake's storage; made if it is not there.
 
-    Rows that were put and not flushed are not part of any version. Cost follows what changed since the last projection.
+    The format is the one that the table has at that version, unless given. Rows that were put and not flushed are not
+    part of any version. Cost follows what changed since the last projection.
     """
     for _ in range(_ATTEMPTS):
         state = context.catalog.table_by_id(table_id, version)
-        chosen = documents.format_version(state)
+        chosen = format_version or documents.format_version(state)
         found = projections.find(context.own_catalog().engine, table_id, chosen, state.head_version)
         if found is None:
             found = _Projector(context, state, chosen).run()
@@ -138,11 +142,29 @@ class _Projector:
             changed,
             kept,
             self._log(base, before, oldest),
+            self._refs(kept),
         )
         name = paths.metadata_name(state.head_version, new_id())
         self._write(name, json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode())
         sequence = 0 if commit is None else commit.sequence
         return Projected(state.head_version, sequence, f"{self.folder}/{name}"), removed
+
+    def _refs(self, kept: list[Json]) -> dict[str, Json]:
+        """Named versions that have rows; a snapshot that is not among those `kept` is projected, and added to them."""
+        refs: dict[str, Json] = {}
+        for ref in refs_of(self.state.properties).values():
+            try:
+                named = self.context.catalog.table_by_id(self.state.id, ref.version)
+            except NotFound:  # the name was taken from it since, and clean-up has passed it
+                continue
+            commit = projections.data_commit(self.engine, self.state.id, named.head_version)
+            if commit is None:
+                continue
+            if all(one["snapshot-id"] != commit.snapshot_id for one in kept):
+                found = project(self.context, self.state.id, ref.version, format_version=self.format)
+                kept += [one for one in found.metadata["snapshots"] if one["snapshot-id"] == commit.snapshot_id]
+            refs[ref.name] = documents.ref_json(ref, commit.snapshot_id)
+        return refs
 
     def _log(self, base: Projected | None, before: Json, oldest: int) -> list[Json]:
         if base is None:
@@ -170,13 +192,14 @@ class _Projector:
                 totals.size = int(last["summary"].get("total-files-size", 0))
                 dropped.append(path)
         else:
-            delta = Delta.all(catalog.segments(state.id, state.head_version))
+            delta = Delta.all(catalog.segments(state.id, state.head_version, with_columns=False))
         writer = ManifestWriter(
             state,
             self.format,
             commit,
             lambda sequences: projections.snapshot_ids(self.engine, state.id, sequences),
-            lambda path: location(self.store, path),
+            lambda numbers: projections.column_facts(self.engine, numbers),
+            locator(self.store),
             self._write,
         )
         rewriter = Rewriter(self.context, state, writer, self.folder, totals)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,11 +36,12 @@ from moulin.model.ids import new_id
 from moulin.storage import paths
 from moulin.table.context import Context
 
-SMALL = 64
-"""A manifest of at most so many files is small ..."""
+SIZES = (64, 1024)
+"""Manifests are put into tiers by their live files: at most 64, at most 1,024, more ..."""
 
 MOST_SMALL = 32
-"""... and when there are more small ones than this, of one kind and spec, they become one."""
+"""... and when a tier but the last has more than this, of one kind and spec, they become one. So there are few, and an
+entry is written three times at most while files only come."""
 
 
 @dataclass(slots=True)
@@ -74,26 +77,25 @@ class Totals:
     """The figures of a snapshot's summary. `size` is that of all files, from snapshot to snapshot."""
 
     size: int = 0
-    figures: dict[str, int] = field(default_factory=dict)
-
-    def count(self, name: str, amount: int) -> None:
-        self.figures[name] = self.figures.get(name, 0) + amount
+    figures: Counter[str] = field(default_factory=Counter)
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Count entries that came or went."""
+        files: Counter[str] = Counter()
         for entry in entries:
             removed = entry.status == DELETED
             if entry.delete is None:
                 word, size = ("deleted" if removed else "added"), entry.segment.facts.size
-                self.count(f"{word}-data-files", 1)
-                self.count(f"{word}-records", entry.rows)
+                files[f"{word}-data-files"] += 1
+                files[f"{word}-records"] += entry.rows
             else:
                 word, size = ("removed" if removed else "added"), entry.delete.length or entry.delete.size
-                self.count(f"{word}-delete-files", 1)
-                self.count(f"{word}-dvs" if entry.delete.is_vector else f"{word}-position-delete-files", 1)
-                self.count(f"{word}-position-deletes", entry.rows)
-            self.count("removed-files-size" if removed else "added-files-size", size)
+                files[f"{word}-delete-files"] += 1
+                files[f"{word}-dvs" if entry.delete.is_vector else f"{word}-position-delete-files"] += 1
+                files[f"{word}-position-deletes"] += entry.rows
+            files["removed-files-size" if removed else "added-files-size"] += size
             self.size += -size if removed else size
+        self.figures.update(files)
 
     def summary(self, manifests: Sequence[ManifestFile]) -> dict[str, str]:
         data = [one for one in manifests if one["content"] == DATA]
@@ -184,13 +186,14 @@ class Rewriter:
         ]
 
     def _merged(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
-        """Many small manifests of one kind and spec as few large ones."""
-        groups: dict[tuple[int, int], list[ManifestFile]] = {}
+        """Many small manifests of one kind, spec and tier as few larger ones."""
+        groups: dict[tuple[int, int, int], list[ManifestFile]] = {}
         for manifest in manifests:
-            if live_files(manifest) <= SMALL:
-                groups.setdefault((manifest["content"], manifest["partition_spec_id"]), []).append(manifest)
+            tier = bisect_left(SIZES, live_files(manifest))
+            if tier < len(SIZES):
+                groups.setdefault((tier, manifest["content"], manifest["partition_spec_id"]), []).append(manifest)
         result = list(manifests)
-        for (content, _), group in groups.items():
+        for (_, content, _), group in groups.items():
             if len(group) <= MOST_SMALL:
                 continue
             entries: list[Entry] = []
@@ -198,7 +201,8 @@ class Rewriter:
                 data = self._read(manifest)
                 entries += self._entries(manifest, data, segments_of(data, manifest["manifest_path"]), {})
             merged = self.writer.deletes(entries) if content == DELETES else self.writer.existing(entries)
-            result = [*(one for one in result if not any(one is other for other in group)), *merged]
+            gone = {id(one) for one in group}
+            result = [*(one for one in result if id(one) not in gone), *merged]
         return result
 
     def _read(self, manifest: ManifestFile) -> bytes:

@@ -7,6 +7,7 @@ The whole app is behind one gate: with tokens on, a request that only looks take
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterable
@@ -42,7 +43,8 @@ from moulin.model.ids import new_id
 log = logging.getLogger("moulin.http")
 _LOOKS: Final = ("GET", "HEAD", "OPTIONS")
 _OPEN: Final = ("/healthz",)
-_REPORTS: Final = (("POST", "metrics"),)  # of engines that read
+# What engines that only read post. A table may have any of these names: the whole path counts.
+_READING: Final = re.compile(r"/iceberg/v1/namespaces/[^/]+/tables/[^/]+/(?:metrics|plan|tasks)")
 # How the Iceberg REST specification names what the gate refuses.
 _ICEBERG: Final = {Unauthenticated: "NotAuthorizedException", PermissionDenied: "ForbiddenException"}
 _STATUS: Final[dict[type[MoulinError], int]] = {
@@ -125,7 +127,8 @@ class _Gate:
         if self._access is None or scope["path"] in _OPEN:
             return ANYONE
         known = self._access.authenticate(bearer(_headers(scope)))
-        looks = scope["method"] in _LOOKS or (scope["method"], scope["path"].rpartition("/")[2]) in _REPORTS
+        reads = scope["method"] == "POST" and _READING.fullmatch(scope["path"]) is not None
+        looks = scope["method"] in _LOOKS or reads
         needed = Role.READ if looks else Role.WRITE
         if known.role < needed:
             raise PermissionDenied(f"This takes the role {needed.name.lower()}, and token {known.name!r} has not.")

@@ -27,6 +27,7 @@ from moulin.model.operations import (
     Restore,
     SetPartitioning,
     SetProperties,
+    SetSortOrder,
     Trim,
     UpdateIndex,
     Upsert,
@@ -60,6 +61,8 @@ def to_commit(commit: TableCommit) -> pb.TableCommit:
             message.set_properties.CopyFrom(pb.SetProperties(updates=dict(updates), removals=removals))
         case SetPartitioning(fields):
             message.set_partitioning.CopyFrom(pb.SetPartitioning(fields=fields))
+        case SetSortOrder(fields):
+            message.set_sort_order.CopyFrom(pb.SetSortOrder(fields=fields))
         case CreateIndex() as index:
             message.create_index.CopyFrom(
                 pb.CreateIndex(
@@ -98,6 +101,8 @@ def _operation(m: pb.TableCommit) -> Operation:
             return SetProperties(check_properties(m.set_properties.updates), tuple(m.set_properties.removals))
         case "set_partitioning":
             return SetPartitioning(tuple(m.set_partitioning.fields))
+        case "set_sort_order":
+            return SetSortOrder(tuple(m.set_sort_order.fields))
         case "create_index":
             c = m.create_index
             return CreateIndex(to_uuid(c.id, "index"), c.name, c.kind, c.field_id, _files(c.files))

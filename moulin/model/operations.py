@@ -34,6 +34,7 @@ class Kind(StrEnum):
     CREATE_INDEX = "create-index"
     UPDATE_INDEX = "update-index"
     DROP_INDEX = "drop-index"
+    SET_SORT_ORDER = "set-sort-order"
 
 
 class Verdict(StrEnum):
@@ -175,6 +176,14 @@ class SetPartitioning:
 
 
 @dataclass(frozen=True, slots=True)
+class SetSortOrder:
+    """A new sort order for segments written from now on; older segments keep theirs until they are merged."""
+
+    fields: tuple[str, ...]
+    kind: ClassVar[Kind] = Kind.SET_SORT_ORDER
+
+
+@dataclass(frozen=True, slots=True)
 class IndexFile:
     """A new file of an index, and the segments that it covers from now on."""
 
@@ -216,26 +225,27 @@ class DropIndex:
 
 
 IndexOperation = CreateIndex | UpdateIndex | DropIndex
-Operation = DataOperation | Restore | AlterSchema | SetProperties | SetPartitioning | IndexOperation
+Operation = DataOperation | Restore | AlterSchema | SetProperties | SetPartitioning | SetSortOrder | IndexOperation
 
 _C, _B, _R, _X = Verdict.COMMUTES, Verdict.REBASE, Verdict.RETRY, Verdict.CONFLICT
 
 # Row: what commits now. Column: what committed since it was prepared. Columns in the order of Kind.
 _TABLE: dict[Kind, tuple[Verdict, ...]] = {
-    #             append del ups merge trim over rest alter props part c-index u-index d-index
-    Kind.APPEND: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
-    Kind.DELETE: (_C, _B, _B, _B, _R, _R, _R, _C, _C, _C, _C, _C, _C),
-    Kind.UPSERT: (_B, _B, _B, _B, _R, _R, _R, _C, _C, _C, _C, _C, _C),
-    Kind.MERGE: (_C, _B, _B, _X, _X, _X, _X, _C, _C, _C, _C, _C, _C),
-    Kind.TRIM: (_C, _B, _B, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C),
-    Kind.OVERWRITE: (_C, _R, _R, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C),
-    Kind.RESTORE: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
-    Kind.ALTER_SCHEMA: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X, _C, _C, _C),
-    Kind.SET_PROPERTIES: (_C, _C, _C, _C, _C, _C, _C, _C, _X, _C, _C, _C, _C),
-    Kind.SET_PARTITIONING: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X, _C, _C, _C),
-    Kind.CREATE_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _X, _C, _C),
-    Kind.UPDATE_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _X),
-    Kind.DROP_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _X),
+    #             append del ups merge trim over rest alter props part c-index u-index d-index sort
+    Kind.APPEND: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
+    Kind.DELETE: (_C, _B, _B, _B, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C),
+    Kind.UPSERT: (_B, _B, _B, _B, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C),
+    Kind.MERGE: (_C, _B, _B, _X, _X, _X, _X, _C, _C, _C, _C, _C, _C, _C),
+    Kind.TRIM: (_C, _B, _B, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C),
+    Kind.OVERWRITE: (_C, _R, _R, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C),
+    Kind.RESTORE: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
+    Kind.ALTER_SCHEMA: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X, _C, _C, _C, _X),
+    Kind.SET_PROPERTIES: (_C, _C, _C, _C, _C, _C, _C, _C, _X, _C, _C, _C, _C, _C),
+    Kind.SET_PARTITIONING: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X, _C, _C, _C, _C),
+    Kind.CREATE_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _X, _C, _C, _C),
+    Kind.UPDATE_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _X, _C),
+    Kind.DROP_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _X, _C),
+    Kind.SET_SORT_ORDER: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _C, _X),
 }
 _COLUMN = {kind: place for place, kind in enumerate(Kind)}
 

@@ -62,7 +62,8 @@ from moulin.table.index_search import narrow
 from moulin.table.scan import plan_segments
 from moulin.table.table import to_nanos
 
-_OPTIONS = ("lake", "storage", "version", "timestamp", *FEED_OPTIONS, *STREAM_OPTIONS, *WRITE_OPTIONS, "path")
+_OPTIONS = ("lake", "storage", "version", "timestamp", "tag", *FEED_OPTIONS, *STREAM_OPTIONS, *WRITE_OPTIONS, "path")
+_AT = ("version", "timestamp", "tag")
 _SPARK_OPTIONS = ("checkpointlocation",)  # what Spark passes on of its own
 _STORAGE_PREFIX = "storage."
 _PARTITION_BYTES = 32 << 20
@@ -78,6 +79,7 @@ class Place:
     storage_options: Mapping[str, str] = field(default_factory=dict)
     version: int | None = None
     timestamp: str | None = None
+    tag: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:
@@ -95,8 +97,8 @@ class Place:
         version = options.get("version")
         if version is not None and not version.isdecimal():
             raise InvalidInput(f"The option version takes the number of a version, not {version!r}.")
-        if version is not None and options.get("timestamp") is not None:
-            raise InvalidInput("Give one of the options version and timestamp, not both.")
+        if sum(options.get(name) is not None for name in _AT) > 1:
+            raise InvalidInput(f"Give one of the options {', '.join(_AT)}, not several.")
         return cls(
             options["lake"],
             options["path"],
@@ -104,6 +106,7 @@ class Place:
             {k.removeprefix(_STORAGE_PREFIX): v for k, v in options.items() if k.startswith(_STORAGE_PREFIX)},
             None if version is None else int(version),
             options.get("timestamp"),
+            options.get("tag"),
         )
 
     @contextmanager
@@ -120,6 +123,8 @@ class Place:
     def state(self, lake: Lake) -> TableState:
         """The table at the version that the options ask for."""
         version = self.version
+        if self.tag is not None:
+            return lake.table(self.table).at(tag=self.tag).state
         if self.timestamp is not None:
             version = lake.catalog.version_at(to_nanos(self.timestamp))
         return lake.table(self.table).state(version)

@@ -53,6 +53,11 @@ class Store(ABC):
         """Endpoint and region of an object store, where they are not the provider's own; never a secret."""
         return "", ""
 
+    def location(self, path: str) -> str:
+        """The address of an object as Iceberg engines spell it: not percent-encoded, which none of them undoes."""
+        local = self.local_path(paths.checked(path))
+        return f"{self.uri}/{path}" if local is None else f"file://{local}"
+
     def local_path(self, path: str) -> Path | None:
         """The absolute path of the file behind `path`, or None when this store is not a folder."""
         return None

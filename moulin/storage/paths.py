@@ -15,6 +15,7 @@ tables/<table uuid>/metadata/<version:020>-<32 hex>.metadata.json   the table fo
 tables/<table uuid>/metadata/snap-<snapshot id>-<32 hex>.avro       an Iceberg manifest list
 tables/<table uuid>/metadata/<32 hex>-<number>-<number>.avro        an Iceberg manifest: first and last segment in it
 tables/<table uuid>/metadata/<32 hex>-deletes.parquet               position deletes of a segment, for format version 2
+tables/<table uuid>/data/..., metadata/... with other names          what an Iceberg engine wrote for a commit
 ingest-stream/<stream uuid>/<offset:020>.baby                       baby segments, the objects of a collector's stream
 set-aside/<stream uuid>/<offset:020>.baby                           what a nursery could not read of a baby segment
 <any folder>/.<name>.<16 hex>.tmp                                   a write under way, or left by a killed process
@@ -59,6 +60,7 @@ _METADATA = re.compile(rf"tables/{_UUID}/metadata/{_VERSION}-[0-9a-f]{{32}}\.met
 _MANIFEST_LIST = re.compile(rf"tables/{_UUID}/metadata/snap-{_NUMBER}-[0-9a-f]{{32}}\.avro")
 _ICEBERG_MANIFEST = re.compile(rf"(?:.*/)?[0-9a-f]{{32}}-{_NUMBER}-{_NUMBER}\.avro", re.DOTALL)
 _POSITION_DELETES = re.compile(rf"tables/{_UUID}/metadata/[0-9a-f]{{32}}-deletes\.parquet")
+_ENGINE_FILE = re.compile(rf"tables/{_UUID}/(?:data|metadata)/.+", re.DOTALL)
 _SEGMENT_FOLDER = re.compile(rf"(?:.*/)?_moulin_segment={_NUMBER}/[^/]+", re.DOTALL)
 _TEMPORARY = re.compile(r"(?:.*/)?\.[^/]+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
@@ -307,6 +309,12 @@ def parse_projection_path(path: str) -> UUID | None:
     parts = folder.split("/")
     inside = len(parts) == 3 and parts[0] == tables_prefix() and parts[2] == "metadata"
     return UUID(parts[1]) if inside and re.fullmatch(_UUID, parts[1]) and parse_iceberg_manifest(name) else None
+
+
+def parse_engine_path(path: str) -> UUID | None:
+    """The table of a file where Iceberg engines put theirs, under names of their own; also of ours that lie there."""
+    match = _ENGINE_FILE.fullmatch(path)
+    return UUID(match[1]) if match else None
 
 
 def segment_number(path: str) -> int | None:

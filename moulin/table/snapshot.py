@@ -14,6 +14,7 @@ from moulin.errors import FailedPrecondition
 from moulin.model.arrow import arrow_schema
 from moulin.model.entities import TableState
 from moulin.model.key import Key
+from moulin.model.refs import shown
 from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.key_scan import KeyScan
@@ -39,7 +40,7 @@ class Snapshot:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        return dict(self._state.properties)
+        return shown(self._state.properties)
 
     @property
     def state(self) -> TableState:

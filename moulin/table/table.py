@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from moulin.errors import Closed, FailedPrecondition, InvalidInput
+from moulin.errors import Closed, FailedPrecondition, InvalidInput, NotFound
 from moulin.model.arrow import arrow_schema
 from moulin.model.entities import CommitInfo, TableState
 from moulin.model.merge_rules import MergeRules
@@ -20,7 +20,9 @@ from moulin.model.operations import (
     Restore,
     SetPartitioning,
     SetProperties,
+    SetSortOrder,
 )
+from moulin.model.refs import Ref, check_ref_name, refs_of, shown
 from moulin.model.schema_change import (
     AddColumn,
     DropColumn,
@@ -102,7 +104,7 @@ class Table:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        return dict(self._state().properties)
+        return shown(self._state().properties)
 
     def state(self, version: int | None = None) -> TableState:
         """Everything the catalog knows of the table but its segments, at `version` or now."""
@@ -255,16 +257,47 @@ class Table:
             return self._context.catalog.history(self.id, limit)
         return [info for info in self._context.catalog.history(self.id) if info.version <= self._shown][:limit]
 
-    def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
-        """The table as it was at a version of the lake, or at a time.
+    def at(
+        self, version: int | None = None, timestamp: datetime | str | None = None, tag: str | None = None
+    ) -> Snapshot:
+        """The table as it was at a version of the lake, at a time, or at the version that has a tag.
 
         In a `with` block it is pinned against clean-up.
         """
-        if (version is None) == (timestamp is None):
-            raise InvalidInput("at() takes one of version and timestamp.")
+        if [version, timestamp, tag].count(None) != 2:
+            raise InvalidInput("at() takes one of version, timestamp and tag.")
         if timestamp is not None:
             version = self._context.catalog.version_at(to_nanos(timestamp))
+        if tag is not None:
+            version = self._ref(tag).version
         return Snapshot(self._context, self._state(version))
+
+    def tag(self, name: str, version: int | None = None) -> Outcome:
+        """Give a name to a version, by default the newest; a tag of that name moves. Clean-up leaves it readable."""
+        state = self._writable()
+        if version is None and (keyed := self._keyed()) is not None:
+            keyed.flush()
+            state = self._state()
+        chosen = state.head_version if version is None else _whole_number(version)
+        self._state(chosen)
+        ref = Ref(check_ref_name(name), chosen)
+        return self._set(SetProperties({ref.key: ref.to_json()}))
+
+    def tags(self) -> dict[str, int]:
+        """The versions that have a name, by name; also branches that Iceberg engines made, which nothing writes to."""
+        return {name: ref.version for name, ref in refs_of(self._state().properties).items()}
+
+    def drop_tag(self, name: str) -> Outcome:
+        """Take the name from a version; it is cleaned up when its time has come."""
+        self._writable()
+        return self._set(SetProperties({}, (self._ref(name).key,)))
+
+    def _ref(self, name: str) -> Ref:
+        found = refs_of(self._state().properties)
+        if name not in found:
+            known = f"; it has {', '.join(map(repr, found))}" if found else ""
+            raise NotFound(f"Table {self.name} has no tag {name!r}{known}.")
+        return found[name]
 
     def restore(self, version: int) -> Outcome:
         """Bring back the rows and the schema of an older version, as a new version."""
@@ -322,6 +355,10 @@ class Table:
     def set_partitioning(self, fields: Sequence[str]) -> Outcome:
         """Partition what is written from now on; older segments keep theirs."""
         return self._set(SetPartitioning(tuple(fields)))
+
+    def set_sort_order(self, fields: Sequence[str]) -> Outcome:
+        """Sort what is written from now on, such as by ["region", "ts desc"]; older segments follow when merged."""
+        return self._set(SetSortOrder(tuple(fields)))
 
     # Secondary indexes
 

@@ -70,7 +70,7 @@ def write_vectors(store: Store, table_id: UUID, targets: Mapping[int, VectorTarg
     if not targets:
         return {}
     path = paths.vector_path(table_id, new_id())
-    blobs = [DeletionVectorBlob(f"{store.uri}/{target.path}", target.positions) for target in targets.values()]
+    blobs = [DeletionVectorBlob(store.location(target.path), target.positions) for target in targets.values()]
     data, places = write_puffin(blobs)
     store.put(path, data)
     return {

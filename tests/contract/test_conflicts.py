@@ -30,6 +30,7 @@ from moulin.model.operations import (
     Restore,
     SetPartitioning,
     SetProperties,
+    SetSortOrder,
     Trim,
     UpdateIndex,
     Upsert,
@@ -96,6 +97,7 @@ TOUCHING: dict[Kind, Make] = {
     Kind.CREATE_INDEX: lambda s, i: CreateIndex(new_id(), "made", "bloom", s.indexes[0].field_id),
     Kind.UPDATE_INDEX: lambda s, i: s.update_index(s.indexes[0], i),
     Kind.DROP_INDEX: lambda s, i: DropIndex(s.indexes[0].id, "of-note"),
+    Kind.SET_SORT_ORDER: lambda s, i: SetSortOrder(("note",)),
 }
 
 # The same on something that no other operation touches: another segment, column or property; and no rows are added.
@@ -113,6 +115,7 @@ APART: dict[Kind, Make] = {
     Kind.CREATE_INDEX: lambda s, i: CreateIndex(new_id(), f"made{i}", "bloom", s.indexes[1].field_id),
     Kind.UPDATE_INDEX: lambda s, i: s.update_index(s.indexes[1 + i], i),
     Kind.DROP_INDEX: lambda s, i: DropIndex(s.indexes[1 + i].id, f"spare{i}"),
+    Kind.SET_SORT_ORDER: lambda s, i: SetSortOrder(("region",)),
 }
 
 PAIRS = [pytest.param(now, before, id=f"{now}-after-{before}") for now, before in product(Kind, Kind)]
@@ -140,7 +143,7 @@ def test_operations_that_meet(scene: Scene, now: Kind, before: Kind) -> None:
     assert live(scene.catalog, scene.table.id) == segments
 
 
-ALWAYS_MEET = {(Kind.SET_PARTITIONING, Kind.SET_PARTITIONING)}
+ALWAYS_MEET = {(kind, kind) for kind in (Kind.SET_PARTITIONING, Kind.SET_SORT_ORDER)}
 
 
 @pytest.mark.parametrize(("now", "before"), [pair for pair in PAIRS if tuple(pair.values) not in ALWAYS_MEET])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.table import StaticTable
 
+import moulin
 from moulin.catalog.gc import collect
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.iceberg import checker, rewrite
@@ -206,3 +208,15 @@ def test_what_does_not_fit_version_2_is_refused(lake: Lake) -> None:
     table.set_properties({"format-version": "7"})
     with pytest.raises(InvalidInput, match="2 or 3"):
         project(lake.context, table.id)
+
+
+def test_a_lake_whose_path_has_a_space(tmp_path: Path) -> None:
+    """A deletion vector names its data file as manifests do, and nothing is percent-encoded there."""
+    with moulin.connect(tmp_path / "a lake é") as lake:
+        lake.create_database("shop")
+        table = lake.create_table("shop.orders", COLUMNS)
+        table.append(rows(0, 5))
+        table.delete_where("id < 2")
+        made = project(lake.context, table.id)
+        assert checker.check(made.location) == []
+        assert ids(made) == [2, 3, 4]

@@ -14,7 +14,9 @@ import pyarrow as pa
 import pytest
 
 from moulin.catalog.check import check
+from moulin.catalog.gc import collect
 from moulin.iceberg.avro import read_avro, write_avro
+from moulin.iceberg.projection import project
 from moulin.lake import Lake
 from tests.iceberg.rest import Client, error, pyiceberg_catalog, served
 
@@ -138,10 +140,11 @@ def test_refused_tables(client: Client) -> None:
 class Written:
     """A snapshot of pyiceberg's, on its way: its files are there, and its commit is ours to send."""
 
-    def __init__(self, address: str, client: Client) -> None:
+    def __init__(self, address: str, client: Client, rows: list[list[Any]] | None = None) -> None:
         table = pyiceberg_catalog(address).load_table("shop.t")
         transaction = table.transaction()
-        transaction.append(pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["a", "b"]}))
+        names, ids = rows or [["a", "b"], [1, 2]]
+        transaction.append(pa.table({"id": pa.array(ids, pa.int64()), "name": names}))
         self.updates = [json.loads(one.model_dump_json(by_alias=True)) for one in transaction._updates]
         self.requirements = [json.loads(one.model_dump_json(by_alias=True)) for one in transaction._requirements]
         self.snapshot = next(one["snapshot"] for one in self.updates if one["action"] == "add-snapshot")
@@ -193,6 +196,48 @@ LIES: list[tuple[str, dict[str, Any], str]] = [
     ("file", {"content": 2}, "equality deletes"),
     ("file", {"file_path": "file:///etc/passwd"}, "below the table's location"),
 ]
+
+
+def test_lies_about_partitions(address: str, client: Client, lake: Lake) -> None:
+    """Scans leave out files by their tuples: a file in the wrong partition would hide its rows."""
+    table = lake.table("shop.t")
+    lies: list[tuple[list[str], dict[str, Any]]] = [
+        (["name"], {"name": "z"}),
+        (["name"], {"name": None}),
+        (["bucket(16, id)"], {"id_bucket": 11}),
+        (["truncate(5, id)", "name"], {"id_trunc": 0, "name": "a"}),
+    ]
+    for fields, lie in lies:
+        table.set_partitioning(fields)
+        written = Written(address, client, [["a", "a"], [7, 7]])
+        written.edit_file(partition=lie)
+        assert "has rows of partition" in error(written.send(), 400, "BadRequestException")
+    assert _count(lake) == 0
+    honest = Written(address, client, [["a", "a"], [7, 7]])
+    assert honest.send().status_code == 200
+    assert table.scan(where="name = 'a'").count() == 2
+
+
+def test_files_of_failed_commits_are_swept(address: str, client: Client, lake: Lake) -> None:
+    written = Written(address, client)
+    written.edit_file(record_count=3)
+    error(written.send(), 400, "BadRequestException")
+    lake.table("shop.t").append([{"id": 1, "name": "ours"}])
+    project(lake.context, lake.table("shop.t").id)
+    before = _files(lake)
+    collect(lake.own_catalog(), byte_floor=0)
+    assert _files(lake) == before, "an engine may still be at it"
+    collect(lake.own_catalog(), orphan_grace=0, byte_floor=0)
+    gone = before - _files(lake)
+    assert {path.rpartition(".")[2] for path in gone} == {"parquet", "avro"}
+    assert len(gone) == 3
+    assert all("_moulin_segment" not in path for path in gone)
+    assert _count(lake) == 1
+    assert client.get(T).status_code == 200
+
+
+def _files(lake: Lake) -> set[str]:
+    return {info.path for info in lake.store.list("tables") if "/manifests/" not in info.path}
 
 
 def test_lies_of_manifests(address: str, client: Client, lake: Lake) -> None:

@@ -141,5 +141,6 @@ def test_refused(lake: Lake, catalog: Any) -> None:
         catalog.drop_namespace("shop")
     table = catalog.load_table("shop.t")
     table.append(_rows(1))
+    table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "dev").commit()
     with pytest.raises(Exception, match="branch 'main' alone"):
-        table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "v1").commit()
+        table.append(_rows(2), branch="dev")

@@ -6,12 +6,20 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response
 
 import moulin
-from moulin.iceberg.rest import commit, create, errors, namespaces, tables, views
+from moulin.iceberg.rest import commit, create, errors, namespaces, register, scans, tables, views
 from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
 from moulin.lake import Lake
 
 PLACE = "/iceberg"
-_ROUTERS = (namespaces.router, tables.router, create.router, commit.router, views.router)
+_ROUTERS = (
+    namespaces.router,
+    tables.router,
+    create.router,
+    register.router,
+    commit.router,
+    scans.router,
+    views.router,
+)
 
 router = APIRouter()
 

@@ -22,11 +22,13 @@ from moulin.iceberg.avro import Json
 from moulin.iceberg.deletes import location
 from moulin.iceberg.projection import project
 from moulin.iceberg.rest import create, namespaces, requirements
+from moulin.iceberg.rest.engine_files import TableFolder, check_statistics
 from moulin.iceberg.rest.errors import CommitStateUnknown, commit_failed
 from moulin.iceberg.rest.intake import take_in
-from moulin.iceberg.rest.plan import Plan, Wanted, current, plan, read_updates
+from moulin.iceberg.rest.plan import Plan, current, plan
 from moulin.iceberg.rest.requests import Body, LakeOf, field
 from moulin.iceberg.rest.tables import identifier, loaded
+from moulin.iceberg.rest.updates import Wanted, read_updates
 from moulin.lake import Lake
 from moulin.model import request_ids
 from moulin.model.entities import TableState
@@ -154,7 +156,8 @@ class _Attempt:
             self._add(state, Plan((), state, snapshot), {"refs": {}, "snapshots": []}, change)
 
     def _update(self, change: Change, state: TableState, base: Json) -> None:
-        planned = plan(state, change.wanted, base["location"])
+        planned = plan(state, change.wanted, base)
+        check_statistics(TableFolder(self.context.store, state.id), change.wanted.statistics.values())
         self._add(state, planned, base, change)
 
     def _add(self, state: TableState, planned: Plan, base: Json, change: Change) -> None:

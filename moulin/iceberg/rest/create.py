@@ -16,9 +16,9 @@ from moulin.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
 from moulin.iceberg import metadata as documents
 from moulin.iceberg.deletes import location
 from moulin.iceberg.rest import namespaces, shapes
-from moulin.iceberg.rest.plan import Wanted, new_properties
 from moulin.iceberg.rest.requests import Body, LakeOf, field, texts
 from moulin.iceberg.rest.tables import loaded
+from moulin.iceberg.rest.updates import Wanted, new_properties
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
@@ -50,12 +50,6 @@ def create_table(lake: LakeOf, namespace: str, body: Body) -> Response:
     if field(body, "stage-create", bool, False):
         return _staged(lake, database, name, new)
     return loaded(lake, lake.own_catalog().create_table(database, name, new))
-
-
-@router.post("/namespaces/{namespace}/register", include_in_schema=False)
-def register_table(lake: LakeOf, namespace: str, body: Body) -> Response:
-    namespaces.find(lake, namespace)
-    raise Unsupported("Tables of other catalogs are not registered here: create one, and insert their rows.")
 
 
 def describe(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -11,6 +11,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType
 from pyroaring import BitMap64
 
@@ -22,18 +23,18 @@ from moulin.iceberg.manifests import ADDED, DELETED, source_type
 from moulin.model.arrow import field_id
 from moulin.model.bounds import bound_to_bytes
 from moulin.model.entities import TableState
-from moulin.model.partition import PartitionTuple
+from moulin.model.partition import PartitionTuple, format_partition, split_by_partition
 from moulin.storage import paths
 from moulin.storage.store import Store
 
 _COUNTS = {1: ("added_files_count", "added_rows_count"), 0: ("existing_files_count", "existing_rows_count")}
 
 
-class TableFolder:
+class Folder:
     """The files of one table by their locations. Nothing outside of the table's folder is read."""
 
-    def __init__(self, store: Store, table_id: UUID) -> None:
-        self._store, self._table = store, paths.table_prefix(table_id) + "/"
+    def __init__(self, store: Store, folder: str) -> None:
+        self._store, self._table = store, folder + "/"
         root = location(store, "x").removesuffix("x")
         self._roots = [root, root.removeprefix("file://")] if root.startswith("file://") else [root]
         self.location = location(store, self._table.rstrip("/"))
@@ -53,11 +54,31 @@ class TableFolder:
         except NotFound:
             raise InvalidInput(f"{where} is not there: write files before the commit that names them.") from None
 
+    def size(self, where: object) -> int:
+        try:
+            return self._store.head(self.path(where)).size
+        except NotFound:
+            raise InvalidInput(f"{where} is not there: write files before the commit that names them.") from None
+
     def avro(self, where: object) -> tuple[list[Json], dict[str, str]]:
         try:
             return read_avro(self.read(where), str(where))
         except Corrupt as error:
             raise InvalidInput(error.message) from None
+
+
+class TableFolder(Folder):
+    """The folder of a table of the lake."""
+
+    def __init__(self, store: Store, table_id: UUID) -> None:
+        super().__init__(store, paths.table_prefix(table_id))
+
+
+def check_statistics(folder: Folder, files: Iterable[Json | None]) -> None:
+    """Refuse statistics whose file is not there, not below the table's folder, or of another size."""
+    for one in files:
+        if one is not None and folder.size(one["statistics-path"]) != one["file-size-in-bytes"]:
+            raise InvalidInput(f"{one['statistics-path']} does not have {one['file-size-in-bytes']} bytes.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +103,7 @@ class Entries:
     deletes: dict[tuple[str, int | None], Json] = field(default_factory=dict)
 
 
-def read_manifests(folder: TableFolder, manifests: Sequence[Json]) -> Entries:
+def read_manifests(folder: Folder, manifests: Sequence[Json]) -> Entries:
     """The live files of manifests; refused when a manifest list says something else of them."""
     found = Entries()
     for manifest in manifests:
@@ -147,7 +168,25 @@ def partition_of(state: TableState, file: DataFile) -> PartitionTuple:
     return tuple(values)
 
 
-def deleted_positions(folder: TableFolder, record: Json) -> Iterator[tuple[str, BitMap64]]:
+def checked_partition(state: TableState, file: DataFile, rows: pa.Table, schema: Schema) -> PartitionTuple:
+    """The partition tuple of a data file, which is that of each of its rows; what says otherwise is refused.
+
+    Scans leave out files by their tuples: one that lies would hide rows.
+    """
+    given = partition_of(state, file)
+    spec = state.specs[file.spec_id]
+    if not {one.source_id for one in spec.fields} <= set(schema.field_ids):
+        raise InvalidInput(f"{file.location} is of partition spec {file.spec_id}, whose columns were dropped.")
+    found = [values for values, _ in split_by_partition(rows, spec, schema)]
+    if any(values != given for values in found):
+        other = format_partition(spec, schema, next(values for values in found if values != given))
+        raise InvalidInput(
+            f"{file.location} has rows of partition {other}; its manifest says {format_partition(spec, schema, given)}."
+        )
+    return given
+
+
+def deleted_positions(folder: Folder, record: Json) -> Iterator[tuple[str, BitMap64]]:
     """Locations of data files, and the rows of them that one delete file names."""
     kind, where = str(record["file_format"]).upper(), record["file_path"]
     data = folder.read(where)
@@ -189,4 +228,14 @@ def _position_file(where: str, data: bytes, record: Json) -> Iterator[tuple[str,
         yield name, deletion_vector.from_positions(mine)
 
 
-__all__ = ["ADDED", "DataFile", "Entries", "TableFolder", "deleted_positions", "partition_of", "read_manifests"]
+__all__ = [
+    "ADDED",
+    "DataFile",
+    "Entries",
+    "Folder",
+    "TableFolder",
+    "check_statistics",
+    "checked_partition",
+    "deleted_positions",
+    "read_manifests",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -22,9 +22,10 @@ from moulin.iceberg.rest.engine_files import (
     ADDED,
     DataFile,
     Entries,
+    Folder,
     TableFolder,
+    checked_partition,
     deleted_positions,
-    partition_of,
     read_manifests,
 )
 from moulin.model.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, ROW_ID_FIELD_ID, leaves
@@ -53,11 +54,25 @@ def take_in(context: Context, state: TableState, base: Json | None, snapshot: Js
     return _Intake(context, state, schema_id).run(base, snapshot)
 
 
+def copy_in(
+    context: Context, state: TableState, folder: Folder, snapshot: Json, specs: Mapping[int, int]
+) -> DataOperation | None:
+    """Read a snapshot of a table that is not the lake's, whose files lie in `folder`, and copy all of it into `state`.
+
+    `specs` leads from ids of its partition specs to the table's own. None when it has no rows.
+    """
+    intake = _Intake(context, state, state.schema_id)
+    intake.folder, intake.foreign = folder, specs
+    return intake.run(None, snapshot).operation
+
+
 class _Intake:
+    foreign: Mapping[int, int] | None = None
+
     def __init__(self, context: Context, state: TableState, schema_id: int) -> None:
         self.context, self.state, self.store = context, state, context.store
         self.schema_id, self.schema = schema_id, state.schemas[schema_id]
-        self.folder = TableFolder(context.store, state.id)
+        self.folder: Folder = TableFolder(context.store, state.id)
         self.leftovers: list[str] = []
 
     def run(self, base: Json | None, snapshot: Json) -> Taken:
@@ -118,20 +133,17 @@ class _Intake:
 
     def _segment(self, file: DataFile, number: int) -> SegmentFacts:
         """Copy a data file into the folder of a segment; its facts come from its bytes."""
+        file = self._own_spec(file)
         where, record = file.location, file.record
         if str(record["file_format"]).upper() != "PARQUET":
             raise Unsupported(f"{where} is {record['file_format']}: data files are Parquet.")
-        if file.status != ADDED:
-            raise InvalidInput(f"{where} is listed as existing, and the table does not have it.")
-        path = self.folder.path(where)
-        if not path.startswith(paths.data_prefix(self.state.id) + "/") or paths.parse_segment_path(path):
-            raise InvalidInput(f"{where} is no place for a new data file: write below {self.folder.location}/data.")
+        path = self._place(file)
         data = self.folder.read(where)
         try:
             footer = read_footer(pa.BufferReader(data), where)
             with SegmentReader(pa.BufferReader(data), self.schema, name=where) as reader:
-                rows = reader.table().num_rows
-            columns = footer_facts(footer, self.schema)
+                table = reader.table()
+            rows, columns = table.num_rows, footer_facts(footer, self.schema)
         except (MoulinError, pa.ArrowException, OSError) as error:
             raise InvalidInput(f"{where} does not fit the table: {' '.join(str(error).split())[:300]}") from None
         stored = {leaf.field_id: leaf.index for leaf in leaves(footer.schema.to_arrow_schema())}
@@ -142,12 +154,12 @@ class _Intake:
                 f"{where} has {rows} rows and {len(data)} bytes; its manifest says {record['record_count']} and "
                 f"{record['file_size_in_bytes']}."
             )
-        lowest, highest = sequence_range(footer)
+        lowest, highest = (None, None) if self.foreign is not None else sequence_range(footer)
         if highest is not None and highest > self.state.last_sequence:
             raise InvalidInput(f"{where} holds rows of sequence number {highest}, which is yet to come.")
-        lineage = {ROW_ID_FIELD_ID, LAST_UPDATED_SEQUENCE_FIELD_ID} <= stored.keys() and not _nulls(
-            footer, [stored[ROW_ID_FIELD_ID], stored[LAST_UPDATED_SEQUENCE_FIELD_ID]]
-        )
+        numbers = (ROW_ID_FIELD_ID, LAST_UPDATED_SEQUENCE_FIELD_ID)
+        kept = self.foreign is None and all(one in stored for one in numbers)  # another table's mean nothing here
+        lineage = kept and not _nulls(footer, [stored[one] for one in numbers])
         times = self._times(where, columns, rows)
         target = paths.segment_path(self.state.id, number, secrets.token_hex(4))
         facts = SegmentFacts(
@@ -158,7 +170,7 @@ class _Intake:
             0,
             self.schema_id,
             file.spec_id,
-            partition_of(self.state, file),
+            checked_partition(self.state, file, table, self.schema),
             hashlib.sha256(data).digest(),
             columns,
             times[0],
@@ -171,6 +183,25 @@ class _Intake:
         self.store.put_if_absent(target, data)
         self.leftovers.append(path)
         return facts
+
+    def _place(self, file: DataFile) -> str:
+        """The path of a new data file; refused where none may be."""
+        where, path = file.location, self.folder.path(file.location)
+        if self.foreign is not None:
+            return path
+        if file.status != ADDED:
+            raise InvalidInput(f"{where} is listed as existing, and the table does not have it.")
+        if not path.startswith(paths.data_prefix(self.state.id) + "/") or paths.parse_segment_path(path):
+            raise InvalidInput(f"{where} is no place for a new data file: write below {self.folder.location}/data.")
+        return path
+
+    def _own_spec(self, file: DataFile) -> DataFile:
+        """The file with the table's own id of its partition spec."""
+        if self.foreign is None:
+            return file
+        if file.spec_id not in self.foreign:
+            raise Unsupported(f"{file.location} is of an older partition spec: rewrite the table's files first.")
+        return replace(file, spec_id=self.foreign[file.spec_id])
 
     def _times(self, where: str, columns: Sequence[ColumnFacts], rows: int) -> tuple[int | None, int | None]:
         if self.state.event_time is None:
@@ -267,4 +298,4 @@ def _nulls(footer: object, indices: Sequence[int]) -> bool:
     return False
 
 
-__all__ = ["Taken", "take_in"]
+__all__ = ["Taken", "copy_in", "take_in"]

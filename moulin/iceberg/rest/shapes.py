@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.typedef import IcebergBaseModel
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
@@ -216,6 +216,19 @@ def new_order(wanted: SortOrder, given: Schema, schema: Schema) -> SortOrder:
             raise InvalidInput(f"The sort order rests on a column with id {one.source_id}: there is none.")
         fields.append(one.model_copy(update={"source_id": schema.find_field(name).field_id}))
     return SortOrder(*fields, order_id=1)
+
+
+def sort_texts(order: SortOrder, schema: Schema) -> tuple[str, ...]:
+    """The fields of a sort order as the lake spells them: `ts desc nulls last`."""
+    return tuple(_sort_text(field, schema) for field in order.fields)
+
+
+def _sort_text(field: SortField, schema: Schema) -> str:
+    name = schema.find_column_name(field.source_id)
+    if name is None:
+        raise InvalidInput(f"The sort order rests on a column with id {field.source_id}: there is none.")
+    nulls = "first" if field.null_order is NullOrder.NULLS_FIRST else "last"
+    return f"{name} {field.direction.value} nulls {nulls}"
 
 
 def last_added(values: Sequence[Any], what: str) -> Any:

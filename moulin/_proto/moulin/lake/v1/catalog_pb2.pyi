@@ -469,7 +469,7 @@ class CommitResponse(_message.Message):
     def __init__(self, version: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., replayed: _Optional[bool] = ...) -> None: ...
 
 class TableCommit(_message.Message):
-    __slots__ = ("table_id", "read_version", "summary", "regions", "data", "restore", "alter_schema", "set_properties", "set_partitioning", "create_index", "update_index", "drop_index")
+    __slots__ = ("table_id", "read_version", "summary", "regions", "data", "restore", "alter_schema", "set_properties", "set_partitioning", "create_index", "update_index", "drop_index", "set_sort_order")
     class SummaryEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -489,6 +489,7 @@ class TableCommit(_message.Message):
     CREATE_INDEX_FIELD_NUMBER: _ClassVar[int]
     UPDATE_INDEX_FIELD_NUMBER: _ClassVar[int]
     DROP_INDEX_FIELD_NUMBER: _ClassVar[int]
+    SET_SORT_ORDER_FIELD_NUMBER: _ClassVar[int]
     table_id: str
     read_version: int
     summary: _containers.ScalarMap[str, str]
@@ -501,7 +502,8 @@ class TableCommit(_message.Message):
     create_index: CreateIndex
     update_index: UpdateIndex
     drop_index: DropIndex
-    def __init__(self, table_id: _Optional[str] = ..., read_version: _Optional[int] = ..., summary: _Optional[_Mapping[str, str]] = ..., regions: _Optional[_Iterable[_Union[RegionUse, _Mapping]]] = ..., data: _Optional[_Union[DataOperation, _Mapping]] = ..., restore: _Optional[_Union[Restore, _Mapping]] = ..., alter_schema: _Optional[_Union[AlterSchema, _Mapping]] = ..., set_properties: _Optional[_Union[SetProperties, _Mapping]] = ..., set_partitioning: _Optional[_Union[SetPartitioning, _Mapping]] = ..., create_index: _Optional[_Union[CreateIndex, _Mapping]] = ..., update_index: _Optional[_Union[UpdateIndex, _Mapping]] = ..., drop_index: _Optional[_Union[DropIndex, _Mapping]] = ...) -> None: ...
+    set_sort_order: SetSortOrder
+    def __init__(self, table_id: _Optional[str] = ..., read_version: _Optional[int] = ..., summary: _Optional[_Mapping[str, str]] = ..., regions: _Optional[_Iterable[_Union[RegionUse, _Mapping]]] = ..., data: _Optional[_Union[DataOperation, _Mapping]] = ..., restore: _Optional[_Union[Restore, _Mapping]] = ..., alter_schema: _Optional[_Union[AlterSchema, _Mapping]] = ..., set_properties: _Optional[_Union[SetProperties, _Mapping]] = ..., set_partitioning: _Optional[_Union[SetPartitioning, _Mapping]] = ..., create_index: _Optional[_Union[CreateIndex, _Mapping]] = ..., update_index: _Optional[_Union[UpdateIndex, _Mapping]] = ..., drop_index: _Optional[_Union[DropIndex, _Mapping]] = ..., set_sort_order: _Optional[_Union[SetSortOrder, _Mapping]] = ...) -> None: ...
 
 class RegionUse(_message.Message):
     __slots__ = ("number", "epoch", "covered", "reached")
@@ -597,6 +599,12 @@ class SetProperties(_message.Message):
     def __init__(self, updates: _Optional[_Mapping[str, str]] = ..., removals: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SetPartitioning(_message.Message):
+    __slots__ = ("fields",)
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    fields: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, fields: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SetSortOrder(_message.Message):
     __slots__ = ("fields",)
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     fields: _containers.RepeatedScalarFieldContainer[str]

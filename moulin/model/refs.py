@@ -1,0 +1,100 @@
+"""Named versions of a table, and statistics files that engines attach to snapshots: settings with a key of their own.
+
+They are kept among the table's properties, under keys that nobody else may set, and so are in manifests, in replicas
+and in every version as properties are. What users see as properties is without them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from moulin.errors import InvalidInput
+
+REF_PREFIX: Final = "moulin.ref."
+STATISTICS_PREFIX: Final = "moulin.statistics."
+_LONGEST = 255
+TAG, BRANCH = "tag", "branch"
+MAIN: Final = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A name for one version. `options` is what Iceberg engines say of how long to keep it; nothing acts on that."""
+
+    name: str
+    version: int
+    kind: str = TAG
+    options: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return REF_PREFIX + self.name
+
+    def to_json(self) -> str:
+        return json.dumps({"version": self.version, "type": self.kind, **self.options}, sort_keys=True)
+
+
+def check_ref_name(name: object) -> str:
+    """A name that a version may get."""
+    if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST or not name.isprintable():
+        raise InvalidInput(f"A tag's name is printable text of at most {_LONGEST} characters, not {name!r}.")
+    if name == MAIN:
+        raise InvalidInput(f"{MAIN!r} is the name of the newest version; choose another one.")
+    return name
+
+
+def is_internal(key: str) -> bool:
+    """Whether a property is none that users see."""
+    return key.startswith((REF_PREFIX, STATISTICS_PREFIX))
+
+
+def shown(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that users see."""
+    return {key: value for key, value in properties.items() if not is_internal(key)}
+
+
+def refs_of(properties: Mapping[str, Any]) -> dict[str, Ref]:
+    """The named versions of a table, by name."""
+    found = (read_ref(key, str(value)) for key, value in properties.items() if key.startswith(REF_PREFIX))
+    return {ref.name: ref for ref in sorted(found, key=lambda ref: ref.name)}
+
+
+def read_ref(key: str, text: str) -> Ref:
+    """The ref that a property holds."""
+    name = check_ref_name(key.removeprefix(REF_PREFIX))
+    try:
+        document = json.loads(text)
+        version, kind = document.pop("version"), document.pop("type")
+    except (ValueError, LookupError, AttributeError, TypeError):
+        raise InvalidInput(f"Property {key!r} holds no named version.") from None
+    if not isinstance(version, int) or isinstance(version, bool) or kind not in (TAG, BRANCH):
+        raise InvalidInput(f"Property {key!r} holds no named version.")
+    return Ref(name, version, kind, document)
+
+
+def statistics_of(properties: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    """Statistics files by snapshot id, as Iceberg metadata has them."""
+    return {
+        int(key.removeprefix(STATISTICS_PREFIX)): json.loads(str(value))
+        for key, value in properties.items()
+        if key.startswith(STATISTICS_PREFIX)
+    }
+
+
+__all__ = [
+    "BRANCH",
+    "MAIN",
+    "REF_PREFIX",
+    "STATISTICS_PREFIX",
+    "TAG",
+    "Ref",
+    "check_ref_name",
+    "is_internal",
+    "read_ref",
+    "refs_of",
+    "shown",
+    "statistics_of",
+]
