@@ -13,6 +13,7 @@ import typer
 
 import moulin
 from moulin.cli import data, databases, index, ingest, maintenance, pipeline, serve, tables, tokens, views
+from moulin.cli.backfill import backfill
 from moulin.cli.changes import changes
 from moulin.cli.demo import demo
 from moulin.cli.get import get
@@ -37,6 +38,7 @@ app.add_typer(tokens.app, name="token")
 app.add_typer(serve.access, name="access")
 data.register(app)
 maintenance.register(app)
+app.command()(backfill)
 app.command()(get)
 ingest.register(app)
 pipeline.register(app)

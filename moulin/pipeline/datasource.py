@@ -63,7 +63,7 @@ from moulin.table.scan import plan_segments
 from moulin.table.table import to_nanos
 
 _OPTIONS = ("lake", "storage", "version", "timestamp", *FEED_OPTIONS, *STREAM_OPTIONS, *WRITE_OPTIONS, "path")
-_SPARK_OPTIONS = ("checkpointlocation",)  # what Spark passes on of its own
+_SPARK_OPTIONS = ("checkpointlocation", "queryname")  # what Spark passes on of its own, and pipelines
 _STORAGE_PREFIX = "storage."
 _PARTITION_BYTES = 32 << 20
 
