@@ -68,6 +68,8 @@ class Config:
     # The janitor looks for work this often, cleans up every `gc_interval` and looks for orphans every
     # `orphan_interval`. With `delete_bytes` off, expired segments and journals wait for the segment deletion service.
     janitor_interval: float = 10.0
+    # One that dies keeps the others from taking over for this long; longer than any step of it takes.
+    janitor_lease: float = 5 * MINUTE
     gc_interval: float = 5 * MINUTE
     orphan_interval: float = 6 * HOUR
     delete_bytes: str = "on"

@@ -140,7 +140,9 @@ class CatalogBackend(Protocol):
     def reserve_segments(self, count: int) -> int:
         """Segment numbers that are never given again; returns the first of `count`."""
 
-    def commit(self, changes: Sequence[TableCommit], *, request_id: str | None = None) -> CommitResult:
+    def commit(
+        self, changes: Sequence[TableCommit], *, request_id: str | None = None, digest: bytes | None = None
+    ) -> CommitResult:
         """Apply all changes as one version. Raises Stale when what one of them expects no longer holds."""
 
     def committed(self, request_id: str) -> CommitResult | None:

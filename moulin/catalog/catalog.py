@@ -295,8 +295,13 @@ class Catalog:
         """Segment numbers that are never given again; returns the first of `count`."""
         return self.engine.reserve("segment", count)
 
-    def commit(self, changes: Sequence[TableCommit], *, request_id: str | None = None) -> CommitResult:
-        """Apply all changes as one version. Raises Stale when what one of them expects no longer holds."""
+    def commit(
+        self, changes: Sequence[TableCommit], *, request_id: str | None = None, digest: bytes | None = None
+    ) -> CommitResult:
+        """Apply all changes as one version. Raises Stale when what one of them expects no longer holds.
+
+        `digest` is kept with the request id, for those who must know what was committed under it.
+        """
         if not changes:
             raise InvalidInput("There is nothing to commit.")
         kinds = {change.operation.kind.value for change in changes}
@@ -306,9 +311,9 @@ class Catalog:
             draft = Draft(write, self.uuid, kinds.pop() if len(kinds) == 1 else "transaction")
             commits.apply(draft, changes)
             if request_id is not None:
-                draft.request(request_id)
+                draft.request(request_id, digest=digest)
             draft.save()
-            result = CommitResult(draft.version, draft.now)
+            result = CommitResult(draft.version, draft.now, digest=digest)
         self._publish(draft, [change.table_id for change in changes])
         return result
 
@@ -383,4 +388,4 @@ class Catalog:
 
 def _replay(connection: sa.Connection, request_id: str) -> CommitResult | None:
     row = connection.execute(sa.select(s.requests).where(s.requests.c.id == request_id)).first()
-    return None if row is None else CommitResult(row.version, row.created_at, replayed=True)
+    return None if row is None else CommitResult(row.version, row.created_at, replayed=True, digest=row.digest)

@@ -51,11 +51,15 @@ class TableCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """`replayed` says that the request id had been committed before, as `version`; nothing was done now."""
+    """`replayed` says that the request id had been committed before, as `version`; nothing was done now.
+
+    `digest` is the one that was given with the request id when it was committed.
+    """
 
     version: int
     timestamp_ns: int
     replayed: bool = False
+    digest: bytes | None = None
 
 
 class Stale(Conflict):

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from moulin.catalog import backfills
 from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.manifest_index import ManifestIndex
@@ -55,6 +56,7 @@ def take(catalog: Catalog, after: int = 0) -> Source:
         files += map(SourceFile, connection.execute(sa.select(j.c.path).where(j.c.version > after)).scalars())
         indexes = connection.execute(sa.select(i.c.path, i.c.size).where(i.c.added_version > after))
         files += [SourceFile(path, size) for path, size in indexes]
+        files += map(SourceFile, backfills.files(connection, after))
     version = min(newest, catalog.publisher.published_version())
     return Source(version, files, _manifests(catalog, table_ids, after, version))
 

@@ -40,7 +40,7 @@ def append(
         def done(rows: int) -> None:
             bar.update(task, description=f"Appending to {name}: {rows:,} rows")
 
-        outcome = table.append(read_files(files, kind, table.schema, done), request_id=request_id)
+        outcome = table.append(read_files(files, kind, table.state().schema, done), request_id=request_id)
         values = {"version": outcome.version, "rows": outcome.rows_added}
     say(f"{name} has {outcome.rows_added:,} more rows, at version {outcome.version}.", as_json, **values)
 

@@ -13,6 +13,7 @@ import typer
 
 import moulin
 from moulin.cli import data, databases, index, ingest, maintenance, pipeline, serve, tables, tokens, views
+from moulin.cli.backfill import backfill
 from moulin.cli.changes import changes
 from moulin.cli.demo import demo
 from moulin.cli.get import get
@@ -35,8 +36,10 @@ app.add_typer(views.app, name="view")
 app.add_typer(index.app, name="index")
 app.add_typer(tokens.app, name="token")
 app.add_typer(serve.access, name="access")
+app.add_typer(ingest.app, name="ingest")
 data.register(app)
 maintenance.register(app)
+app.command()(backfill)
 app.command()(get)
 ingest.register(app)
 pipeline.register(app)

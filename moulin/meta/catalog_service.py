@@ -135,7 +135,9 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         request_id = request.request_id if request.HasField("request_id") else None
         if request_id == "":
             raise InvalidInput("A request id is not empty: leave it out, or send a unique one.")
-        return to_result(self._catalog.commit(list(map(from_commit, request.changes)), request_id=request_id))
+        digest = request.digest if request.HasField("digest") else None
+        changes = list(map(from_commit, request.changes))
+        return to_result(self._catalog.commit(changes, request_id=request_id, digest=digest))
 
     def FindCommit(self, request: pb.FindCommitRequest, context: Any) -> pb.FindCommitResponse:
         found = self._catalog.committed(request.request_id)

@@ -241,11 +241,14 @@ class ClientCatalog:
     def reserve_segments(self, count: int) -> int:
         return int(self._call("ReserveSegments", pb.ReserveSegmentsRequest, count=count).first)
 
-    def commit(self, changes: Sequence[TableCommit], *, request_id: str | None = None) -> CommitResult:
+    def commit(
+        self, changes: Sequence[TableCommit], *, request_id: str | None = None, digest: bytes | None = None
+    ) -> CommitResult:
         """See `Catalog.commit`. A call that got lost is repeated under the same request id: it commits once."""
         messages = [_message(to_commit, {"commit": change}) for change in changes]
         sent = f"{request_ids.CALL}{new_id()}" if request_id is None else request_id
-        result = from_result(self._call("Commit", pb.CommitRequest, changes=messages, request_id=sent))
+        fields = {"changes": messages, "request_id": sent, "digest": digest}
+        result = from_result(self._call("Commit", pb.CommitRequest, **fields))
         return result if request_id is not None else CommitResult(result.version, result.timestamp_ns)
 
     def committed(self, request_id: str) -> CommitResult | None:

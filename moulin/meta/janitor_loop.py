@@ -25,7 +25,6 @@ from moulin.table.merge_planning import create_due_tasks
 log = logging.getLogger("moulin.janitor")
 
 _LEASE = "janitor"
-_LEASE_SECONDS = 300.0
 _LARGE = 10_000  # segments from which on only partitions that changed are planned anew
 _NANOS = 1_000_000_000
 
@@ -79,7 +78,7 @@ class Janitor:
             if self._over.is_set():
                 break
             try:
-                if not self._catalog.maintenance.take_lease(_LEASE, self._owner, _LEASE_SECONDS):
+                if not self._catalog.maintenance.take_lease(_LEASE, self._owner, self._lake.config.janitor_lease):
                     return None
                 step(report)
             except MoulinError as error:

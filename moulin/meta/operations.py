@@ -170,8 +170,10 @@ def _files(messages: Iterable[pb.IndexFile]) -> tuple[IndexFile, ...]:
 
 
 def to_result(result: CommitResult) -> pb.CommitResponse:
-    return pb.CommitResponse(version=result.version, timestamp_ns=result.timestamp_ns, replayed=result.replayed)
+    return pb.CommitResponse(
+        version=result.version, timestamp_ns=result.timestamp_ns, replayed=result.replayed, digest=result.digest
+    )
 
 
 def from_result(m: pb.CommitResponse) -> CommitResult:
-    return CommitResult(m.version, m.timestamp_ns, m.replayed)
+    return CommitResult(m.version, m.timestamp_ns, m.replayed, m.digest if m.HasField("digest") else None)

@@ -64,7 +64,7 @@ from moulin.table.table import to_nanos
 
 _OPTIONS = ("lake", "storage", "version", "timestamp", "tag", *FEED_OPTIONS, *STREAM_OPTIONS, *WRITE_OPTIONS, "path")
 _AT = ("version", "timestamp", "tag")
-_SPARK_OPTIONS = ("checkpointlocation",)  # what Spark passes on of its own
+_SPARK_OPTIONS = ("checkpointlocation", "queryname")  # what Spark passes on of its own, and pipelines
 _STORAGE_PREFIX = "storage."
 _PARTITION_BYTES = 32 << 20
 

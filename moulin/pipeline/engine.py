@@ -7,6 +7,8 @@ import threading
 import weakref
 from collections.abc import Sequence
 from functools import reduce
+from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -17,6 +19,7 @@ from moulin.errors import Closed, InvalidInput, MoulinError, NotFound
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
+from moulin.pipeline.backfill import Backfilled, backfill
 from moulin.pipeline.fresh import Fresh, FreshLane
 from moulin.pipeline.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
@@ -92,6 +95,10 @@ class Engine:
         """Write the rows of a DataFrame as runs of a keyed table; nothing is committed."""
         self.session()
         return write_run_frame(RunJob.of(self._lake.context, plan, frame.schema), frame)
+
+    def backfill(self, table_id: UUID, path: str, **options: Any) -> Backfilled:
+        """Load the files of a folder into a table, in batches; see `Table.backfill`."""
+        return backfill(self._lake, SparkRunner(self.session()), table_id, path, **options)
 
     def runner(self) -> SparkRunner | None:
         """A runner of planned tasks, once the session has started."""

@@ -40,6 +40,11 @@ class SparkRunner:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once, about."""
+        return max(1, int(self._spark.sparkContext.defaultParallelism))
+
     def run(self, tasks: Sequence[Task]) -> Iterator[Result]:
         return iter(self.map(run_task, tasks))
 

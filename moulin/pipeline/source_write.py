@@ -19,6 +19,7 @@ from moulin.table.change import DataChange
 from moulin.table.keyed import keyed_table
 from moulin.table.run_commit import commit_overwrite, commit_upsert, plan_runs
 from moulin.table.run_writer import RegionRun
+from moulin.table.writes import Outcome
 
 WRITE_OPTIONS = ("mode", "duplicates")
 Part = SegmentFacts | RegionRun  # what a task writes: segments of an event table, runs of a keyed one
@@ -83,26 +84,31 @@ class SourceWrite:
         parts: Sequence[Part],
         *,
         request_id: str | None = None,
+        digest: bytes | None = None,
         summary: Mapping[str, str] | None = None,
-    ) -> None:
-        """One version of what the tasks wrote; none when they wrote nothing and nothing is replaced."""
+    ) -> Outcome | None:
+        """One version of what the tasks wrote; none when they wrote nothing and nothing is replaced.
+
+        None too when the request id was committed before.
+        """
         if not parts and not self.overwrite:
-            return
+            return None
+        if request_id is not None and lake.catalog.committed(request_id):
+            return None
         if isinstance(self.job, WriteJob):
             kind = Kind.OVERWRITE if self.overwrite else Kind.APPEND
             added = tuple(part for part in parts if isinstance(part, SegmentFacts))
             change = DataChange(
                 self.table_id, self.version, kind, added, everything=self.overwrite, summary=dict(summary or {})
             )
-            lake.context.committer.commit([change], request_id=request_id)
-            return
-        if request_id is not None and lake.catalog.committed(request_id):
-            return
+            done = lake.context.committer.commit([change], request_id=request_id, digest=digest)
+            return None if done.replayed else Outcome(done.version, sum(facts.rows for facts in added))
         keyed = keyed_table(lake.context, self.table_id)
         if keyed is None:
             raise NotFound("The table is no longer a keyed one; start the write again.")
         runs = [part for part in parts if isinstance(part, RegionRun)]
         if self.overwrite:
-            commit_overwrite(lake.context, keyed, self.job.plan, runs)
-        else:
-            commit_upsert(lake.context, keyed, self.job.plan, runs, request_id=request_id, summary=summary)
+            return commit_overwrite(lake.context, keyed, self.job.plan, runs)
+        return commit_upsert(
+            lake.context, keyed, self.job.plan, runs, request_id=request_id, digest=digest, summary=summary
+        )

@@ -79,12 +79,26 @@ class WriteJob:
     numbers: TaskNumbers
     segment_bytes: int
 
+    @classmethod
+    def of(cls, context: Context, state: TableState) -> WriteJob:
+        """Reserve numbers for the segments."""
+        config = effective(context.config, state.properties)
+        numbers = TaskNumbers.reserve(context, state.full_name)
+        return cls(context.store, Layout.of(state), numbers, config.append_segment_bytes)
+
     def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> list[SegmentFacts]:
         """Write the rows of one task."""
-        numbers = self.numbers.of(task)
         with _in_partition(task):
-            rows = to_batches(batches, self.layout.schema)
-            return write_batches(self.store, self.layout, rows, numbers, segment_bytes=self.segment_bytes)
+            return self.write_fitted(task, to_batches(batches, self.schema))
+
+    def write_fitted(self, task: int, rows: Iterable[pa.RecordBatch]) -> list[SegmentFacts]:
+        """Write the rows of one task, which are of `schema` already."""
+        numbers = self.numbers.of(task)
+        return write_batches(self.store, self.layout, rows, numbers, segment_bytes=self.segment_bytes)
+
+    @property
+    def schema(self) -> Schema:
+        return self.layout.schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +117,16 @@ class RunJob:
 
     def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> list[RegionRun]:
         """Write the rows of one task."""
-        numbers = self.numbers.of(task)
         with _in_partition(task):
-            return write_runs(self.plan, WorkerTools.of(self.store), to_batches(batches, self.plan.source), numbers)
+            return self.write_fitted(task, to_batches(batches, self.schema))
+
+    def write_fitted(self, task: int, rows: Iterable[pa.RecordBatch]) -> list[RegionRun]:
+        """Write the rows of one task, which are of `schema` already."""
+        return write_runs(self.plan, WorkerTools.of(self.store), rows, self.numbers.of(task))
+
+    @property
+    def schema(self) -> Schema:
+        return self.plan.source
 
 
 @contextmanager
@@ -119,9 +140,7 @@ def _in_partition(task: int) -> Iterator[None]:
 def plan_write(context: Context, state: TableState, columns: StructType) -> WriteJob:
     """Check that the columns of a DataFrame fit the table, and reserve numbers for its segments."""
     check_columns(state.schema, columns)
-    config = effective(context.config, state.properties)
-    numbers = TaskNumbers.reserve(context, state.full_name)
-    return WriteJob(context.store, Layout.of(state), numbers, config.append_segment_bytes)
+    return WriteJob.of(context, state)
 
 
 def frame_arrow_schema(columns: StructType) -> pa.Schema:

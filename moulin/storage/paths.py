@@ -10,6 +10,7 @@ tables/<table uuid>/deletes/<32 hex>.puffin                         deletion vec
 tables/<table uuid>/journals/<32 hex>.journal                       rewrite journals
 tables/<table uuid>/indexes/<32 hex>.index                          files of secondary indexes
 tables/<table uuid>/log/<region>/<position:020>.log                 a region's log, named by the first entry in each
+tables/<table uuid>/backfills/<32 hex>/<number:020>-<64 hex>.json   files that a batch of a backfill loaded, by source
 tables/<table uuid>/manifests/<version:020>.delta | .full           table manifests
 tables/<table uuid>/metadata/<version:020>-<32 hex>.metadata.json   the table for Iceberg engines, at a version
 tables/<table uuid>/metadata/snap-<snapshot id>-<32 hex>.avro       an Iceberg manifest list
@@ -52,6 +53,7 @@ _KEY_INDEX = re.compile(rf"(tables/{_UUID}/data/_moulin_segment={_NUMBER}/[0-9a-
 _VECTOR = re.compile(rf"tables/{_UUID}/deletes/([0-9a-f]{{32}})\.puffin")
 _JOURNAL = re.compile(rf"tables/{_UUID}/journals/([0-9a-f]{{32}})\.journal")
 _INDEX_FILE = re.compile(rf"tables/{_UUID}/indexes/([0-9a-f]{{32}})\.index")
+_BACKFILL_BATCH = re.compile(rf"tables/{_UUID}/backfills/([0-9a-f]{{32}})/{_VERSION}-([0-9a-f]{{64}})\.json")
 _LOG_OBJECT = re.compile(rf"tables/{_UUID}/log/{_NUMBER}/{_VERSION}\.log")
 _LOCAL_LOG_FILE = re.compile(rf"{_VERSION}\.wal")
 _BABY_SEGMENT = re.compile(rf"ingest-stream/{_UUID}/{_VERSION}\.baby")
@@ -159,6 +161,14 @@ def journal_path(table_id: UUID, file_id: UUID) -> str:
 
 def index_path(table_id: UUID, file_id: UUID) -> str:
     return f"{indexes_prefix(table_id)}/{_checked_uuid(file_id).hex}.index"
+
+
+def backfill_batch(table_id: UUID, source: str, number: int, digest: bytes) -> str:
+    """The list of files of a batch. `source` is 32 hex digits that stand for the name of the source."""
+    place = f"{table_prefix(table_id)}/backfills/{source}/{_checked_number(number, 'batch'):020}-{digest.hex()}.json"
+    if _BACKFILL_BATCH.fullmatch(place) is None:
+        raise InvalidInput("A batch of a backfill is named by 32 hex digits of its source and by its SHA-256.")
+    return place
 
 
 def log_object(table_id: UUID, region: int, position: int) -> str:

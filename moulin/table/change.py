@@ -110,13 +110,15 @@ class Committer:
     def __init__(self, catalog: CatalogBackend, store: Store, vectors: VectorCache) -> None:
         self._catalog, self._store, self._vectors = catalog, store, vectors
 
-    def commit(self, changes: Sequence[Change], *, request_id: str | None = None) -> CommitResult:
+    def commit(
+        self, changes: Sequence[Change], *, request_id: str | None = None, digest: bytes | None = None
+    ) -> CommitResult:
         """One version with all `changes`. Rebases as often as the configuration allows; then the Conflict stands."""
         attempts = self._catalog.config.commit_attempts
         for attempt in range(1, attempts + 1):
             try:
                 prepared = [self._prepare(change, rebased=attempt > 1) for change in changes]
-                return self._catalog.commit(prepared, request_id=request_id)
+                return self._catalog.commit(prepared, request_id=request_id, digest=digest)
             except Stale as stale:
                 if stale.verdict is not Verdict.REBASE or attempt == attempts:
                     raise

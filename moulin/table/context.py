@@ -48,6 +48,9 @@ class Frames(Protocol):
     def write_runs(self, plan: RunPlan, frame: Any) -> Sequence[RegionRun]:
         """Write the rows of a frame in tasks; what they return, in the order of the tasks. Nothing is committed."""
 
+    def backfill(self, table_id: UUID, path: str, **options: Any) -> Any:
+        """Load the files of a folder; see `Table.backfill`."""
+
 
 def _no_export(context: Context, table_id: UUID, directory: str, **options: Any) -> Any:
     raise FailedPrecondition("This lake was opened without Iceberg; to export tables open it with moulin.connect.")

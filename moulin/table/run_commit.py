@@ -95,6 +95,7 @@ def commit_upsert(
     runs: Iterable[RegionRun],
     *,
     request_id: str | None = None,
+    digest: bytes | None = None,
     summary: Mapping[str, str] | None = None,
 ) -> Outcome:
     """One version of the runs of a plan. A request id that was committed before does nothing."""
@@ -104,7 +105,7 @@ def commit_upsert(
     with keyed.held(drafts.values) as (view, uses):
         drafts.settle(context, plan, view)
         change = replace(drafts.change(view.state, uses), summary=dict(summary or {}))
-        version = context.committer.commit([change], request_id=request_id).version
+        version = context.committer.commit([change], request_id=request_id, digest=digest).version
     return drafts.outcome(version)
 
 

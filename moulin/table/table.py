@@ -159,6 +159,29 @@ class Table:
         snapshot = Snapshot(self._context, self._state(version))
         return snapshot.scan(columns, where, limit, **options)
 
+    def backfill(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: str | None = None,
+        source: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        batch_bytes: int | None = None,
+        changed: str = "error",
+        progress: Callable[[Any], None] | None = None,
+    ) -> Any:
+        """Load the Parquet, CSV or NDJSON files of a folder or object store on Spark, each file once.
+
+        Files go in in the order of their paths, in batches of about `batch_bytes`, each of them one version; a keyed
+        table is upserted into. What was loaded is remembered under the name `source`, by default the folder's address:
+        a call that was killed goes on where it was, and later calls load what is new. A file that changed after it was
+        loaded is an error, or left alone with `changed="skip"`. `progress` is told of each batch; the answer sums up.
+        """
+        self._writable()
+        options = {"format": format, "source": source, "storage_options": storage_options, "changed": changed}
+        more = {} if batch_bytes is None else {"batch_bytes": batch_bytes}
+        return self._context.frames().backfill(self.id, os.fspath(path), progress=progress, **options, **more)
+
     def delete_where(self, where: Where) -> Outcome:
         """Delete the rows that match; no data is rewritten."""
         if self._writable() and (keyed := self._keyed()) is not None:

@@ -38,3 +38,27 @@ def test_from_objects_to_merged_segments(tmp_path: Path) -> None:
         assert _run(folder, "worker", "--once") is None
         assert lake.table("otel.logs").stats().segments == 1
         assert bodies(lake) == Counter(f"r{number}" for number in range(4))
+
+
+def test_what_was_set_aside_is_shown_with_its_reason(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    with moulin.connect(folder) as lake:
+        token = set_up(lake).token
+        assert token is not None
+        assert _run(folder, "ingest", "aside") == []
+        writer = Writer(lake, token)
+        writer.send(logs("good"), b"\xff\xff no protobuf")
+        writer.put(b"no object at all")
+        _run(folder, "nursery", "--once")
+        assert bodies(lake) == Counter(["good"])
+        rows = sorted(_run(folder, "ingest", "aside"), key=lambda row: int(row["offset"]))
+        assert [(row["stream"], row["offset"]) for row in rows] == [(str(writer.id), 0), (str(writer.id), 1)]
+        assert all(row["reason"] and row["version"] == lake.version for row in rows)
+        assert len(_run(folder, "ingest", "aside", str(writer.id))) == 2
+        [request] = _run(folder, "ingest", "aside", str(writer.id), "0")
+        assert (request["payload"], request["bytes"], request["reason"]) == ("logs", 14, rows[0]["reason"])
+        [whole] = _run(folder, "ingest", "aside", str(writer.id), "1")
+        assert (whole["payload"], whole["bytes"]) == ("all of it", 16)
+        for words in (["nonsense"], [str(writer.id), "7"]):
+            done = CliRunner().invoke(app, ["--lake", str(folder), "ingest", "aside", *words])
+            assert isinstance(done.exception, moulin.errors.MoulinError)

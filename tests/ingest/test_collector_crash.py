@@ -89,7 +89,7 @@ class Senders:
 def _request(stamp: str) -> bytes:
     made = ExportLogsServiceRequest()
     scope = made.resource_logs.add().scope_logs.add()
-    scope.log_records.add(time_unix_nano=1).body.string_value = stamp
+    scope.log_records.add(time_unix_nano=time.time_ns()).body.string_value = stamp
     return made.SerializeToString()  # type: ignore[no-any-return]
 
 

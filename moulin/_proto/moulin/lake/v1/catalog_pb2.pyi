@@ -451,22 +451,26 @@ class RenameViewRequest(_message.Message):
     def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., new_name: _Optional[str] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
-    __slots__ = ("changes", "request_id")
+    __slots__ = ("changes", "request_id", "digest")
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     changes: _containers.RepeatedCompositeFieldContainer[TableCommit]
     request_id: str
-    def __init__(self, changes: _Optional[_Iterable[_Union[TableCommit, _Mapping]]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    digest: bytes
+    def __init__(self, changes: _Optional[_Iterable[_Union[TableCommit, _Mapping]]] = ..., request_id: _Optional[str] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class CommitResponse(_message.Message):
-    __slots__ = ("version", "timestamp_ns", "replayed")
+    __slots__ = ("version", "timestamp_ns", "replayed", "digest")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_NS_FIELD_NUMBER: _ClassVar[int]
     REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     version: int
     timestamp_ns: int
     replayed: bool
-    def __init__(self, version: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., replayed: _Optional[bool] = ...) -> None: ...
+    digest: bytes
+    def __init__(self, version: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., replayed: _Optional[bool] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class TableCommit(_message.Message):
     __slots__ = ("table_id", "read_version", "summary", "regions", "data", "restore", "alter_schema", "set_properties", "set_partitioning", "create_index", "update_index", "drop_index", "set_sort_order")
