@@ -83,8 +83,7 @@ class LocalLog:
         self._sync_ended = threading.Condition()  # told when `_sync_lock` was released
         self._death: Death | None = None
         self._file: LogFile | None = None
-        with _at_open(folder):
-            self._lock_fd = lock_folder(folder) if lock is None else lock
+        self._lock_fd = lock_folder(folder) if lock is None else lock
         try:
             with _at_open(folder):
                 self._firsts = self._recover(covered)
@@ -345,6 +344,11 @@ class LocalLog:
 
 def lock_folder(folder: Path) -> int:
     """A descriptor that holds the lock on `folder`, which is made if it is missing; Fenced when another has it."""
+    with _at_open(folder):
+        return _lock(folder)
+
+
+def _lock(folder: Path) -> int:
     _make_folder(folder)
     fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
