@@ -19,6 +19,7 @@ TITLE = "get and get_many / RocksDB, pyarrow, Lance"
 _CACHED = 20_000
 _COLD = 20
 _MANY = 1_000
+_ROWS = 1_000_000
 
 
 def run(bench: Bench) -> Iterator[Line]:
@@ -52,7 +53,7 @@ def run(bench: Bench) -> Iterator[Line]:
 
 
 def _loaded(bench: Bench) -> tuple[Lake, Table, int]:
-    rows = max(1000, bench.rows // 5)
+    rows = max(1000, min(_ROWS, bench.rows))
 
     def make() -> Lake:
         bench.step(f"loading {rows:,} rows by key")

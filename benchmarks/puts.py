@@ -45,13 +45,16 @@ def run(bench: Bench) -> Iterator[Line]:
         {"SQLite, executemany": _sqlite(bench, "lists", [[tuple(row.values()) for row in part] for part in lists])},
         target=1.0,
     )
-    batches = [_batch(at, min(_BATCH, bench.rows // 50)) for at in range(5)]
+    batches = [_batch(at, min(_BATCH, max(1, bench.rows // 10))) for at in range(5)]
     plain = [list(zip(*(column.to_pylist() for column in batch.columns), strict=True)) for batch in batches]
     yield bench.compare(
         "puts",
         f"put_batch of {batches[0].num_rows:,}-row Arrow batches, synced",
         _ours(bench, "batches", "always", lambda table: [table.put_batch(batch) for batch in batches]),
-        {"SQLite, executemany": _sqlite(bench, "batches", plain)},
+        {
+            "SQLite, executemany": _sqlite(bench, "batches", plain),
+            "SQLite, executemany, never synced": _sqlite(bench, "batches", plain, synced=False),
+        },
         target=1 / 3,
     )
 
@@ -126,12 +129,12 @@ def _rocksdict(bench: Bench, rows: list[dict[str, Any]]) -> Contender:
     return Contender(run, prepare)
 
 
-def _sqlite(bench: Bench, name: str, parts: list[list[tuple[Any, ...]]]) -> Contender:
-    """Each part is one transaction, durable when it returns."""
+def _sqlite(bench: Bench, name: str, parts: list[list[tuple[Any, ...]]], *, synced: bool = True) -> Contender:
+    """Each part is one transaction, durable when it returns if `synced`."""
     opened: list[sqlite3.Connection] = []
 
     def prepare() -> None:
-        file = bench.folder / "puts" / f"{name}.sqlite"
+        file = bench.folder / "puts" / f"{name}-{'synced' if synced else 'unsynced'}.sqlite"
         while opened:
             opened.pop().close()
         for old in (file, Path(f"{file}-wal"), Path(f"{file}-shm")):
@@ -139,7 +142,7 @@ def _sqlite(bench: Bench, name: str, parts: list[list[tuple[Any, ...]]]) -> Cont
         file.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(file)
         connection.execute("pragma journal_mode=wal")
-        connection.execute("pragma synchronous=full")
+        connection.execute(f"pragma synchronous={'full' if synced else 'off'}")
         connection.execute(f"create table rows ({_COLUMNS})")
         opened.append(connection)
 

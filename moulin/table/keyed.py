@@ -213,6 +213,7 @@ class KeyedTable:
                 sync=config.log_sync,
                 wake=self._work.set,
                 level0=lambda: sum(s.facts.level == 0 for s in self._view.of_region(number)),
+                refresh=self.refresh,
             )
         except BaseException:
             log.close()

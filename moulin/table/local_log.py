@@ -41,12 +41,11 @@ from moulin.formats.wal import (
 )
 from moulin.storage import paths
 from moulin.table.log import Death, SyncMode, check_committable, closed, failed, missing, taken_over
+from moulin.table.log_file import LogFile
 
 LOCK_FILE: Final = "LOCK"
 
 _LASTING: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.ENOENT})
-_write: Final = os.write
-_sync: Final = getattr(os, "fdatasync", os.fsync)
 
 
 class LocalLog:
@@ -75,6 +74,7 @@ class LocalLog:
         if sync not in ("always", "interval", "never") or not interval_seconds > 0:
             raise InvalidInput(f"A log syncs 'always', 'interval' (above 0 seconds) or 'never', not {sync!r}.")
         self.last = covered
+        self._offset, self._room = 0, -1  # where the file ends, and what `append` may still put into its block
         self._folder, self._table_id, self._region, self._epoch = folder, table_id, region, epoch
         self._always = sync == "always"
         self._file_bytes = max(file_bytes, BLOCK_BYTES)
@@ -82,9 +82,8 @@ class LocalLog:
         self._sync_lock = threading.Lock()  # held while syncing
         self._sync_ended = threading.Condition()  # told when `_sync_lock` was released
         self._death: Death | None = None
-        self._fd = -1
-        with _at_open(folder):
-            self._lock_fd = lock_folder(folder) if lock is None else lock
+        self._file: LogFile | None = None
+        self._lock_fd = lock_folder(folder) if lock is None else lock
         try:
             with _at_open(folder):
                 self._firsts = self._recover(covered)
@@ -106,12 +105,9 @@ class LocalLog:
             if 0 < len(payload) <= self._room and self._death is None:
                 try:
                     data = full_frame(self._seed, payload)
-                    written = _write(self._fd, data)
-                    if written != len(data):
-                        _write_all(self._fd, data[written:])
-                        written = len(data)
-                    self._room -= written
-                    self._offset += written
+                    self._put(data)
+                    self._room -= len(data)
+                    self._offset += len(data)
                     self.last = last = self.last + 1
                     return last
                 except BaseException as error:
@@ -178,7 +174,7 @@ class LocalLog:
                 self._death = closed()
             try:
                 if healthy:
-                    _sync(self._fd)
+                    self._current.finish(self._offset)
             except OSError as error:
                 raise failed(str(self._folder), "synced", error.strerror).error() from error
             finally:
@@ -229,18 +225,20 @@ class LocalLog:
         header = encode_header(WalHeader(self._table_id, self._region, self._epoch, first))
         path = self._path(first)
         temporary = self._folder / paths.temporary(path.name, secrets.token_hex(8))
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        file = LogFile(fd, ahead=not self._always)
         try:
-            _write_all(fd, header)
+            file.append(header)
             os.fsync(fd)
             os.replace(temporary, path)  # over the file of a process that wrote no entry
             _sync_folder(self._folder)
         except BaseException:
-            os.close(fd)
+            file.close()
             raise
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd, self._seed, self._offset, self._room = fd, seed_of(header), HEADER_BYTES, room(HEADER_BYTES)
+        if self._file is not None:
+            self._file.close()
+        self._file, self._seed, self._offset = file, seed_of(header), HEADER_BYTES
+        self._put, self._room = file.append, -1 if file.is_ahead else room(HEADER_BYTES)
         self._mark = 0  # bytes of this file known to be on disk, and not yet told in it
         self._firsts = [*(known for known in self._firsts if known != first), first]
 
@@ -257,7 +255,8 @@ class LocalLog:
             offset += len(data)
         if payloads:
             with self._fatal("written"):
-                _write_all(self._fd, b"".join(parts))
+                self._current.write(self._offset, b"".join(parts))
+                self._put = self._current.append
                 self._mark = 0 if marked else self._mark
                 self._offset = offset
                 self._room = -1 if self._mark or offset >= self._file_bytes else room(offset)
@@ -268,7 +267,7 @@ class LocalLog:
         with self._syncing(), self._lock:
             if self._death is None and self._offset >= self._file_bytes:
                 with self._fatal("continued in a new file"):
-                    _sync(self._fd)
+                    self._current.finish(self._offset)
                     self._start_file()
                     self._synced = self.last
 
@@ -290,7 +289,7 @@ class LocalLog:
                 raise self._death.error()
             last, offset = self.last, self._offset
         with self._fatal("synced"):
-            _sync(self._fd)
+            self._current.sync()
         with self._lock:
             self._synced, self._mark = last, offset
             self._room = -1  # the next append tells what was synced
@@ -327,11 +326,17 @@ class LocalLog:
         if isinstance(error, OSError):
             raise self._death.error() from error
 
+    @property
+    def _current(self) -> LogFile:
+        assert self._file is not None
+        return self._file
+
     def _release(self) -> None:
-        for fd in (self._fd, self._lock_fd):
-            if fd >= 0:
-                os.close(fd)
-        self._fd = self._lock_fd = -1
+        if self._file is not None:
+            self._file.close()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+        self._lock_fd = -1
 
     def _path(self, first: int) -> Path:
         return self._folder / paths.local_log_file(first)
@@ -339,6 +344,11 @@ class LocalLog:
 
 def lock_folder(folder: Path) -> int:
     """A descriptor that holds the lock on `folder`, which is made if it is missing; Fenced when another has it."""
+    with _at_open(folder):
+        return _lock(folder)
+
+
+def _lock(folder: Path) -> int:
     _make_folder(folder)
     fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
@@ -373,11 +383,6 @@ def _at_open(folder: Path) -> Iterator[None]:
         if error.errno in _LASTING:
             raise FailedPrecondition(f"{what}: make its folder writable, or choose another.") from error
         raise Unavailable(f"{what}: make room or mend the disk, then open the table again.") from error
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    while data:
-        data = data[_write(fd, data) :]
 
 
 def _cut(path: Path, size: int) -> None:

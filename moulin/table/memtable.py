@@ -105,6 +105,8 @@ def to_schema(rows: pa.Table, written: Schema, wanted: Schema) -> pa.Table:
     """Rows of one schema of a table in another, exactly as if they were read from a segment that was written before."""
     if written.schema_id == wanted.schema_id:
         return rows
+    if not rows.num_rows:
+        return arrow_schema(wanted).empty_table()
     held = BytesIO()
     writer = SegmentWriter(held, schema=written, level=0)
     writer.write(rows)

@@ -57,7 +57,8 @@ class Stalls:
 class RegionWriter:
     """Writes of one region, by the one process that holds its claim. Thread-safe.
 
-    `wake` is called when a memtable waits for its flush; `level0` tells how many level-0 segments the region has.
+    `wake` is called when a memtable waits for its flush; `level0` tells how many level-0 segments the region has;
+    `refresh` looks for a newer schema, and calls `use` if there is one.
     """
 
     def __init__(
@@ -70,13 +71,14 @@ class RegionWriter:
         sync: str,
         wake: Callable[[], None],
         level0: Callable[[], int],
+        refresh: Callable[[], object],
     ) -> None:
         self.region = region
         self.covered = region.covered
         self.stalls = Stalls()
         self.lock = threading.RLock()
         self._room = threading.Condition(self.lock)
-        self._log, self._config, self._wake, self._level0 = log, config, wake, level0
+        self._log, self._config, self._wake, self._level0, self._refresh = log, config, wake, level0, refresh
         self._always = sync == "always"
         self._limit = config.memtable_bytes
         self._failure: MoulinError | None = None
@@ -194,7 +196,15 @@ class RegionWriter:
         record = self._record
         checked = record.check_all(rows) if record.is_simple and not look_closer else None
         if checked is None:
-            self.put_batches(list(to_batches(rows, record.schema)), record.schema.schema_id)
+            try:
+                batches = list(to_batches(rows, record.schema))
+            except InvalidInput:
+                self._refresh()  # another process may have changed the schema
+                if self._record is record:
+                    raise
+                self.put_rows(rows, look_closer=look_closer)
+                return
+            self.put_batches(batches, record.schema.schema_id)
         elif checked:
             payload = log_entry.encode_rows(record.schema.schema_id, checked, self.region.epoch)
             with self.lock:

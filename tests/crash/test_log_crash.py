@@ -24,7 +24,8 @@ from uuid import UUID
 from moulin.table.local_log import LocalLog
 
 run = int(sys.argv[3])
-log = LocalLog(Path(sys.argv[1]), UUID(sys.argv[2]), 0, run, file_bytes=100_000)
+sync = ("always", "interval", "never")[run % 3]
+log = LocalLog(Path(sys.argv[1]), UUID(sys.argv[2]), 0, run, sync=sync, interval_seconds=0.02, file_bytes=100_000)
 
 def work(thread):
     source = random.Random(run * 10 + thread)

@@ -12,7 +12,7 @@ import pytest
 
 from moulin.errors import FailedPrecondition, Fenced, Unavailable
 from moulin.lake import Lake
-from moulin.table import local_log
+from moulin.table import log_file
 from moulin.table.table import Table
 from tests.table.conftest import OpenLake
 from tests.table.keyed_tables import ITEMS, check_flushed, row, rows
@@ -133,7 +133,7 @@ def test_a_log_that_failed_takes_no_more_and_reopening_mends_it(
             raise OSError(errno.ENOSPC, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr(local_log, call, full)
+            patch.setattr(log_file, call, full)
             with pytest.raises(Unavailable, match="No space"):
                 items.put(row(2))
         with pytest.raises(Unavailable):

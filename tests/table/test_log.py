@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -291,6 +292,26 @@ def test_damage_is_refused_with_file_and_offset_and_nothing_is_changed(folder: P
     place.close()
 
 
+@pytest.mark.parametrize("sync", ["interval", "never"])
+def test_room_that_was_allocated_ahead_is_given_back(folder: Path, sync: Any) -> None:
+    """Small entries go into memory that is the file's own; large ones are written; the file shows both in order."""
+    place = local_place(folder)
+    log = place.open(sync=sync, interval_seconds=1000)
+    written = [write(log, bytes([n % 251]) * (2_000_000 if n % 400 == 7 else n % 90 + 1))[0] for n in range(1_000)]
+    newest = files(folder)[-1]
+    size = newest.stat().st_size
+    assert size > sum(len(payload) for _, payload in written) + 100_000, "there is room for what comes next"
+    dead = folder.with_name("dead")
+    shutil.copytree(folder, dead)  # as if the process died now
+    place.close()
+    assert newest.stat().st_size < size
+    log = LocalLog(dead, TABLE, REGION, 2)
+    assert list(log.replay(0)) == written == list(place.open().replay(0))
+    assert (dead / newest.name).read_bytes() == newest.read_bytes(), "what follows the last entry was cut"
+    log.close()
+    place.close()
+
+
 def test_leftovers_of_a_killed_process_are_removed(folder: Path) -> None:
     place = local_place(folder)
     written = write(place.open(), b"one")
@@ -305,7 +326,7 @@ def test_leftovers_of_a_killed_process_are_removed(folder: Path) -> None:
 def swap(log: LocalLog, device: str) -> None:
     """Puts a device that fails under the log, as if the disk had failed."""
     fd = os.open(device, os.O_WRONLY)
-    os.dup2(fd, log._fd)
+    os.dup2(fd, log._current.fd)
     os.close(fd)
 
 
@@ -427,7 +448,7 @@ from moulin.errors import Unavailable
 from moulin.table.local_log import LocalLog
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-log = LocalLog(Path(sys.argv[1]), UUID(sys.argv[2]), 3, 1)
+log = LocalLog(Path(sys.argv[1]), UUID(sys.argv[2]), 3, 1, sync=sys.argv[3])
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 try:
     while True:
@@ -443,9 +464,10 @@ except Unavailable:
 """
 
 
-def test_a_disk_that_fills_up_in_the_middle_of_an_entry(folder: Path) -> None:
+@pytest.mark.parametrize("sync", ["always", "never"])
+def test_a_disk_that_fills_up_in_the_middle_of_an_entry(folder: Path, sync: str) -> None:
     run = subprocess.run(
-        [sys.executable, "-c", FILLING, folder, str(TABLE)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", FILLING, folder, str(TABLE), sync], capture_output=True, text=True, check=True
     )
     *acknowledged, refused, still = run.stdout.splitlines()
     assert refused.startswith("refused: The log")
@@ -502,12 +524,12 @@ def test_a_read_only_folder_is_refused_and_left_alone(folder: Path) -> None:
 
 def test_an_interrupt_in_a_write_ends_the_log(folder: Path) -> None:
     """Nobody knows whether the entry is in the file, so neither may the next position be given away."""
-    log = LocalLog(folder, TABLE, REGION, 1, sync="never")
+    log = LocalLog(folder, TABLE, REGION, 1)
     written = write(log, b"one")
     reader, writer = os.pipe()
     os.set_blocking(writer, True)
-    kept = os.dup(log._fd)
-    os.dup2(writer, log._fd)
+    kept = os.dup(log._current.fd)
+    os.dup2(writer, log._current.fd)
     main = threading.main_thread().ident
     assert main is not None
     timer = threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT))
