@@ -15,7 +15,7 @@ import typer
 
 from moulin.cli.options import Json, open_lake
 from moulin.cli.output import errors, say, show_values, size
-from moulin.errors import FailedPrecondition, MoulinError
+from moulin.errors import FailedPrecondition, InvalidInput, MoulinError
 from moulin.lake import Lake
 from moulin.model.ids import new_id
 from moulin.table.tasks import TaskRunner
@@ -37,10 +37,16 @@ def nursery(
     once: Once = False,
     no_spark: NoSpark = False,
     merge: Annotated[bool, typer.Option("--merge", help="Also do merge tasks, beside it in this process.")] = False,
+    streaming: Annotated[
+        bool, typer.Option("--streaming", help="Tick by Structured Streaming, with its progress in Spark's UI.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Take what collectors stored into tables, exactly once. Any number may run on one lake."""
     from moulin.pipeline.nursery import Nursery
+
+    if streaming and no_spark:
+        raise InvalidInput("--streaming needs Spark: leave --no-spark out, or leave it to the nursery's own clock.")
 
     with open_lake(context) as lake, ending() as over:
         found = Nursery(lake, spark=not no_spark)
@@ -55,11 +61,26 @@ def nursery(
         if merge:
             merger.start()
         try:
-            every(interval, over, lambda: _say_batch(found.run_once(), as_json), busy=lambda done: done.more)
+            if streaming:
+                _stream(lake, found, interval, over, as_json)
+            else:
+                every(interval, over, lambda: _say_batch(found.run_once(), as_json), busy=lambda done: done.more)
         finally:
             over.set()
             if merge:
                 merger.join()
+
+
+def _stream(lake: Lake, nursery: Any, interval: float, over: threading.Event, as_json: bool) -> None:
+    from moulin.pipeline import ticker
+
+    spark = lake.engine().session()
+    query = ticker.start(spark, nursery, interval=interval, on_batch=lambda done: _say_batch(done, as_json))
+    while not over.is_set() and query.isActive:
+        over.wait(0.5)
+    query.stop()
+    if (failure := query.exception()) is not None:
+        raise FailedPrecondition(f"The streaming query of the nursery ended: {str(failure).splitlines()[0]}")
 
 
 def worker(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from moulin.ingest.blob import Entry, Kind, Payload, decode, decode_header, enco
 from moulin.ingest.setup import set_up
 from moulin.model.ingest import Routing, StopReason
 from moulin.model.otel import SCHEMAS
+from moulin.pipeline import ticker
 from moulin.pipeline.nursery import Nursery
 from moulin.storage import paths
 
@@ -426,3 +428,50 @@ def test_on_spark(tmp_path: Path, spark: Any) -> None:
         report = Nursery(lake).run_once()
         assert (report.rows, report.set_aside) == (3, 1)
         assert bodies(lake) == Counter("abc")
+
+
+@pytest.mark.spark
+def test_structured_streaming_ticks(tmp_path: Path, spark: Any) -> None:
+    with moulin.connect(tmp_path / "lake", nursery_batch_bytes=1) as lake:
+        token = set_up(lake).token
+        assert token is not None
+        writer = Writer(lake, token)
+        writer.send(logs("a"))
+        writer.send(logs("b"))
+        reports: list[Any] = []
+        drained = ticker.start(spark, Nursery(lake), interval=None, on_batch=reports.append)
+        assert drained.awaitTermination(60)
+        assert [report.objects for report in reports] == [2]
+        ticking = ticker.start(spark, Nursery(lake), interval=0.2)  # its checkpoint is another one
+        try:
+            writer.send(logs("c"))
+            deadline = time.monotonic() + 60
+            while (writer.stream().frontier < 2 or not ticking.lastProgress) and time.monotonic() < deadline:
+                time.sleep(0.1)
+        finally:
+            ticking.stop()
+        assert ticking.lastProgress is not None
+        assert bodies(lake) == Counter("abc")
+
+
+@pytest.mark.spark
+def test_a_tick_that_fails_is_followed_by_another(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with moulin.connect(tmp_path / "lake") as lake:
+        token = set_up(lake).token
+        assert token is not None
+        Writer(lake, token).send(logs("a"))
+        nursery, run_once, failures = Nursery(lake), Nursery.run_once, iter([1, 2])
+
+        def failing(self: Nursery) -> Any:
+            if next(failures, None) is not None:
+                raise Unavailable("The store is away.")
+            return run_once(self)
+
+        monkeypatch.setattr(Nursery, "run_once", failing)
+        done = threading.Event()
+        query = ticker.start(spark, nursery, interval=0.1, on_batch=lambda report: done.set())
+        try:
+            assert done.wait(60)
+        finally:
+            query.stop()
+        assert bodies(lake) == Counter("a")
