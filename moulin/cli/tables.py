@@ -25,6 +25,9 @@ def create(
     columns: Annotated[
         list[str], typer.Argument(metavar="COLUMN:TYPE...", help="Such as id:long! ts:timestamptz; ! means required.")
     ],
+    primary_key: Annotated[
+        list[str] | None, typer.Option(help="A column of the key, which makes the table keyed; may be repeated.")
+    ] = None,
     partition_by: Annotated[list[str] | None, typer.Option(help="Such as 'day(ts)'; may be repeated.")] = None,
     sort_by: Annotated[list[str] | None, typer.Option(help="A column; may be repeated.")] = None,
     event_time: Annotated[str | None, typer.Option(help="The column that time ranges prune on.")] = None,
@@ -35,6 +38,7 @@ def create(
         lake.create_table(
             name,
             [_column(text) for text in columns],
+            primary_key=primary_key or (),
             partition_by=partition_by or (),
             sort_by=sort_by or (),
             event_time=event_time,
@@ -113,6 +117,7 @@ def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, obj
         "size": size(stats.bytes),
         "segments that one key may be in": stats.read_amplification,
         "bytes written for a byte at level 0": stats.write_amplification,
+        "primary key": [state.schema.find_column_name(number) for number in state.schema.identifier_field_ids],
         "partitioned by": stats.partitioning or "nothing",
         "sorted by": ", ".join(
             f"{state.schema.find_column_name(f.source_id)} {f.direction.name.lower()}" for f in state.sort_order.fields

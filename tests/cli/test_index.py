@@ -44,6 +44,16 @@ def test_an_index_is_made_listed_used_and_dropped(stock: Run) -> None:
         assert "Did you mean" in failed.err
 
 
+def test_a_keyed_table_is_made_filled_and_looked_up(stock: Run) -> None:
+    made = stock(
+        "table", "create", "shop.carts", "day:date!", "id:long!", "--primary-key", "id", "--primary-key", "day"
+    )
+    assert made.code == 0, made.err
+    assert stock("table", "show", "shop.carts", "--json").json()["primary key"] == ["id", "day"]
+    unknown = stock("table", "create", "shop.other", "id:long!", "--primary-key", "idd")
+    assert (unknown.code, "idd" in unknown.err) == (1, True)
+
+
 def test_show_draws_levels_regions_and_indexes(stock: Run) -> None:
     stock("index", "create", "shop.stock", "name")
     out = stock("table", "show", "shop.stock").out
