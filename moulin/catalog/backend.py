@@ -17,13 +17,13 @@ from moulin.catalog.tables import NewTable
 from moulin.config import Config
 from moulin.model.entities import CommitInfo, Database, DropPreview, Index, Region, TableEntry, TableState, View
 from moulin.model.facts import LiveSegment
-from moulin.model.ingest import NewToken, Routing, Token
+from moulin.model.ingest import NewToken, Routing, StreamList, Token
 from moulin.model.merge_task import ClaimedMerge, MergeTask
 from moulin.model.operations import Claim
 
 
 class TokenBackend(Protocol):
-    """Ingest tokens. A token or table is named, or given by id."""
+    """Ingest tokens, and streams as readers see them. A token or table is named, or given by id."""
 
     def create_token(
         self, database: Key, name: str, routing: Routing, *, expires_in: float | None = None
@@ -36,6 +36,7 @@ class TokenBackend(Protocol):
     def set_token_routing(self, database: Key, token: Key, routing: Routing) -> Token: ...
     def drop_token(self, database: Key, token: Key) -> Token: ...
     def resurrect_token(self, database: Key, token: Key) -> Token: ...
+    def snapshot(self) -> StreamList: ...
 
 
 class MergeBackend(Protocol):

@@ -20,6 +20,7 @@ from moulin.meta.merge_values import from_claim, to_claim, to_claimed, to_task
 from moulin.meta.operations import from_commit, to_result
 from moulin.meta.roles import Role
 from moulin.meta.site import Site
+from moulin.meta.stream_values import to_streams
 from moulin.model.region import RegionSpec
 from moulin.table.properties import check_properties
 
@@ -313,6 +314,9 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         self, request: pb.GetPublishedVersionRequest, context: Any
     ) -> pb.GetPublishedVersionResponse:
         return pb.GetPublishedVersionResponse(version=self._catalog.published_version())
+
+    def GetStreams(self, request: pb.GetStreamsRequest, context: Any) -> pb.GetStreamsResponse:
+        return to_streams(self._catalog.ingest.snapshot())
 
 
 def _limit(request: pb.ChangeRange) -> int | None:

@@ -13,8 +13,9 @@ from moulin._proto.moulin.meta.v1.ingest_token_pb2_grpc import IngestTokenServic
 from moulin.catalog.names import Key
 from moulin.errors import InvalidInput, NotFound
 from moulin.meta.connection import Connection
+from moulin.meta.stream_values import from_streams
 from moulin.model.entities import Tombstone
-from moulin.model.ingest import NewToken, Routing, Token
+from moulin.model.ingest import NewToken, Routing, StreamList, Token
 
 
 class ClientTokens:
@@ -47,6 +48,11 @@ class ClientTokens:
         )
         made = self._connection.call(self._stub.RotateIngestToken, request)
         return NewToken(_token(made.token), made.plaintext_token)
+
+    def snapshot(self) -> StreamList:
+        return from_streams(
+            self._connection.call(self._catalog.GetStreams, catalog_pb2.GetStreamsRequest(), again=True)
+        )
 
     def token(self, database: Key, token: Key, *, include_dropped: bool = False) -> Token:
         database_id = self._database(database)

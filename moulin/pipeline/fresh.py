@@ -21,7 +21,7 @@ from uuid import UUID
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from moulin.catalog.catalog import Catalog
+from moulin.catalog.replica import ReplicaCatalog
 from moulin.errors import NotFound, Unavailable
 from moulin.ingest.backlog import backlog
 from moulin.ingest.intake import Blob, Targets, candidates, take_in
@@ -93,11 +93,11 @@ class FreshLane:
         self._folder: str | None = None
         self._held: dict[Hashable, _Decoded] = {}
         self._lock = threading.Lock()
-        local = is_local(str(spark.sparkContext.master))
-        self._catalog = lake.catalog if isinstance(lake.catalog, Catalog) and local else None
+        versions_alone = isinstance(lake.catalog, ReplicaCatalog) or not is_local(str(spark.sparkContext.master))
+        self._catalog = None if versions_alone else lake.catalog
 
     def take(self) -> Fresh | None:
-        """The fresh rows of now; None where there is no fresh lane, because no catalog or no local Spark is at hand."""
+        """The fresh rows of now; None on a replica, and on a cluster, which cannot read local files."""
         if self._catalog is None:
             return None
         listed = self._catalog.ingest.snapshot()

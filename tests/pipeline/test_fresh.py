@@ -13,6 +13,8 @@ import moulin
 from moulin import Lake
 from moulin.ingest.blob import Payload
 from moulin.ingest.setup import set_up
+from moulin.meta.config import ServeConfig
+from moulin.meta.server import build_server
 from moulin.model.ingest import Routing
 from moulin.model.otel import SCHEMAS
 from moulin.pipeline.nursery import Nursery
@@ -44,6 +46,24 @@ def test_fresh_records_are_seen_once_before_and_after_they_are_merged(sent: tupl
     assert ask(lake, f"otel.logs version as of {version}") == Counter()
     assert ask(lake, f"otel.logs version as of {lake.version}") == Counter("a"), "an older version has no fresh lane"
     assert bodies(lake) == Counter("a")
+
+
+def test_fresh_records_are_seen_through_a_server(sent: tuple[Lake, Writer]) -> None:
+    lake, writer = sent
+    writer.send(logs("a"))
+    Nursery(lake, spark=False).run_once()
+    writer.send(logs("b"))
+    writer.stop()
+    server = build_server(lake, ServeConfig(bind="127.0.0.1:0", http_bind="", drain_seconds=5)).start()
+    try:
+        with moulin.connect(f"grpc://{server.address}") as behind:
+            assert behind.catalog.ingest.snapshot().streams == lake.catalog.ingest.snapshot().streams
+            assert ask(behind) == Counter("ab")
+            assert ask(behind, fresh=False) == Counter("a")
+            Nursery(lake, spark=False).run_once()
+            assert ask(behind) == Counter("ab") == ask(behind, fresh=False)
+    finally:
+        server.stop(1)
 
 
 def test_every_column_is_the_same_fresh_and_merged(sent: tuple[Lake, Writer]) -> None:

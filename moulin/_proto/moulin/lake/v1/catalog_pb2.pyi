@@ -1206,3 +1206,93 @@ class GetPublishedVersionResponse(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     version: int
     def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class GetStreamsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetStreamsResponse(_message.Message):
+    __slots__ = ("version", "routing_seq", "complete_through", "streams", "tables", "routing")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ROUTING_SEQ_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    ROUTING_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    routing_seq: int
+    complete_through: int
+    streams: _containers.RepeatedCompositeFieldContainer[StreamState]
+    tables: _containers.RepeatedCompositeFieldContainer[RoutedTable]
+    routing: _containers.RepeatedCompositeFieldContainer[TokenRouting]
+    def __init__(self, version: _Optional[int] = ..., routing_seq: _Optional[int] = ..., complete_through: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamState, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[RoutedTable, _Mapping]]] = ..., routing: _Optional[_Iterable[_Union[TokenRouting, _Mapping]]] = ...) -> None: ...
+
+class StreamState(_message.Message):
+    __slots__ = ("id", "collector_id", "description", "token_id", "created_at", "frontier", "frontier_time", "deleted_offset", "deleted_time", "stopped_at", "stopped_offset", "stop_reason", "tables")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    COLLECTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_TIME_FIELD_NUMBER: _ClassVar[int]
+    DELETED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELETED_TIME_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_AT_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STOP_REASON_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    collector_id: str
+    description: str
+    token_id: str
+    created_at: int
+    frontier: int
+    frontier_time: int
+    deleted_offset: int
+    deleted_time: int
+    stopped_at: int
+    stopped_offset: int
+    stop_reason: int
+    tables: _containers.RepeatedCompositeFieldContainer[StreamTable]
+    def __init__(self, id: _Optional[str] = ..., collector_id: _Optional[str] = ..., description: _Optional[str] = ..., token_id: _Optional[str] = ..., created_at: _Optional[int] = ..., frontier: _Optional[int] = ..., frontier_time: _Optional[int] = ..., deleted_offset: _Optional[int] = ..., deleted_time: _Optional[int] = ..., stopped_at: _Optional[int] = ..., stopped_offset: _Optional[int] = ..., stop_reason: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[StreamTable, _Mapping]]] = ...) -> None: ...
+
+class StreamTable(_message.Message):
+    __slots__ = ("table_id", "merged_offset", "merged_time", "created_at")
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    MERGED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MERGED_TIME_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    table_id: str
+    merged_offset: int
+    merged_time: int
+    created_at: int
+    def __init__(self, table_id: _Optional[str] = ..., merged_offset: _Optional[int] = ..., merged_time: _Optional[int] = ..., created_at: _Optional[int] = ...) -> None: ...
+
+class RoutedTable(_message.Message):
+    __slots__ = ("id", "database_id", "name", "retired")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    RETIRED_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    database_id: str
+    name: str
+    retired: bool
+    def __init__(self, id: _Optional[str] = ..., database_id: _Optional[str] = ..., name: _Optional[str] = ..., retired: _Optional[bool] = ...) -> None: ...
+
+class TokenRouting(_message.Message):
+    __slots__ = ("token_id", "database_id", "traces_table_id", "logs_table_id", "metrics_table_id", "retired")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    TRACES_TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    LOGS_TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    METRICS_TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    RETIRED_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    database_id: str
+    traces_table_id: str
+    logs_table_id: str
+    metrics_table_id: str
+    retired: bool
+    def __init__(self, token_id: _Optional[str] = ..., database_id: _Optional[str] = ..., traces_table_id: _Optional[str] = ..., logs_table_id: _Optional[str] = ..., metrics_table_id: _Optional[str] = ..., retired: _Optional[bool] = ...) -> None: ...

@@ -314,6 +314,11 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetPublishedVersionRequest.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetPublishedVersionResponse.FromString,
                 _registered_method=True)
+        self.GetStreams = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/GetStreams',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetStreamsRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetStreamsResponse.FromString,
+                _registered_method=True)
 
 
 class CatalogServiceServicer:
@@ -670,6 +675,13 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetStreams(self, request, context):
+        """Streams, how far each is in segments, and the routing of their records, all as of one version.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CatalogServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -952,6 +964,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.GetPublishedVersion,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetPublishedVersionRequest.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetPublishedVersionResponse.SerializeToString,
+            ),
+            'GetStreams': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStreams,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetStreamsRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetStreamsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2466,6 +2483,33 @@ class CatalogService:
             '/moulin.lake.v1.CatalogService/GetPublishedVersion',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.GetPublishedVersionRequest.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.GetPublishedVersionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStreams(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/GetStreams',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.GetStreamsRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.GetStreamsResponse.FromString,
             options,
             channel_credentials,
             insecure,
