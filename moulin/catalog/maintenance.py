@@ -163,12 +163,19 @@ class MaintenanceCatalog:
             return segment_stats.size_tiers(connection, table_id, wanted, self.engine.now(connection))
 
     def mergeable_segments(
-        self, table_id: UUID, wanted: Filter, *, small: int | None, limit: int, after: tuple[int, int, int] | None
+        self,
+        table_id: UUID,
+        wanted: Filter,
+        *,
+        small: int | None,
+        least: int,
+        limit: int,
+        after: tuple[int, int, int] | None,
     ) -> Mergeable:
         with self.engine.read() as connection:
             versions = wanted.versions(connection, self.engine.now(connection))
             return segment_stats.mergeable(
-                connection, table_id, wanted, versions, small=small, limit=limit, after=after
+                connection, table_id, wanted, versions, small=small, least=least, limit=limit, after=after
             )
 
     def task_counts(self, table_id: UUID | None = None) -> tuple[int, int]:
