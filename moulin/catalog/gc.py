@@ -17,7 +17,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import expiry, merge_tasks, requests, staging, streams
+from moulin.catalog import expiry, merge_task_list, requests, staging, streams
 from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.draft import Draft
@@ -266,7 +266,7 @@ def _sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
     """Uploads under numbers that were handed out, and never registered while that lasted."""
     with catalog.engine.read() as connection:
         over = staging.due(connection, catalog.engine.now(connection) - int(floor * NANOS))
-        over = [staged for staged in over if not merge_tasks.holds(connection, staged.owner)]
+        over = [staged for staged in over if not merge_task_list.holds(connection, staged.owner)]
     done = []
     for staged in over:
         folders = (paths.segment_folder(staged.table_id, staged.first + place) for place in range(staged.count))

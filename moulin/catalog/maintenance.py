@@ -10,6 +10,7 @@ from uuid import UUID
 
 from moulin.catalog import (
     leases,
+    merge_task_list,
     merge_tasks,
     retention,
     segment_deletion,
@@ -68,20 +69,20 @@ class MaintenanceCatalog:
     def merge_tasks(self, table_id: UUID | None = None) -> list[MergeTask]:
         """The tasks that are not done, oldest first."""
         with self.engine.read() as connection:
-            return merge_tasks.list_all(connection, table_id)
+            return merge_task_list.list_all(connection, table_id)
 
     def merge_task(self, task_id: UUID) -> tuple[MergeTask, MergeTaskFigures]:
         with self.engine.read() as connection:
-            return merge_tasks.get(connection, task_id)
+            return merge_task_list.get(connection, task_id)
 
     def merge_task_inputs(self, task_id: UUID) -> list[int]:
         with self.engine.read() as connection:
-            return merge_tasks.inputs(connection, task_id)
+            return merge_task_list.inputs(connection, task_id)
 
     def table_of_merge_task(self, task_id: UUID) -> UUID:
         """The table of a task, also of one that is done."""
         with self.engine.read() as connection:
-            return merge_tasks.table_of(connection, task_id)
+            return merge_task_list.table_of(connection, task_id)
 
     def claimed_merge(self, claim: Claim) -> ClaimedMerge:
         with self.engine.unordered(durable=False) as connection:
@@ -90,7 +91,7 @@ class MaintenanceCatalog:
     def finished_merge(self, claim: Claim) -> tuple[int, list[str]] | None:
         """The version and output paths that a claim was finished with, None when it was not."""
         with self.engine.read() as connection:
-            return merge_tasks.finished(connection, claim)
+            return merge_task_list.finished(connection, claim)
 
     def tables_to_plan(self) -> dict[UUID, tuple[int, int]]:
         """Every live table: the last version that changed it, and how many segments it has."""
@@ -163,18 +164,25 @@ class MaintenanceCatalog:
             return segment_stats.size_tiers(connection, table_id, wanted, self.engine.now(connection))
 
     def mergeable_segments(
-        self, table_id: UUID, wanted: Filter, *, small: int | None, limit: int, after: tuple[int, int, int] | None
+        self,
+        table_id: UUID,
+        wanted: Filter,
+        *,
+        small: int | None,
+        least: int,
+        limit: int,
+        after: tuple[int, int, int] | None,
     ) -> Mergeable:
         with self.engine.read() as connection:
             versions = wanted.versions(connection, self.engine.now(connection))
             return segment_stats.mergeable(
-                connection, table_id, wanted, versions, small=small, limit=limit, after=after
+                connection, table_id, wanted, versions, small=small, least=least, limit=limit, after=after
             )
 
     def task_counts(self, table_id: UUID | None = None) -> tuple[int, int]:
         """How many merge tasks are not done, and how many of them are in quarantine."""
         with self.engine.read() as connection:
-            return merge_tasks.count(connection, table_id)
+            return merge_task_list.count(connection, table_id)
 
     def trash_counts(self) -> tuple[int, int, str]:
         """Objects that wait for deletion, those of them that resisted it, and what one of these said."""

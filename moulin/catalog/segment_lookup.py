@@ -28,7 +28,7 @@ from moulin.formats import manifest as codec
 from moulin.model.ingest import Stream
 
 DEFAULT_LIMIT = 1000
-MAX_LIMIT = 10_000
+MAX_LIMIT = 5_000  # some 400 bytes each: below the 4 MiB that gRPC clients take by default
 MAX_NAMES = 1000
 INGEST_TIME = "ingest_time"
 

@@ -113,10 +113,11 @@ def mergeable(
     versions: tuple[int, int],
     *,
     small: int | None,
+    least: int,
     limit: int,
     after: tuple[int, int, int] | None = None,
 ) -> Mergeable:
-    """Live segments that a filter lets through, that no task has, and that are not alone in their partition.
+    """Live segments that a filter lets through, that no task has, and of which a partition has at least `least`.
 
     `versions` are those of the filter. With `small`, only segments that are fresh, shorter than that or have deleted
     rows: no merge is due for others. Costs what the filter lets through, and `limit` rows of answer.
@@ -136,7 +137,7 @@ def mergeable(
         fitting = fitting.where(sa.or_(g.c.level == 0, g.c.size < small, p.c.vector_id != 0))
     found = fitting.subquery()
     place = (found.c.partition_id, found.c.time_min, found.c.segment)
-    query = sa.select(*place).where(found.c.together > 1).order_by(*place).limit(limit)
+    query = sa.select(*place).where(found.c.together >= least).order_by(*place).limit(limit)
     if after is not None:
         query = query.where(sa.tuple_(*place) > sa.tuple_(*(sa.literal(value, sa.BigInteger) for value in after)))
     rows = connection.execute(query).all()

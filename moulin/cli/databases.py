@@ -65,6 +65,7 @@ def drop(
             preview = lake.preview_drop_database(name)
             rows = [{"kind": "table", "name": m.name} for m in preview.tables]
             rows += [{"kind": "view", "name": m.name} for m in preview.views]
+            rows += [{"kind": "ingest token", "name": m.name} for m in preview.tokens]
             show_rows(rows, as_json, title=f"Dropping {name} would take", empty=f"Database {name} is empty.")
             return
         dropped = lake.drop_database(name, cascade=cascade, immediate=immediate)

@@ -19,7 +19,7 @@ from moulin.cli.demo import demo
 from moulin.cli.get import get
 from moulin.cli.mirror import mirror
 from moulin.cli.options import Address, Json, open_lake, parse_options
-from moulin.cli.output import errors, say
+from moulin.cli.output import complain, say
 from moulin.cli.up import up
 from moulin.errors import MoulinError
 
@@ -126,7 +126,7 @@ def main() -> None:
 
 
 def _fail(sentence: str, code: int) -> None:
-    errors.print(f"[red]Error:[/red] {sentence}", markup=True, soft_wrap=True)
+    complain(sentence)
     sys.exit(code)
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
@@ -30,7 +31,7 @@ def show_rows(rows: Sequence[Mapping[str, Any]], as_json: bool, *, title: str | 
         numeric = all(isinstance(row[name], int | float) for row in rows)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(shown(value) for value in row.values()))
+        table.add_row(*(escape(shown(value)) for value in row.values()))
     console.print(table)
 
 
@@ -41,7 +42,7 @@ def show_values(values: Mapping[str, Any], as_json: bool) -> None:
         return
     width = max(len(name) for name in values)
     for name, value in values.items():
-        console.print(f"[bold]{name.ljust(width)}[/bold]  {shown(value)}")
+        console.print(f"[bold]{name.ljust(width)}[/bold]  {escape(shown(value))}")
 
 
 def show_json(value: Any) -> None:
@@ -53,7 +54,12 @@ def say(text: str, as_json: bool = False, **values: Any) -> None:
     if as_json:
         show_json(values)
     else:
-        console.print(text)
+        console.print(text, markup=False)
+
+
+def complain(sentence: str) -> None:
+    """An error, on standard error. Brackets in it are its own: `[serve]` is no markup."""
+    errors.print(f"[red]Error:[/red] {escape(sentence)}", soft_wrap=True)
 
 
 def shown(value: Any) -> str:

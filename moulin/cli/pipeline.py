@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from moulin.cli.options import Json, open_lake
-from moulin.cli.output import errors, say, show_values, size
+from moulin.cli.output import complain, say, show_values, size
 from moulin.errors import FailedPrecondition, InvalidInput, MoulinError
 from moulin.lake import Lake
 from moulin.model.ids import new_id
@@ -168,10 +168,10 @@ def every(interval: float, over: threading.Event, step: Callable[[], Any], *, bu
         try:
             again = busy(step())
         except MoulinError as error:
-            errors.print(f"[red]Error:[/red] {error.message} It is tried again.", soft_wrap=True)
+            complain(f"{error.message} It is tried again.")
             again = False
         except Exception as error:  # noqa: BLE001 - the loop knows how often what fails has failed, and must go on
-            errors.print(f"[red]Error:[/red] {type(error).__name__}: {error}. It is tried again.", soft_wrap=True)
+            complain(f"{type(error).__name__}: {error}. It is tried again.")
             again = False
         if not again:
             over.wait(interval)

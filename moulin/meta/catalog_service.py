@@ -14,6 +14,7 @@ from moulin.catalog.merge_tasks import PlannedMerge
 from moulin.catalog.segments import PartitionFilter
 from moulin.errors import InvalidInput
 from moulin.meta import index_values as iv
+from moulin.meta import segment_values as sv
 from moulin.meta import values as v
 from moulin.meta.auth import caller
 from moulin.meta.merge_values import from_claim, to_claim, to_claimed, to_task
@@ -183,7 +184,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             with_columns=request.with_columns,
             columns=set(request.columns.ids) if request.HasField("columns") else None,
         )
-        for page in v.pages(map(v.to_segment, found)):
+        for page in v.pages(map(sv.to_segment, found)):
             yield pb.SegmentPage(segments=page)
 
     def ListPartitions(self, request: pb.ListPartitionsRequest, context: Any) -> Iterator[pb.PartitionPage]:
@@ -195,7 +196,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def GetSegments(self, request: pb.GetSegmentsRequest, context: Any) -> Iterator[pb.SegmentPage]:
         found = self._catalog.segments_by_number(request.numbers, request.version)
-        for page in v.pages(map(v.to_segment, found.values())):
+        for page in v.pages(map(sv.to_segment, found.values())):
             yield pb.SegmentPage(segments=page)
 
     def CountRows(self, request: pb.CountRowsRequest, context: Any) -> pb.CountRowsResponse:
@@ -224,7 +225,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         table_id = v.to_uuid(request.table_id, "table")
         found = self._catalog.changes(table_id, request.since, self._last(request), net=request.net)
         for change in islice(found, _limit(request)):
-            yield from v.to_changes(change)
+            yield from sv.to_changes(change)
 
     def _last(self, request: pb.ChangeRange) -> int:
         until = _until(request)

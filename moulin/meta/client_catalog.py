@@ -17,6 +17,7 @@ from moulin.catalog.tables import NewTable
 from moulin.config import Config
 from moulin.errors import InvalidInput
 from moulin.meta import index_values as iv
+from moulin.meta import segment_values as sv
 from moulin.meta import values as v
 from moulin.meta.client_merges import ClientMerges
 from moulin.meta.client_tokens import ClientTokens
@@ -194,7 +195,7 @@ class ClientCatalog:
             with_columns=with_columns,
             columns=None if columns is None else pb.FieldIds(ids=sorted(columns)),
         )
-        found = [v.from_segment(segment) for page in pages for segment in page.segments]
+        found = [sv.from_segment(segment) for page in pages for segment in page.segments]
         if partition_filter is None:
             return found
         answers = {place: partition_filter(*place) for place in {(s.facts.spec_id, s.facts.partition) for s in found}}
@@ -206,7 +207,7 @@ class ClientCatalog:
 
     def segments_by_number(self, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
         pages = self._stream("GetSegments", pb.GetSegmentsRequest, numbers=list(numbers), version=version)
-        return {segment.number: v.from_segment(segment) for page in pages for segment in page.segments}
+        return {segment.number: sv.from_segment(segment) for page in pages for segment in page.segments}
 
     def count_rows(self, table_id: UUID, version: int) -> int:
         return int(self._call("CountRows", pb.CountRowsRequest, table_id=str(table_id), version=version).rows)
@@ -226,13 +227,13 @@ class ClientCatalog:
     def changes(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[VersionChange]:
         fields = {"table_id": str(table_id), "until": until, "net": net}
         if net:
-            return v.from_changes(self._stream("ListChanges", pb.ChangeRange, since=since, **fields))
+            return sv.from_changes(self._stream("ListChanges", pb.ChangeRange, since=since, **fields))
         return self._each_version(since, fields)
 
     def _each_version(self, since: int, fields: Mapping[str, Any]) -> Iterator[VersionChange]:
         while True:
             pieces = self._stream("ListChanges", pb.ChangeRange, since=since, limit=_VERSIONS, **fields)
-            found = list(v.from_changes(pieces))
+            found = list(sv.from_changes(pieces))
             yield from found
             if len(found) < _VERSIONS:
                 return

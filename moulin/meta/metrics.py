@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from moulin.errors import MoulinError
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
@@ -29,8 +32,15 @@ class Metrics:
         self._seconds.labels(method).observe(seconds)
 
     def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """A figure that is looked up when it is asked for."""
-        Gauge(name, text, registry=self.registry).set_function(value)
+        """A figure that is looked up when it is asked for; NaN when that fails, so that the others are still told."""
+
+        def looked_up() -> float:
+            try:
+                return value()
+            except MoulinError:
+                return math.nan
+
+        Gauge(name, text, registry=self.registry).set_function(looked_up)
 
     def text(self) -> bytes:
         """All figures in Prometheus' text format."""

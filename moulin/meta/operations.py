@@ -9,7 +9,8 @@ from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.catalog.commit import CommitResult, TableCommit
 from moulin.errors import Corrupt, InvalidInput
 from moulin.meta.merge_values import from_claim, to_claim
-from moulin.meta.values import from_facts, from_vector, to_facts, to_uuid, to_vector
+from moulin.meta.segment_values import from_facts, from_vector, to_facts, to_vector
+from moulin.meta.values import to_uuid
 from moulin.model.operations import (
     AlterSchema,
     Append,

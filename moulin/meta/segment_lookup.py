@@ -8,13 +8,14 @@ from uuid import UUID
 
 from moulin._proto.moulin.meta.v1 import segment_lookup_pb2 as pb
 from moulin._proto.moulin.meta.v1 import segment_lookup_pb2_grpc as rpc
+from moulin.catalog.segment_lookup import MAX_LIMIT
 from moulin.meta.convert import check_range, to_id, to_prefix
 from moulin.meta.segment_info import to_infos, to_numbers
 from moulin.meta.site import Site
 from moulin.model.ingest import Stream
 from moulin.storage import paths
 
-_MAX_IDS = 10_000
+_MAX_IDS = MAX_LIMIT
 
 
 class SegmentLookupServicer(rpc.SegmentLookupServiceServicer):

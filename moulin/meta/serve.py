@@ -32,7 +32,7 @@ class Serving:
         mount: Callable[[FastAPI], None] = lambda app: None,
     ) -> None:
         self.metrics = Metrics()
-        self.metrics.gauge("moulin_lake_version", "The newest version of the lake.", lambda: float(lake.version))
+        _add_gauges(self.metrics, lake)
         self.grpc: MetaServer = build_server(lake, config, observer=self.metrics, storage_options=storage_options)
         self.http: HttpServer | None = None
         if config.http_bind:
@@ -65,6 +65,19 @@ class Serving:
             loop.stop()
         log.info("stopped", extra={"drained": drained})
         return drained
+
+
+def _add_gauges(metrics: Metrics, lake: Lake) -> None:
+    """What an operator wants to be told of: above all, what is stuck."""
+    tasks = lake.own_catalog().maintenance
+    for name, text, value in (
+        ("lake_version", "The newest version of the lake.", lambda: lake.version),
+        ("merge_tasks", "Merge tasks that are not done.", lambda: tasks.task_counts()[0]),
+        ("merge_tasks_quarantined", "Merge tasks that failed too often.", lambda: tasks.task_counts()[1]),
+        ("objects_to_delete", "Objects that wait for deletion.", lambda: tasks.trash_counts()[0]),
+        ("objects_failing", "Objects whose deletion failed, and is tried again.", lambda: tasks.trash_counts()[1]),
+    ):
+        metrics.gauge(f"moulin_{name}", text, value)
 
 
 def run_until_signal(serving: Serving, ready: Callable[[], None] = lambda: None) -> bool:

@@ -12,10 +12,8 @@ from uuid import UUID
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as format_pb
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
-from moulin.catalog.changes import CommitNumbers, SegmentChange, VersionChange
 from moulin.catalog.tables import NewTable
 from moulin.errors import Corrupt, InvalidInput
-from moulin.formats import manifest as codec
 from moulin.model.entities import (
     CommitInfo,
     Database,
@@ -27,7 +25,6 @@ from moulin.model.entities import (
     Tombstone,
     View,
 )
-from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 from moulin.model.partition import spec_from_json, spec_to_json
 from moulin.model.schema import schema_from_json, schema_to_json
 from moulin.model.sort import sort_from_json, sort_to_json
@@ -300,7 +297,7 @@ def from_info(m: pb.CommitInfo) -> CommitInfo:
     )
 
 
-# Segments
+# Partition tuples and regions
 
 
 def to_tuple(value: Iterable[bytes | None]) -> format_pb.PartitionTuple:
@@ -309,97 +306,6 @@ def to_tuple(value: Iterable[bytes | None]) -> format_pb.PartitionTuple:
 
 def from_tuple(m: format_pb.PartitionTuple) -> tuple[bytes | None, ...]:
     return tuple(part.value if part.HasField("value") else None for part in m.values)
-
-
-def to_segment(segment: LiveSegment) -> format_pb.DataFileRef:
-    return codec.segment_to_ref(segment, codec.EXISTING)
-
-
-from_segment = codec.ref_to_segment
-
-
-def to_facts(facts: SegmentFacts) -> format_pb.DataFileRef:
-    """A segment that is not committed yet: the numbers that a commit gives are left out."""
-    return codec.segment_to_ref(LiveSegment(facts, 0, 0, 0), codec.ADDED)
-
-
-def from_facts(m: format_pb.DataFileRef) -> SegmentFacts:
-    facts = codec.ref_to_segment(m).facts
-    if facts.number < 1 or min(facts.rows, facts.size, facts.level, facts.index_size, facts.region) < 0:
-        raise InvalidInput(f"Segment {facts.number} cannot have such numbers: rows, sizes and levels are 0 or more.")
-    if not facts.path or facts.path.startswith("/") or ".." in facts.path.split("/"):
-        raise InvalidInput(f"{facts.path[:200]!r} is not a path below the lake's storage.")
-    return facts
-
-
-def to_vector(vector: VectorFacts) -> pb.Vector:
-    return pb.Vector(
-        id=vector.id,
-        segment=vector.segment,
-        path=vector.path,
-        offset=vector.offset,
-        length=vector.length,
-        cardinality=vector.cardinality,
-    )
-
-
-def from_vector(m: pb.Vector) -> VectorFacts:
-    return VectorFacts(m.id, m.segment, m.path, m.offset, m.length, m.cardinality)
-
-
-def to_changes(change: VersionChange) -> Iterator[pb.VersionChange]:
-    """A version's change, in pieces."""
-    pairs = (
-        pb.SegmentChange(
-            before=None if pair.before is None else to_segment(pair.before),
-            after=None if pair.after is None else to_segment(pair.after),
-        )
-        for pair in change.segments
-    )
-    numbers = [
-        pb.CommitNumbers(sequence=c.sequence, version=c.version, timestamp_ns=c.timestamp_ns) for c in change.commits
-    ]
-    for place, page in enumerate(pages(pairs)):
-        yield pb.VersionChange(
-            version=change.version,
-            timestamp_ns=change.timestamp_ns,
-            next_row_id=change.next_row_id,
-            segments=page,
-            commits=[] if place else numbers,
-        )
-    if not change.segments:
-        yield pb.VersionChange(
-            version=change.version, timestamp_ns=change.timestamp_ns, next_row_id=change.next_row_id, commits=numbers
-        )
-
-
-def from_changes(pieces: Iterable[pb.VersionChange]) -> Iterator[VersionChange]:
-    """Whole changes from pieces that follow one another."""
-    held: list[pb.VersionChange] = []
-    for piece in pieces:
-        if held and held[0].version != piece.version:
-            yield _joined(held)
-            held = []
-        held.append(piece)
-    if held:
-        yield _joined(held)
-
-
-def _joined(pieces: list[pb.VersionChange]) -> VersionChange:
-    first = pieces[0]
-    pairs = tuple(
-        SegmentChange(
-            from_segment(pair.before) if pair.HasField("before") else None,
-            from_segment(pair.after) if pair.HasField("after") else None,
-        )
-        for piece in pieces
-        for pair in piece.segments
-    )
-    numbers = tuple(CommitNumbers(c.sequence, c.version, c.timestamp_ns) for c in first.commits)
-    return VersionChange(first.version, first.timestamp_ns, first.next_row_id, pairs, numbers)
-
-
-# Regions
 
 
 def to_region(region: Region) -> pb.Region:

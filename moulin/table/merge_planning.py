@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -42,19 +42,27 @@ def create_tasks(context: Context, table_id: UUID | None, wanted: Filter) -> Pla
 
 def _plan_filtered(context: Context, state: TableState, wanted: Filter) -> list[PlannedMerge]:
     """The first page of what a filter lets through that has anything to merge."""
-    catalog = context.own_catalog()
     bounds = Bounds(min_inputs=2, max_inputs=context.config.merge_max_inputs)
+    for page in _pages(context, state, wanted, bounds.min_inputs):
+        groups = plan(context, state, bounds=bounds, segments=page)
+        if plans := [planned(state.id, group) for group in groups if len(group.segments) >= 2]:
+            return plans
+    return []
+
+
+def _pages(context: Context, state: TableState, wanted: Filter, least: int) -> Iterator[Collection[LiveSegment]]:
+    """What a filter lets through and merges may take, by partition and time."""
+    catalog = context.own_catalog()
     segment_bytes = effective(context.config, state.properties).merge_segment_bytes
     small = None if state.schema.identifier_field_ids else segment_bytes // 2
     after = None
     while True:
-        page = catalog.maintenance.mergeable_segments(state.id, wanted, small=small, limit=_AT_ONCE, after=after)
-        live = catalog.segments_by_number(page.numbers, state.version, with_columns=False)
-        groups = plan(context, state, bounds=bounds, segments=live.values())
-        if plans := [planned(state.id, group) for group in groups if len(group.segments) >= 2]:
-            return plans
+        page = catalog.maintenance.mergeable_segments(
+            state.id, wanted, small=small, least=least, limit=_AT_ONCE, after=after
+        )
+        yield catalog.segments_by_number(page.numbers, state.version, with_columns=False).values()
         if (after := page.last) is None:
-            return []
+            return
 
 
 def rewrite_tasks(context: Context, table_id: UUID | None) -> Planned:
@@ -68,13 +76,24 @@ def rewrite_tasks(context: Context, table_id: UUID | None) -> Planned:
     return _create(context, plans)
 
 
-def create_due_tasks(context: Context, table_id: UUID, segments: Iterable[LiveSegment] | None = None) -> Planned:
-    """Make the tasks that are due by themselves: enough segments of about one size, or level 0 of a keyed table."""
+def create_due_tasks(context: Context, table_id: UUID, segments: Collection[LiveSegment] | None = None) -> Planned:
+    """Make the tasks that are due by themselves: enough segments of about one size, or level 0 of a keyed table.
+
+    Of all segments, or of `segments`. All those of an event table are looked at page by page, so that a large one
+    costs time and not memory; each page is a transaction.
+    """
     state = context.catalog.table_by_id(table_id)
     config = context.config
     bounds = Bounds(min_inputs=config.merge_min_inputs, max_inputs=config.merge_max_inputs, tiered=True)
-    groups = plan(context, state, due_only=True, bounds=bounds, segments=segments)
-    return _create(context, [planned(state.id, group) for group in groups])
+    pages: Iterable[Collection[LiveSegment] | None] = [segments]
+    if segments is None and not state.schema.identifier_field_ids:
+        pages = _pages(context, state, Filter(), bounds.min_inputs)
+    tasks = inputs = 0
+    for page in pages:
+        groups = plan(context, state, due_only=True, bounds=bounds, segments=page)
+        made = _create(context, [planned(state.id, group) for group in groups])
+        tasks, inputs = tasks + made.tasks, inputs + made.segments
+    return Planned(tasks, inputs)
 
 
 def _create(context: Context, plans: Sequence[PlannedMerge]) -> Planned:

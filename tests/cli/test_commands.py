@@ -150,3 +150,10 @@ def test_a_lake_of_a_newer_version_is_refused(lake: Run, tmp_path: Path) -> None
     done = lake("db", "list")
     assert done.code == 1
     assert "Upgrade moulin" in done.err
+
+
+def test_brackets_are_shown_as_they_are(lake: Run) -> None:
+    row = json.dumps({"id": 1, "region": "[eu]"}) + "\n"
+    assert lake("append", "shop.orders", "-", "--format", "ndjson", stdin=row).code == 0
+    assert "[eu]" in lake("scan", "shop.orders").out
+    assert "'[red]'" in lake("scan", "shop.orders", "--column", "[red]").err

@@ -70,6 +70,8 @@ def test_ingest_tokens(command: Command) -> None:
     assert command("token", "list", "telemetry", "--json").json() == []
     assert command("token", "list", "telemetry", "--all", "--json").json()[0]["gone at"]
     assert command("token", "resurrect", "telemetry.agent").code == 0
+    preview = command("db", "drop", "telemetry", "--dry-run", "--json").json()
+    assert {"kind": "ingest token", "name": "agent"} in preview
     missing = command("token", "show", "telemetry.nobody")
     assert (missing.code, "does not exist" in missing.err) == (1, True)
     incomplete = command("token", "create", "telemetry.other", "--logs", "rest")
@@ -106,7 +108,7 @@ def test_an_unknown_setting_keeps_a_server_from_starting(
 ) -> None:
     run("init")
     (tmp_path / "lake" / "moulin.toml").write_text("[serve]\nport = 1\n")
-    assert "Unknown setting 'port'" in run("serve").err
+    assert "Unknown setting 'port' of [serve]; known are: " in run("serve").err
     (tmp_path / "lake" / "moulin.toml").unlink()
     monkeypatch.setenv("MOULIN_PIN_SECOND", "1")
     assert "MOULIN_PIN_SECOND" in run("serve").err

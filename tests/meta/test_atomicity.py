@@ -181,7 +181,7 @@ def test_nursery(api: Api) -> None:
     every_statement(api.live, lambda: api.MarkStreamStopped(stream_id=second, final_offset=9, stopped_at_nanos=1))
 
 
-@rule("GEN-15", "MT-07", "JN-12")
+@rule("GEN-15", "MT-07", "JN-12", "INV-6")
 def test_merge_tasks(live: Live) -> None:
     shop = open_shop(live)
     shop.fill(4)

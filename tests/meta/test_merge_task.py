@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any, TypeVar
 
 import grpc
 import pytest
-import sqlalchemy as sa
 
 from moulin._proto.moulin.meta.v1 import common_pb2, janitor_pb2, merge_task_pb2
 from moulin.table.merge_worker import MergeWorker
 from tests.meta.conftest import Live, refused
 from tests.meta.merging import Shop, open_shop
-
-T = TypeVar("T")
 
 
 @pytest.fixture
@@ -317,74 +311,3 @@ def test_compaction_and_workers_do_the_tasks_of_the_service(shop: Shop) -> None:
     assert done is not None
     assert len(done.group.segments) >= 2
     assert len(shop.ids()) == 20
-
-
-@contextmanager
-def broken(shop: Shop, place: int) -> Iterator[None]:
-    """The statement of this place among those that change something fails."""
-    engine, count = shop.live.catalog.engine._engine, 0
-
-    def fail_there(connection: object, cursor: object, statement: str, *rest: object) -> None:
-        nonlocal count
-        count += statement.lstrip().upper().startswith(("INSERT", "UPDATE", "DELETE"))
-        if count == place:
-            raise sa.exc.OperationalError("injected", None, Exception("injected"))
-
-    sa.event.listen(engine, "before_cursor_execute", fail_there)
-    try:
-        yield
-    finally:
-        sa.event.remove(engine, "before_cursor_execute", fail_there)
-
-
-def until_it_works(shop: Shop, call: Callable[[], T], check: Callable[[], None]) -> T:
-    """Call with the first statement broken, then the second, and so on; after each failure `check` what is left."""
-    for place in range(1, 80):
-        with broken(shop, place):
-            try:
-                return call()
-            except grpc.RpcError as error:
-                seen: Any = error
-        assert seen.code() is grpc.StatusCode.UNAVAILABLE
-        assert place < 79, "it never works"
-        check()
-    raise AssertionError
-
-
-def test_an_error_at_any_statement_leaves_all_or_nothing(shop: Shop) -> None:
-    """GEN-15, MT-07, INV-6: every call happens whole or not at all"""
-    shop.fill(3)
-    rows, before = shop.ids(), shop.table.version
-
-    def no_task() -> None:
-        assert shop.list() == []
-        state = shop.table.state()
-        numbers = [s.facts.number for s in shop.live.catalog.segments(state.id, state.version)]
-        assert not shop.live.catalog.maintenance.merge_inputs_held(numbers)
-
-    assert until_it_works(shop, shop.create, no_task).tasks_created == 1
-
-    def not_claimed() -> None:
-        assert [(t.state, t.attempt) for t in shop.list()] == [("waiting", 0)]
-
-    task = until_it_works(shop, shop.claim, not_claimed)
-    assert task.attempt == 1
-
-    def still_claimed() -> None:
-        assert [(t.state, t.failures) for t in shop.list()] == [("claimed", 0)]
-
-    until_it_works(shop, lambda: fail(shop, task), still_claimed)
-    shop.live.clock.forward(60)
-    request = shop.merge(shop.claim())
-
-    def as_before_or_as_after() -> None:
-        if shop.table.version == before:
-            assert shop.list()[0].state == "claimed"
-        else:
-            assert shop.list() == []
-        assert shop.ids() == rows
-
-    done = until_it_works(shop, lambda: shop.tasks.CompleteSegmentMergeTask(request), as_before_or_as_after)
-    assert done.WhichOneof("result") == "success", done.error.message
-    assert shop.ids() == rows
-    assert shop.list() == []

@@ -1,4 +1,4 @@
-"""Parallel clients, each with a connection of its own, on what only one of them can get."""
+"""Parallel clients of two servers, each with a connection of its own, on what only one of them can get."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from uuid import UUID
 import grpc
 import pytest
 
+from tests.contract.conftest import Backend
 from tests.meta.api import Api
-from tests.meta.conftest import Live, name
+from tests.meta.conftest import Live, name, serving
 from tests.meta.rules import rule
 
 CLIENTS = 6
 
 
 @pytest.fixture(scope="module")
-def clients(live: Live) -> Iterator[list[Api]]:
-    made = [Api(live).another() for _ in range(CLIENTS)]
-    yield made
-    for client in made:
-        client.close()
+def clients(live: Live, backend: Backend) -> Iterator[list[Api]]:
+    """Every second one is connected to another server of the same lake."""
+    with serving(backend, uri=live.lake.uri, store=live.lake.store) as other:
+        made = [Api(other if number % 2 else live).another() for number in range(CLIENTS)]
+        yield made
+        for client in made:
+            client.close()
 
 
 def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:

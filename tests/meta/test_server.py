@@ -22,6 +22,7 @@ from moulin.lake import Lake
 from moulin.meta.config import ServeConfig
 from moulin.meta.logs import JsonFormatter
 from moulin.meta.metrics import Metrics
+from moulin.meta.serve import Serving
 from moulin.meta.server import MetaServer, build_server, roles_of
 from moulin.meta.services import SERVICES
 from tests.meta.conftest import LOOPBACK, Live, name, refused
@@ -191,3 +192,22 @@ def test_figures_of_calls(lake: Lake) -> None:
     assert f'moulin_calls_total{{code="OK",method="{path}/GetVersion"}} 1.0' in text
     assert f'moulin_calls_total{{code="NOT_FOUND",method="{path}/GetDatabase"}} 1.0' in text
     assert "moulin_calls_running 0.0" in text
+
+
+def test_figures_of_the_lake_are_told_also_when_it_fails(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    serving = Serving(lake, ServeConfig(bind="127.0.0.1:0", http_bind="", drain_seconds=1)).start()
+    try:
+        lake.create_database("d")
+        told = serving.metrics.text().decode()
+        for line in ("lake_version 1.0", "merge_tasks 0.0", "merge_tasks_quarantined 0.0", "objects_failing 0.0"):
+            assert f"moulin_{line}\n" in told
+
+        def fail(*_: Any) -> Any:
+            raise Unavailable("The catalog did not answer.")
+
+        monkeypatch.setattr(lake.own_catalog(), "version", fail)
+        told = serving.metrics.text().decode()
+        assert "moulin_lake_version NaN\n" in told
+        assert "moulin_objects_to_delete 0.0\n" in told
+    finally:
+        serving.stop()
