@@ -1,12 +1,13 @@
 """What `table.merge` does with each row of its source: update, delete or leave the row of its key, insert the rest.
 
-Conditions and values are written as a `where` is, over `source.<column>` and `target.<column>`.
+Conditions and values are written as a `where` is, over `source.<column>` and `target.<column>`; those of rows that are
+inserted over `source.<column>` alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from functools import cached_property
 from itertools import count
@@ -52,6 +53,9 @@ class MergeRules:
     values: Mapping[str, str] = field(default_factory=dict)
     condition: str | None = None
     not_matched: NotMatched = "insert"
+    delete_condition: str | None = None
+    insert_values: Mapping[str, str] = field(default_factory=dict)
+    insert_condition: str | None = None
 
     @classmethod
     def of(
@@ -62,6 +66,9 @@ class MergeRules:
         when_matched_set: Mapping[str, str] | None,
         when_matched_if: str | None,
         when_not_matched: str | None,
+        when_matched_delete_if: str | None = None,
+        when_not_matched_set: Mapping[str, str] | None = None,
+        when_not_matched_if: str | None = None,
     ) -> MergeRules:
         """The rules for a table of `schema` and rows of `source`; InvalidInput says what is wrong with them."""
         if when_matched not in ("update", "delete", None):
@@ -74,8 +81,26 @@ class MergeRules:
             raise InvalidInput('when_matched_set says how rows are updated: it needs when_matched="update".')
         if when_matched is None and when_matched_if is not None:
             raise InvalidInput("when_matched_if chooses among matched rows: it needs when_matched.")
-        values = dict(when_matched_set or {})
-        rules = cls(schema, _source_schema(schema, source), when_matched, values, when_matched_if, when_not_matched)  # type: ignore[arg-type]
+        if when_matched != "update" and when_matched_delete_if is not None:
+            raise InvalidInput(
+                "when_matched_delete_if deletes some of the rows that would be updated: it needs "
+                'when_matched="update". To delete only, say when_matched="delete" and when_matched_if.'
+            )
+        if when_not_matched is None and (when_not_matched_set or when_not_matched_if is not None):
+            raise InvalidInput(
+                'when_not_matched_set and when_not_matched_if are about inserts: they need when_not_matched="insert".'
+            )
+        rules = cls(
+            schema,
+            _source_schema(schema, source),
+            when_matched,  # type: ignore[arg-type]
+            dict(when_matched_set or {}),
+            when_matched_if,
+            when_not_matched,  # type: ignore[arg-type]
+            when_matched_delete_if,
+            dict(when_not_matched_set or {}),
+            when_not_matched_if,
+        )
         rules._check()
         return rules
 
@@ -87,18 +112,21 @@ class MergeRules:
         for name in key.names:
             if name not in given:
                 raise InvalidInput(f"The source lacks the key column {name}: rows are matched by the table's key.")
-        for name, text in self.values.items():
-            if name not in table:
-                raise InvalidInput(f"when_matched_set names {name!r}, which is no column.{did_you_mean(name, table)}")
-            if name in key.names:
-                raise InvalidInput(f"when_matched_set cannot change {name}: it is part of the key.")
-            if not isinstance(text, str):
-                raise InvalidInput(f"when_matched_set takes expressions as text, not {text!r} for column {name}.")
+        for what, values in (("when_matched_set", self.values), ("when_not_matched_set", self.insert_values)):
+            for name, text in values.items():
+                if name not in table:
+                    raise InvalidInput(f"{what} names {name!r}, which is no column.{did_you_mean(name, table)}")
+                if name in key.names:
+                    raise InvalidInput(f"{what} cannot change {name}: it is part of the key.")
+                if not isinstance(text, str):
+                    raise InvalidInput(f"{what} takes expressions as text, not {text!r} for column {name}.")
         if self.not_matched:
+            made = {*self.insert_values, *key.names} if self.insert_values else given
             for column in self.schema.fields:
-                if column.required and column.name not in given and Target.of(column).default is None:
+                if column.required and column.name not in made and Target.of(column).default is None:
+                    lacking = "when_not_matched_set" if self.insert_values else "the source"
                     raise InvalidInput(
-                        f"Column {column.name} is required and the source lacks it: rows cannot be inserted. "
+                        f"Column {column.name} is required and {lacking} lacks it: rows cannot be inserted. "
                         "Add it, or say when_not_matched=None."
                     )
         used = {column.path[1] for column in self._columns if column.path[0] == SOURCE and len(column.path) > 1}
@@ -108,7 +136,9 @@ class MergeRules:
                     f"The source has a column {name!r} that the table lacks and that nothing uses."
                     f"{did_you_mean(name, table)} Drop it from the source."
                 )
-        self._evaluated(self._pairs.empty_table())
+        pairs = self._pairs.empty_table()
+        self._evaluated(pairs, self._terms, "when_matched_set")
+        self._evaluated(pairs.select([SOURCE]), self._insert_terms, "when_not_matched_set")
 
     @property
     def target_columns(self) -> tuple[str, ...]:
@@ -123,18 +153,26 @@ class MergeRules:
         return tuple(column.name for column in self.schema.fields if column.name in needed)
 
     def choose(self, source: pa.Table, target: pa.Table) -> pa.ChunkedArray | None:
-        """Which of the matched rows are updated or deleted; None: all. `target` has `target_columns`."""
-        if self._predicate is None or self._predicate.is_true:
+        """Which of the matched rows are updated or deleted; None: all. `target` has `target_columns`.
+
+        Rows that `doomed` names are not to be updated, whatever this says.
+        """
+        return _true_for(self._predicate, _paired(source, target), source.num_rows, "when_matched_if")
+
+    def doomed(self, source: pa.Table, target: pa.Table) -> pa.ChunkedArray | None:
+        """Which of the matched rows are deleted where others are updated; None when nothing was said of that."""
+        if self.delete_condition is None:
             return None
-        if self._predicate.is_false:
-            return pa.chunked_array([pa.repeat(False, source.num_rows)])
-        return pc.fill_null(
-            self._computed(self._predicate.expression, _paired(source, target), "when_matched_if"), False
-        )
+        found = _true_for(self._doom, _paired(source, target), source.num_rows, "when_matched_delete_if")
+        return pa.chunked_array([pa.repeat(True, source.num_rows)]) if found is None else found
+
+    def insertable(self, source: pa.Table) -> pa.ChunkedArray | None:
+        """Which of the rows without a match are inserted; None: all."""
+        return _true_for(self._insert_predicate, _paired(source), source.num_rows, "when_not_matched_if")
 
     def updated(self, source: pa.Table, target: pa.Table) -> pa.Table:
         """The rows that take the place of matched ones, in the table's schema."""
-        computed = self._evaluated(_paired(source, target)) if self.values else {}
+        computed = self._evaluated(_paired(source, target), self._terms, "when_matched_set") if self.values else {}
         key = {self.schema.find_column_name(number) for number in self.schema.identifier_field_ids}
         columns = []
         for column in self.schema.fields:
@@ -148,31 +186,32 @@ class MergeRules:
 
     def inserted(self, source: pa.Table) -> pa.Table:
         """Rows of keys that are not there, in the table's schema."""
-        columns = [
-            source.column(column.name)
-            if column.name in source.column_names
-            else absent(Target.of(column), source.num_rows)
-            for column in self.schema.fields
-        ]
+        named = self.insert_values
+        computed = self._evaluated(_paired(source), self._insert_terms, "when_not_matched_set") if named else {}
+        key = {self.schema.find_column_name(number) for number in self.schema.identifier_field_ids}
+        columns = []
+        for column in self.schema.fields:
+            if column.name in computed:
+                columns.append(computed[column.name])
+            elif column.name in source.column_names and (not named or column.name in key):
+                columns.append(source.column(column.name))
+            else:
+                columns.append(absent(Target.of(column), source.num_rows))
         return _fitted(columns, self.schema)
 
-    def _evaluated(self, pairs: pa.Table) -> dict[str, pa.ChunkedArray | pa.Array]:
+    def _evaluated(
+        self, pairs: pa.Table, terms: Mapping[str, Term], what: str
+    ) -> dict[str, pa.ChunkedArray | pa.Array]:
         found: dict[str, pa.ChunkedArray | pa.Array] = {}
-        for name, term in self._terms.items():
+        for name, term in terms.items():
             target = Target.of(self.schema.find_field(name))
             if isinstance(term, Literal):
-                found[name] = _literal(term, self.schema.find_field(name), target, pairs.num_rows)
+                found[name] = _literal(term, self.schema.find_field(name), target, pairs.num_rows, what)
             else:
                 expression = term.stored if isinstance(term, Column) else term.expression
-                found[name] = self._computed(expression, pairs, f"when_matched_set of {name}")
+                found[name] = _computed(expression, pairs, f"{what} of {name}")
                 _fit_column(found[name], target)
         return found
-
-    def _computed(self, expression: pc.Expression, pairs: pa.Table, what: str) -> pa.ChunkedArray:
-        try:
-            return evaluate(expression, pairs)
-        except pa.ArrowException as error:
-            raise InvalidInput(f"{what} cannot be computed: {str(error).splitlines()[0]}.") from None
 
     @cached_property
     def _pair_schema(self) -> Schema:
@@ -192,60 +231,106 @@ class MergeRules:
         return arrow_schema(self._pair_schema)
 
     @cached_property
+    def _source_only(self) -> Schema:
+        """The pair of a row that has no match."""
+        return Schema(self._pair_schema.fields[0])
+
+    @cached_property
     def _predicate(self) -> Predicate | None:
-        if self.condition is None:
-            return None
-        try:
-            return parse_where(self.condition, self._pair_schema)
-        except InvalidInput as error:
-            raise InvalidInput(f"when_matched_if: {error.message} Name columns as source.x and target.x.") from None
+        return _condition(self.condition, self._pair_schema, "when_matched_if")
+
+    @cached_property
+    def _doom(self) -> Predicate | None:
+        return _condition(self.delete_condition, self._pair_schema, "when_matched_delete_if")
+
+    @cached_property
+    def _insert_predicate(self) -> Predicate | None:
+        return _condition(self.insert_condition, self._source_only, "when_not_matched_if")
 
     @cached_property
     def _terms(self) -> dict[str, Term]:
-        found = {}
-        for name, text in self.values.items():
-            try:
-                found[name] = Reader(self._pair_schema).term(parse_text(text))
-            except InvalidInput as error:
-                raise InvalidInput(
-                    f"when_matched_set of {name}: {error.message} Name columns as source.x and target.x."
-                ) from None
-        return found
+        return _terms(self.values, self._pair_schema, "when_matched_set")
+
+    @cached_property
+    def _insert_terms(self) -> dict[str, Term]:
+        return _terms(self.insert_values, self._source_only, "when_not_matched_set")
 
     @cached_property
     def _columns(self) -> tuple[Column, ...]:
-        columns = [] if self._predicate is None else list(columns_of(self._predicate.condition))
-        for term in self._terms.values():
+        columns: list[Column] = []
+        for predicate in (self._predicate, self._doom, self._insert_predicate):
+            columns += [] if predicate is None else columns_of(predicate.condition)
+        for term in (*self._terms.values(), *self._insert_terms.values()):
             columns += [term] if isinstance(term, Column) else term.columns if isinstance(term, Formula) else ()
         return tuple(columns)
 
     def __getstate__(self) -> dict[str, object]:
-        names = ("schema", "source", "matched", "values", "condition", "not_matched")
-        return {name: self.__dict__[name] for name in names}
+        return {one.name: self.__dict__[one.name] for one in fields(self)}
+
+
+def _condition(text: str | None, schema: Schema, what: str) -> Predicate | None:
+    if text is None:
+        return None
+    try:
+        return parse_where(text, schema)
+    except InvalidInput as error:
+        raise _unreadable(what, error, schema) from None
+
+
+def _terms(values: Mapping[str, str], schema: Schema, what: str) -> dict[str, Term]:
+    found = {}
+    for name, text in values.items():
+        try:
+            found[name] = Reader(schema).term(parse_text(text))
+        except InvalidInput as error:
+            raise _unreadable(f"{what} of {name}", error, schema) from None
+    return found
+
+
+def _unreadable(what: str, error: InvalidInput, schema: Schema) -> InvalidInput:
+    return InvalidInput(
+        f"{what}: {error.message} Name columns as {' and '.join(f'{f.name}.x' for f in schema.fields)}."
+    )
+
+
+def _true_for(predicate: Predicate | None, pairs: pa.Table, rows: int, what: str) -> pa.ChunkedArray | None:
+    """For which pairs a condition is true; None: for all."""
+    if predicate is None or predicate.is_true:
+        return None
+    if predicate.is_false:
+        return pa.chunked_array([pa.repeat(False, rows)])
+    return pc.fill_null(_computed(predicate.expression, pairs, what), False)
+
+
+def _computed(expression: pc.Expression, pairs: pa.Table, what: str) -> pa.ChunkedArray:
+    try:
+        return evaluate(expression, pairs)
+    except pa.ArrowException as error:
+        raise InvalidInput(f"{what} cannot be computed: {str(error).splitlines()[0]}.") from None
 
 
 def _source_schema(schema: Schema, source: pa.Schema) -> Schema:
     """The columns of the source: those of the table with its types, others with their own."""
     table = {column.name: column for column in schema.fields}
     key = {schema.find_column_name(number) for number in schema.identifier_field_ids}
-    fields = []
+    columns = []
     for place, given in enumerate(source, 1):
         known = table.get(given.name)
         kind = known.field_type if known is not None else to_type(given.type, f"column {given.name} of the source")
-        fields.append(NestedField(place, given.name, kind, required=given.name in key))
-    if len({column.name for column in fields}) < len(fields):
+        columns.append(NestedField(place, given.name, kind, required=given.name in key))
+    if len({column.name for column in columns}) < len(columns):
         raise InvalidInput("The source has two columns of one name: rename or drop one of them.")
-    made = renumber(StructType(*fields), count(1).__next__)
+    made = renumber(StructType(*columns), count(1).__next__)
     assert isinstance(made, StructType)
     return Schema(*made.fields)
 
 
-def _paired(source: pa.Table, target: pa.Table) -> pa.Table:
-    sides = {SOURCE: source, TARGET: target}
+def _paired(source: pa.Table, target: pa.Table | None = None) -> pa.Table:
+    sides = {SOURCE: source} if target is None else {SOURCE: source, TARGET: target}
     return pa.table({name: rows.to_struct_array() for name, rows in sides.items() if rows.num_columns})
 
 
-def _literal(term: Literal, column: NestedField, target: Target, rows: int) -> pa.Array:
+def _literal(term: Literal, column: NestedField, target: Target, rows: int, what: str) -> pa.Array:
     value: object = term.value
     if isinstance(value, Decimal) and not isinstance(column.field_type, DecimalType):
         floating = isinstance(column.field_type, FloatType | DoubleType)
@@ -256,9 +341,7 @@ def _literal(term: Literal, column: NestedField, target: Target, rows: int) -> p
         else:
             one = from_python([value], target)
     except (Misfit, pa.ArrowException, TypeError, ValueError):
-        raise InvalidInput(
-            f"when_matched_set of {column.name}: {term.sql} is no value of type {column.field_type}."
-        ) from None
+        raise InvalidInput(f"{what} of {column.name}: {term.sql} is no value of type {column.field_type}.") from None
     return one.take(pa.array([0] * rows, pa.int64())) if rows != 1 else one
 
 

@@ -184,7 +184,12 @@ def _merged(
     if rules.matched is not None and len(located.places):
         source = rows.take(pa.array(located.places))
         target = _target_rows(plan, tools, segments, located, rules.target_columns)
-        mask = rules.choose(source, target)
+        mask, doomed = rules.choose(source, target), rules.doomed(source, target)
+        if doomed is not None:
+            gone = np.flatnonzero(doomed.to_numpy())
+            mark(draft.positions, _chosen(located, gone))
+            draft.rows_deleted += len(gone)
+            mask = pc.invert(doomed) if mask is None else pc.and_not(mask, doomed)
         at = np.arange(len(located.places)) if mask is None else np.flatnonzero(mask.to_numpy())
         chosen = _chosen(located, at)
         if rules.matched == "delete":
@@ -198,8 +203,11 @@ def _merged(
             places.append(chosen.places)
     if rules.not_matched == "insert":
         fresh = np.setdiff1d(np.arange(rows.num_rows), located.places)
+        source = rows.take(pa.array(fresh))
+        if (mask := rules.insertable(source)) is not None:
+            source, fresh = source.filter(mask), fresh[mask.to_numpy()]
         if len(fresh):
-            parts.append(rules.inserted(rows.take(pa.array(fresh))))
+            parts.append(rules.inserted(source))
             places.append(fresh)
     at = np.concatenate(places)
     order = np.argsort(at)

@@ -216,14 +216,19 @@ class Table:
         when_matched: str | None = "update",
         when_matched_set: Mapping[str, str] | None = None,
         when_matched_if: str | None = None,
+        when_matched_delete_if: str | None = None,
         when_not_matched: str | None = "insert",
+        when_not_matched_set: Mapping[str, str] | None = None,
+        when_not_matched_if: str | None = None,
     ) -> Outcome:
         """Match the rows of `source` with the rows of a keyed table by key, and do what is said, in one version.
 
         `source` is a Spark DataFrame, Arrow in any of its forms, or a list of dicts, with the key's columns and each
         key once. A matched row is updated or deleted where `when_matched_if` holds ("source.ts > target.ts"): updated
         to the columns that the source has, or to what `when_matched_set` says ({"total": "source.x + target.total"});
-        its other columns stay. Rows without a match are inserted.
+        its other columns stay. Those for which `when_matched_delete_if` holds are deleted instead. Rows without a match
+        are inserted where `when_not_matched_if` holds: the columns that the source has, or the key and what
+        `when_not_matched_set` says; both name `source` alone.
         """
         state = self._writable()
         keyed = self._keyed_only()
@@ -231,7 +236,17 @@ class Table:
             schema = self._context.frames().frame_schema(source)
         else:
             source, schema = source_schema(source)
-        rules = MergeRules.of(state.schema, schema, when_matched, when_matched_set, when_matched_if, when_not_matched)
+        rules = MergeRules.of(
+            state.schema,
+            schema,
+            when_matched,
+            when_matched_set,
+            when_matched_if,
+            when_not_matched,
+            when_matched_delete_if,
+            when_not_matched_set,
+            when_not_matched_if,
+        )
         return merge(self._context, keyed, source, rules)
 
     # Rows by key

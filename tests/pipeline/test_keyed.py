@@ -367,6 +367,52 @@ def test_merge_updates_inserts_and_deletes(lake: Lake, table: Table, spark: Spar
     assert (done.version, lake.version) == (version + 1, version + 1), "nothing to do makes no version"
 
 
+def test_a_merge_with_every_clause(lake: Lake, table: Table, spark: SparkSession) -> None:
+    """As a feed of changes is applied: some rows are deleted, some updated, some inserted, others left alone."""
+    table.put_batch([row(n, "a") for n in range(20)])
+    model = {n: row(n, "a") for n in range(20)}
+    feed = spark.range(10, 30).selectExpr(
+        "id", "case id % 4 when 0 then 'delete' when 1 then 'change' else cast(null as string) end as op", "id * 2 as n"
+    )
+    sources = [feed, frame_to_arrow(feed)]
+    for turn, source in enumerate(sources):
+        done = table.merge(
+            source,
+            when_matched_set={"n": "source.n", "v": "source.op"},
+            when_matched_if="source.op is not null",
+            when_matched_delete_if="source.op = 'delete' and target.n >= 10",
+            when_not_matched_set={"v": "'from feed'", "n": "source.n + 1"},
+            when_not_matched_if="source.op = 'change'",
+        )
+        if turn == 0:
+            for n in (12, 16):
+                del model[n]
+            for n in (13, 17):
+                model[n] = {**model[n], "v": "change", "n": 2 * n}
+            for n in (21, 25, 29):
+                model[n] = {"id": n, "part": None, "v": "from feed", "n": 2 * n + 1}
+            assert (done.rows_added, done.rows_updated, done.rows_deleted) == (3, 2, 2)
+        else:
+            for n in (21, 25, 29):
+                model[n] = {**model[n], "v": "change", "n": 2 * n}
+            assert (done.rows_added, done.rows_updated, done.rows_deleted) == (0, 5, 0)
+        check(lake, table, model)
+    done = table.merge(
+        sources[1], when_matched_delete_if="true", when_not_matched=None, when_matched_set={"v": "source.op"}
+    )
+    assert (done.rows_updated, done.rows_deleted) == (0, len([n for n in model if 10 <= n < 30]))
+    check(lake, table, {n: r for n, r in model.items() if n < 10})
+    with pytest.raises(InvalidInput, match="more than once"):
+        table.merge(
+            spark.sql("select 5L as id, 'x' as v union all select 5L, 'y'").repartition(2),
+            when_matched_delete_if="source.v = 'x'",
+        )
+
+
+def frame_to_arrow(source: Any) -> pa.Table:
+    return pa.Table.from_pylist([r.asDict() for r in source.collect()])
+
+
 def test_what_a_merge_refuses(lake: Lake, plain: Table, orders: Table, spark: SparkSession) -> None:
     plain.append([row(1, "a")])
     source = spark.range(3)
@@ -383,6 +429,14 @@ def test_what_a_merge_refuses(lake: Lake, plain: Table, orders: Table, spark: Sp
         ({"when_matched_set": {"n": "'many'"}}, "no value of type int"),
         ({"when_matched_set": {"n": "target.v"}}, "Column n"),
         ({"when_matched_if": "v = 'a'"}, "source.x and target.x"),
+        ({"when_matched": "delete", "when_matched_delete_if": "true"}, 'needs when_matched="update"'),
+        ({"when_matched_delete_if": "source.idd = 1"}, "when_matched_delete_if: .*source.x and target.x"),
+        ({"when_not_matched": None, "when_not_matched_if": "source.id > 1"}, "about inserts"),
+        ({"when_not_matched": None, "when_not_matched_set": {"v": "'x'"}}, "about inserts"),
+        ({"when_not_matched_if": "target.n > 1"}, "when_not_matched_if: .*Name columns as source.x[.]"),
+        ({"when_not_matched_set": {"v": "target.v"}}, "when_not_matched_set of v"),
+        ({"when_not_matched_set": {"id": "source.id"}}, "part of the key"),
+        ({"when_not_matched_set": {"n": "'many'"}}, "when_not_matched_set of n: .*no value of type int"),
     ]
     for options, message in wrong:
         with pytest.raises(InvalidInput, match=message):
@@ -402,6 +456,10 @@ def test_what_a_merge_refuses(lake: Lake, plain: Table, orders: Table, spark: Sp
     strict = lake.create_table("shop.s", [("id", "long"), ("v", "string", False)], primary_key=["id"])
     with pytest.raises(InvalidInput, match="required and the source lacks it"):
         strict.merge(source)
+    with pytest.raises(InvalidInput, match="required and when_not_matched_set lacks it"):
+        lake.create_table(
+            "shop.u", [("id", "long"), ("v", "string", False), ("w", "string")], primary_key=["id"]
+        ).merge([{"id": 1, "v": "x"}], when_not_matched_set={"w": "'y'"})
     check(lake, plain, {1: row(1, "a")})
 
 
