@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -75,6 +78,18 @@ ENGINES: dict[str, Read] = {
     "polars native": polars_native,
     "datafusion (pyiceberg-core)": datafusion,
 }
+
+
+def read_alone(engine: str, root: Path, folders: list[str]) -> list[pa.Table]:
+    """What an engine of `own_process` reads from tables in folders below `root`."""
+    target = root / f"read-{engine.split()[0]}"
+    target.mkdir()
+    command = [sys.executable, "-m", "tests.interop.own_process", engine, str(target), *folders]
+    project = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": project}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [pa.ipc.open_file(f"{target}/{place}.arrow").read_all() for place in range(len(folders))]
 
 
 def rows(table: pa.Table, schema: pa.Schema) -> list[dict[str, Any]]:

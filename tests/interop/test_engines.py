@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import moulin
 from moulin.iceberg import checker
 from moulin.iceberg.engines import readers
 from moulin.iceberg.projection import project
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.table.table import Table
-from tests.interop.engines import ENGINES, rows
+from tests.interop.engines import ENGINES, read_alone, rows
 
 COLUMNS = [("id", "long", False), ("n", "int"), ("ts", "timestamptz"), ("region", "string"), ("amount", "double")]
 
@@ -127,6 +129,35 @@ def test_engines_see_what_scan_sees(tmp_path: Path, seed: int, version: int, key
         assert_same_rows(lake, table, older.version)
         made = project(lake.context, table.id)
         assert checker.check(made.location, every_snapshot=True) == []
+
+
+@pytest.mark.parametrize(("engine", "package"), [("clickhouse (chdb)", "chdb"), ("sail", "pysail"), ("daft", "daft")])
+def test_engines_in_a_process_of_their_own(tmp_path: Path, engine: str, package: str) -> None:
+    """They read folders, and so exports: after random changes, of both formats, with and without a key."""
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed{'; it takes no pyarrow from 26 on' if package == 'daft' else ''}")
+    expected, schemas, folders = [], [], list[str]()
+    with moulin.connect(tmp_path / "lake") as lake:
+        lake.create_database("shop")
+        for version, keyed in ((2, False), (3, False), (3, True)):
+            options: dict[str, Any] = {"primary_key": ["id"]} if keyed else {}
+            name = f"t{version}{'k' if keyed else ''}"
+            table = lake.create_table(f"shop.{name}", COLUMNS, properties={"format-version": version}, **options)
+            story = Story(table, 40 + version, keyed, version)
+            for number in range(8):
+                story.step()
+                able = {one.engine for one in readers(project(lake.context, table.id).metadata) if one.reads}
+                if number % 2 and engine in able:
+                    folder = f"{name}-{number}"
+                    table.export_iceberg(tmp_path / folder)
+                    folders.append(folder)
+                    schemas.append(table.schema)
+                    expected.append(rows(table.scan().to_arrow(), table.schema))
+    assert {folder[:2] for folder in folders} == {"t2", "t3"}
+    for found, schema, same, folder in zip(
+        read_alone(engine, tmp_path, folders), schemas, expected, folders, strict=True
+    ):
+        assert rows(found, schema) == same, folder
 
 
 def test_every_type_as_column_and_as_partition(tmp_path: Path) -> None:

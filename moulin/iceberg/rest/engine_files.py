@@ -30,13 +30,21 @@ from moulin.storage.store import Store
 _COUNTS = {1: ("added_files_count", "added_rows_count"), 0: ("existing_files_count", "existing_rows_count")}
 
 
+def spellings(root: str) -> list[str]:
+    """How engines spell a location: those on Hadoop write file:/, some leave the scheme out."""
+    if not root.startswith("file://"):
+        return [root]
+    plain = root.removeprefix("file://")
+    return [root, plain, f"file:{plain}"]
+
+
 class Folder:
     """The files of one table by their locations. Nothing outside of the table's folder is read."""
 
     def __init__(self, store: Store, folder: str) -> None:
         self._store, self._table = store, folder + "/"
         root = location(store, "x").removesuffix("x")
-        self._roots = [root, root.removeprefix("file://")] if root.startswith("file://") else [root]
+        self._roots = spellings(root)
         self.location = location(store, self._table.rstrip("/"))
 
     def path(self, where: object) -> str:
@@ -238,4 +246,5 @@ __all__ = [
     "checked_partition",
     "deleted_positions",
     "read_manifests",
+    "spellings",
 ]

@@ -28,7 +28,7 @@ from moulin.iceberg.avro import Json
 from moulin.iceberg.deletes import location
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.create import as_state
-from moulin.iceberg.rest.engine_files import Folder
+from moulin.iceberg.rest.engine_files import Folder, spellings
 from moulin.iceberg.rest.intake import copy_in
 from moulin.iceberg.rest.requests import Body, LakeOf, field
 from moulin.iceberg.rest.tables import loaded
@@ -64,7 +64,7 @@ def register_table(lake: LakeOf, namespace: str, body: Body) -> Response:
 
 def _path(lake: Lake, where: str) -> str:
     root = location(lake.store, "x").removesuffix("x")
-    for prefix in (root, root.removeprefix("file://")):
+    for prefix in spellings(root):
         if where.startswith(prefix):
             return paths.checked(where.removeprefix(prefix))
     raise Unsupported(

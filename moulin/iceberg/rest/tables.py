@@ -18,7 +18,7 @@ from moulin.iceberg.avro import Json
 from moulin.iceberg.deletes import location
 from moulin.iceberg.projection import Projection, project
 from moulin.iceberg.rest import namespaces
-from moulin.iceberg.rest.errors import no_such
+from moulin.iceberg.rest.errors import RestError, no_such
 from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, database, database_in_body, field, page
 from moulin.lake import Lake
 from moulin.model.entities import TableState
@@ -107,11 +107,12 @@ def identifier(body: Json, name: str) -> tuple[str, str]:
 
 
 def find(lake: Lake, namespace: str, table: str) -> TableState:
-    """The table of a path."""
+    """The table of a path. Without its namespace it is a missing table too: engines that look for metadata tables
+    (`shop.orders.snapshots`) ask for a table of a nested namespace first, and go on when there is none.
+    """
     try:
         return lake.catalog.table(database(namespace), check_name(table, "table"))
-    except (NotFound, InvalidInput) as error:
-        namespaces.find(lake, namespace)
+    except (NotFound, InvalidInput, RestError) as error:
         raise no_such("Table", error.message) from error
 
 

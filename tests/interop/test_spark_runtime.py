@@ -1,0 +1,76 @@
+"""Spark with the Iceberg runtime reads and writes through the REST catalog, and the lake sees what it wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import moulin
+from moulin.catalog.check import check
+from moulin.iceberg.checker import check as check_iceberg
+from moulin.iceberg.files import Files
+from moulin.iceberg.projection import project
+from tests.iceberg.conftest import COLUMNS, rows
+from tests.iceberg.rest import served
+from tests.interop.spark_runtime import STATEMENTS, UNREACHABLE
+
+SPARK = "pyspark==4.1.*"  # the newest that there is a runtime for
+PACKAGE = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+
+
+@pytest.fixture(scope="module")
+def spark_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the Spark that the runtime is made for."""
+    folder = tmp_path_factory.mktemp("spark")
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    command = [str(folder / "bin" / "pip"), "install", "-q", SPARK]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        pytest.skip(f"{SPARK} cannot be installed: {done.stderr.strip()[-200:]}")
+    return folder / "bin" / "python"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_spark_reads_and_writes(spark_python: Path, tmp_path: Path) -> None:
+    with moulin.connect(tmp_path / "lake") as lake:
+        lake.create_database("shop")
+        orders = lake.create_table("shop.orders", COLUMNS, partition_by=["region"])
+        orders.append([*rows(0, 3), *rows(3, 3, None), *rows(6, 3, "us")])
+        orders.delete_where("id = 4")
+        plain = lake.create_table("shop.plain", [("id", "long"), ("name", "string")])
+        plain.append([{"id": 1, "name": "a"}])
+        with served(lake) as address:
+            script = Path(__file__).with_name("spark_runtime.py")
+            command = [str(spark_python), str(script), address, PACKAGE, str(tmp_path / "ivy")]
+            environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK_"))}
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path
+            )
+        if done.returncode == UNREACHABLE:
+            pytest.skip(done.stderr.strip().splitlines()[-1])
+        assert done.returncode == 0, done.stderr[-3000:]
+        found = dict(zip(STATEMENTS, json.loads(done.stdout.splitlines()[-1]), strict=True))
+        answers = [answer for answer in found.values() if answer]
+        made = {0: "01-01", 3: "01-01", 5: "02-02", 6: "01-01", 7: "01-02", 8: "01-03", 50: "02-03", 102: "01-03"}
+        regions = [(n, "eu" if n < 3 else None if n < 6 else "us") for n in range(9) if n != 4]
+        assert answers == [
+            [list(pair) for pair in regions],
+            [[n, f"2024-{day}"] for n, day in made.items()],
+            [[1], [100], [101]],
+            [[7, "z", 1], [9, "z", 2], [100, "x", None], [101, "y", None]],
+            [[True]],
+        ]
+        ours = lake.table("shop.made").scan().to_arrow().sort_by("id").to_pylist()
+        assert [(row["id"], row["day"].isoformat()) for row in ours] == [(n, f"2024-{day}") for n, day in made.items()]
+        assert sorted(plain.scan().to_arrow()["id"].to_pylist()) == [7, 9, 100, 101]
+        assert plain.at(tag="before").scan().count() == 3
+        assert [field.direction.value for field in plain.state().sort_order.fields] == ["desc"]
+        for table in lake.tables("shop"):
+            assert check_iceberg(project(lake.context, table.id).location, Files(lake.store)) == []
+        assert check(lake.own_catalog()) == []
