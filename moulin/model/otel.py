@@ -13,6 +13,8 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
+from moulin.model.table_settings import ShardingField
+
 Signal = Literal["logs", "traces", "metrics"]
 SIGNALS: Final[tuple[Signal, ...]] = ("logs", "traces", "metrics")
 
@@ -152,6 +154,16 @@ SCHEMAS: Final[Mapping[Signal, pa.Schema]] = MappingProxyType(
     }
 )
 
+# By what merges cluster: queries ask for a service, or a metric; a trace is read whole.
+SHARDING: Final[Mapping[Signal, tuple[ShardingField, ...]]] = MappingProxyType(
+    {
+        "logs": (ShardingField(SERVICE, 10.0), ShardingField("severity_text", 1.0)),
+        "traces": (ShardingField(SERVICE, 10.0), ShardingField("trace_id", 2.0)),
+        "metrics": (ShardingField("name", 10.0), ShardingField(SERVICE, 10.0)),
+    }
+)
+SEGMENT_BYTES: Final = 64 << 20
+"""Size of merged segments: a merge of 256 MiB then has four to deal rows out to."""
 PARTITION_BY: Final = (f"day({EVENT_TIME})",)
 SORT_BY: Final = (EVENT_TIME,)
 

@@ -7,6 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import PrimitiveType
+
 from moulin.errors import InvalidInput
 
 RETENTION = "moulin.retention-ns"
@@ -38,6 +43,11 @@ DEFAULT_SHARDING = (
 )
 
 
+# Names that senders of telemetry use for columns of its tables.
+_COLUMNS = {"metric_name": "name", "resource.service.name": "service_name"}
+_CLUSTERED = 2  # the bounds of further columns would overlap anyway
+
+
 def retention_ns(properties: Mapping[str, str]) -> int | None:
     """How old rows may become; None: they are kept for ever."""
     return _duration(RETENTION, properties.get(RETENTION))
@@ -66,6 +76,24 @@ def sharding_fields(properties: Mapping[str, str]) -> tuple[ShardingField, ...]:
     except (ValueError, TypeError):
         raise InvalidInput(f"Property {SHARDING!r} takes a JSON list of [field, weight] pairs.") from None
     return check_sharding(fields)
+
+
+def cluster_order(properties: Mapping[str, str], schema: Schema) -> SortOrder | None:
+    """The order by which rows are dealt out to the segments of a merge: the columns that count most, first of all.
+
+    Sharding fields that are no column of their own, such as an entry of a map, have no bounds to prune by: they are
+    left out. None when nothing is left.
+    """
+    columns = {field.name: field for field in schema.fields if isinstance(field.field_type, PrimitiveType)}
+    found = []
+    for field in sorted(sharding_fields(properties), key=lambda field: -field.weight):
+        name = field.name if field.name in columns else _COLUMNS.get(field.name, "")
+        if field.weight > 0 and name in columns and name not in found:
+            found.append(name)
+    if not found:
+        return None
+    fields = [SortField(columns[name].field_id, IdentityTransform()) for name in found[:_CLUSTERED]]
+    return SortOrder(*fields, order_id=1)
 
 
 def sharding_property(fields: Sequence[ShardingField]) -> str:

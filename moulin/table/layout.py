@@ -12,11 +12,15 @@ from pyiceberg.table.sorting import SortOrder
 
 from moulin.model.entities import TableState
 from moulin.model.key import Key
+from moulin.model.table_settings import cluster_order
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Schema, partitioning and order that new segments of a table are written with."""
+    """Schema, partitioning and order that new segments of a table are written with.
+
+    `cluster` says by what rows are dealt out to the segments of a merge; in each of them they are in sort order.
+    """
 
     table_id: UUID
     name: str
@@ -24,6 +28,7 @@ class Layout:
     spec: PartitionSpec
     sort_order: SortOrder
     event_time: int | None
+    cluster: SortOrder | None = None
 
     @cached_property
     def key(self) -> Key | None:
@@ -32,4 +37,6 @@ class Layout:
 
     @classmethod
     def of(cls, state: TableState) -> Layout:
-        return cls(state.id, state.full_name, state.schema, state.spec, state.sort_order, state.event_time)
+        keyed = bool(state.schema.identifier_field_ids)
+        cluster = None if keyed else cluster_order(state.properties, state.schema)
+        return cls(state.id, state.full_name, state.schema, state.spec, state.sort_order, state.event_time, cluster)

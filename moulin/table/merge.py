@@ -19,6 +19,7 @@ from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
 from moulin.model.sort import sort_indices
 from moulin.storage import paths
+from moulin.table.layout import Layout
 from moulin.table.segment_writer import write_segment
 from moulin.table.tasks import MergeResult, MergeTask, Slice
 from moulin.table.vectors import read_vector
@@ -31,8 +32,8 @@ def run_merge(task: MergeTask) -> MergeResult:
     """Read the slices, sort once, write. Runs in one thread; memory is about twice the rows of the slices."""
     tables, kept = _read(task)
     table = pa.concat_tables(tables)
-    order = sort_indices(table, task.layout.sort_order, task.layout.schema)
     bounds = _cut(task, table)
+    order = _order(task.layout, table, bounds)
     added: list[SegmentFacts] = []
     for place, (start, stop) in enumerate(bounds):
         added.append(
@@ -79,6 +80,24 @@ def _read(task: MergeTask) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] |
         rows = piece.stop - piece.start
         kept.append(None if deleted is None else deletion_vector.keep_mask(deleted, piece.start, rows))
     return tables, kept
+
+
+def _order(layout: Layout, table: pa.Table, bounds: Sequence[tuple[int, int]]) -> Integers | None:
+    """The rows of the outputs, one after the other, each in sort order; None when they come so.
+
+    Where a table is clustered, an output has a range of the values to cluster by.
+    """
+    order = sort_indices(table, layout.sort_order, layout.schema)
+    if layout.cluster is None or len(bounds) < 2:
+        return order
+    dealt = sort_indices(table, layout.cluster, layout.schema)
+    if dealt is None:
+        dealt = np.arange(table.num_rows, dtype=np.int64)
+    rank = np.arange(table.num_rows, dtype=np.int64)
+    if order is not None:
+        rank[order] = np.arange(table.num_rows, dtype=np.int64)
+    parts = (dealt[start:stop] for start, stop in bounds)
+    return np.concatenate([part[np.argsort(rank[part])] for part in parts])
 
 
 def _cut(task: MergeTask, table: pa.Table) -> list[tuple[int, int]]:

@@ -21,6 +21,7 @@ from moulin.table.tasks import MergeTask, Slice
 
 _MANY_DELETED = 0.1  # a segment with this share of deleted rows is rewritten even when it is large and alone
 _TASK_BYTES = 32 << 20  # work below this is not worth cutting
+_CLUSTER_BYTES = 256 << 20  # what a task of a clustered table reads at least, when there is so much
 _SAMPLES = 1000
 
 
@@ -185,7 +186,12 @@ def cut(
     store: Store, layout: Layout, group: Group, *, segment_bytes: int, cores: int, numbers: Sequence[int]
 ) -> list[MergeTask]:
     """Tasks over ranges of the sort key, about as many as there are cores or outputs; they share the free `numbers`."""
-    parts = int(max(1, min(max(cores, group.size // segment_bytes), group.size // _TASK_BYTES)))
+    outputs = group.size // segment_bytes
+    if layout.cluster is None:
+        wanted = max(cores, outputs)
+    else:  # a task deals its rows out to several segments, or there would be nothing to cluster
+        wanted = max(min(cores, outputs // 2), group.size // max(segment_bytes, _CLUSTER_BYTES))
+    parts = int(max(1, min(wanted, group.size // _TASK_BYTES)))
     ranges = _slices(store, layout, group.segments, parts)
     share = len(numbers) // len(ranges)
     facts = group.segments[0].facts
