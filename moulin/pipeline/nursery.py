@@ -196,7 +196,7 @@ class Nursery:
                 one.stream.id,
                 one.stream.frontier,
                 one.blobs[-1].offset,
-                max(blob.ingest_time for blob in one.blobs),
+                max(blob.ingest_time for blob in one.blobs) - _NANOS,  # the next object may be of the same second
                 tuple(sorted(tables[one.stream.id])),
             )
             for one in moving

@@ -110,6 +110,23 @@ def test_what_is_stored_is_taken_once(otel: tuple[Lake, str]) -> None:
     assert bodies(lake) == Counter("abcd")
 
 
+def test_nothing_comes_in_at_or_below_what_is_known_to_be_complete(embedded: tuple[Lake, str]) -> None:
+    """Ingest times are whole seconds: the next object may have the same one as the last that was merged (INV-8)."""
+    lake, token = embedded
+    writer, nursery = Writer(lake, token), Nursery(lake, spark=False)
+    for body in "abcdef":
+        writer.send(logs(body))
+        mark = writer.stream().known_complete_through if writer.offset > 1 else 0
+        before = _times(lake)
+        nursery.run_once()
+        assert [time for time in _times(lake) if time <= mark] == [time for time in before if time <= mark]
+
+
+def _times(lake: Lake) -> list[int]:
+    times = lake.table("otel.logs").scan(columns=["ingest_time"]).to_arrow()["ingest_time"]
+    return sorted(times.cast("int64").to_pylist())
+
+
 def test_segments_are_sorted_by_time_and_split_by_partition(embedded: tuple[Lake, str]) -> None:
     lake, token = embedded
     writer = Writer(lake, token)
