@@ -122,6 +122,8 @@ class Config:
     nursery_batch_bytes: int = 32 * MIB
     nursery_local_bytes: int = 4 * MIB
     nursery_failures: int = 3
+    # A nursery that died in the first batch it began counts as a failure of that batch this long afterwards.
+    nursery_try_age: float = 30.0
     stream_timeout: float = 5 * MINUTE
     # A deleted or re-routed ingest token may still be in use by a collector for this long.
     token_recheck: float = MINUTE

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from moulin.errors import AlreadyExists
 from moulin.lake import Lake
 from moulin.model.ingest import Routing
-from moulin.model.otel import DATABASE, EVENT_TIME, PARTITION_BY, SCHEMAS, SHARD_BY, SIGNALS, SORT_BY
+from moulin.model.otel import DATABASE, EVENT_TIME, PARTITION_BY, SCHEMAS, SEGMENT_BYTES, SHARD_BY, SIGNALS, SORT_BY
 from moulin.model.table_settings import RETENTION, SHARDING, sharding_property
 
 TOKEN = "default"
@@ -34,7 +34,11 @@ def set_up(lake: Lake, *, retention_days: int = RETENTION_DAYS) -> SetUp:
             partition_by=PARTITION_BY,
             sort_by=SORT_BY,
             event_time=EVENT_TIME,
-            properties={RETENTION: str(retention_days * _DAY_NS), SHARDING: sharding_property(SHARD_BY[signal])},
+            properties={
+                RETENTION: str(retention_days * _DAY_NS),
+                SHARDING: sharding_property(SHARD_BY[signal]),
+                "moulin.merge-segment-bytes": SEGMENT_BYTES,
+            },
             if_not_exists=True,
         )
         for signal in SIGNALS

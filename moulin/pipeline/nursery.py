@@ -28,6 +28,7 @@ from moulin.model.ids import new_id
 from moulin.model.ingest import Frontier, NurseryBatch, NurseryResult, StopReason, Stream, StreamList
 from moulin.pipeline.mill import NUMBERS, Milled, MillTask, mill, store_asides
 from moulin.pipeline.runner import SparkRunner, TaskDied
+from moulin.pipeline.tries import Tries
 from moulin.storage import paths
 from moulin.table.layout import Layout
 
@@ -67,6 +68,7 @@ class Nursery:
         self._catalog = lake.own_catalog()
         self._store, self._config = lake.store, lake.config
         self._failures = 0
+        self._tries: Tries | None = Tries(lake.store, lake.config.nursery_try_age)  # until the first batch is done
         self._trimmed_at = 0.0
 
     def run_once(self) -> NurseryReport:
@@ -114,6 +116,8 @@ class Nursery:
                 self._store.delete(paths.baby_segment(stream.id, offset) for offset in gone)
                 self._catalog.ingest.set_deleted_offset(stream.id, limit, stream.frontier_time)
                 deleted += len(gone)
+                if last > limit:
+                    Tries(self._store, 0).forget(stream.id)
         return deleted
 
     # One batch
@@ -121,6 +125,18 @@ class Nursery:
     def _run(self) -> NurseryReport:
         listed = self._catalog.ingest.stream_list()
         pending, more = self._pending(listed)
+        first = next((one.blobs[0] for one in pending if one.blobs), None)
+        if first is None or self._tries is None:
+            return self._take(listed, pending, more)
+        with self._tries.noted(first.stream_id, first.offset) as died:
+            if died > self._failures:
+                self._failures = died
+                pending, more = self._pending(listed)
+            report = self._take(listed, pending, more)
+        self._tries = None
+        return report
+
+    def _take(self, listed: StreamList, pending: Sequence[Backlog], more: bool) -> NurseryReport:
         report = NurseryReport(more=more)
         moving = [one for one in pending if one.blobs]
         if moving:
@@ -160,6 +176,8 @@ class Nursery:
         blobs = [blob for one in moving for blob in one.blobs]
         size = sum(blob.size for blob in blobs)
         try:
+            if len(blobs) == 1 and self._failures >= 2 * self._config.nursery_failures:
+                raise TaskDied("Nurseries died of it.")
             parts = self._mill(listed, blobs, size)
         except NotFound as error:
             raise Conflict(f"Objects are gone, because another nursery merged them: {error.message}") from error
@@ -178,7 +196,7 @@ class Nursery:
                 one.stream.id,
                 one.stream.frontier,
                 one.blobs[-1].offset,
-                max(blob.ingest_time for blob in one.blobs),
+                max(blob.ingest_time for blob in one.blobs) - _NANOS,  # the next object may be of the same second
                 tuple(sorted(tables[one.stream.id])),
             )
             for one in moving

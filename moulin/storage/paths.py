@@ -19,6 +19,7 @@ tables/<table uuid>/metadata/<32 hex>-deletes.parquet               position del
 tables/<table uuid>/data/..., metadata/... with other names          what an Iceberg engine wrote for a commit
 ingest-stream/<stream uuid>/<offset:020>.baby                       baby segments, the objects of a collector's stream
 set-aside/<stream uuid>/<offset:020>.baby                           what a nursery could not read of a baby segment
+nursery-tries/<stream uuid>/<offset:020>/<32 hex>.try               a nursery began a batch here
 <any folder>/.<name>.<16 hex>.tmp                                   a write under way, or left by a killed process
 ```
 
@@ -189,6 +190,17 @@ def baby_segment(stream_id: UUID, offset: int) -> str:
 def set_aside(stream_id: UUID, offset: int) -> str:
     """What could not be read of the object of a stream that has this number, or all of it."""
     return f"set-aside/{_checked_uuid(stream_id)}/{_checked_number(offset, 'offset'):020}.baby"
+
+
+def tries_prefix(stream_id: UUID, offset: int | None = None) -> str:
+    """The folder of notes of nurseries on batches that begin at an object of a stream, or at any."""
+    folder = f"nursery-tries/{_checked_uuid(stream_id)}"
+    return folder if offset is None else f"{folder}/{_checked_number(offset, 'offset'):020}"
+
+
+def nursery_try(stream_id: UUID, offset: int, note_id: UUID) -> str:
+    """A note that a nursery began a batch at this object."""
+    return f"{tries_prefix(stream_id, offset)}/{_checked_uuid(note_id).hex}.try"
 
 
 def table_manifest(table_id: UUID, version: int, kind: ManifestKind) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -107,6 +110,23 @@ def test_what_is_stored_is_taken_once(otel: tuple[Lake, str]) -> None:
     writer.send(logs("d"))
     assert Nursery(lake, spark=False).run_once().rows == 1
     assert bodies(lake) == Counter("abcd")
+
+
+def test_nothing_comes_in_at_or_below_what_is_known_to_be_complete(embedded: tuple[Lake, str]) -> None:
+    """Ingest times are whole seconds: the next object may have the same one as the last that was merged (INV-8)."""
+    lake, token = embedded
+    writer, nursery = Writer(lake, token), Nursery(lake, spark=False)
+    for body in "abcdef":
+        writer.send(logs(body))
+        mark = writer.stream().known_complete_through if writer.offset > 1 else 0
+        before = _times(lake)
+        nursery.run_once()
+        assert [time for time in _times(lake) if time <= mark] == [time for time in before if time <= mark]
+
+
+def _times(lake: Lake) -> list[int]:
+    times = lake.table("otel.logs").scan(columns=["ingest_time"]).to_arrow()["ingest_time"]
+    return sorted(times.cast("int64").to_pylist())
 
 
 def test_segments_are_sorted_by_time_and_split_by_partition(embedded: tuple[Lake, str]) -> None:
@@ -366,6 +386,46 @@ def test_an_object_that_makes_tasks_fail_is_quarantined(tmp_path: Path, monkeypa
         [(_, aside)] = lake.own_catalog().ingest.set_asides()
         assert (aside.offset, "the worker died" in aside.reason) == (1, True)
         assert lake.store.get(aside.path) == lake.store.get(paths.baby_segment(writer.id, 1))
+
+
+def _die_of_an_object(folder: str) -> None:
+    """A nursery, in a process of its own, that the second object kills."""
+    from moulin.pipeline import nursery as module
+
+    mill = module.mill  # type: ignore[attr-defined]
+
+    def kills(task: Any) -> Any:
+        if any(blob.offset == 1 for blob in task.blobs):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return mill(task)
+
+    module.mill = kills  # type: ignore[attr-defined]
+    with moulin.connect(folder, nursery_failures=2, nursery_try_age=0) as lake:
+        Nursery(lake, spark=False).drain()
+
+
+@pytest.mark.crash
+def test_an_object_that_kills_nurseries_is_set_aside_by_their_successors(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["moulin.pipeline.nursery"])
+    with moulin.connect(tmp_path / "lake") as lake:
+        token = set_up(lake).token
+        assert token is not None
+        writer = Writer(lake, token)
+        for body in "abc":
+            writer.send(logs(body))
+        codes: list[int | None] = []
+        while writer.stream().frontier < 2:
+            process = context.Process(target=_die_of_an_object, args=(lake.uri,))
+            process.start()
+            process.join()
+            codes.append(process.exitcode)
+            assert len(codes) < 12
+        assert bodies(lake) == Counter("ac")
+        [(_, aside)] = lake.own_catalog().ingest.set_asides()
+        assert (aside.offset, "died" in aside.reason) == (1, True)
+        assert codes.count(-signal.SIGKILL) == len(codes) - 1
+        assert list(lake.store.list("nursery-tries")) == [], "notes of what is done are gone"
 
 
 def test_objects_are_trimmed_after_their_grace_and_never_before(tmp_path: Path) -> None:
