@@ -19,12 +19,14 @@ from moulin.errors import Closed, InvalidInput, MoulinError, NotFound
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
+from moulin.model.predicate import Predicate
 from moulin.pipeline.backfill import Backfilled, backfill
 from moulin.pipeline.fresh import Fresh, FreshLane
 from moulin.pipeline.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import adopt, spark_session
 from moulin.pipeline.sql import Reference, Statement, unparsed
+from moulin.pipeline.sql_where import predicate_of
 from moulin.pipeline.writer import RunJob, frame_arrow_schema, plan_write, write_frame, write_run_frame
 from moulin.table.run_writer import RegionRun, RunPlan
 from moulin.table.table import Table, to_nanos
@@ -113,13 +115,13 @@ class Engine:
             if self._lane is not None:
                 self._lane.close()
 
-    def _frame(self, state: TableState) -> NamedFrame:
+    def _frame(self, state: TableState, asked: Predicate | None = None) -> NamedFrame:
         assert self._reader is not None
-        return self._reader.frame(state)
+        return self._reader.frame(state, asked)
 
-    def _with_fresh(self, state: TableState, lane: Fresh | None) -> NamedFrame:
+    def _with_fresh(self, state: TableState, lane: Fresh | None, asked: Predicate | None = None) -> NamedFrame:
         assert self._spark is not None
-        stored = self._frame(state)
+        stored = self._frame(state, asked)
         fresh = None if lane is None else lane.frame(self._spark, state)
         return stored if fresh is None else NamedFrame(stored.frame.union(fresh))
 
@@ -130,7 +132,8 @@ class Engine:
         elif reference.timestamp is not None:
             version, lane = catalog.version_at(to_nanos(reference.timestamp)), None
         try:
-            return self._with_fresh(catalog.table(reference.database, reference.name, version), lane)
+            state = catalog.table(reference.database, reference.name, version)
+            return self._with_fresh(state, lane, predicate_of(reference.known, state.schema))
         except NotFound as missing:
             try:
                 view = catalog.view(reference.database, reference.name)

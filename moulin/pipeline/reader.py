@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
@@ -29,11 +29,14 @@ from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 from moulin.formats import deletion_vector
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
+from moulin.model.predicate import Predicate
 from moulin.pipeline.columns import SEGMENT, ColumnPlan, plan_columns, spark_schema
 from moulin.pipeline.segment_scan import planned_scan
 from moulin.pipeline.session import is_local
 from moulin.pipeline.staging import Staging
 from moulin.table.context import Context
+from moulin.table.index_search import narrow
+from moulin.table.scan import plan_segments
 
 # Spark's Parquet reader fills a declared column of this name with the place of each row in its file. It is what
 # `_metadata.row_index` is made from, but without a struct around every value, which costs a tenth of a query.
@@ -54,9 +57,19 @@ class TableReader:
         self._frames: _Recent[NamedFrame] = _Recent(_FRAMES)
         self._bitmaps: _Recent[_Bitmap] = _Recent(_BITMAPS)
 
-    def frame(self, state: TableState) -> NamedFrame:
-        """The rows of the version that `state` describes."""
-        return self._frames.get((state.id, state.head_version), lambda: NamedFrame(self._build(state)))
+    def frame(self, state: TableState, asked: Predicate | None = None) -> NamedFrame:
+        """The rows of the version that `state` describes; perhaps without some for which `asked` is not true.
+
+        It is worth a look at the facts of all segments only where secondary indexes may leave few of them.
+        """
+        catalog = self._context.catalog
+        if asked is None or asked.is_true or not catalog.indexes(state.id):
+            every = partial(catalog.segments, state.id, state.version, with_columns=False)
+            return self._frames.get((state.id, state.head_version), lambda: NamedFrame(self._build(state, every())))
+        planned = plan_segments(catalog, state, asked)
+        left = narrow(catalog, self._context.secondary, state, asked, planned).segments
+        numbers = frozenset(segment.facts.number for segment in left)
+        return self._frames.get((state.id, state.head_version, numbers), lambda: NamedFrame(self._build(state, left)))
 
     def close(self) -> None:
         """Forget the frames and remove copies of files; frames handed out can no longer be read if they need those."""
@@ -64,8 +77,7 @@ class TableReader:
         self._bitmaps.clear()
         self._staging.close()
 
-    def _build(self, state: TableState) -> DataFrame:
-        segments = self._context.catalog.segments(state.id, state.version, with_columns=False)
+    def _build(self, state: TableState, segments: Sequence[LiveSegment]) -> DataFrame:
         if not segments:
             return self._spark.createDataFrame([], spark_schema(state.schema))
         if not self._context.store.is_local and not is_local(str(self._spark.sparkContext.master)):

@@ -18,6 +18,7 @@ from sqlglot.errors import SqlglotError
 
 from moulin.errors import InvalidInput, Unsupported
 from moulin.model.names import quote
+from moulin.pipeline.sql_where import Known, known_values
 
 _DIALECT = "spark"
 _SPACE = r"(?:\s|--[^\n]*\n|/\*.*?\*/)"
@@ -38,17 +39,20 @@ _INSTEAD = {
     "show": "lake.databases(), lake.tables(...) or `moulin table list`",
 }
 _CHANGES = (exp.DML, exp.DDL, exp.Drop, exp.Alter, exp.TruncateTable)
+# Escapes and doubled quotes may be read differently by Spark, and in pipes the names of columns change underway.
+_DOUBTFUL = ("\\", "''", '""', "|>")
 _TRAVEL = {"VERSION": False, "SYSTEM_VERSION": False, "TIMESTAMP": True, "SYSTEM_TIME": True}
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A table that a statement names, with the version or the time it asks for."""
+    """A table that a statement names, with the version or the time it asks for, and what it asks of its rows."""
 
     database: str
     name: str
     version: int | None = None
     timestamp: str | None = None
+    known: tuple[Known, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,8 @@ class Statement:
         begin, end = parts[0].meta["start"], parts[1].meta["end"] + 1
         following = starts[parts[1].meta["start"]] + 1
         travel, following = _travel(self._tokens, following)
-        reference = Reference(parts[0].name, parts[1].name, *travel)
+        known = () if any(mark in self._text for mark in _DOUBTFUL) else known_values(table)
+        reference = Reference(parts[0].name, parts[1].name, *travel, known)
         self._places.setdefault(reference, []).append((begin, end))
         if travel != (None, None):
             end_of_travel = self._tokens[following - 1].end + 1

@@ -25,7 +25,7 @@ from moulin.model.key import Key, successor
 from moulin.model.predicate.evaluation import evaluate
 from moulin.model.where import Where
 from moulin.table.context import Context
-from moulin.table.keyed import KeyedTable, View
+from moulin.table.keyed_reader import KeyedReader, View
 from moulin.table.locate import locate
 from moulin.table.memtable import to_schema
 from moulin.table.scan import Scan, Unit, UnitReader, map_sequences, read_ahead
@@ -42,7 +42,7 @@ class Pending:
     hidden: Mapping[int, BitMap64]
 
     @classmethod
-    def of(cls, context: Context, keyed: KeyedTable) -> tuple[View, Pending | None]:
+    def of(cls, context: Context, keyed: KeyedReader) -> tuple[View, Pending | None]:
         """One moment of a table."""
         view, entries = keyed.pending()
         if not entries:

@@ -1,20 +1,15 @@
-"""A keyed table in this process: the regions it writes, what readers see, and the background work between the two.
+"""A keyed table in this process: writes by key, the regions it holds, flushes and merges in the background.
 
-What readers see is one value, `_View`, replaced as a whole: the segments of a version and the memtables that are not in
-them. A process that holds a region's claim need not ask the catalog before a read, since nobody else changes its rows.
+What can be read of it, and how readers come to see what was flushed, is in `keyed_reader`.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -23,73 +18,35 @@ import pyarrow as pa
 from moulin.errors import Closed, Conflict, Fenced, InvalidInput, MoulinError, NotFound, Unavailable
 from moulin.model import request_ids
 from moulin.model.arrow import arrow_schema
-from moulin.model.entities import TableState
-from moulin.model.facts import LiveSegment
-from moulin.model.key import Key
 from moulin.model.operations import RegionUse
-from moulin.model.region import RegionSpec
 from moulin.model.rows import to_batches
-from moulin.storage import paths
+from moulin.table.claim import claim_region
 from moulin.table.compaction import compact
 from moulin.table.context import Context
-from moulin.table.local_log import LocalLog, lock_folder
-from moulin.table.log import Log
-from moulin.table.lookup import Lookup
+from moulin.table.keyed_reader import KeyedReader, View
 from moulin.table.memtable import Memtable, to_schema
-from moulin.table.properties import effective
 from moulin.table.region import RegionWriter
-from moulin.table.stats import CacheUse, Counters, StallStats, WriterStats
-from moulin.table.store_log import StoreLog
+from moulin.table.stats import Counters, StallStats, WriterStats
 from moulin.table.upsert import UpsertDraft, delete_keys, newest, put_rows
 from moulin.table.writes import number_source
 
-_FRESH = 1.0  # seconds for which a reader trusts what it saw, when it holds the claim anyway
 _RETRY = 0.2
-_SYNC = ("always", "interval", "never")
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """The table as readers see it: a version of it, and when that was looked up."""
-
-    state: TableState
-    segments: tuple[LiveSegment, ...]
-    at: float
-
-    def of_region(self, number: int) -> list[LiveSegment]:
-        return [segment for segment in self.segments if segment.facts.region == number]
-
-
-class KeyedTable:
+class KeyedTable(KeyedReader):
     """One keyed table. Thread-safe; one per table and process, shared by all `Table` objects."""
 
     def __init__(self, context: Context, table_id: UUID) -> None:
-        self._context, self.id = context, table_id
-        self._lock = threading.RLock()  # regions and the view
+        super().__init__(context, table_id)
         self._flushing = threading.RLock()  # one flush at a time; taken before `_lock`
         self._holding = threading.RLock()  # one change that is not a put at a time; taken before `_flushing`
         self._life = threading.RLock()  # held to open and to close for writing; taken first
-        self._regions: dict[tuple[bytes | None, ...], RegionWriter] = {}
-        self._view = self._load()
-        self._use(self._view.state)
-        self._lookup = Lookup(context)
-        self._sole: RegionWriter | None = None
         self._users = 0
         self._work = threading.Event()
         self._merge_due = threading.Event()
         self._ending = False
         self._thread: threading.Thread | None = None
         self._merger: threading.Thread | None = None
-        self.flushes = 0
-        self.bytes_written = 0
-        self.bytes_flushed = 0
-
-    def _use(self, state: TableState) -> None:
-        key = Key.of(state.schema)
-        assert key is not None
-        self.key = key
-        self.config = effective(self._context.config, state.properties)
-        self.spec = RegionSpec.of(state.schema, state.properties)
 
     # Writes
 
@@ -170,149 +127,15 @@ class KeyedTable:
             return writer
 
     def _claim(self, number: int) -> RegionWriter:
-        catalog, config = self._context.catalog, self.config
-        if config.log_sync not in _SYNC:
-            raise InvalidInput(f"log_sync is one of {', '.join(_SYNC)}, not {config.log_sync!r}.")
-        owner = f"process {os.getpid()} on {socket.gethostname()}"
-        folder = self._log_folder(number)
-        log: Log
-        if folder is None:
-            region = catalog.claim_region(self.id, number, owner)
-            log = StoreLog(
-                self._context.store,
-                self.id,
-                number,
-                region.epoch,
-                lambda: catalog.region_epoch(self.id, number),
-                covered=region.covered,
-            )
-        else:
-            lock = lock_folder(folder)
-            try:
-                region = catalog.claim_region(self.id, number, owner)
-            except BaseException:
-                os.close(lock)
-                raise
-            log = LocalLog(
-                folder,
-                self.id,
-                number,
-                region.epoch,
-                sync=config.log_sync,  # type: ignore[arg-type]
-                interval_seconds=config.log_interval,
-                file_bytes=config.log_file_bytes,
-                covered=region.covered,
-                lock=lock,
-            )
-        try:
-            return RegionWriter(
-                region,
-                catalog.table_by_id(self.id),
-                log,
-                config,
-                sync=config.log_sync,
-                wake=self._work.set,
-                level0=lambda: sum(s.facts.level == 0 for s in self._view.of_region(number)),
-                refresh=self.refresh,
-            )
-        except BaseException:
-            log.close()
-            raise
-
-    def _log_folder(self, number: int) -> Path | None:
-        """Where the log of a region lies on this machine; None when it lies in the store."""
-        prefix = paths.log_prefix(self.id, number)
-        if self.config.log_folder == "store":
-            return None
-        if self.config.log_folder:
-            return Path(self.config.log_folder) / prefix
-        return self._context.store.local_path(prefix)
-
-    # What readers see
-
-    def _load(self) -> View:
-        catalog = self._context.catalog
-        state = catalog.table_by_id(self.id)
-        return View(state, tuple(catalog.segments(self.id, state.version, with_columns=False)), time.monotonic())
-
-    def _view_now(self) -> View:
-        """The newest view: as the catalog has it, or as this process left it while it alone can change rows."""
-        view = self._view
-        if self._sole is not None and time.monotonic() - view.at < _FRESH:
-            return view
-        return self.refresh()
-
-    def refresh(self) -> View:
-        """Look into the catalog."""
-        with self._lock:
-            view = self._view
-            if self._context.catalog.head_version(self.id) != view.state.head_version:
-                view = self._load()
-                self._show(view)
-                self._lookup.forget_rows()
-            else:
-                view = self._view = View(view.state, view.segments, time.monotonic())
-            return view
-
-    def _show(self, view: View) -> None:
-        """Move readers to a newer view, and everybody to its schema. REQUIRES: lock is held."""
-        before, self._view = self._view.state, view
-        if view.state.schema_id != before.schema_id or view.state.properties != before.properties:
-            self._use(view.state)
-            for writer in self._regions.values():
-                writer.use(view.state)
-
-    def get(self, key: Any) -> dict[str, Any] | None:
-        """The row of a key, or None."""
-        checked = self.key.check(key)
-        writer = self._sole if not self.spec.is_split else self._regions.get(self.spec.value_of(checked))
-        if writer is not None:
-            found = writer.find(checked)
-            if found is not None:
-                return found[0].row(found[1], self._view.state.schema)
-        return self._lookup.get(self._view_now, self.key, checked)
-
-    def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
-        """The row of each key, or None, in the order of the keys."""
-        checked = [self.key.check(key) for key in keys]
-        rows: list[dict[str, Any] | None] = [None] * len(checked)
-        asked: dict[Any, list[int]] = {}
-        pending: list[tuple[int, Memtable, Any]] = []
-        age = self._lookup.age()
-        with self._moment() as (view, writers):
-            for place, key in enumerate(checked):
-                for writer in writers:
-                    found = writer.find(key)
-                    if found is not None:
-                        pending.append((place, *found))
-                        break
-                else:
-                    asked.setdefault(key, []).append(place)
-        for place, memtable, at in pending:
-            rows[place] = memtable.row(at, view.state.schema)
-        if asked:
-            for key, row in self._lookup.get_many(view, self.key, list(asked), age).items():
-                for place in asked[key]:
-                    rows[place] = self._lookup.copy(row)
-        return rows
-
-    @contextmanager
-    def _moment(self) -> Iterator[tuple[View, list[RegionWriter]]]:
-        """A view, and memtables that stand still beside it: no write and no flush comes between."""
-        with self._lock, ExitStack() as stack:
-            view = self._view_now()
-            writers = list(self._regions.values())
-            for writer in writers:
-                stack.enter_context(writer.lock)
-            yield view, writers
-
-    def pending(self) -> tuple[View, dict[Any, tuple[Memtable, Any]]]:
-        """One moment of the table: a view, and the newest write of every key that is not in it."""
-        with self._moment() as (view, writers):
-            entries: dict[Any, tuple[Memtable, Any]] = {}
-            for writer in writers:
-                entries.update(writer.pending())
-            return view, entries
+        return claim_region(
+            self._context,
+            self.id,
+            number,
+            self.config,
+            wake=self._work.set,
+            level0=lambda: sum(s.facts.level == 0 for s in self._view.of_region(number)),
+            refresh=self.refresh,
+        )
 
     # Flushes
 
@@ -346,9 +169,6 @@ class KeyedTable:
         # An id of its own, so that a commit whose answer was lost is not done twice.
         request = f"{request_ids.FLUSH}{self.id}:{number}:{use.epoch}:{use.reached}"
         version = self._context.committer.commit([change], request_id=request).version
-        self.flushes += 1
-        size = sum(facts.size for facts in draft.added)
-        self.bytes_flushed += size
         with self._lock:
             self._show(self._load())
             self._lookup.forget(memtable.rows)
@@ -489,7 +309,7 @@ class KeyedTable:
                 max(memtable.reached for memtable in memtables),
                 StallStats(stalls.slowed + stalls.stopped, stalls.seconds, stalls.longest),
             )
-        return Counters(CacheUse(self._lookup.hits, self._lookup.misses), writers)
+        return Counters(self.cache_use(), writers)
 
     # Ending
 

@@ -20,7 +20,7 @@ from moulin.table.context import Context
 from moulin.table.locate import ByteCache, locate
 
 if TYPE_CHECKING:
-    from moulin.table.keyed import View
+    from moulin.table.keyed_reader import View
 
 _Group = tuple[str, int, int]  # path of the segment, row group, schema id
 

@@ -29,7 +29,8 @@ from moulin.model.rows import to_batches
 from moulin.model.where import Where
 from moulin.table.change import DataChange, retried
 from moulin.table.context import Context
-from moulin.table.keyed import KeyedTable, View
+from moulin.table.keyed import KeyedTable
+from moulin.table.keyed_reader import View
 from moulin.table.layout import Layout
 from moulin.table.run_writer import Duplicates, RegionRun, RunPlan, duplicate_key, write_runs
 from moulin.table.tasks import DuplicateResult, DuplicateTask, RelocateResult, RelocateTask

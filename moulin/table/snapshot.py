@@ -18,7 +18,7 @@ from moulin.model.refs import shown
 from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.key_scan import KeyScan
-from moulin.table.keyed import View
+from moulin.table.keyed_reader import View
 from moulin.table.lookup import Lookup
 from moulin.table.scan import Scan
 

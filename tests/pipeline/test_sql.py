@@ -79,6 +79,61 @@ def test_a_reference_carries_its_version_or_time() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("select * from shop.a where name = 'x' and (2 = id) and n > 3", [("name", ("x",)), ("id", (2,))]),
+        ("select A.id from shop.a version as of 3 where a.name in ('x', \"y\")", [("name", ("x", "y"))]),
+        ("select * from shop.a where name = 'it''s'", []),
+        ("select count(*) from shop.a t where t.id = 1 group by k having k = 2", [("id", (1,))]),
+        ("select * from shop.a where name = 'x' or id = 2", []),
+        ("select * from shop.a where not (id = 2)", []),
+        ("select * from shop.a where id in (1, null) and n = -1 and m = 1.0 and f(o) = 1 and p = q", []),
+        ("select * from shop.a where s.id = 1 and name in (select 'x')", []),
+        ("select * from shop.a t(x, id) where id = 1", []),
+        ("select * from shop.a tablesample (5 rows) where id = 1", []),
+        ("select * from shop.a pivot (sum(n) for k in ('x')) where id = 1", []),
+        ("select * from shop.a, (select 1) b where id = 1", []),
+        ("select * from shop.a lateral view explode(list) t as id where id = 1", []),
+        ("select * from (select 1 as id, n from shop.a) where id = 1", []),
+        ("from shop.a |> select n as id |> where id = 1", []),
+        (r"select * from shop.a where name = '\u0041'", []),
+    ],
+)
+def test_a_reference_carries_what_its_rows_are_sure_to_have(text: str, known: list[tuple[str, Any]]) -> None:
+    (reference,) = Statement(text).references
+    assert [(one.column, one.values) for one in reference.known] == known
+
+
+def test_files_that_indexes_rule_out_are_not_read_by_spark(lake: Lake, spark: SparkSession) -> None:
+    table = lake.create_table("shop.t", [("id", "long"), ("name", "string"), ("day", "date")])
+    for part in range(3):
+        table.append([{"id": n, "name": f"n{n}", "day": f"2024-03-{n % 28 + 1:02}"} for n in range(part, 60, 3)])
+    whole = table.version
+    table.append([{"id": 7, "name": "n7", "day": "2024-03-08"}])
+    table.delete_where("id = 10")
+    query = "select id from shop.t where name = 'n7'"
+    assert len(lake.sql(query).inputFiles()) == 4
+    table.create_index("name")
+    table.create_index("id", "bloom")
+    table.create_index("day")
+
+    def look(query: str, expected: list[int], files: int) -> None:
+        frame = lake.sql(query)
+        assert sorted(row.id for row in frame.collect()) == expected
+        assert len(frame.inputFiles()) == files, query
+
+    look(query, [7, 7], 2)
+    look("select T.id from shop.t T where t.NAME in ('n7', 'n8') and ID = 8", [8], 1)
+    look("select id from shop.t where id = 10 and name = 'n10'", [], 1)
+    look("select id from shop.t where name = 'nobody'", [], 0)
+    look(f"select id from shop.t version as of {whole} where name = 'n7'", [7], 1)
+    look("select id from shop.t where day = '2024-03-08' and id < 8", [7, 7], 4)  # how text is a date is left to Spark
+    look("select id from shop.t where id = '7' and name = 'n7'", [7, 7], 2)
+    twice = lake.sql("select * from shop.t where name = 'n7' union all select * from shop.t where name = 'n8'")
+    assert sorted(row.id for row in twice.collect()) == [7, 7, 8]
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("delete from shop.orders where id = 1", "table.delete_where"),
