@@ -21,7 +21,6 @@ from uuid import UUID
 import pyarrow as pa
 
 from moulin.errors import Closed, Conflict, Fenced, InvalidInput, MoulinError, NotFound, Unavailable
-from moulin.model import request_ids
 from moulin.model.arrow import arrow_schema
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
@@ -343,7 +342,7 @@ class KeyedTable:
         use = writer.use_for(memtable.reached)
         change = draft.change(state, [use])
         # An id of its own, so that a commit whose answer was lost is not done twice.
-        request = f"{request_ids.FLUSH}{self.id}:{number}:{use.epoch}:{use.reached}"
+        request = f"flush:{self.id}:{number}:{use.epoch}:{use.reached}"
         version = self._context.committer.commit([change], request_id=request).version
         self.flushes += 1
         size = sum(facts.size for facts in draft.added)
