@@ -16,7 +16,6 @@ from uuid import UUID
 import pyarrow as pa
 
 from moulin.errors import Closed, Conflict, Fenced, InvalidInput, MoulinError, NotFound, Unavailable
-from moulin.model import request_ids
 from moulin.model.arrow import arrow_schema
 from moulin.model.operations import RegionUse
 from moulin.model.rows import to_batches
@@ -167,7 +166,7 @@ class KeyedTable(KeyedReader):
         use = writer.use_for(memtable.reached)
         change = draft.change(state, [use])
         # An id of its own, so that a commit whose answer was lost is not done twice.
-        request = f"{request_ids.FLUSH}{self.id}:{number}:{use.epoch}:{use.reached}"
+        request = f"flush:{self.id}:{number}:{use.epoch}:{use.reached}"
         version = self._context.committer.commit([change], request_id=request).version
         with self._lock:
             self._show(self._load())
