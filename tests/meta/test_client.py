@@ -220,6 +220,20 @@ def test_a_commit_whose_answer_was_lost_is_made_once(server: MetaServer, served:
     assert catalog.version() == state.version + 1
 
 
+def test_tags_and_sort_orders_through_a_server(server: MetaServer, served: Lake) -> None:
+    state = make_table(served.own_catalog(), name="tagged")
+    with moulin.connect(f"grpc://{server.address}") as lake:
+        table = lake.table(state.full_name)
+        table.tag("made", state.version)
+        column = state.schema.fields[0].name
+        table.set_sort_order([f"{column} desc"])
+        assert table.tags() == {"made": state.version}
+        assert table.at(tag="made").version == state.version
+    now = served.table(state.full_name)
+    assert now.tags() == {"made": state.version}
+    assert [field.direction.value for field in now.state().sort_order.fields] == ["desc"]
+
+
 def test_many_clients_count_without_losing_one(server: MetaServer, served: Lake) -> None:
     state = make_table(served.own_catalog())
 

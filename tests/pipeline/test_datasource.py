@@ -86,7 +86,8 @@ def test_filters_become_conditions_or_stay_with_spark(given: source.Filter, wher
         ({"lake": "x"}, "needs a table"),
         ({"lake": "x", "path": "a.b", "vresion": "3"}, "Did you mean 'version'"),
         ({"lake": "x", "path": "a.b", "version": "three"}, "number of a version"),
-        ({"lake": "x", "path": "a.b", "version": "3", "timestamp": "2024-01-01"}, "not both"),
+        ({"lake": "x", "path": "a.b", "version": "3", "timestamp": "2024-01-01"}, "not several"),
+        ({"lake": "x", "path": "a.b", "version": "3", "tag": "t"}, "not several"),
     ],
 )
 def test_wrong_options_say_what_is_known(options: dict[str, str], message: str) -> None:
@@ -122,6 +123,8 @@ def test_reads_versions_columns_and_what_filters_leave(
     assert ids(load()) == ids(orders)
     assert ids(load(version=first)) == list(range(100))
     assert ids(load(timestamp="2999-01-01")) == ids(orders)
+    orders.tag("first", first)
+    assert ids(load(tag="first")) == list(range(100))
     assert load().dtypes == orders.to_spark().dtypes
     assert sorted(map(str, load().collect())) == sorted(map(str, orders.to_spark().collect()))
     filtered = load().where("id > 95 and region = 'us' and amount % 2 = 0 and ts is not null")
