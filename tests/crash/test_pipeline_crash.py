@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from moulin.pipeline.nursery import Nursery
 from tests.ingest.test_collector_crash import ENVIRONMENT, Senders, collector
 from tests.pipeline.test_nursery import bodies
 
-_PATIENCE = 60.0
+_PATIENCE = 180.0
 
 
 def _wait(what: str, is_so: Callable[[], bool]) -> None:
@@ -34,23 +34,25 @@ def _wait(what: str, is_so: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def nursery(arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "moulin.cli.main", *arguments, "nursery", "--no-spark", "--interval", "0.02"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+def nursery(arguments: list[str], *, spark: bool = False) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "moulin.cli.main", *arguments, "nursery", "--interval", "0.02"]
+    environment = {**os.environ, "MOULIN_NURSERY_LOCAL_BYTES": "1"} if spark else dict(os.environ)
+    command += [] if spark else ["--no-spark"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def kill_nurseries(lake: moulin.Lake, arguments: list[str], token: str, kills: int) -> None:
+def kill_nurseries(lake: moulin.Lake, arguments: list[str], token: str, kills: int, *, spark: bool = False) -> None:
     senders, moments = Senders(token), random.Random(11)
     threads: list[Any] = []
     with collector(arguments) as (_, senders.target):
         threads = senders.start()
         try:
             for _ in range(kills):
-                with nursery(arguments) as process, nursery(arguments):
+                with nursery(arguments, spark=spark) as process, nullcontext() if spark else nursery(arguments):
                     before = lake.version
                     _wait("no batch was committed", lambda before=before: lake.version > before + 2)  # type: ignore[misc]
                     time.sleep(moments.uniform(0, 0.3))
@@ -83,6 +85,16 @@ def test_nurseries_killed_on_postgresql(tmp_path: Path, postgres_url: str) -> No
         token = set_up(lake).token
         assert token is not None
         kill_nurseries(lake, ["--lake", postgres_url, "--storage", str(tmp_path / "files")], token, 2)
+
+
+@pytest.mark.crash
+@pytest.mark.spark
+@pytest.mark.long
+def test_nurseries_on_spark_killed(tmp_path: Path) -> None:
+    with moulin.connect(tmp_path / "lake") as lake:
+        token = set_up(lake).token
+        assert token is not None
+        kill_nurseries(lake, ["--lake", str(tmp_path / "lake")], token, 3, spark=True)
 
 
 @pytest.mark.crash

@@ -50,7 +50,8 @@ class Watch:
             self._rises((stream.id, "frontier"), stream.frontier)
             self._rises((stream.id, "merged"), stream.merged_offset)
             self._rises((stream.id, "deleted"), stream.deleted_offset)
-            self._rises((stream.id, "time"), stream.known_complete_through)
+            for table in stream.tables:
+                self._rises((stream.id, table.table_id), table.merged_time)
         open_streams = [stream.known_complete_through for stream in listed.streams if not stream.is_drained]
         self.watermarks.append((listed.version, min([listed.complete_through, *open_streams])))
 
