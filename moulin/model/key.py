@@ -8,14 +8,10 @@ FF, and 00 00 ends the value. DO NOT CHANGE: key indexes and the bounds of segme
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Context, Decimal
 from functools import cached_property
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -37,25 +33,18 @@ from pyiceberg.types import (
     PrimitiveType,
     StringType,
     TimestampNanoType,
-    TimestampType,
     TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
     UUIDType,
 )
 
 from moulin.errors import InvalidInput
+from moulin.model.key_value import CHECKS, ENCODERS, SIGN
 from moulin.model.names import did_you_mean
 from moulin.model.transform import raw_values
 
 Bytes = npt.NDArray[np.uint8]
 
-_SIGN = 1 << 63
-_EPOCH = datetime(1970, 1, 1)
-_DAY = date(1970, 1, 1).toordinal()
 _VARIABLE = (StringType, BinaryType)
-_MICROS = timedelta(microseconds=1)
-_WIDE = Context(prec=60)
 
 
 def with_key(schema: Schema, names: Sequence[str]) -> Schema:
@@ -71,7 +60,7 @@ def with_key(schema: Schema, names: Sequence[str]) -> Schema:
             raise InvalidInput(
                 f"Column {name} is of type {kind}, which cannot be a key: equal floats may differ in bits."
             )
-        if not isinstance(kind, PrimitiveType) or type(kind) not in _ENCODERS:
+        if not isinstance(kind, PrimitiveType) or type(kind) not in ENCODERS:
             raise InvalidInput(f"Column {name} is of type {kind}, which cannot be a key; use a simple type.")
     if len(set(names)) != len(names):
         raise InvalidInput("primary_key names a column twice.")
@@ -108,11 +97,11 @@ class Key:
 
     @cached_property
     def _checks(self) -> tuple[Callable[[Any, str], Any], ...]:
-        return tuple(_CHECKS[type(field.field_type)](field.field_type) for field in self.fields)
+        return tuple(CHECKS[type(field.field_type)](field.field_type) for field in self.fields)
 
     @cached_property
     def _encoders(self) -> tuple[Callable[[Any], bytes], ...]:
-        return tuple(_ENCODERS[type(field.field_type)] for field in self.fields)
+        return tuple(ENCODERS[type(field.field_type)] for field in self.fields)
 
     def check(self, value: Any) -> Any:
         """The key value in its one form; InvalidInput when it does not fit."""
@@ -223,11 +212,11 @@ def _fixed(column: pa.Array, kind: IcebergType) -> Bytes:
         return data[storage.offset * width : (storage.offset + rows) * width].reshape(rows, width)
     if isinstance(kind, DecimalType):
         words = raw_values(column, np.dtype("V16")).view("<u8").reshape(-1, 2)
-        turned = np.stack([words[:, 1] ^ np.uint64(_SIGN), words[:, 0]], axis=1)
+        turned = np.stack([words[:, 1] ^ np.uint64(SIGN), words[:, 0]], axis=1)
         return turned.astype(">u8").view(np.uint8).reshape(rows, 16)
     narrow = isinstance(kind, IntegerType | DateType)
     numbers = raw_values(column, np.int32 if narrow else np.int64).astype(np.int64, copy=False)
-    return (numbers.view(np.uint64) ^ np.uint64(_SIGN)).astype(">u8").view(np.uint8).reshape(rows, 8)
+    return (numbers.view(np.uint64) ^ np.uint64(SIGN)).astype(">u8").view(np.uint8).reshape(rows, 8)
 
 
 def _fixed_array(data: Bytes) -> pa.Array:
@@ -244,211 +233,6 @@ def _variable(column: pa.Array, kind: IcebergType, *, final: bool) -> pa.Array:
     if pc.any(pc.match_substring(data, b"\0")).as_py():
         data = pc.replace_substring(data, pattern=b"\0", replacement=b"\0\xff")
     return pc.binary_join_element_wise(data, pa.scalar(b"\0\0", pa.binary()), b"")
-
-
-# Single values
-
-
-def _number(value: int) -> bytes:
-    return struct.pack(">Q", value + _SIGN)
-
-
-def _micros(value: datetime) -> int:
-    naive = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
-    return (naive - _EPOCH) // _MICROS
-
-
-def _time_micros(value: time) -> int:
-    return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
-
-
-def _unscaled(value: Decimal) -> bytes:
-    sign, digits, _ = value.as_tuple()
-    number = int("".join(map(str, digits))) * (-1 if sign else 1)
-    return (number + (1 << 127)).to_bytes(16, "big")
-
-
-_ENCODERS: dict[type[IcebergType], Callable[[Any], bytes]] = {
-    BooleanType: lambda value: b"\1" if value else b"\0",
-    IntegerType: _number,
-    LongType: _number,
-    DateType: lambda value: _number(value.toordinal() - _DAY),
-    TimeType: lambda value: _number(_time_micros(value)),
-    TimestampType: lambda value: _number(_micros(value)),
-    TimestamptzType: lambda value: _number(_micros(value)),
-    TimestampNanoType: _number,
-    TimestamptzNanoType: _number,
-    DecimalType: _unscaled,
-    StringType: lambda value: value.encode(),
-    BinaryType: bytes,
-    FixedType: bytes,
-    UUIDType: lambda value: value.bytes,
-}
-
-
-def _refuse(value: Any, name: str, wanted: str) -> InvalidInput:
-    shown = repr(value)
-    return InvalidInput(f"Key column {name} takes {wanted}, not {shown if len(shown) <= 80 else shown[:80] + '...'}.")
-
-
-def _simple(kind: type, wanted: str) -> Callable[[Any], Callable[[Any, str], Any]]:
-    def make(_: Any) -> Callable[[Any, str], Any]:
-        def check(value: Any, name: str) -> Any:
-            if type(value) is not kind:
-                raise _refuse(value, name, wanted)
-            return value
-
-        return check
-
-    return make
-
-
-def _whole_number(bits: int) -> Callable[[Any], Callable[[Any, str], Any]]:
-    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
-
-    def make(_: Any) -> Callable[[Any, str], Any]:
-        def check(value: Any, name: str) -> int:
-            if isinstance(value, np.integer):
-                value = int(value)
-            if type(value) is not int or not low <= value <= high:
-                raise _refuse(value, name, f"a whole number of {bits} bits")
-            return value
-
-        return check
-
-    return make
-
-
-def _check_text(_: Any) -> Callable[[Any, str], str]:
-    def check(value: Any, name: str) -> str:
-        if not isinstance(value, str):
-            raise _refuse(value, name, "text")
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise _refuse(value, name, "valid Unicode text") from None
-        return str(value)
-
-    return check
-
-
-def _check_bytes(kind: Any) -> Callable[[Any, str], bytes]:
-    width = len(kind) if isinstance(kind, FixedType) else None
-
-    def check(value: Any, name: str) -> bytes:
-        if not isinstance(value, bytes | bytearray | memoryview):
-            raise _refuse(value, name, "bytes")
-        data = bytes(value)
-        if width is not None and len(data) != width:
-            raise _refuse(value, name, f"{width} bytes")
-        return data
-
-    return check
-
-
-def _check_moment(kind: Any) -> Callable[[Any, str], Any]:
-    zoned = isinstance(kind, TimestamptzType | TimestamptzNanoType)
-    nanos = isinstance(kind, TimestampNanoType | TimestamptzNanoType)
-
-    def check(value: Any, name: str) -> Any:
-        try:
-            return moment(value, name)
-        except OverflowError:
-            raise _refuse(value, name, "a time between the years 1 and 9999") from None
-
-    def moment(value: Any, name: str) -> Any:
-        if nanos and type(value) is int and -_SIGN <= value < _SIGN:
-            return value
-        if isinstance(value, str):
-            try:
-                value = datetime.fromisoformat(value)
-            except ValueError:
-                raise _refuse(value, name, "a time") from None
-        if not isinstance(value, datetime):
-            raise _refuse(value, name, "a datetime")
-        if zoned:
-            value = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-        elif value.tzinfo is not None:
-            raise _refuse(value, name, "a datetime without a zone")
-        if not nanos:
-            if getattr(value, "nanosecond", 0):
-                raise _refuse(value, name, "a time in whole microseconds")
-            return value
-        number = _micros(value) * 1000 + getattr(value, "nanosecond", 0)
-        if not -_SIGN <= number < _SIGN:
-            raise _refuse(value, name, "a time between 1677 and 2262")
-        return number
-
-    return check
-
-
-def _check_time(_: Any) -> Callable[[Any, str], time]:
-    def check(value: Any, name: str) -> time:
-        if type(value) is not time or value.tzinfo is not None:
-            raise _refuse(value, name, "a time of day without a zone")
-        return value
-
-    return check
-
-
-def _check_date(_: Any) -> Callable[[Any, str], date]:
-    def check(value: Any, name: str) -> date:
-        if isinstance(value, str):
-            try:
-                return date.fromisoformat(value)
-            except ValueError:
-                raise _refuse(value, name, "a date") from None
-        if type(value) is not date:
-            raise _refuse(value, name, "a date")
-        return value
-
-    return check
-
-
-def _check_decimal(kind: Any) -> Callable[[Any, str], Decimal]:
-    quantum, limit = Decimal(1).scaleb(-kind.scale), Decimal(10) ** (kind.precision - kind.scale)
-
-    def check(value: Any, name: str) -> Decimal:
-        if type(value) is int:
-            value = Decimal(value)
-        if not isinstance(value, Decimal) or not value.is_finite() or value.copy_abs() >= limit:
-            raise _refuse(value, name, str(kind))
-        scaled = value.quantize(quantum, context=_WIDE)
-        if scaled != value:
-            raise _refuse(value, name, str(kind))
-        return scaled or scaled.copy_abs()
-
-    return check
-
-
-def _check_uuid(_: Any) -> Callable[[Any, str], UUID]:
-    def check(value: Any, name: str) -> UUID:
-        if isinstance(value, UUID):
-            return value
-        try:
-            return UUID(bytes=bytes(value)) if isinstance(value, bytes) else UUID(value)
-        except (ValueError, AttributeError, TypeError):
-            raise _refuse(value, name, "a UUID") from None
-
-    return check
-
-
-_CHECKS: dict[type[IcebergType], Callable[[Any], Callable[[Any, str], Any]]] = {
-    BooleanType: _simple(bool, "True or False"),
-    IntegerType: _whole_number(32),
-    LongType: _whole_number(64),
-    DateType: _check_date,
-    TimeType: _check_time,
-    TimestampType: _check_moment,
-    TimestamptzType: _check_moment,
-    TimestampNanoType: _check_moment,
-    TimestamptzNanoType: _check_moment,
-    DecimalType: _check_decimal,
-    StringType: _check_text,
-    BinaryType: _check_bytes,
-    FixedType: _check_bytes,
-    UUIDType: _check_uuid,
-}
 
 
 def _python_values(column: pa.Array | pa.ChunkedArray, kind: IcebergType) -> list[Any]:
