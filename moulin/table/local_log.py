@@ -80,6 +80,7 @@ class LocalLog:
         self._file_bytes = max(file_bytes, BLOCK_BYTES)
         self._lock = threading.Lock()  # held to write; whoever needs both takes `_sync_lock` first
         self._sync_lock = threading.Lock()  # held while syncing
+        self._trim_lock = threading.Lock()  # held to remove files; taken before `_lock`
         self._sync_ended = threading.Condition()  # told when `_sync_lock` was released
         self._death: Death | None = None
         self._file: LogFile | None = None
@@ -151,18 +152,22 @@ class LocalLog:
                     yield position, entry
 
     def trim(self, through: int) -> None:
-        with self._lock:
-            doomed = [first for first, following in pairwise(self._firsts) if following - 1 <= through]
-            self._firsts = self._firsts[len(doomed) :]
-        for first in doomed:
-            try:
-                os.unlink(self._path(first))
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise Unavailable(
-                    f"The log file {self._path(first)} cannot be removed ({error.strerror}): check its folder."
-                ) from error
+        with self._trim_lock:  # files go oldest first, whoever trims: a crash leaves no gap
+            with self._lock:
+                doomed = [first for first, following in pairwise(self._firsts) if following - 1 <= through]
+                self._firsts = self._firsts[len(doomed) :]
+            for first in doomed:
+                self._remove(first)
+
+    def _remove(self, first: int) -> None:
+        try:
+            os.unlink(self._path(first))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise Unavailable(
+                f"The log file {self._path(first)} cannot be removed ({error.strerror}): check its folder."
+            ) from error
 
     def close(self) -> None:
         if self._syncer is not None:
