@@ -55,10 +55,12 @@ _NOTHING: Final[Mapping[Signal, Decoded]] = MappingProxyType(
 
 
 def ingest_time(modified: datetime) -> int:
-    """When records count as ingested, in nanoseconds: their object's time, rounded up to the second."""
-    whole = int(modified.timestamp() // 1)
-    micros = modified.microsecond
-    return (whole + (1 if micros else 0)) * _SECOND
+    """When records count as ingested, in nanoseconds: the end of the second of their object's time.
+
+    A whole second counts as begun, not as ended: object stores cut their times to seconds, and a record must not seem
+    older than what was known before it came.
+    """
+    return (int(modified.timestamp() // 1) + 1) * _SECOND
 
 
 def decode(signal: Signal, requests: Sequence[bytes], ingested: Sequence[int]) -> Decoded:

@@ -113,7 +113,7 @@ def test_many_requests_are_decoded_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_times() -> None:
-    assert ingest_time(datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)) == 1_767_225_605_000_000_000
+    assert ingest_time(datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)) == 1_767_225_606_000_000_000
     assert ingest_time(datetime(2026, 1, 1, 0, 0, 5, 1, tzinfo=UTC)) == 1_767_225_606_000_000_000
     future = _log("f", time=INGEST + 5)
     past = _log("p", time=INGEST - 5)
