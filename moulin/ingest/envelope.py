@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moulin.ingest.attributes import attributes
-from moulin.ingest.wire import BYTES, Buffer, Ints, Odd, scan, walk
+from moulin.ingest.wire import BYTES, Buffer, Fields, Ints, Odd, scan, walk
 
 ROUTE_ATTRIBUTE = "moulin.table"
 SERVICE_ATTRIBUTE = "service.name"
 
 _RESOURCE, _SCOPES, _SCHEMA_URL = 1, 2, 3
 _SCOPE, _RECORDS = 1, 2
+_ENTITY_REFS, _ENTITY_TEXTS = 3, (1, 2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,9 @@ def open_requests(requests: Sequence[bytes]) -> Envelope:
 
 def _origin(buffer: Buffer, found: _Layout) -> Origin:
     owner = np.array(found.scope_resource, np.int64)
-    resource = attributes(scan(buffer, *_ranges(found.resources)), 1).take(owner)
+    resources = scan(buffer, *_ranges(found.resources))
+    _check_entities(buffer, resources)
+    resource = attributes(resources, 1).take(owner)
     fields = scan(buffer, *_ranges(found.scopes))
     scope = attributes(fields, 3)
     columns = {
@@ -142,6 +145,17 @@ def _origin(buffer: Buffer, found: _Layout) -> Origin:
         "scope_schema_url": pa.array(found.scope_urls, pa.string()),
     }
     return Origin(columns, _pick(resource.text, ROUTE_ATTRIBUTE), np.array(found.scope_request, np.int64))
+
+
+def _check_entities(buffer: Buffer, resources: Fields) -> None:
+    """References to entities are kept in no column; what protobuf refuses must be refused here, too."""
+    if not resources.has(_ENTITY_REFS):
+        return
+    _, start, end = resources.many(_ENTITY_REFS)
+    entities = scan(buffer, start, end)
+    for number in _ENTITY_TEXTS:
+        _, start, end = entities.many(number)
+        buffer.text(start, end - start, np.ones(len(start), np.bool_))
 
 
 def _pick(maps: pa.MapArray, key: str) -> pa.StringArray:
