@@ -171,9 +171,9 @@ class Fields:
         return start, size, present
 
     def text(self, number: int) -> pa.StringArray:
-        """A text of each message, null where there is none."""
-        start, size, present = self.find(number, BYTES)
-        return self.buffer.text(start, size, present & (size > 0))
+        """A text of each message, null where there is none; Odd where one comes twice, for all must be UTF-8."""
+        start, end = self.one(number)
+        return self.buffer.text(start, end - start, end > start)
 
     def varints(self, number: int) -> Ints:
         """A varint of each message, 0 where there is none."""
