@@ -42,7 +42,8 @@ def append(
 
         outcome = table.append(read_files(files, kind, table.state().schema, done), request_id=request_id)
         values = {"version": outcome.version, "rows": outcome.rows_added}
-    say(f"{name} has {outcome.rows_added:,} more rows, at version {outcome.version}.", as_json, **values)
+    rows = "1 more row" if outcome.rows_added == 1 else f"{outcome.rows_added:,} more rows"
+    say(f"{name} has {rows}, at version {outcome.version}.", as_json, **values)
 
 
 def scan(
