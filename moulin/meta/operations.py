@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
@@ -33,6 +33,7 @@ from moulin.model.operations import (
     UpdateIndex,
     Upsert,
 )
+from moulin.model.refs import REF_PREFIX, read_ref
 from moulin.model.schema_change import change_from_json, change_to_json
 from moulin.table.properties import check_properties
 
@@ -99,7 +100,7 @@ def _operation(m: pb.TableCommit) -> Operation:
             except Corrupt as error:
                 raise InvalidInput(f"A change of the schema cannot be read: {error.message}") from None
         case "set_properties":
-            return SetProperties(check_properties(m.set_properties.updates), tuple(m.set_properties.removals))
+            return SetProperties(_checked(m.set_properties.updates), tuple(m.set_properties.removals))
         case "set_partitioning":
             return SetPartitioning(tuple(m.set_partitioning.fields))
         case "set_sort_order":
@@ -178,3 +179,11 @@ def to_result(result: CommitResult) -> pb.CommitResponse:
 
 def from_result(m: pb.CommitResponse) -> CommitResult:
     return CommitResult(m.version, m.timestamp_ns, m.replayed, m.digest if m.HasField("digest") else None)
+
+
+def _checked(updates: Mapping[str, str]) -> dict[str, str]:
+    """Properties that a client may set: those of users, and named versions, which are kept among them."""
+    refs = {key: text for key, text in updates.items() if key.startswith(REF_PREFIX)}
+    for key, text in refs.items():
+        read_ref(key, text)
+    return {**check_properties({key: text for key, text in updates.items() if key not in refs}), **refs}

@@ -18,7 +18,7 @@ from tests.pipeline.test_nursery import Writer, bodies, logs
 def _run(folder: Path, *words: str) -> Any:
     done = CliRunner().invoke(app, ["--lake", str(folder), *words, "--json"])
     assert done.exit_code == 0, done.output
-    return json.loads(done.output) if done.output.strip() else None
+    return json.loads(done.stdout) if done.stdout.strip() else None
 
 
 def test_from_objects_to_merged_segments(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_unknown_versions_are_named(orders: Table) -> None:
         orders.at(version=10_000)
     with pytest.raises(NotFound, match="created at version"):
         orders.at(version=1)
-    with pytest.raises(InvalidInput, match="one of version and timestamp"):
+    with pytest.raises(InvalidInput, match="one of version, timestamp and tag"):
         orders.at()
 
 
