@@ -4,6 +4,9 @@ UV_VERSION := 0.13.7
 BIN := .venv/bin
 ARGS ?=
 
+# Some images tell Python to write no bytecode; then every process compiles all that it imports anew, for seconds.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Installs with uv, or with pip where uv does not reach an index (it does not read pip's settings).
 install = $(BIN)/uv pip install -q -p $(BIN)/python $(1) || $(BIN)/python -m pip install -q $(1)
 compile = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile -q --universal --python-version 3.11 \
