@@ -129,7 +129,7 @@ def test_catalog_benchmarks_run(small: Bench, name: str, postgres_server: str) -
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("name", ["spark_scan", "spark_append", "merge"])
+@pytest.mark.parametrize("name", [pytest.param("spark_scan", marks=pytest.mark.long), "spark_append", "merge"])
 def test_benchmarks_run_on_spark(small: Bench, name: str) -> None:
     _check(small, name)
 

@@ -69,6 +69,7 @@ def kill_nurseries(lake: moulin.Lake, arguments: list[str], token: str, kills: i
     assert len(senders.acknowledged) > 10
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_nurseries_killed_on_sqlite(tmp_path: Path) -> None:
     with moulin.connect(tmp_path / "lake") as lake:

@@ -241,6 +241,7 @@ def start_sink(frame: DataFrame, lake: Lake, checkpoint: Path, **more: str) -> N
     writer.options(**more).trigger(availableNow=True).start("shop.orders").awaitTermination()
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_every_batch_is_appended_once(
     orders: Table, rows: Rows, ids: Ids, lake: Lake, spark: SparkSession, tmp_path: Path

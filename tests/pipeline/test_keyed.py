@@ -525,6 +525,7 @@ def source(lake: Lake, spark: SparkSession) -> tuple[Table, Callable[..., None]]
     return table, run
 
 
+@pytest.mark.long
 def test_a_stream_upserts_every_batch_once(
     lake: Lake, split: Table, source: tuple[Table, Callable[..., None]], tmp_path: Path
 ) -> None:
