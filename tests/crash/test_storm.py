@@ -53,8 +53,6 @@ class Watch:
             for table in stream.tables:
                 self._rises((stream.id, table.table_id), table.merged_time)
         open_streams = [stream.known_complete_through for stream in listed.streams if not stream.is_drained]
-        # An object store may cut the times of its objects to whole seconds: those of a new stream then come out earlier
-        # than its creation, by less than a second.
         mark = min([listed.complete_through, *open_streams])
         self.watermarks.append((listed.version, mark))
 
