@@ -10,7 +10,7 @@ from moulin.table.table import Table
 
 
 def fresh_table(bench: Bench) -> Table:
-    """Events as an append from Spark leaves them: level-0 segments, one sorted run per task."""
+    """Events as two bulk appends leave them: a sorted segment each."""
     table: Table = bench.shared("fresh", lambda: _appended(bench, "bench.fresh"))
     return table
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -27,7 +28,7 @@ from moulin.formats.segment_footer import (
     split_offsets,
 )
 from moulin.formats.segment_tuning import LEVELS, LevelTuning, encodings, tuning
-from moulin.model.arrow import arrow_schema, field_id, leaves
+from moulin.model.arrow import arrow_schema, field_id, leaves, stored_position_field
 from moulin.model.bounds import time_range_ns
 from moulin.model.facts import ColumnFacts, SegmentFacts
 from moulin.model.schema import schema_to_json
@@ -80,7 +81,9 @@ class SegmentWriter:
         self._group_bytes = min(row_group_bytes or self._tuning.row_group_bytes, self._tuning.row_group_bytes)
         self._schema = schema
         self._arrow = arrow_schema(schema, lineage=lineage)
+        self._stored = self._arrow.append(stored_position_field()) if self._tuning.encoded else self._arrow
         self._lineage = lineage
+        self._rows = 0
         self._metadata = {
             **(metadata or {}),
             SCHEMA_KEY: schema_to_json(schema),
@@ -176,7 +179,7 @@ class SegmentWriter:
         batch = max(_LEAST_BATCH, min(_MOST_BATCH, -int(-self._tuning.page_bytes // max(widest, 1))))
         self._file = pq.ParquetWriter(
             self._stream,
-            self._arrow,
+            self._stored,
             version="2.6",
             data_page_version="1.0",
             data_page_size=self._tuning.page_bytes,
@@ -189,7 +192,7 @@ class SegmentWriter:
             store_schema=False,
             store_decimal_as_integer=True,
             metadata_collector=self._footer,
-            **encodings(self._arrow, self._tuning, sample),
+            **encodings(self._stored, self._tuning, sample),
         )
 
     def _write_group(self, table: pa.Table) -> None:
@@ -198,6 +201,9 @@ class SegmentWriter:
             table = table.combine_chunks()
         for number, nans in _nan_counts(table).items():
             self._nans[number].append(nans)
+        first, self._rows = self._rows, self._rows + table.num_rows
+        if self._stored is not self._arrow:
+            table = table.append_column(stored_position_field(), pa.array(np.arange(first, self._rows)))
         try:
             with self._sink.accepting():
                 self._file.write_table(table, row_group_size=table.num_rows)

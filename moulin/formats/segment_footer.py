@@ -34,7 +34,7 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import Corrupt, InvalidInput
-from moulin.model.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, leaves
+from moulin.model.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, STORED_POSITION_FIELD_ID, leaves
 from moulin.model.bounds import lower_bound, unscaled_to_bytes, upper_bound
 from moulin.model.facts import ColumnFacts
 
@@ -132,6 +132,12 @@ def sequence_range(metadata: pq.FileMetaData) -> tuple[int | None, int | None]:
             if known:
                 return min(found.min_raw for found in known), max(found.max_raw for found in known)
     return None, None
+
+
+def stores_positions(metadata: pq.FileMetaData) -> bool:
+    """Whether the file has the column of positions that segments from level 1 on have."""
+    found = leaves(metadata.schema.to_arrow_schema())
+    return any(leaf.field_id == STORED_POSITION_FIELD_ID for leaf in found)
 
 
 def split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:

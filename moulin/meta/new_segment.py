@@ -8,7 +8,14 @@ from dataclasses import replace
 from moulin._proto.moulin.meta.v1 import common_pb2 as pb
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec
-from moulin.formats.segment_footer import LEVEL_KEY, footer_facts, read_footer, sequence_range, split_offsets
+from moulin.formats.segment_footer import (
+    LEVEL_KEY,
+    footer_facts,
+    read_footer,
+    sequence_range,
+    split_offsets,
+    stores_positions,
+)
 from moulin.meta.convert import check_range, from_key
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
@@ -96,7 +103,7 @@ def _read(message: pb.CreateSegment, path: str, number: int, state: TableState, 
     except NotFound:
         raise FailedPrecondition(f"{path} is not in storage; write the segment before it is registered.") from None
     lowest, highest = sequence_range(footer)
-    level = (footer.metadata or {}).get(LEVEL_KEY.encode(), b"0")
+    level = (footer.metadata or {}).get(LEVEL_KEY.encode(), b"0") if stores_positions(footer) else b"0"
     return SegmentFacts(
         number,
         path,

@@ -50,8 +50,12 @@ LAST_UPDATED_SEQUENCE_FIELD_ID = 2147483539
 
 # What users see in place of the sequence number: the lake's version. Derived at read, never stored.
 LAST_UPDATED_VERSION = "_last_updated_version"
-# Position of a row in its segment. Derived at read, never stored.
+# Position of a row in its segment, as reads give it. Never stored under this name.
 POSITION = "_pos"
+# The same as a column of segments from level 1 on, for engines that count rows slower than they decode them. Its id
+# lies where Iceberg keeps ids for itself and gives none out, so that no table's column can have it: never change it.
+STORED_POSITION = "_moulin_position"
+STORED_POSITION_FIELD_ID = 2147483448
 
 _PRIMITIVES: Mapping[type[IcebergType], Callable[[Any], pa.DataType]] = MappingProxyType(
     {
@@ -153,6 +157,11 @@ def lineage_fields() -> tuple[pa.Field, pa.Field]:
     return _LINEAGE
 
 
+def stored_position_field() -> pa.Field:
+    """The stored column of positions, which comes last."""
+    return _STORED_POSITION
+
+
 def _field(name: str, iceberg: IcebergType, number: int, required: bool) -> pa.Field:
     return pa.field(name, arrow_type(iceberg), nullable=not required, metadata={FIELD_ID_KEY: str(number).encode()})
 
@@ -161,6 +170,9 @@ _LINEAGE = (
     _field(ROW_ID, LongType(), ROW_ID_FIELD_ID, False),
     _field(LAST_UPDATED_SEQUENCE, LongType(), LAST_UPDATED_SEQUENCE_FIELD_ID, False),
 )
+
+
+_STORED_POSITION = _field(STORED_POSITION, LongType(), STORED_POSITION_FIELD_ID, True)
 
 
 class _ByIdentity:
@@ -192,6 +204,8 @@ __all__ = [
     "POSITION",
     "ROW_ID",
     "ROW_ID_FIELD_ID",
+    "STORED_POSITION",
+    "STORED_POSITION_FIELD_ID",
     "Leaf",
     "arrow_field",
     "arrow_schema",
@@ -199,4 +213,5 @@ __all__ = [
     "field_id",
     "leaves",
     "lineage_fields",
+    "stored_position_field",
 ]

@@ -47,7 +47,10 @@ def mill(task: MillTask) -> Milled:
     segments = {}
     for table_id, tables in intake.rows.items():
         layout = task.targets.layouts[table_id]
-        written = write_batches(task.store, layout, batches_of(tables), following, segment_bytes=task.segment_bytes)
+        # Level 0 whatever their size: a batch should be seen soon, and merges will take it in any case.
+        written = write_batches(
+            task.store, layout, batches_of(tables), following, segment_bytes=task.segment_bytes, level=0
+        )
         if written:
             segments[table_id] = tuple(written)
     return Milled(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from moulin.formats import deletion_vector
+from moulin.model.arrow import STORED_POSITION
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
@@ -39,8 +40,10 @@ from moulin.table.index_search import narrow
 from moulin.table.scan import plan_segments
 
 # Spark's Parquet reader fills a declared column of this name with the place of each row in its file. It is what
-# `_metadata.row_index` is made from, but without a struct around every value, which costs a tenth of a query.
-_PLACE = "_tmp_metadata_row_index"
+# `_metadata.row_index` is made from, but without a struct around every value, which costs a tenth of a query. Decoding
+# a stored column of places is faster still: see docs/decisions/0164-stored-positions.md.
+_COUNTED = "_tmp_metadata_row_index"
+_NO_PLACE = f"A segment above level 0 has no column {STORED_POSITION}; rewrite it with table.compact(everything=True)."
 _FRAMES = 64
 _BITMAPS = 64
 _MARKED = 256  # segments with deletion vectors in one scan: with more, a slot for each takes too large a table
@@ -88,10 +91,11 @@ class TableReader:
             marked = [s for s in members if s.vector is not None]
             if plain:
                 scans.append((plans, self._scan(state, plans, plain)))
-            for start in range(0, len(marked), _MARKED):
-                part = marked[start : start + _MARKED]
-                places = StructField(_PLACE, LongType())
-                scans.append((plans, self._scan(state, plans, part, places).where(self._bitmap(part).is_live())))
+            for place, placed in _by_place(marked):
+                for start in range(0, len(placed), _MARKED):
+                    part = placed[start : start + _MARKED]
+                    scan = self._scan(state, plans, part, StructField(place, LongType()))
+                    scans.append((plans, scan.where(self._bitmap(part).is_live(F.col(place)))))
         return reduce(DataFrame.union, [scan.select(*(plan.column() for plan in plans)) for plans, scan in scans])
 
     def _scan(
@@ -161,12 +165,19 @@ class _Bitmap:
     frame: DataFrame
     slots: int
 
-    def is_live(self) -> Column:
-        words, place = self.frame.scalar(), F.col(_PLACE)
+    def is_live(self, place: Column) -> Column:
+        """Whether the row at this place of its segment is not deleted. It is an error that a place is unknown."""
+        words, place = self.frame.scalar(), F.coalesce(place, F.raise_error(F.lit(_NO_PLACE)).cast("bigint"))
         start = F.get(words, (F.col(SEGMENT) % self.slots).cast("int"))
         word = F.get(words, (start + F.shiftright(place, 6)).cast("int"))
         bit = F.call_function("shiftright", word, place.bitwiseAND(F.lit(63)).cast("int"))
         return bit.bitwiseAND(F.lit(1).cast("bigint")) == 0
+
+
+def _by_place(segments: Sequence[LiveSegment]) -> Iterator[tuple[str, list[LiveSegment]]]:
+    """Segments by the column that has the place of each row."""
+    for name, stored in ((STORED_POSITION, True), (_COUNTED, False)):
+        yield name, [s for s in segments if (s.facts.level > 0) is stored]
 
 
 def _slots(numbers: npt.NDArray[np.int64]) -> int:

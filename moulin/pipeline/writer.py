@@ -1,4 +1,4 @@
-"""A DataFrame into a table: every Spark task writes its rows as sorted level-0 segments, the driver commits once.
+"""A DataFrame into a table: every Spark task writes its rows as sorted segments, the driver commits once.
 
 A keyed table gets runs: segments whose keys were located, so that they say which rows they replace.
 

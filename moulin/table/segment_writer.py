@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from moulin.formats.key_index import encode_key_index
 from moulin.formats.segment import SegmentWriter, segment_facts
+from moulin.formats.segment_tuning import tuning
 from moulin.model.arrow import ROW_ID, arrow_schema
 from moulin.model.facts import SegmentFacts
 from moulin.model.key import Key
@@ -45,16 +46,18 @@ def write_batches(
     next_number: NumberSource,
     *,
     segment_bytes: int,
-    level: int = 0,
+    level: int | None = None,
 ) -> list[SegmentFacts]:
     """Write batches that fit the table's schema; each run of about `segment_bytes` becomes one segment per partition.
 
-    Nothing is committed. On an error the files written so far are left for clean-up.
+    With no `level` given, rows that fill a row group of level 1 are written there: they are laid out for scans at once,
+    and no merge has to do it. Nothing is committed. On an error the files written so far are left for clean-up.
     """
     written: list[SegmentFacts] = []
     for table in _runs(batches, layout, segment_bytes):
         for partition, part in split_by_partition(table, layout.spec, layout.schema):
-            written.append(write_sorted(store, layout, part, partition, next_number(), level=level))
+            chosen = int(part.nbytes >= tuning(1).row_group_bytes) if level is None else level
+            written.append(write_sorted(store, layout, part, partition, next_number(), level=chosen))
     return written
 
 

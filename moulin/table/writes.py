@@ -40,7 +40,7 @@ class Outcome:
 
 
 def prepare_append(context: Context, state: TableState, data: object, *, kind: Kind = Kind.APPEND) -> DataChange:
-    """Write the rows of `data` as level-0 segments."""
+    """Write the rows of `data` as segments."""
     if hasattr(data, "mapInArrow"):  # a Spark DataFrame: its rows do not pass through this process
         return DataChange(state.id, state.version, kind, tuple(context.write_frame(state, data)))
     config = effective(context.config, state.properties)

@@ -86,7 +86,7 @@ def test_a_file_with_the_same_schema_is_given_as_it_is() -> None:
     raw = file.read()
     found = projection.apply(raw)
     assert projection.leaves == (0, 1, 2, 3, 4)
-    for before, after in zip(raw.columns, found.columns, strict=True):
+    for before, after in zip(raw.columns[:-1], found.columns, strict=True):  # the last is the stored position
         for old, new in zip(before.chunks, after.chunks, strict=True):
             addresses = [None if buffer is None else buffer.address for buffer in old.buffers()]
             assert [None if buffer is None else buffer.address for buffer in new.buffers()] == addresses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 import moulin
 from moulin import Lake, Table
@@ -144,6 +146,29 @@ def test_deleted_rows_are_gone_from_the_version_that_deleted_them_on(orders: Tab
     assert orders.to_spark().count() == 2000 - 6 - 500
     assert ids(orders.to_spark(before)) == list(range(2000))
     assert orders.to_spark().where("id < 70").count() == 70 - 4
+
+
+def test_deleted_rows_of_fresh_and_merged_segments_are_gone_together(orders: Table, rows: Rows, ids: Ids) -> None:
+    for start in (0, 500):
+        orders.append(rows(start, 500))
+    orders.compact(everything=True)
+    orders.append(rows(1000, 100))
+    gone = {n for n in range(1100) if n % 7 == 3}
+    orders.delete_where(f"id in ({', '.join(map(str, gone))})")
+    plan = executed_plan(orders.to_spark())
+    assert plan.count("_moulin_position:bigint") == plan.count("_tmp_metadata_row_index:bigint") == 1
+    assert ids(orders.to_spark()) == ids(orders) == [n for n in range(1100) if n not in gone]
+    assert orders.to_spark().columns == orders.schema.names
+
+
+def test_a_merged_segment_without_positions_stops_the_query(orders: Table, rows: Rows, tmp_path: Path) -> None:
+    orders.append(rows(0, 10))
+    orders.delete_where("id = 3")
+    with sqlite3.connect(tmp_path / "lake" / "catalog.sqlite") as catalog:
+        assert catalog.execute("update segments set level = 1").rowcount == 1
+    catalog.close()
+    with pytest.raises(PySparkException, match="no column _moulin_position"):
+        orders.to_spark().collect()
 
 
 def test_bitmaps_are_built_once_for_a_set_of_vectors(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -27,6 +28,17 @@ def test_every_form_of_arrow_is_taken(orders: Table) -> None:
     orders.append(table.to_reader())
     orders.append(orders.scan())  # anything with __arrow_c_stream__
     assert orders.scan().count() == 6
+
+
+def test_rows_that_fill_a_row_group_of_level_1_are_written_there(lake: Lake) -> None:
+    table = lake.create_table("shop.numbers", [("n", "long"), ("m", "long")])
+    count = (32 << 20) // 16
+    numbers = np.arange(count)
+    table.append(pa.table({"n": numbers[:-1], "m": numbers[:-1]}))
+    table.append(pa.table({"n": numbers, "m": numbers[::-1]}))
+    assert [(level.level, level.rows) for level in table.stats().levels] == [(0, count - 1), (1, count)]
+    table.delete_where("n >= 5000")
+    assert sorted(table.scan(columns=["n"]).to_arrow()["n"].to_pylist()) == [n for n in range(5000) for _ in range(2)]
 
 
 def test_nothing_appended_is_no_version(orders: Table) -> None:
