@@ -48,6 +48,11 @@ def files(client: Client, **body: Any) -> list[str]:
     return sorted(task["data-file"]["file-path"] for task in found)
 
 
+def current(client: Client) -> int:
+    """The snapshot of the newest version."""
+    return int(client.get(T).json()["metadata"]["current-snapshot-id"])
+
+
 def compare(kind: str, term: Any, value: Any) -> dict[str, Any]:
     return {"type": kind, "term": term, "value": value}
 
@@ -82,12 +87,13 @@ def test_filters_leave_out_files(lake: Lake, orders: Table, client: Client) -> N
     ]  # fmt: skip
     for condition, expected in where:
         assert files(client, filter=condition) == expected, condition
-    assert files(client, **{"snapshot-id": client.get(T).json()["metadata"]["current-snapshot-id"]}) == every
+    assert files(client, **{"snapshot-id": current(client)}) == every
 
 
 def test_refused(lake: Lake, orders: Table, client: Client) -> None:
     assert files(client) == []
     orders.append(rows(0, 1))
+    snapshot = current(client)
     deep: Any = True
     for _ in range(200):
         deep = {"type": "not", "child": deep}
@@ -100,11 +106,53 @@ def test_refused(lake: Lake, orders: Table, client: Client) -> None:
         {"snapshot-id": 77},
         {"select": ["none"]},
         {"start-snapshot-id": 1, "end-snapshot-id": 2},
+        {"start-snapshot-id": snapshot},
+        {"end-snapshot-id": snapshot},
+        {"start-snapshot-id": snapshot, "end-snapshot-id": snapshot, "snapshot-id": snapshot},
     ):
         error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
     error(client.post("/namespaces/shop/tables/none/plan", json={}), 404, "NoSuchTableException")
     for task in ("x", "", "eJw="):
         error(client.post(f"{T}/tasks", json={"plan-task": task}), 404, "NoSuchPlanTaskException")
+
+
+@pytest.mark.parametrize("most", [1, 1000], ids=["in tasks", "at once"])
+def test_what_was_appended_between_two_snapshots(
+    lake: Lake, orders: Table, client: Client, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(scans, "FILES", most)
+    orders.append(rows(0, 10))
+    first = current(client)
+    known = set(files(client))
+    orders.append(rows(10, 10, "us"))  # never projected by itself
+    orders.append(rows(20, 10, None))
+    second = current(client)
+    us, none = sorted(set(files(client)) - known)
+    orders.append(rows(30, 10))
+    orders.delete_where("id in (3, 13, 33)")
+    orders.set_properties({"owner": "me"})
+    orders.compact(everything=True)
+    third = current(client)
+
+    def between(start: int, end: int, **more: Any) -> list[str]:
+        return files(client, **{"start-snapshot-id": start, "end-snapshot-id": end}, **more)
+
+    assert between(first, second) == [us, none]
+    assert between(first, second, filter=compare("eq", "region", "us")) == [us]
+    assert between(first, second, filter=compare("gt", "id", 25)) == [none]
+    assert between(first, second, filter=compare("lt", "id", 5)) == []
+    later = between(second, third)
+    assert len(later) == 1, "neither what a merge wrote, nor without what it merged"
+    assert between(first, third) == sorted([us, none, *later])
+    assert between(third, third) == []
+    plan = client.post(f"{T}/plan", json={"start-snapshot-id": first, "end-snapshot-id": third}).json()
+    assert plan["delete-files"] == []
+    assert [task["data-file"]["record-count"] for task in plan["file-scan-tasks"]] == [10] * min(most, 3)
+    body = {"start-snapshot-id": third, "end-snapshot-id": first}
+    assert "younger" in error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
+    orders.overwrite(rows(50, 1), where="id = 5")
+    body = {"start-snapshot-id": third, "end-snapshot-id": current(client)}
+    assert "no append (overwrite)" in error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
 
 
 def test_tasks_of_another_table(lake: Lake, orders: Table, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
