@@ -17,7 +17,7 @@ from moulin.meta.roles import Role
 from moulin.model.schema import make_schema
 from moulin.table.table import Table
 from tests.iceberg.conftest import rows
-from tests.iceberg.rest import Client, error, pyiceberg_catalog, served
+from tests.iceberg.rest import Client, duckdb_attached, error, pyiceberg_catalog, served
 
 T = "/namespaces/shop/tables/orders"
 
@@ -153,6 +153,19 @@ def test_what_was_appended_between_two_snapshots(
     orders.overwrite(rows(50, 1), where="id = 5")
     body = {"start-snapshot-id": third, "end-snapshot-id": current(client)}
     assert "no append (overwrite)" in error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
+
+
+def test_an_append_that_deletes_its_own_rows_is_no_plain_append(lake: Lake, address: str, client: Client) -> None:
+    orders = lake.create_table("shop.orders", [("id", "long")])
+    orders.append([{"id": 0}])
+    first = current(client)
+    connection = duckdb_attached(address)
+    connection.execute("BEGIN; INSERT INTO ice.shop.orders SELECT range FROM range(10, 15)")
+    connection.execute("DELETE FROM ice.shop.orders WHERE id = 12; COMMIT")
+    connection.close()
+    assert sorted(orders.scan().to_arrow()["id"].to_pylist()) == [0, 10, 11, 13, 14]
+    body = {"start-snapshot-id": first, "end-snapshot-id": current(client)}
+    assert "deleted at once" in error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
 
 
 def test_tasks_of_another_table(lake: Lake, orders: Table, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

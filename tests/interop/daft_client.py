@@ -23,6 +23,7 @@ def frame(*rows: tuple[int, str | None, float | None]) -> Any:
 
 def main(address: str) -> None:
     import daft
+    from daft.catalog import Catalog
     from pyiceberg.catalog.rest import RestCatalog
 
     catalog = RestCatalog("lake", uri=address)
@@ -53,6 +54,10 @@ def main(address: str) -> None:
     answers["overwrite"] = write("shop.parted", "overwrite", (7, "eu", 1.0), (8, "us", 2.0))
     answers["overwritten"] = ids("shop.parted")
     answers["keyed"] = refused("shop.keyed")
+    theirs = Catalog.from_iceberg(catalog)
+    rows = frame((1, "eu", None), (2, None, 2.5))
+    theirs.create_table("shop.made", rows.schema()).append(rows)
+    answers["made"] = sorted(theirs.get_table("shop.made").read().to_pydict()["id"])
     sys.stdout.write(json.dumps(answers) + "\n")
 
 

@@ -69,6 +69,11 @@ def test_daft_reads_and_writes(daft_python: Path, tmp_path: Path) -> None:
             }
         assert (found["overwrite"].count("ADD"), found["overwritten"]) == (2, [7, 8])
         assert "primary key" in found["keyed"]
+        assert found["made"] == [1, 2]
+        assert lake.table("shop.made").scan(["id", "amount"]).to_arrow().sort_by("id").to_pylist() == [
+            {"id": 1, "amount": None},
+            {"id": 2, "amount": 2.5},
+        ]
         ours = {
             name: lake.table(f"shop.{name}").scan(["id", "region", "amount"]).to_arrow().sort_by("id").to_pylist()
             for name in ("plain", "parted")
