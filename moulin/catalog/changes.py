@@ -7,7 +7,7 @@ again that clean-up has not passed the range.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -138,6 +138,45 @@ def each_version(engine: Engine, table_id: UUID, since: int, until: int) -> Iter
         since = reached
 
 
+def kinds(engine: Engine, table_id: UUID, since: int, until: int) -> dict[int, frozenset[str]]:
+    """The kinds of operation of each version in (since, until] that is a commit of the table, ascending."""
+    c = s.table_commits
+    found: dict[int, set[str]] = {}
+    with engine.read() as connection:
+        row = tables.find_by_id(connection, table_id)
+        require_range(connection, row, since, until)
+        query = sa.select(c.c.version, c.c.kind).where(c.c.table_id == table_id, c.c.version > since)
+        for version, kind in connection.execute(query.where(c.c.version <= until).order_by(c.c.version)):
+            if kind == EXPIRED:
+                raise _no_longer_known(row, version)
+            found.setdefault(version, set()).add(kind)
+    return {version: frozenset(several) for version, several in found.items()}
+
+
+def added(engine: Engine, table_id: UUID, versions: Collection[int]) -> list[LiveSegment]:
+    """The segments that appends at these versions added, as they came: also those that are gone since.
+
+    Refuses those that came with deleted rows, as engines may add them.
+    """
+    if not versions:
+        return []
+    since, until = min(versions) - 1, max(versions)
+    with engine.read() as connection:
+        row = tables.find_by_id(connection, table_id)
+        require_range(connection, row, since, until)
+        spans = _touched(connection, table_id, since, until)
+        came = {span.segment: span.added_version for span in spans if span.added_version in versions}
+        found = segments.with_vectors(connection, dict.fromkeys(came, 0))
+    for segment in found:
+        del came[segment.facts.number]
+    if came:
+        raise FailedPrecondition(
+            f"Version {min(came.values())} added files to {row.database}.{row.name} of which rows were deleted at "
+            "once: read the changes of that version instead of its files."
+        )
+    return found
+
+
 def net(engine: Engine, table_id: UUID, since: int, until: int) -> VersionChange:
     """The state at `until` against the one at `since`, whatever lies between."""
     c, v = s.table_commits, s.versions
@@ -182,10 +221,7 @@ def _loud_commits(connection: sa.Connection, row: Any, since: int, until: int) -
     found: dict[int, _Commit] = {}
     for r in connection.execute(query.order_by(c.c.version, c.c.ordinal)):
         if r.kind == EXPIRED:
-            raise FailedPrecondition(
-                f"What version {r.version} changed in {row.database}.{row.name} is no longer known; the oldest version "
-                f"to ask since is {row.oldest_version}, or ask for net changes."
-            )
+            raise _no_longer_known(row, r.version)
         commit = found.setdefault(r.version, _Commit(r.version, r.timestamp_ns, r.first_row_id, set(), 0))
         commit.kinds.add(r.kind)
         commit.spans += sum(int(r.summary.get(figure, 0)) for figure in _FIGURES)
@@ -199,6 +235,13 @@ def _loud_commits(connection: sa.Connection, row: Any, since: int, until: int) -
             return taken, taken[-1].version
         taken.append(commit)
     return taken, versions[-1] if len(versions) == _VERSIONS else until
+
+
+def _no_longer_known(row: Any, version: int) -> FailedPrecondition:
+    return FailedPrecondition(
+        f"What version {version} changed in {row.database}.{row.name} is no longer known; the oldest version "
+        f"to ask since is {row.oldest_version}, or ask for net changes."
+    )
 
 
 def _touched(connection: sa.Connection, table_id: UUID, since: int, until: int) -> list[Any]:

@@ -24,7 +24,7 @@ from moulin.catalog.draft import Draft
 from moulin.catalog.expiry import Expired, Garbage
 from moulin.catalog.tombstones import NANOS
 from moulin.errors import MoulinError
-from moulin.model.refs import statistics_of
+from moulin.model.refs import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, statistics_of
 from moulin.storage import paths
 from moulin.storage.store import ObjectInfo
 
@@ -355,7 +355,9 @@ def _statistics(connection: sa.Connection, every: Sequence[str]) -> set[str]:
     """The paths among `every` that are statistics which an engine attached to a snapshot."""
     tables = {table_id for path in every if (table_id := paths.parse_engine_path(path)) is not None}
     rows = connection.execute(sa.select(s.tables.c.properties).where(s.tables.c.id.in_(tables))).scalars().all()
-    named = [str(one["statistics-path"]) for properties in rows for one in statistics_of(properties).values()]
+    prefixes = (STATISTICS_PREFIX, PARTITION_STATISTICS_PREFIX)
+    files = (one for has in rows for prefix in prefixes for one in statistics_of(has, prefix).values())
+    named = [str(one["statistics-path"]) for one in files]
     return {path for path in every if any(name.endswith(f"/{path}") for name in named)}
 
 

@@ -17,6 +17,7 @@ from moulin.catalog import schema as s
 from moulin.catalog import tables
 from moulin.catalog.engine import Engine, chunks
 
+ENGINE_PREFIX = "iceberg."  # of keys in a commit's summary: what an engine wrote into that of its snapshot
 FIRST = 0  # the parent of the first projection of a line
 
 
@@ -42,6 +43,8 @@ class DataCommit:
     kinds: frozenset[str]
     first_row_id: int
     added_rows: int
+    properties: Mapping[str, str]
+    """What the engine that made it wrote into the summary of its snapshot, besides figures."""
 
 
 def find(engine: Engine, table_id: UUID, format_version: int, version: int) -> Projected | None:
@@ -145,6 +148,12 @@ def data_commit(engine: Engine, table_id: UUID, version: int) -> DataCommit | No
         frozenset(row.kind for row in same),
         same[0].first_row_id,
         sum(row.added_rows for row in same),
+        {
+            key.removeprefix(ENGINE_PREFIX): str(value)
+            for row in same
+            for key, value in row.summary.items()
+            if key.startswith(ENGINE_PREFIX)
+        },
     )
 
 

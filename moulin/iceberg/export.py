@@ -1,14 +1,15 @@
 """Export: one version of a table as an Iceberg table of its own, in a folder or an object store.
 
 The tree is what Iceberg calls a Hadoop table: `metadata/v<N>.metadata.json`, and `metadata/version-hint.text` says N.
-Exporting into the same place again adds the next N. Data files are named where they lie in the lake, or copied.
+Exporting into the same place again adds the next N. Data files are named where they lie in the lake, or copied. The one
+snapshot is that of the version; branches and tags that name it come along, and no others.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from moulin.iceberg import metadata as documents
 from moulin.iceberg.avro import Json
 from moulin.iceberg.deletes import DeleteFile, location, position_deletes
 from moulin.iceberg.manifests import ManifestWriter, write_manifest_list
+from moulin.iceberg.projection import named_commits
 from moulin.iceberg.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
@@ -75,11 +77,12 @@ class _Exporter:
         state = self.state
         commit = projections.data_commit(self.engine, state.id, state.head_version)
         snapshots: list[Json] = []
+        refs: dict[str, Json] = {}
         if commit is not None:
             segments = self.context.catalog.segments(state.id, state.version, with_columns=False)
             if self.copy:
                 for segment in segments:
-                    self._copy(segment.facts.path, segment.facts.size)
+                    self._copy(segment.facts.path, segment.facts.size, _copied(segment.facts.path))
             writer = ManifestWriter(
                 state,
                 self.format,
@@ -95,8 +98,11 @@ class _Exporter:
             manifests = rewriter.apply([], Delta.all(segments))
             where, _ = write_manifest_list(manifests, commit, self.format, writer.write)
             snapshots.append(documents.snapshot(commit, where, totals.summary(manifests), self.format))
+            refs = self._refs(commit.snapshot_id)
         changed = projections.commit_time(self.engine, state.id, state.head_version)
-        document = documents.table_metadata(state, self.format, self._root(), changed, snapshots, [])
+        document = documents.table_metadata(state, self.format, self._root(), changed, snapshots, [], refs)
+        for kind in ("statistics", "partition-statistics"):
+            document[kind] = list(self._statistics(document[kind]))
         name = self._publish(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode())
         return Export(state.head_version, location(self.target, name), self._root(), self.files, self.bytes)
 
@@ -122,11 +128,30 @@ class _Exporter:
             return location(self.context.store, path)
         return location(self.target, _copied(path))
 
-    def _copy(self, path: str, size: int) -> None:
-        """Copy a segment, unless an earlier export did: segments never change."""
-        if self.target.exists(_copied(path)) and self.target.head(_copied(path)).size == size:
+    def _refs(self, snapshot_id: int) -> dict[str, Json]:
+        """The names that the snapshot has now: one that a version got is no part of that version."""
+        newest = self.context.catalog.table_by_id(self.state.id)
+        found = named_commits(self.context, newest)
+        return {ref.name: documents.ref_json(ref, snapshot_id) for ref, one in found if one.snapshot_id == snapshot_id}
+
+    def _statistics(self, files: Sequence[Json]) -> Iterator[Json]:
+        """Statistics whose file is still there; copied with the data, to the same place below the table's folder."""
+        prefix = paths.table_prefix(self.state.id) + "/"
+        for one in files:
+            where = one["statistics-path"]
+            name = where[where.rindex(prefix) + len(prefix) :]
+            if not self.context.store.exists(prefix + name):
+                continue
+            if self.copy:
+                self._copy(prefix + name, one["file-size-in-bytes"], name)
+                where = location(self.target, name)
+            yield {**one, "statistics-path": where}
+
+    def _copy(self, path: str, size: int, name: str) -> None:
+        """Copy a file of the lake, unless an earlier export did: they never change."""
+        if self.target.exists(name) and self.target.head(name).size == size:
             return
-        with self.context.store.reader(path, size) as source, self.target.writer(_copied(path)) as sink:
+        with self.context.store.reader(path, size) as source, self.target.writer(name) as sink:
             while block := source.read(_CHUNK):
                 sink.write(block)
                 self.bytes += len(block)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -17,7 +17,7 @@ from moulin.iceberg.avro import Json
 from moulin.model.entities import TableState
 from moulin.model.operations import Kind
 from moulin.model.partition import FIRST_FIELD_ID
-from moulin.model.refs import Ref, shown, statistics_of
+from moulin.model.refs import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, Ref, shown, statistics_of
 
 FORMAT_PROPERTY = "format-version"
 NAME_MAPPING = "schema.name-mapping.default"
@@ -67,7 +67,12 @@ def snapshot(commit: DataCommit, manifest_list: str, summary: Mapping[str, str],
         "sequence-number": commit.sequence,
         "timestamp-ms": commit.timestamp_ns // _MILLI,
         "manifest-list": manifest_list,
-        "summary": {"operation": _operation(commit), **summary, VERSION_KEY: str(commit.version)},
+        "summary": {
+            **commit.properties,
+            "operation": operation(commit.kinds) or "overwrite",
+            **summary,
+            VERSION_KEY: str(commit.version),
+        },
         "schema-id": commit.schema_id,
     }
     if commit.parent_snapshot_id is not None:
@@ -78,9 +83,10 @@ def snapshot(commit: DataCommit, manifest_list: str, summary: Mapping[str, str],
     return made
 
 
-def _operation(commit: DataCommit) -> str:
-    kinds = {_OPERATIONS.get(Kind(kind), "overwrite") for kind in commit.kinds if kind in _DATA_KINDS}
-    return kinds.pop() if len(kinds) == 1 else "overwrite"
+def operation(kinds: Iterable[str]) -> str | None:
+    """What a snapshot calls a commit of these kinds; None for one that changed no rows and no files."""
+    names = {_OPERATIONS.get(Kind(kind), "overwrite") for kind in kinds if kind in _DATA_KINDS}
+    return names.pop() if len(names) == 1 else "overwrite" if names else None
 
 
 _DATA_KINDS = {Kind.APPEND, Kind.DELETE, Kind.UPSERT, Kind.MERGE, Kind.TRIM, Kind.OVERWRITE, Kind.RESTORE}
@@ -122,8 +128,8 @@ def table_metadata(
         "properties": properties(state),
         "refs": {**main, **{name: ref for name, ref in (refs or {}).items() if ref["snapshot-id"] in listed}},
         "snapshots": ordered,
-        "statistics": [one for key, one in statistics_of(state.properties).items() if key in listed],
-        "partition-statistics": [],
+        "statistics": _statistics(state, STATISTICS_PREFIX, listed),
+        "partition-statistics": _statistics(state, PARTITION_STATISTICS_PREFIX, listed),
         "snapshot-log": [{"snapshot-id": one["snapshot-id"], "timestamp-ms": one["timestamp-ms"]} for one in ordered],
         "metadata-log": list(metadata_log)[-LOG_ENTRIES:],
     }
@@ -134,6 +140,10 @@ def table_metadata(
     if version >= 3:
         metadata["next-row-id"] = state.next_row_id
     return metadata
+
+
+def _statistics(state: TableState, prefix: str, snapshots: Collection[int]) -> list[Json]:
+    return [one for key, one in statistics_of(state.properties, prefix).items() if key in snapshots]
 
 
 def ref_json(ref: Ref, snapshot_id: int) -> Json:

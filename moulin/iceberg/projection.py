@@ -9,7 +9,7 @@ is killed leaves files that no row names, and who comes second takes what the fi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -24,7 +24,7 @@ from moulin.iceberg.manifests import ManifestWriter, is_live, write_manifest_lis
 from moulin.iceberg.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
-from moulin.model.refs import refs_of
+from moulin.model.refs import Ref, refs_of
 from moulin.storage import paths
 from moulin.table.context import Context
 
@@ -94,6 +94,18 @@ def read_metadata(context: Context, path: str) -> Json:
     return document
 
 
+def named_commits(context: Context, state: TableState) -> Iterator[tuple[Ref, DataCommit]]:
+    """The branches and tags of a table whose versions have rows, each with the commit that its snapshot stands for."""
+    for ref in refs_of(state.properties).values():
+        try:
+            named = context.catalog.table_by_id(state.id, ref.version)
+        except NotFound:  # the name was taken from it since, and clean-up has passed it
+            continue
+        commit = projections.data_commit(context.own_catalog().engine, state.id, named.head_version)
+        if commit is not None:
+            yield ref, commit
+
+
 class _Projector:
     """Makes one projection."""
 
@@ -152,14 +164,7 @@ class _Projector:
     def _refs(self, kept: list[Json]) -> dict[str, Json]:
         """Named versions that have rows; a snapshot that is not among those `kept` is projected, and added to them."""
         refs: dict[str, Json] = {}
-        for ref in refs_of(self.state.properties).values():
-            try:
-                named = self.context.catalog.table_by_id(self.state.id, ref.version)
-            except NotFound:  # the name was taken from it since, and clean-up has passed it
-                continue
-            commit = projections.data_commit(self.engine, self.state.id, named.head_version)
-            if commit is None:
-                continue
+        for ref, commit in named_commits(self.context, self.state):
             if all(one["snapshot-id"] != commit.snapshot_id for one in kept):
                 found = project(self.context, self.state.id, ref.version, format_version=self.format)
                 kept += [one for one in found.metadata["snapshots"] if one["snapshot-id"] == commit.snapshot_id]
@@ -219,4 +224,4 @@ class _Projector:
         return location(self.store, path)
 
 
-__all__ = ["Projection", "project", "read_metadata"]
+__all__ = ["Projection", "named_commits", "project", "read_metadata"]

@@ -60,16 +60,31 @@ def apply_changes(
     `in_use` holds the ids of fields that partitioning, sort order or event time rest on; as a mapping it names, for
     errors, which of them. Those and the key cannot be dropped. New top-level names must not be among `partition_names`.
     `partition_sources` are the source ids of every partitioning the table has had: stored partition values hold their
-    types, so no change may make them mean something else.
+    types, so no change may make them mean something else. All columns may be dropped when others are added after that.
     """
     last_id = max(last_column_id, schema.highest_field_id)
     rules = _Rules(last_id, set(schema.identifier_field_ids), in_use, partition_names, partition_sources)
     columns = StructType(*schema.fields)
     for change in changes:
         columns = _apply(columns, change, rules)
+    if _lacks_fields(columns):
+        last = next(change.name for change in reversed(changes) if isinstance(change, DropColumn))
+        raise FailedPrecondition(f"Column {last} cannot be dropped: nothing would be left beside it.")
     check_field_count(len(nested_ids(NestedField(0, "", columns))) - 1)
     result = Schema(*columns.fields, schema_id=schema_id, identifier_field_ids=schema.identifier_field_ids)
     return result, rules.last_id
+
+
+def _lacks_fields(kind: IcebergType) -> bool:
+    """Whether a struct without fields is in `kind`."""
+    match kind:
+        case StructType():
+            return not kind.fields or any(_lacks_fields(field.field_type) for field in kind.fields)
+        case ListType():
+            return _lacks_fields(kind.element_type)
+        case MapType():
+            return _lacks_fields(kind.value_type)
+    return False
 
 
 @dataclass(slots=True)
@@ -182,8 +197,6 @@ def _drop(siblings: _Siblings, path: tuple[str, ...], change: DropColumn, rules:
             raise FailedPrecondition(f"Column {change.name} cannot be dropped: it is part of the primary key.")
         if (use := rules.use_of(field_id)) is not None:
             raise FailedPrecondition(f"Column {change.name} cannot be dropped: {use} rests on it. Change that first.")
-    if not siblings:
-        raise FailedPrecondition(f"Column {change.name} cannot be dropped: nothing would be left beside it.")
     return siblings
 
 

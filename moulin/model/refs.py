@@ -15,6 +15,7 @@ from moulin.errors import InvalidInput
 
 REF_PREFIX: Final = "moulin.ref."
 STATISTICS_PREFIX: Final = "moulin.statistics."
+PARTITION_STATISTICS_PREFIX: Final = "moulin.partition-statistics."
 _LONGEST = 255
 TAG, BRANCH = "tag", "branch"
 MAIN: Final = "main"
@@ -48,7 +49,7 @@ def check_ref_name(name: object) -> str:
 
 def is_internal(key: str) -> bool:
     """Whether a property is none that users see."""
-    return key.startswith((REF_PREFIX, STATISTICS_PREFIX))
+    return key.startswith((REF_PREFIX, STATISTICS_PREFIX, PARTITION_STATISTICS_PREFIX))
 
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
@@ -75,18 +76,19 @@ def read_ref(key: str, text: str) -> Ref:
     return Ref(name, version, kind, document)
 
 
-def statistics_of(properties: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """Statistics files by snapshot id, as Iceberg metadata has them."""
+def statistics_of(properties: Mapping[str, Any], prefix: str = STATISTICS_PREFIX) -> dict[int, dict[str, Any]]:
+    """Statistics files by snapshot id, as Iceberg metadata has them; those of partitions have a prefix of their own."""
     return {
-        int(key.removeprefix(STATISTICS_PREFIX)): json.loads(str(value))
+        int(key.removeprefix(prefix)): json.loads(str(value))
         for key, value in properties.items()
-        if key.startswith(STATISTICS_PREFIX)
+        if key.startswith(prefix)
     }
 
 
 __all__ = [
     "BRANCH",
     "MAIN",
+    "PARTITION_STATISTICS_PREFIX",
     "REF_PREFIX",
     "STATISTICS_PREFIX",
     "TAG",

@@ -12,7 +12,11 @@ from pyiceberg.table import StaticTable
 from moulin.cli.main import app
 from moulin.errors import FailedPrecondition
 from moulin.iceberg import checker
+from moulin.iceberg.projection import project
 from moulin.lake import Lake
+from moulin.model.operations import SetProperties
+from moulin.model.refs import STATISTICS_PREFIX
+from moulin.table.change import SettingChange
 from moulin.table.table import Table
 from tests.iceberg.conftest import rows
 from tests.interop.engines import duckdb_connection
@@ -36,6 +40,60 @@ def test_an_export_is_a_table(lake: Lake, orders: Table, tmp_path: Path, copy: b
     assert sorted(found.column("id").to_pylist()) == expected
     assert checker.check(done.metadata_location) == []
     assert checker.check(str(tmp_path / "out")) == []
+
+
+def test_names_of_the_version_come_along(lake: Lake, orders: Table, tmp_path: Path) -> None:
+    orders.append(rows(0, 3))
+    first = orders.version
+    orders.tag("first", first)
+    orders.append(rows(3, 3))
+    orders.tag("second")
+    orders.tag("also second")
+    orders.set_properties({"owner": "me"})
+    for version, names, count in (
+        (None, {"main", "second", "also second"}, 6),
+        (first, {"main", "first"}, 3),
+        (orders.tags()["second"], {"main", "second", "also second"}, 6),
+    ):
+        done = orders.export_iceberg(tmp_path / "out", version=version)
+        table = StaticTable.from_metadata(done.metadata_location)
+        assert set(table.refs()) == names
+        assert {ref.snapshot_id for ref in table.refs().values()} == {table.current_snapshot().snapshot_id}
+        for name in names:
+            assert table.refs()[name].snapshot_ref_type == ("branch" if name == "main" else "tag")
+            assert table.scan().use_ref(name).to_arrow().num_rows == count
+        assert checker.check(done.metadata_location, every_snapshot=True) == []
+    empty = lake.create_table("shop.empty", [("id", "long")])
+    empty.tag("nothing")
+    done = empty.export_iceberg(tmp_path / "empty")
+    assert StaticTable.from_metadata(done.metadata_location).refs() == {}
+
+
+def test_statistics_come_along(lake: Lake, orders: Table, tmp_path: Path) -> None:
+    orders.append(rows(0, 3))
+    metadata = project(lake.context, orders.id).metadata
+    statistics = {
+        "snapshot-id": metadata["current-snapshot-id"],
+        "statistics-path": f"{metadata['location']}/metadata/7-stats.puffin",
+        "file-size-in-bytes": 4,
+        "file-footer-size-in-bytes": 2,
+        "blob-metadata": [],
+    }
+    kept = f"tables/{orders.id}/metadata/7-stats.puffin"
+    lake.store.put(kept, b"PFA1")
+    key = f"{STATISTICS_PREFIX}{statistics['snapshot-id']}"
+    setting = SetProperties({key: json.dumps(statistics)})
+    lake.context.committer.commit([SettingChange(orders.id, orders.state().version, setting)])
+
+    def exported(*, copy: bool) -> list[str]:
+        found = orders.export_iceberg(tmp_path / "out", copy=copy)
+        return [one.statistics_path for one in StaticTable.from_metadata(found.metadata_location).metadata.statistics]
+
+    assert exported(copy=False) == [statistics["statistics-path"]]
+    assert exported(copy=True) == [f"file://{tmp_path}/out/metadata/7-stats.puffin"]
+    assert (tmp_path / "out/metadata/7-stats.puffin").read_bytes() == b"PFA1"
+    lake.store.delete([kept])
+    assert exported(copy=True) == [], "a file that is gone is not named"
 
 
 def test_duckdb_finds_it_by_its_folder(orders: Table, tmp_path: Path) -> None:

@@ -236,6 +236,33 @@ def test_statistics(lake: Lake, orders: Table, client: Client) -> None:
     assert not lake.store.exists(path)
 
 
+def test_partition_statistics(lake: Lake, orders: Table, client: Client) -> None:
+    filled(orders, 1)
+    metadata = client.get(T).json()["metadata"]
+    path = f"tables/{orders.id}/metadata/partition-stats-7.parquet"
+    statistics = {
+        "snapshot-id": metadata["current-snapshot-id"],
+        "statistics-path": f"{metadata['location']}/metadata/partition-stats-7.parquet",
+        "file-size-in-bytes": 4,
+    }
+    update = {"action": "set-partition-statistics", "partition-statistics": statistics}
+    assert "not there" in error(commit(client, update), 400, "BadRequestException")
+    lake.store.put(path, b"PAR1")
+    for change in ({"snapshot-id": 5}, {"statistics-path": "file:///etc/passwd"}, {"file-size-in-bytes": 5}):
+        bad = {"action": "set-partition-statistics", "partition-statistics": {**statistics, **change}}
+        error(commit(client, bad), 400, "BadRequestException")
+    made = commit(client, update).json()["metadata"]
+    assert (made["partition-statistics"], made["statistics"]) == ([statistics], [])
+    assert checker.check(project(lake.context, orders.id).location) == []
+    assert orders.properties.keys() <= {"format-version"}
+    collect(lake.own_catalog(), orphan_grace=0, byte_floor=0)
+    assert lake.store.exists(path), "it is in use"
+    gone = {"action": "remove-partition-statistics", "snapshot-id": statistics["snapshot-id"]}
+    assert commit(client, gone).json()["metadata"]["partition-statistics"] == []
+    collect(lake.own_catalog(), orphan_grace=0, byte_floor=0)
+    assert not lake.store.exists(path)
+
+
 def test_a_ref_is_checked_where_it_is_committed(lake: Lake, orders: Table) -> None:
     from moulin.model.operations import SetProperties
     from moulin.table.change import SettingChange

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -122,6 +124,45 @@ def test_two_writers(lake: Lake, catalog: Any, caplog: pytest.LogCaptureFixture)
     other.append(_rows(4))
     assert "Commit failed due to a concurrent update" in caplog.text
     assert _ours(lake) == [1, 2, 3, 4]
+
+
+def test_properties_of_snapshots_are_kept(lake: Lake, catalog: Any) -> None:
+    table = catalog.create_table("shop.t", SCHEMA)
+    table.append(_rows(1), snapshot_properties={"job": "nightly", "total-records": "99", "moulin.version": "1"})
+    lake.table("shop.t").append([{"id": 2}])
+    with pytest.warns(UserWarning, match="copy-on-write"):
+        catalog.load_table("shop.t").overwrite(_rows(3), overwrite_filter="id = 1", snapshot_properties={"job": "b"})
+    summaries = [one.summary for one in catalog.load_table("shop.t").snapshots()]
+    assert [one.get("job") for one in summaries] == ["nightly", None, "b"]
+    assert [one["total-records"] for one in summaries] == ["1", "2", "2"]
+    newest = lake.table("shop.t").history()[0].summary
+    assert (newest["engine"], newest["iceberg.job"]) == ("iceberg-rest", "b")
+    with pytest.raises(Exception, match="at most 16,384 characters"):
+        catalog.load_table("shop.t").append(_rows(9), snapshot_properties={"much": "x" * 20_000})
+    assert _ours(lake) == [2, 3]
+
+
+def test_two_clients_hammer_one_table(lake: Lake, catalog: Any) -> None:
+    """Each is told 409 over and over by what the other does, and no append is lost or made twice."""
+    many = {"commit.retry.num-retries": "50", "commit.retry.min-wait-ms": "5", "commit.retry.max-wait-ms": "50"}
+    catalog.create_table("shop.t", SCHEMA, properties=many)
+    lined_up = threading.Barrier(2)
+
+    def appends(first: int) -> None:
+        table = pyiceberg_catalog(catalog.uri).load_table("shop.t")
+        lined_up.wait(timeout=60)
+        for number in range(first, first + 10):
+            table.append(_rows(number))
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(appends, first) for first in (0, 100)]:
+            done.result()
+    assert _ours(lake) == [*range(10), *range(100, 110)]
+    table = catalog.load_table("shop.t")
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == _ours(lake)
+    kinds = [info.kind for info in lake.table("shop.t").history()]
+    assert kinds.count("append") == 20
+    assert check(project(lake.context, lake.table("shop.t").id).location, Files(lake.store)) == []
 
 
 def test_create_in_a_transaction(lake: Lake, catalog: Any) -> None:

@@ -17,7 +17,7 @@ from moulin.meta.roles import Role
 from moulin.model.schema import make_schema
 from moulin.table.table import Table
 from tests.iceberg.conftest import rows
-from tests.iceberg.rest import Client, error, pyiceberg_catalog, served
+from tests.iceberg.rest import Client, duckdb_attached, error, pyiceberg_catalog, served
 
 T = "/namespaces/shop/tables/orders"
 
@@ -46,6 +46,11 @@ def files(client: Client, **body: Any) -> list[str]:
         assert more.status_code == 200, more.text
         found += more.json()["file-scan-tasks"]
     return sorted(task["data-file"]["file-path"] for task in found)
+
+
+def current(client: Client) -> int:
+    """The snapshot of the newest version."""
+    return int(client.get(T).json()["metadata"]["current-snapshot-id"])
 
 
 def compare(kind: str, term: Any, value: Any) -> dict[str, Any]:
@@ -82,12 +87,13 @@ def test_filters_leave_out_files(lake: Lake, orders: Table, client: Client) -> N
     ]  # fmt: skip
     for condition, expected in where:
         assert files(client, filter=condition) == expected, condition
-    assert files(client, **{"snapshot-id": client.get(T).json()["metadata"]["current-snapshot-id"]}) == every
+    assert files(client, **{"snapshot-id": current(client)}) == every
 
 
 def test_refused(lake: Lake, orders: Table, client: Client) -> None:
     assert files(client) == []
     orders.append(rows(0, 1))
+    snapshot = current(client)
     deep: Any = True
     for _ in range(200):
         deep = {"type": "not", "child": deep}
@@ -100,11 +106,66 @@ def test_refused(lake: Lake, orders: Table, client: Client) -> None:
         {"snapshot-id": 77},
         {"select": ["none"]},
         {"start-snapshot-id": 1, "end-snapshot-id": 2},
+        {"start-snapshot-id": snapshot},
+        {"end-snapshot-id": snapshot},
+        {"start-snapshot-id": snapshot, "end-snapshot-id": snapshot, "snapshot-id": snapshot},
     ):
         error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
     error(client.post("/namespaces/shop/tables/none/plan", json={}), 404, "NoSuchTableException")
     for task in ("x", "", "eJw="):
         error(client.post(f"{T}/tasks", json={"plan-task": task}), 404, "NoSuchPlanTaskException")
+
+
+@pytest.mark.parametrize("most", [1, 1000], ids=["in tasks", "at once"])
+def test_what_was_appended_between_two_snapshots(
+    lake: Lake, orders: Table, client: Client, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(scans, "FILES", most)
+    orders.append(rows(0, 10))
+    first = current(client)
+    known = set(files(client))
+    orders.append(rows(10, 10, "us"))  # never projected by itself
+    orders.append(rows(20, 10, None))
+    second = current(client)
+    us, none = sorted(set(files(client)) - known)
+    orders.append(rows(30, 10))
+    orders.delete_where("id in (3, 13, 33)")
+    orders.set_properties({"owner": "me"})
+    orders.compact(everything=True)
+    third = current(client)
+
+    def between(start: int, end: int, **more: Any) -> list[str]:
+        return files(client, **{"start-snapshot-id": start, "end-snapshot-id": end}, **more)
+
+    assert between(first, second) == [us, none]
+    assert between(first, second, filter=compare("eq", "region", "us")) == [us]
+    assert between(first, second, filter=compare("gt", "id", 25)) == [none]
+    assert between(first, second, filter=compare("lt", "id", 5)) == []
+    later = between(second, third)
+    assert len(later) == 1, "neither what a merge wrote, nor without what it merged"
+    assert between(first, third) == sorted([us, none, *later])
+    assert between(third, third) == []
+    plan = client.post(f"{T}/plan", json={"start-snapshot-id": first, "end-snapshot-id": third}).json()
+    assert plan["delete-files"] == []
+    assert [task["data-file"]["record-count"] for task in plan["file-scan-tasks"]] == [10] * min(most, 3)
+    body = {"start-snapshot-id": third, "end-snapshot-id": first}
+    assert "younger" in error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
+    orders.overwrite(rows(50, 1), where="id = 5")
+    body = {"start-snapshot-id": third, "end-snapshot-id": current(client)}
+    assert "no append (overwrite)" in error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
+
+
+def test_an_append_that_deletes_its_own_rows_is_no_plain_append(lake: Lake, address: str, client: Client) -> None:
+    orders = lake.create_table("shop.orders", [("id", "long")])
+    orders.append([{"id": 0}])
+    first = current(client)
+    connection = duckdb_attached(address)
+    connection.execute("BEGIN; INSERT INTO ice.shop.orders SELECT range FROM range(10, 15)")
+    connection.execute("DELETE FROM ice.shop.orders WHERE id = 12; COMMIT")
+    connection.close()
+    assert sorted(orders.scan().to_arrow()["id"].to_pylist()) == [0, 10, 11, 13, 14]
+    body = {"start-snapshot-id": first, "end-snapshot-id": current(client)}
+    assert "deleted at once" in error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
 
 
 def test_tasks_of_another_table(lake: Lake, orders: Table, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def test_columns_are_added_inside_structs_lists_and_maps() -> None:
         (lambda: DropColumn("id"), FailedPrecondition, "part of the primary key"),
         (lambda: DropColumn("day"), FailedPrecondition, "partitioning rests on it"),
         (lambda: DropColumn("address"), FailedPrecondition, "the sort order rests on it"),
-        (lambda: DropColumn("tags.element"), FailedPrecondition, "nothing would be left"),
+        (lambda: DropColumn("tags.element"), InvalidInput, "element of a list or map"),
         (lambda: widen("note", "long"), InvalidInput, "string cannot become long"),
         (lambda: widen("id", "int"), InvalidInput, "long cannot become int"),
         (lambda: widen("id", "long"), InvalidInput, "long cannot become long"),
@@ -148,6 +148,10 @@ def test_the_last_column_stays() -> None:
     schema = make_schema([("a", "int"), ("b", "int")])
     with pytest.raises(FailedPrecondition, match="nothing would be left"):
         change(DropColumn("a"), DropColumn("b"), schema=schema, last=2)
+    with pytest.raises(FailedPrecondition, match=r"address\.zip.* nothing would be left"):
+        change(DropColumn("address.city"), DropColumn("address.zip"))
+    other = change(DropColumn("a"), DropColumn("b"), add("a", "string"), schema=schema, last=2)
+    assert [(field.field_id, field.name) for field in other.fields] == [(3, "a")]
 
 
 def test_a_rename_keeps_the_id_and_may_change_case_alone() -> None:

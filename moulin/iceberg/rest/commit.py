@@ -17,6 +17,7 @@ from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
 from moulin.catalog.commit import Stale, TableCommit
+from moulin.catalog.projections import ENGINE_PREFIX
 from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
 from moulin.iceberg.avro import Json
 from moulin.iceberg.deletes import location
@@ -28,7 +29,7 @@ from moulin.iceberg.rest.intake import take_in
 from moulin.iceberg.rest.plan import Plan, current, plan
 from moulin.iceberg.rest.requests import Body, LakeOf, field
 from moulin.iceberg.rest.tables import identifier, loaded
-from moulin.iceberg.rest.updates import Wanted, read_updates
+from moulin.iceberg.rest.updates import Wanted, read_updates, snapshot_properties
 from moulin.lake import Lake
 from moulin.model import request_ids
 from moulin.model.entities import TableState
@@ -163,6 +164,7 @@ class _Attempt:
     def _add(self, state: TableState, planned: Plan, base: Json, change: Change) -> None:
         operations: list[Operation] = list(planned.operations)
         snapshot_id = None
+        summary = {"engine": "iceberg-rest"}
         if planned.snapshot is not None:
             _check_snapshot(state, planned, base, change.wanted)
             main = base["refs"].get("main", {}).get("snapshot-id")
@@ -172,13 +174,15 @@ class _Attempt:
             if taken.operation is not None:
                 operations.append(taken.operation)
                 snapshot_id = planned.snapshot["snapshot-id"]
+                given = snapshot_properties(change.wanted.snapshots)
+                summary |= {ENGINE_PREFIX + key: value for key, value in given.items()}
         for place, operation in enumerate(operations):
             self.commits.append(
                 TableCommit(
                     state.id,
                     state.version,
                     operation,
-                    {"engine": "iceberg-rest"},
+                    summary,
                     expected_head=state.head_version if place == 0 else None,
                     snapshot_id=snapshot_id,
                 )

@@ -82,19 +82,21 @@ class _Intake:
         deletes = [record for key, record in new.deletes.items() if key not in old.deletes]
         undone = [record for key, record in old.deletes.items() if key not in new.deletes]
         numbers = {file.location: number for file, number in zip(came, self._reserve(len(came)), strict=True)}
-        added = [self._segment(file, numbers[file.location]) for file in came]
+        copied = {file.location: self._segment(file, numbers[file.location]) for file in came}
+        added = [facts for facts in copied.values() if facts is not None]
         positions = self._positions(deletes)
         removed = self._live(gone)
         touched = self._live([where for where in positions if where not in numbers])
         self._refuse_undeleted(undone, positions, removed, touched)
         vectors, whole = self._vectors(positions, touched, removed)
-        rows = {facts.number: facts for facts in added}
-        fresh = {
-            numbers[where]: self._within(where, found, rows[numbers[where]].rows)
-            for where, found in positions.items()
-            if where in numbers
-        }
-        targets = {number: VectorTarget(rows[number].path, found) for number, found in fresh.items()}
+        fresh: dict[int, BitMap64] = {}
+        targets: dict[int, VectorTarget] = {}
+        for where, found in positions.items():
+            if where in copied:
+                facts = copied[where]
+                within = self._within(where, found, 0 if facts is None else facts.rows)
+                if facts is not None:
+                    fresh[facts.number], targets[facts.number] = within, VectorTarget(facts.path, within)
         targets |= {number: VectorTarget(touched[number].facts.path, found) for number, found in vectors.items()}
         written = write_vectors(self.store, self.state.id, targets)
         kind: type[DataOperation] = Overwrite
@@ -110,8 +112,9 @@ class _Intake:
             added_vectors={number: written[number] for number in fresh},
         )
         self.leftovers += [self.folder.path(record["file_path"]) for record in deletes]
-        changes = added or leaving or vectors
-        return Taken(operation if changes else None, tuple(dict.fromkeys(self.leftovers)))
+        # An engine's snapshot that changes nothing is a version all the same: its summary may say why it was made.
+        empty = self.foreign is not None and not added
+        return Taken(None if empty else operation, tuple(dict.fromkeys(self.leftovers)))
 
     def _entries(self, base: Json | None, snapshot: Json) -> tuple[Entries, Entries]:
         """The live files of the manifests that only the base has, and of those that only the snapshot has."""
@@ -131,8 +134,8 @@ class _Intake:
         first = self.context.catalog.reserve_segments(count) if count else 0
         return range(first, first + count)
 
-    def _segment(self, file: DataFile, number: int) -> SegmentFacts:
-        """Copy a data file into the folder of a segment; its facts come from its bytes."""
+    def _segment(self, file: DataFile, number: int) -> SegmentFacts | None:
+        """Copy a data file into the folder of a segment; its facts come from its bytes. One without rows is none."""
         file = self._own_spec(file)
         where, record = file.location, file.record
         if str(record["file_format"]).upper() != "PARQUET":
@@ -154,6 +157,9 @@ class _Intake:
                 f"{where} has {rows} rows and {len(data)} bytes; its manifest says {record['record_count']} and "
                 f"{record['file_size_in_bytes']}."
             )
+        self.leftovers.append(path)
+        if not rows:
+            return None
         lowest, highest = (None, None) if self.foreign is not None else sequence_range(footer)
         if highest is not None and highest > self.state.last_sequence:
             raise InvalidInput(f"{where} holds rows of sequence number {highest}, which is yet to come.")
@@ -181,7 +187,6 @@ class _Intake:
             split_offsets=split_offsets(footer),
         )
         self.store.put_if_absent(target, data)
-        self.leftovers.append(path)
         return facts
 
     def _place(self, file: DataFile) -> str:

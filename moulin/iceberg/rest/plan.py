@@ -15,7 +15,7 @@ from moulin.iceberg.rest import shapes
 from moulin.iceberg.rest.updates import REF_OPTIONS, Wanted
 from moulin.model.entities import TableState
 from moulin.model.operations import AlterSchema, Operation, Restore, SetPartitioning, SetProperties, SetSortOrder
-from moulin.model.refs import MAIN, REF_PREFIX, STATISTICS_PREFIX, Ref, is_internal
+from moulin.model.refs import MAIN, REF_PREFIX, Ref, is_internal
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +121,13 @@ def _settings(state: TableState, wanted: Wanted, base: Json) -> tuple[dict[str, 
         ref = Ref(name, _version_of(given["snapshot-id"], base), given["type"], options)
         changed[ref.key] = ref.to_json()
     known = {one["snapshot-id"] for one in base["snapshots"]}
-    for snapshot_id, statistics in wanted.statistics.items():
+    for key, statistics in wanted.statistics.items():
         if statistics is None:
-            removed.append(f"{STATISTICS_PREFIX}{snapshot_id}")
-        elif snapshot_id not in known:
+            removed.append(key)
+        elif (snapshot_id := statistics["snapshot-id"]) not in known:
             raise InvalidInput(f"The table has no snapshot {snapshot_id}, or no longer: it cannot get statistics.")
         else:
-            changed[f"{STATISTICS_PREFIX}{snapshot_id}"] = json.dumps(statistics, sort_keys=True)
+            changed[key] = json.dumps(statistics, sort_keys=True)
     stored = state.properties
     return (
         {key: value for key, value in changed.items() if stored.get(key) != value},

@@ -2,6 +2,8 @@
 
 A plan is complete when it is answered. One of many files names the rest in tasks that carry all that is needed to
 fetch them, so that no server keeps anything: the version, and numbers of segments.
+
+A scan between two snapshots is one of what was appended after the first, up to the second. See docs/decisions/0160.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import binascii
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import APIRouter
@@ -19,7 +21,8 @@ from fastapi.responses import JSONResponse, Response
 from pyiceberg.conversions import from_bytes, to_json
 from pyiceberg.types import PrimitiveType
 
-from moulin.errors import InvalidInput, MoulinError, NotFound, Unsupported
+from moulin.catalog import changes
+from moulin.errors import InvalidInput, MoulinError, NotFound
 from moulin.iceberg import metadata as documents
 from moulin.iceberg.avro import Json, read_avro
 from moulin.iceberg.deletes import DeleteFile, from_record, locator, vector_file, vector_sizes
@@ -32,8 +35,9 @@ from moulin.iceberg.rest.scan_filter import read_filter
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
+from moulin.model.predicate import Predicate
 from moulin.storage import paths
-from moulin.table.scan import plan_segments
+from moulin.table.scan import facts_by_field, plan_segments
 
 router = APIRouter()
 FILES = 1000
@@ -46,36 +50,78 @@ _LARGEST = 4 << 20  # bytes of what a task unpacks to
 def plan_scan(lake: LakeOf, namespace: str, table: str, body: Body) -> Response:
     lake.context.flush()
     state = tables.find(lake, namespace, table)
-    if body.get("start-snapshot-id") is not None or body.get("end-snapshot-id") is not None:
-        raise Unsupported("Scans of what came between two snapshots are not planned here: plan them from the metadata.")
-    chosen, found = _snapshot(lake, state, field(body, "snapshot-id", int, None))
+    start, end = (field(body, f"{side}-snapshot-id", int, None) for side in ("start", "end"))
+    wanted = field(body, "snapshot-id", int, None)
+    between = start is not None or end is not None
+    if between and (start is None or end is None or wanted is not None):
+        raise InvalidInput(
+            "A scan names one snapshot with snapshot-id, or two with start-snapshot-id and end-snapshot-id."
+        )
+    chosen, found = _snapshot(lake, state, end if between else wanted)
     if field(body, "use-snapshot-schema", bool, False):
         chosen = replace(chosen, schema_id=lake.catalog.table_by_id(state.id, chosen.version).schema_id)
     _check_columns(chosen, words(body, "select"))
-    predicate = read_filter(body.get("filter"), chosen.schema)
-    segments = [] if found is None else plan_segments(lake.catalog, chosen, predicate)
     residual = body.get("filter")
-    rest = [segments[start : start + FILES] for start in range(FILES, len(segments), FILES)]
+    predicate = read_filter(residual, chosen.schema)
+    if between:
+        since, _ = _snapshot(lake, state, start)
+        segments, found = _appended(lake, since.version, chosen, predicate), None
+    else:
+        segments = [] if found is None else plan_segments(lake.catalog, chosen, predicate)
+    rest = [segments[place : place + FILES] for place in range(FILES, len(segments), FILES)]
     answer = _tasks(lake, chosen, segments[:FILES], residual, found)
-    tasks = [_pack(chosen, [one.facts.number for one in block], residual) for block in rest]
-    return JSONResponse({"status": "completed", "plan-tasks": tasks, **answer})
+    tasks = [_Task(chosen.version, tuple(s.facts.number for s in block), residual, between) for block in rest]
+    return JSONResponse({"status": "completed", "plan-tasks": [task.pack(chosen) for task in tasks], **answer})
 
 
 @router.post("/namespaces/{namespace}/tables/{table}/tasks")
 def fetch_tasks(lake: LakeOf, namespace: str, table: str, body: Body) -> Response:
     state = tables.find(lake, namespace, table)
-    version, numbers, residual = _unpack(state, field(body, "plan-task", str))
+    task = _Task.unpack(state, field(body, "plan-task", str))
     try:
-        chosen = replace(state, version=version)
-        live = lake.catalog.segments_by_number(numbers, version)
-        found = project(lake.context, state.id, version)
+        if task.appended:
+            as_added = lake.own_catalog().maintenance.segments_with_vectors(dict.fromkeys(task.numbers, 0))
+            live, found = {one.facts.number: one for one in as_added}, None
+        else:
+            live = lake.catalog.segments_by_number(task.numbers, task.version)
+            found = project(lake.context, state.id, task.version)
     except NotFound as error:
         raise _no_such_task(error.message) from error
-    segments = [live[number] for number in numbers if number in live]
+    segments = [live[number] for number in task.numbers if number in live]
     mine = paths.table_prefix(state.id) + "/"
-    if len(segments) != len(numbers) or not all(one.facts.path.startswith(mine) for one in segments):
+    if len(segments) != len(task.numbers) or not all(one.facts.path.startswith(mine) for one in segments):
         raise _no_such_task("The task names files that are no longer there: plan the scan again.")
-    return JSONResponse({"plan-tasks": [], **_tasks(lake, chosen, segments, residual, found)})
+    chosen = replace(state, version=task.version)
+    return JSONResponse({"plan-tasks": [], **_tasks(lake, chosen, segments, task.residual, found)})
+
+
+def _appended(lake: Lake, since: int, state: TableState, predicate: Predicate) -> list[LiveSegment]:
+    """Files that appends after version `since` added, up to that of `state`, as they came.
+
+    Deletes and merges in between add no rows. What adds some and is no append is refused: its rows would be missed.
+    """
+    engine = lake.own_catalog().engine
+    if since > state.version:
+        raise InvalidInput("The snapshot that a scan starts after is younger than the one it ends with: swap them.")
+    appends = []
+    for version, kinds in changes.kinds(engine, state.id, since, state.version).items():
+        operation = documents.operation(kinds)
+        if operation == "overwrite":
+            raise InvalidInput(
+                f"Version {version} of {state.full_name}, between the two snapshots, is no append "
+                f"({', '.join(sorted(kinds))}): scan the later snapshot whole, or read the table's change feed."
+            )
+        if operation == "append":
+            appends.append(version)
+    found = [] if predicate.is_false else changes.added(engine, state.id, set(appends))
+    if predicate.is_true:
+        return found
+    return [
+        one
+        for one in found
+        if predicate.may_match_partition(state.specs[one.facts.spec_id], state.schema, one.facts.partition)
+        and predicate.may_match(facts_by_field(one), one.facts.rows)
+    ]
 
 
 def _check_columns(state: TableState, names: Sequence[str]) -> None:
@@ -180,21 +226,30 @@ def _read(lake: Lake, found: Projection, where: str) -> list[Json]:
     return read_avro(lake.store.get(path), path, partitions=False)[0]
 
 
-def _pack(state: TableState, numbers: Sequence[int], residual: Any) -> str:
-    text = json.dumps([str(state.id), state.version, list(numbers), residual], separators=(",", ":"))
-    return base64.urlsafe_b64encode(zlib.compress(text.encode())).decode()
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Files of a plan that are to be fetched: segments that are live at a version, or as appends added them."""
 
+    version: int
+    numbers: tuple[int, ...]
+    residual: Any
+    appended: bool
 
-def _unpack(state: TableState, task: str) -> tuple[int, list[int], Any]:
-    try:
-        unpacker = zlib.decompressobj()
-        data = unpacker.decompress(base64.b64decode(task.encode(), altchars=b"-_", validate=True), _LARGEST)
-        table_id, version, numbers, residual = json.loads(data)
-        if table_id != str(state.id) or not all(isinstance(one, int) for one in (version, *numbers)):
-            raise ValueError
-    except (ValueError, TypeError, binascii.Error, zlib.error, MoulinError):
-        raise _no_such_task("The plan-task is none that this catalog gave for this table.") from None
-    return version, numbers, residual
+    def pack(self, state: TableState) -> str:
+        document = [str(state.id), self.version, self.numbers, self.residual, self.appended]
+        return base64.urlsafe_b64encode(zlib.compress(json.dumps(document, separators=(",", ":")).encode())).decode()
+
+    @classmethod
+    def unpack(cls, state: TableState, text: str) -> _Task:
+        try:
+            unpacker = zlib.decompressobj()
+            data = unpacker.decompress(base64.b64decode(text.encode(), altchars=b"-_", validate=True), _LARGEST)
+            table_id, version, numbers, residual, appended = json.loads(data)
+            if table_id != str(state.id) or not all(isinstance(one, int) for one in (version, *numbers)):
+                raise ValueError
+        except (ValueError, TypeError, binascii.Error, zlib.error, MoulinError):
+            raise _no_such_task("The plan-task is none that this catalog gave for this table.") from None
+        return cls(version, tuple(numbers), residual, bool(appended))
 
 
 def _no_such_task(message: str) -> RestError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,16 +17,16 @@ from moulin.iceberg.avro import Json
 from moulin.iceberg.rest import shapes
 from moulin.iceberg.rest.requests import field as member
 from moulin.iceberg.rest.requests import texts, words
-from moulin.model.refs import BRANCH, MAIN, TAG, check_ref_name
+from moulin.model.refs import BRANCH, MAIN, PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, TAG, check_ref_name
 from moulin.table.properties import check_properties
 
 REF_OPTIONS: Final = ("min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms")
 # What the catalog says of a table by itself, and engines send back.
 _DERIVED: Final = (documents.NAME_MAPPING, "gc.enabled")
 _PLACES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+_COUNTED: Final = re.compile(r"operation$|moulin\.|(added|deleted|removed|changed|total|manifests|entries|replaced)-")
+_LONGEST: Final = 16 << 10
 _NOT_KEPT: Final = (
-    "set-partition-statistics",
-    "remove-partition-statistics",
     "remove-partition-specs",
     "remove-schemas",
     "add-encryption-key",
@@ -51,7 +52,16 @@ class Wanted:
     snapshots: list[Json] = field(default_factory=list)
     main: int | None = None
     refs: dict[str, Json | None] = field(default_factory=dict)  # other branches and tags; None removes one
-    statistics: dict[int, Json | None] = field(default_factory=dict)  # by snapshot id; None removes them
+    statistics: dict[str, Json | None] = field(default_factory=dict)  # by the property that keeps them; None removes it
+
+
+def snapshot_properties(snapshots: Sequence[Json]) -> dict[str, str]:
+    """What summaries say besides the operation and figures, which are the catalog's to count; the last word counts."""
+    every = {key: value for one in snapshots for key, value in texts(one, "summary").items()}
+    kept = {key: value for key, value in every.items() if not _COUNTED.match(key)}
+    if (size := sum(len(key) + len(value) for key, value in kept.items())) > _LONGEST:
+        raise InvalidInput(f"Properties of a snapshot have at most {_LONGEST:,} characters, not {size:,}.")
+    return kept
 
 
 def read_updates(updates: Sequence[Any]) -> Wanted:
@@ -116,6 +126,7 @@ def _add_snapshot(wanted: Wanted, update: Json) -> None:
         member(snapshot, name, kind)
     if not 0 < snapshot["snapshot-id"] < 1 << 63:
         raise InvalidInput(f"A snapshot id is a positive number of 63 bits, not {snapshot['snapshot-id']}.")
+    texts(snapshot, "summary")
     wanted.snapshots.append(snapshot)
 
 
@@ -152,11 +163,22 @@ def _set_statistics(wanted: Wanted, update: Json) -> None:
         ("blob-metadata", list),
     ):
         member(given, name, kind)
-    wanted.statistics[snapshot_id] = given
+    wanted.statistics[f"{STATISTICS_PREFIX}{snapshot_id}"] = given
 
 
 def _remove_statistics(wanted: Wanted, update: Json) -> None:
-    wanted.statistics[member(update, "snapshot-id", int)] = None
+    wanted.statistics[f"{STATISTICS_PREFIX}{member(update, 'snapshot-id', int)}"] = None
+
+
+def _set_partition_statistics(wanted: Wanted, update: Json) -> None:
+    given = member(update, "partition-statistics", dict)
+    for name, kind in (("snapshot-id", int), ("statistics-path", str), ("file-size-in-bytes", int)):
+        member(given, name, kind)
+    wanted.statistics[f"{PARTITION_STATISTICS_PREFIX}{given['snapshot-id']}"] = given
+
+
+def _remove_partition_statistics(wanted: Wanted, update: Json) -> None:
+    wanted.statistics[f"{PARTITION_STATISTICS_PREFIX}{member(update, 'snapshot-id', int)}"] = None
 
 
 def _uuid(wanted: Wanted, update: Json) -> None:
@@ -194,6 +216,8 @@ _READERS: Final[dict[object, Callable[[Wanted, Json], None]]] = {
     "remove-properties": _remove_properties,
     "set-statistics": _set_statistics,
     "remove-statistics": _remove_statistics,
+    "set-partition-statistics": _set_partition_statistics,
+    "remove-partition-statistics": _remove_partition_statistics,
 }
 
 
