@@ -7,10 +7,10 @@ does not answer is an error.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal
 from uuid import UUID
 
 import pyarrow as pa
@@ -33,6 +33,9 @@ _SIGNAL_OF: Final[Mapping[Payload, Signal]] = {
     Payload.TRACES: "traces",
     Payload.METRICS: "metrics",
 }
+Kind = Signal | Literal["rows"]
+"""What an entry of an object is: a signal, or rows that were appended."""
+KINDS: Final[frozenset[Kind]] = frozenset({*SIGNALS, "rows"})
 _CHUNK_BYTES: Final = 64 << 20
 _READS: Final = 2  # a damaged object is read once more, in case the transfer was at fault
 
@@ -63,10 +66,15 @@ class Targets:
     def schemas(self) -> Mapping[UUID, pa.Schema]:
         return {table_id: arrow_schema(layout.schema) for table_id, layout in self.layouts.items()}
 
+    def kinds(self, table_id: UUID) -> frozenset[Kind]:
+        """What a table can take rows from; nothing when it is none of these tables."""
+        schema = self.schemas.get(table_id)
+        return frozenset() if schema is None else frozenset({"rows", *(s for s in SIGNALS if takes(schema, s))})
+
     @cached_property
     def router(self) -> Router:
-        able = {(table, s) for table, schema in self.schemas.items() for s in SIGNALS if takes(schema, s)}
-        return Router(self.routing, self.tables, lambda table_id, signal: (table_id, signal) in able)
+        able = {table_id: self.kinds(table_id) for table_id in self.layouts}
+        return Router(self.routing, self.tables, lambda table_id, signal: signal in able.get(table_id, ()))
 
     def __getstate__(self) -> tuple[object, ...]:
         return self.routing, self.tables, self.layouts  # what is derived from them is derived again
@@ -110,8 +118,11 @@ class Intake:
 _Item = tuple[Blob, Entry]
 
 
-def take_in(store: Store, blobs: Sequence[Blob], targets: Targets) -> Intake:
-    """Read objects, decode what they hold and route it. NotFound when one is gone, Unavailable when none can be had."""
+def take_in(store: Store, blobs: Sequence[Blob], targets: Targets, kinds: Collection[Kind] = KINDS) -> Intake:
+    """Read objects, decode what they hold of these kinds and route it.
+
+    NotFound when one is gone, Unavailable when none can be had.
+    """
     intake = Intake()
     held: list[_Item] = []
     size = 0
@@ -121,7 +132,7 @@ def take_in(store: Store, blobs: Sequence[Blob], targets: Targets) -> Intake:
         except (Corrupt, Unsupported) as error:
             intake.asides.append(Aside(blob, error.message, 0))
             continue
-        held += [(blob, entry) for entry in found.entries]
+        held += [(blob, entry) for entry in found.entries if _SIGNAL_OF.get(entry.payload, "rows") in kinds]
         size += found.header.raw_size
         intake.raw_bytes += found.header.raw_size
         if size >= _CHUNK_BYTES:
@@ -226,4 +237,4 @@ def batches_of(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         yield from table.to_batches()
 
 
-__all__ = ["Aside", "Blob", "Intake", "Targets", "batches_of", "candidates", "take_in"]
+__all__ = ["KINDS", "Aside", "Blob", "Intake", "Kind", "Targets", "batches_of", "candidates", "take_in"]

@@ -2,7 +2,8 @@
 
 One snapshot of the catalog says the version, how far each stream is in it, and the routing. A record is in a segment of
 that version, or past its stream's offset and read here; never both. Objects are read and routed by the code that the
-nursery runs. What they hold is kept, once decoded, as files on this machine that Spark reads like segments.
+nursery runs, and of what they hold only the kinds that the tables of a query can take. What was decoded is kept as
+files on this machine that Spark reads like segments.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from uuid import UUID
 
@@ -24,7 +26,7 @@ from pyspark.sql.types import StructType
 from moulin.catalog.replica import ReplicaCatalog
 from moulin.errors import NotFound, Unavailable
 from moulin.ingest.backlog import backlog
-from moulin.ingest.intake import Blob, Targets, candidates, take_in
+from moulin.ingest.intake import Blob, Kind, Targets, candidates, take_in
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ingest import StreamList
@@ -40,20 +42,23 @@ _KEPT_SECONDS = 3600.0  # files are there for so long after a query last used th
 
 @dataclass(frozen=True, slots=True)
 class FreshTask:
-    """Decode one object into files below a local folder."""
+    """Decode what one object holds for the tables that take these kinds, into files below a local folder."""
 
     store: Store
     folder: str
     blob: Blob
+    kinds: frozenset[Kind]
     targets: Targets
 
 
 def decode_blob(task: FreshTask) -> dict[UUID, str]:
-    """The file of each table that an object has rows for."""
-    intake = take_in(task.store, [task.blob], task.targets)
+    """The file of each such table that the object has rows for."""
+    intake = take_in(task.store, [task.blob], task.targets, task.kinds)
     scratch = open_store(task.folder)
     files = {}
     for table_id, tables in intake.rows.items():
+        if task.targets.kinds(table_id) != task.kinds:
+            continue
         layout = task.targets.layouts[table_id]
         facts = write_segment(scratch, layout, tables, (), task.blob.offset, level=0)
         if facts.rows:
@@ -67,16 +72,50 @@ class _Decoded:
     used_at: float
 
 
-@dataclass(frozen=True, slots=True)
 class Fresh:
-    """The fresh rows of one moment: `version`, and files by table that belong on top of it."""
+    """The fresh rows of one moment, which belong on top of `version`. They are looked for when a table is asked for."""
 
-    version: int
-    files: dict[UUID, list[str]]
+    def __init__(self, lane: FreshLane, listed: StreamList) -> None:
+        self.version = listed.version
+        self._lane, self._listed = lane, listed
+        self._tables = candidates(listed)
+        self._streams = {stream.id: stream for stream in listed.streams if not stream.is_drained}
+
+    @cached_property
+    def blobs(self) -> list[Blob]:
+        """The objects past the frontiers; the same for all tables of a query."""
+        store = self._lane.lake.store
+        return [blob for stream in self._streams.values() for blob in backlog(store, stream).blobs]
+
+    @cached_property
+    def targets(self) -> Targets:
+        """Layouts as of the version, so that files have the columns that its rows have."""
+        layouts = {}
+        for table_id in self._tables:
+            try:
+                state = self._lane.lake.catalog.table_by_id(table_id, self.version)
+            except NotFound:
+                continue  # dropped: no query sees it
+            if not state.schema.identifier_field_ids:
+                layouts[table_id] = Layout.of(state)
+        return Targets(self._listed.routing, self._listed.tables, layouts)
+
+    @cached_property
+    def routing(self) -> Hashable:
+        """What decides, beside an object itself, which rows it gives to which table."""
+        schemas = tuple(sorted((t, layout.schema.schema_id) for t, layout in self.targets.layouts.items()))
+        return self._listed.routing_seq, schemas
 
     def frame(self, spark: SparkSession, state: TableState) -> DataFrame | None:
         """The fresh rows of a table at that version; None when there are none."""
-        files = self.files.get(state.id)
+        if state.id not in self._tables or not self.blobs:
+            return None
+        files = []
+        for blob, file in self._lane.decoded(self, state.id):
+            stream = self._streams[blob.stream_id]
+            merged = next((t.merged_offset for t in stream.tables if t.table_id == state.id), stream.frontier)
+            if blob.offset > merged:
+                files.append(file)
         if not files:
             return None
         plans = plan_columns(state.schema, state.schema)
@@ -89,7 +128,8 @@ class FreshLane:
     """The fresh lane of one lake in one session. Thread-safe."""
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
-        self._spark, self._lake = spark, lake
+        self.lake = lake
+        self._spark = spark
         self._folder: str | None = None
         self._held: dict[Hashable, _Decoded] = {}
         self._lock = threading.Lock()
@@ -98,11 +138,24 @@ class FreshLane:
 
     def take(self) -> Fresh | None:
         """The fresh rows of now; None on a replica, and on a cluster, which cannot read local files."""
-        if self._catalog is None:
-            return None
-        listed = self._catalog.ingest.snapshot()
+        return None if self._catalog is None else Fresh(self, self._catalog.ingest.snapshot())
+
+    def decoded(self, fresh: Fresh, table_id: UUID) -> list[tuple[Blob, str]]:
+        """The files that hold rows of a table, with the objects they come from."""
         with self._lock:
-            return Fresh(listed.version, self._files(listed))
+            self._forget()
+            kinds = fresh.targets.kinds(table_id)
+            keys = {blob: (blob, kinds, fresh.routing) for blob in fresh.blobs}
+            missing = [blob for blob, key in keys.items() if key not in self._held]
+            if missing:
+                self._held |= self._decode({blob: keys[blob] for blob in missing}, kinds, fresh.targets)
+            found = []
+            for blob, key in keys.items():
+                held = self._held[key]
+                held.used_at = time.monotonic()
+                if table_id in held.files:
+                    found.append((blob, held.files[table_id]))
+            return found
 
     def close(self) -> None:
         with self._lock:
@@ -111,56 +164,21 @@ class FreshLane:
             self._folder = None
             self._held.clear()
 
-    def _files(self, listed: StreamList) -> dict[UUID, list[str]]:
-        streams = {stream.id: stream for stream in listed.streams if not stream.is_drained}
-        blobs = [blob for stream in streams.values() for blob in backlog(self._lake.store, stream).blobs]
-        self._forget()
-        if not blobs:
-            return {}
-        targets = self._targets(listed)
-        schemas = tuple(sorted((t, layout.schema.schema_id) for t, layout in targets.layouts.items()))
-        keys = {blob: (blob, listed.routing_seq, schemas) for blob in blobs}
-        self._decode([blob for blob in blobs if keys[blob] not in self._held], keys, targets)
-        merged = {(s.id, table.table_id): table.merged_offset for s in streams.values() for table in s.tables}
-        files: dict[UUID, list[str]] = {}
-        for blob in blobs:
-            decoded = self._held[keys[blob]]
-            decoded.used_at = time.monotonic()
-            for table_id, file in decoded.files.items():
-                if blob.offset > merged.get((blob.stream_id, table_id), streams[blob.stream_id].frontier):
-                    files.setdefault(table_id, []).append(file)
-        return files
-
-    def _decode(self, blobs: Sequence[Blob], keys: Mapping[Blob, Hashable], targets: Targets) -> None:
-        if not blobs:
-            return
+    def _decode(
+        self, blobs: Mapping[Blob, Hashable], kinds: frozenset[Kind], targets: Targets
+    ) -> dict[Hashable, _Decoded]:
         if self._folder is None:
             self._folder = tempfile.mkdtemp(prefix="moulin-fresh-")
-        tasks = [FreshTask(self._lake.store, self._folder, blob, targets) for blob in blobs]
+        tasks = [FreshTask(self.lake.store, self._folder, blob, kinds, targets) for blob in blobs]
         try:
-            if sum(blob.size for blob in blobs) >= self._lake.config.nursery_local_bytes:
+            if sum(blob.size for blob in blobs) >= self.lake.config.nursery_local_bytes:
                 found = SparkRunner(self._spark).map(decode_blob, tasks)
             else:
                 with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="moulin-fresh") as pool:
                     found = list(pool.map(decode_blob, tasks))
         except NotFound as error:
             raise Unavailable(f"Fresh data was merged and deleted meanwhile; run the query again. {error}") from error
-        now = time.monotonic()
-        for blob, files in zip(blobs, found, strict=True):
-            self._held[keys[blob]] = _Decoded(files, now)
-
-    def _targets(self, listed: StreamList) -> Targets:
-        """Layouts as of the version, so that files have the columns that its rows have."""
-        assert self._catalog is not None
-        layouts = {}
-        for table_id in candidates(listed):
-            try:
-                state = self._catalog.table_by_id(table_id, listed.version)
-            except NotFound:
-                continue  # dropped: no query sees it
-            if not state.schema.identifier_field_ids:
-                layouts[table_id] = Layout.of(state)
-        return Targets(listed.routing, listed.tables, layouts)
+        return {key: _Decoded(files, time.monotonic()) for key, files in zip(blobs.values(), found, strict=True)}
 
     def _forget(self) -> None:
         before = time.monotonic() - _KEPT_SECONDS
