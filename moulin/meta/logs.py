@@ -9,7 +9,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from moulin.meta.calls import request_id
 
@@ -49,9 +49,20 @@ def _facts(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str,
     return facts
 
 
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what standard error is when something is logged: the one of now may be closed by then."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)  # which names no stream
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stderr
+
+
 def set_up_logs(form: str, level: str) -> None:
     """Send everything that is logged in this process to standard error in one form."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StandardError()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -60,7 +60,7 @@ from moulin.storage import paths
 from moulin.storage.store import open_store
 from moulin.table.index_search import narrow
 from moulin.table.scan import plan_segments
-from moulin.table.table import to_nanos
+from moulin.table.versions import to_nanos
 
 _OPTIONS = ("lake", "storage", "version", "timestamp", "tag", *FEED_OPTIONS, *STREAM_OPTIONS, *WRITE_OPTIONS, "path")
 _AT = ("version", "timestamp", "tag")
