@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from moulin.meta.calls import request_id
 
@@ -49,23 +51,19 @@ def _facts(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str,
     return facts
 
 
-class _StandardError(logging.StreamHandler[TextIO]):
-    """Writes to what standard error is when something is logged: the one of now may be closed by then."""
-
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)  # which names no stream
-
-    @property
-    def stream(self) -> TextIO:  # type: ignore[override]
-        return sys.stderr
-
-
-def set_up_logs(form: str, level: str) -> None:
-    """Send everything that is logged in this process to standard error in one form."""
-    handler = _StandardError()
+@contextmanager
+def structured_logs(form: str, level: str) -> Iterator[None]:
+    """Send everything that is logged in this process, until the block ends, to standard error in one form."""
+    handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
+    handlers, before = root.handlers[:], root.level
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for name in ("alembic", "httpx", "uvicorn.access"):  # they tell of every step
         logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(before)
