@@ -24,7 +24,7 @@ demo: setup ## Take the tour: a lake from its first row to its recovery
 	@$(BIN)/moulin demo $(ARGS)
 
 test: .venv/.test ## Run the tests, two at a time (ARGS="-k catalog" is passed on)
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: .venv/.test ## Run the tests that take minutes
 	$(BIN)/pytest -m long $(ARGS)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +17,7 @@ from moulin.catalog.gc import collect
 from moulin.errors import Corrupt, FailedPrecondition, Unavailable
 from moulin.mirror import Mirror, MirrorReport
 from moulin.storage import open_store, paths
+from tests.commands import Command
 from tests.test_replica import SCHEMA, every_step, rows, shown
 
 
@@ -60,12 +57,10 @@ def test_a_mirror_on_s3_equals_its_source(
     again = Mirror(lake, s3_url, s3_options).run_once()
     assert (again.objects, again.bytes) == (0, 0)
     expected = shown(lake)
-    with subprocess.Popen(
-        _cli("--lake", str(tmp_path / "new"), "--storage", s3_url, *_options(s3_options), "recover", "--json"),
-        stdout=subprocess.PIPE,
-    ) as recovery:
-        found = json.loads(recovery.communicate()[0])
-    assert found["version"] == lake.version
+    place = ["--lake", str(tmp_path / "new"), "--storage", s3_url, *_options(s3_options)]
+    with Command(*place, "recover", "--json") as recovery:
+        assert recovery.wait() == 0
+        assert json.loads(recovery.said())["version"] == lake.version
     with moulin.connect(tmp_path / "new", storage=s3_url, storage_options=s3_options) as new:
         again_shown = shown(new)
         assert {**again_shown, "version": 0, "e.t": again_shown["e.t"][:3]} == {
@@ -78,10 +73,6 @@ def test_a_mirror_on_s3_equals_its_source(
         new.table("e.another").append(rows(500, 1))
     with pytest.raises(FailedPrecondition, match="goes on by itself"):
         Mirror(lake, s3_url, s3_options).run_once()
-
-
-def _cli(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "moulin.cli.main", *arguments]
 
 
 def _options(options: dict[str, str]) -> list[str]:
@@ -269,15 +260,14 @@ def test_kill_9_at_any_moment(lake: moulin.Lake, target: str, tmp_path: Path) ->
     finished = 0
     for attempt in range(5):
         before = len([*folder.rglob("*")])
-        command = _cli("--lake", str(tmp_path / "lake"), "mirror", target, "--interval", "0.01", "--json")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ}) as child:
-            assert child.stdout is not None
+        with Command("--lake", str(tmp_path / "lake"), "mirror", target, "--interval", "0.01", "--json") as child:
             if attempt == 3:
-                finished += bool(child.stdout.readline())
-            while len([*folder.rglob("*")]) == before and attempt != 3:
-                assert child.poll() is None
+                child.wait_until(lambda: "\n" in child.said())
+                finished += 1
+            else:
+                child.wait_until(lambda: len([*folder.rglob("*")]) != before)  # noqa: B023
             time.sleep(chance.random() / 20)
-            child.send_signal(signal.SIGKILL)
+            child.kill()
         if open_store(target).exists(paths.marker()):
             with replica(target) as copy:
                 table = copy.table("d.t")
@@ -292,18 +282,15 @@ def test_kill_9_at_any_moment(lake: moulin.Lake, target: str, tmp_path: Path) ->
 
 def test_the_command(lake: moulin.Lake, target: str, tmp_path: Path) -> None:
     lake.create_table("d.t", SCHEMA).append(rows(0, 3))
-    command = _cli("--lake", str(tmp_path / "lake"), "mirror", target)
-    done = subprocess.run([*command, "--once", "--json"], capture_output=True, check=True, text=True)
-    report = json.loads(done.stdout)
+    place = ["--lake", str(tmp_path / "lake"), "mirror"]
+    with Command(*place, target, "--once", "--json") as done:
+        assert done.wait() == 0
+        report = json.loads(done.said())
     assert (report["version"], report["lag_versions"]) == (lake.version, 0)
     assert report["bytes"] > 0
-    said = subprocess.run([*command, "--once"], capture_output=True, check=True, text=True)
-    assert f"is at version {lake.version}, up to date" in " ".join(said.stdout.split())
-    refused = subprocess.run(
-        [*_cli("--lake", str(tmp_path / "lake"), "mirror", "s3://user:secret@bucket/x", "--once")],
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert refused.returncode == 1
-    assert "secret" not in refused.stdout + refused.stderr
+    with Command(*place, target, "--once") as done:
+        assert done.wait() == 0
+        assert f"is at version {lake.version}, up to date" in " ".join(done.said().split())
+    with Command(*place, "s3://user:secret@bucket/x", "--once") as refused:
+        assert refused.wait() == 1
+        assert "secret" not in refused.said()

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from moulin.catalog import schema as s
+from moulin.catalog.creation import create_tables, stamp
 from moulin.config import Config
 from moulin.errors import (
     Corrupt,
@@ -169,9 +170,7 @@ class Engine:
     def revision(self) -> str | None:
         """The schema revision found, None for an empty database."""
         with self.read() as connection:
-            if not sa.inspect(connection).has_table("alembic_version"):
-                return None
-            return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+            return _revision(connection)
 
     def migrate(self) -> None:
         """Bring the schema to this version, under a lock; a newer one is refused."""
@@ -183,16 +182,32 @@ class Engine:
             )
         if found == HEAD_REVISION:
             return
-        from alembic import command
-        from alembic.config import Config as AlembicConfig
-
         with _ALEMBIC, self.unordered() as connection:
             if not self.is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-            settings = AlembicConfig()
-            settings.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-            settings.attributes["connection"] = connection
-            command.upgrade(settings, HEAD_REVISION)
+            if _revision(connection) is None:
+                create_tables(connection)
+                stamp(connection, HEAD_REVISION)
+            else:
+                upgrade(connection)
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+    return found
+
+
+def upgrade(connection: sa.Connection) -> None:
+    """Run the migrations that lead from the revision found, or from nothing, to this version's."""
+    from alembic import command
+    from alembic.config import Config as AlembicConfig
+
+    settings = AlembicConfig()
+    settings.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    settings.attributes["connection"] = connection
+    command.upgrade(settings, HEAD_REVISION)
 
 
 def take(connection: sa.Connection, name: str, count: int) -> int:

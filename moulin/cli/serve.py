@@ -52,10 +52,9 @@ def serve(
         tls_certificate=tls_certificate,
         tls_key=tls_key,
     )
-    _meta("logs").set_up_logs(chosen.log_format, chosen.log_level)
-    serving = _meta("serve")
+    logs, serving = _meta("logs"), _meta("serve")
     iceberg = importlib.import_module("moulin.iceberg.rest.app")
-    with open_lake(context) as lake:
+    with logs.structured_logs(chosen.log_format, chosen.log_level), open_lake(context) as lake:
         options = require_address(context).storage_options
         served = serving.Serving(lake, chosen, storage_options=options, mount=iceberg.mount)
         if not serving.run_until_signal(served):

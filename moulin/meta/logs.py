@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -49,12 +51,19 @@ def _facts(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str,
     return facts
 
 
-def set_up_logs(form: str, level: str) -> None:
-    """Send everything that is logged in this process to standard error in one form."""
+@contextmanager
+def structured_logs(form: str, level: str) -> Iterator[None]:
+    """Send everything that is logged in this process, until the block ends, to standard error in one form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
+    handlers, before = root.handlers[:], root.level
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for name in ("alembic", "httpx", "uvicorn.access"):  # they tell of every step
         logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(before)

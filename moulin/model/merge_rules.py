@@ -29,11 +29,9 @@ from moulin.model.predicate.evaluation import evaluate
 from moulin.model.python_values import from_python
 from moulin.model.type_reader import to_type
 from moulin.model.types import renumber
-from moulin.model.where import parse_where
+from moulin.model.where import parse_term, parse_where
 from moulin.model.where.formula import Formula, Term
 from moulin.model.where.literal import Literal
-from moulin.model.where.reader import Reader
-from moulin.model.where.syntax import parse_text
 
 SOURCE, TARGET = "source", "target"
 Matched: TypeAlias = Choice["update", "delete"] | None
@@ -281,7 +279,7 @@ def _terms(values: Mapping[str, str], schema: Schema, what: str) -> dict[str, Te
     found = {}
     for name, text in values.items():
         try:
-            found[name] = Reader(schema).term(parse_text(text))
+            found[name] = parse_term(text, schema)
         except InvalidInput as error:
             raise _unreadable(f"{what} of {name}", error, schema) from None
     return found

@@ -35,7 +35,7 @@ from moulin.table.changes import check_columns, optional
 from moulin.table.vectors import VectorCache
 
 if TYPE_CHECKING:
-    from moulin.pipeline.datasource import Place
+    from moulin.pipeline.table_source import Place
 
 NOW = "now"
 FEED_OPTIONS = ("changes_since", "changes_until", "changes_net", "max_versions_per_batch")

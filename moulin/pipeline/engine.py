@@ -29,7 +29,8 @@ from moulin.pipeline.sql import Reference, Statement, unparsed
 from moulin.pipeline.sql_where import predicate_of
 from moulin.pipeline.writer import RunJob, frame_arrow_schema, plan_write, write_frame, write_run_frame
 from moulin.table.run_writer import RegionRun, RunPlan
-from moulin.table.table import Table, to_nanos
+from moulin.table.table import Table
+from moulin.table.versions import to_nanos
 
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 

@@ -22,7 +22,7 @@ from moulin.pipeline.source_write import Part, SourceWrite, WriteOptions
 from moulin.pipeline.writer import current_task
 
 if TYPE_CHECKING:
-    from moulin.pipeline.datasource import Place
+    from moulin.pipeline.table_source import Place
 
 STREAM_OPTIONS = ("query_id",)
 _QUERY_ID = "sql.streaming.queryId"  # the local property in which Spark tells tasks

@@ -1,54 +1,32 @@
-"""Table: the front door to one table. Thin: each verb lives in its own module."""
+"""Table: the front door to one table. Thin: each verb lives in its own module.
+
+Here are its rows and its upkeep; its past is in versions.py, its settings are in settings.py.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import pyarrow as pa
-
-from moulin.errors import Closed, FailedPrecondition, InvalidInput, NotFound
-from moulin.model.arrow import arrow_schema
-from moulin.model.entities import CommitInfo, TableState
+from moulin.errors import Closed, FailedPrecondition
 from moulin.model.merge_rules import MergeRules
-from moulin.model.operations import (
-    AlterSchema,
-    Operation,
-    Restore,
-    SetPartitioning,
-    SetProperties,
-    SetSortOrder,
-)
-from moulin.model.refs import Ref, check_ref_name, refs_of, shown
-from moulin.model.schema_change import (
-    AddColumn,
-    DropColumn,
-    MoveColumn,
-    RenameColumn,
-    SchemaChange,
-    SetNullable,
-    WidenColumn,
-)
-from moulin.model.type_reader import to_type
 from moulin.model.where import Where
 from moulin.table import bulk
-from moulin.table import index as indexing
-from moulin.table.change import SettingChange, retried
-from moulin.table.changes import Changes
+from moulin.table.change import retried
 from moulin.table.compaction import Compaction, compact
 from moulin.table.context import Context
-from moulin.table.index import IndexInfo
+from moulin.table.handle import whole_number
 from moulin.table.key_scan import KeyScan, Pending
-from moulin.table.keyed import KeyedTable, keyed_table
-from moulin.table.properties import check_properties
+from moulin.table.keyed import KeyedTable
 from moulin.table.region import RegionWriter
 from moulin.table.run_commit import is_frame, merge, source_schema
 from moulin.table.scan import Scan
+from moulin.table.settings import TableSettings
 from moulin.table.snapshot import Snapshot
 from moulin.table.stats import TableStats, table_stats
+from moulin.table.versions import TableVersions
 from moulin.table.writes import Outcome, prepare_append, prepare_delete, prepare_overwrite
 
 if TYPE_CHECKING:
@@ -58,7 +36,7 @@ if TYPE_CHECKING:
 ToSpark = Callable[["Table", int | None], "DataFrame"]
 
 
-class Table:
+class Table(TableVersions, TableSettings):
     """One table of a lake. Holds no state of its own but its id: every call sees the newest version.
 
     One that is `read_only` shows the version it was opened at until `refresh`; `follow` makes the catalog look for
@@ -74,41 +52,10 @@ class Table:
         to_spark: ToSpark | None = None,
         follow: Callable[[], int] | None = None,
     ) -> None:
-        self._context = context
-        self.id = table_id
-        self._read_only = read_only
+        super().__init__(context, table_id, read_only=read_only, follow=follow)
         self._to_spark = to_spark
-        self._closed = False
-        self._follow = follow
         self._put: KeyedTable | RegionWriter | None = None  # what takes rows one by one, once it is known
         self._writes = False
-        self._shown = context.catalog.table_by_id(table_id).version if read_only else None
-
-    def __repr__(self) -> str:
-        return f"Table({self.name!r})"
-
-    # What it is
-
-    @property
-    def name(self) -> str:
-        return self._state().full_name
-
-    @property
-    def version(self) -> int:
-        """The last version that changed this table."""
-        return self._state().head_version
-
-    @property
-    def schema(self) -> pa.Schema:
-        return arrow_schema(self._state().schema)
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        return shown(self._state().properties)
-
-    def state(self, version: int | None = None) -> TableState:
-        """Everything the catalog knows of the table but its segments, at `version` or now."""
-        return self._state(version)
 
     def stats(self) -> TableStats:
         """Levels, amplification, caches, stalls, regions and indexes; reads no file."""
@@ -286,142 +233,6 @@ class Table:
         """Commit what was put and deleted so far; returns the version of the table that has it."""
         return self._keyed_only().flush()
 
-    # Versions
-
-    def history(self, limit: int | None = None) -> list[CommitInfo]:
-        """What happened to the table, newest first."""
-        self._require_open()
-        if self._shown is None:
-            return self._context.catalog.history(self.id, limit)
-        return [info for info in self._context.catalog.history(self.id) if info.version <= self._shown][:limit]
-
-    def at(
-        self, version: int | None = None, timestamp: datetime | str | None = None, tag: str | None = None
-    ) -> Snapshot:
-        """The table as it was at a version of the lake, at a time, or at the version that has a tag.
-
-        In a `with` block it is pinned against clean-up.
-        """
-        if [version, timestamp, tag].count(None) != 2:
-            raise InvalidInput("at() takes one of version, timestamp and tag.")
-        if timestamp is not None:
-            version = self._context.catalog.version_at(to_nanos(timestamp))
-        if tag is not None:
-            version = self._ref(tag).version
-        return Snapshot(self._context, self._state(version))
-
-    def tag(self, name: str, version: int | None = None) -> Outcome:
-        """Give a name to a version, by default the newest; a tag of that name moves. Clean-up leaves it readable."""
-        state = self._writable()
-        if version is None and (keyed := self._keyed()) is not None:
-            keyed.flush()
-            state = self._state()
-        chosen = state.head_version if version is None else _whole_number(version)
-        self._state(chosen)
-        ref = Ref(check_ref_name(name), chosen)
-        return self._set(SetProperties({ref.key: ref.to_json()}))
-
-    def tags(self) -> dict[str, int]:
-        """The versions that have a name, by name; also branches that Iceberg engines made, which nothing writes to."""
-        return {name: ref.version for name, ref in refs_of(self._state().properties).items()}
-
-    def drop_tag(self, name: str) -> Outcome:
-        """Take the name from a version; it is cleaned up when its time has come."""
-        self._writable()
-        return self._set(SetProperties({}, (self._ref(name).key,)))
-
-    def _ref(self, name: str) -> Ref:
-        found = refs_of(self._state().properties)
-        if name not in found:
-            known = f"; it has {', '.join(map(repr, found))}" if found else ""
-            raise NotFound(f"Table {self.name} has no tag {name!r}{known}.")
-        return found[name]
-
-    def restore(self, version: int) -> Outcome:
-        """Bring back the rows and the schema of an older version, as a new version."""
-        if self._writable() and (keyed := self._keyed()) is not None:
-            return bulk.restore(self._context, keyed, _whole_number(version))
-        return self._set(Restore(_whole_number(version)))
-
-    def changes(
-        self,
-        since: int,
-        until: int | None = None,
-        columns: Sequence[str] | None = None,
-        where: Where = None,
-        *,
-        net: bool = False,
-    ) -> Changes:
-        """What happened to the rows in the versions after `since`, up to `until` or now.
-
-        Version by version; with `net`, what the two ends differ in. Every version from `since` on must be kept.
-        """
-        self._require_open()
-        last = self._shown if until is None else _whole_number(until)
-        state = self._context.catalog.state_until(self.id, _whole_number(since), last)
-        return Changes(self._context, state, since, columns=columns, where=where, net=net)
-
-    # Settings
-
-    def add_column(
-        self, name: str, type: Any, default: Any = None, *, required: bool = False, doc: str | None = None
-    ) -> Outcome:
-        """Add a column; rows that lack it, old and new, read as `default`."""
-        return self._alter(AddColumn(name, to_type(type, f"column {name}"), default, required, doc))
-
-    def rename_column(self, name: str, new_name: str) -> Outcome:
-        return self._alter(RenameColumn(name, new_name))
-
-    def drop_column(self, name: str) -> Outcome:
-        return self._alter(DropColumn(name))
-
-    def widen_column(self, name: str, type: Any) -> Outcome:
-        return self._alter(WidenColumn(name, to_type(type, f"column {name}")))
-
-    def move_column(
-        self, name: str, *, first: bool = False, after: str | None = None, before: str | None = None
-    ) -> Outcome:
-        return self._alter(MoveColumn(name, first, after, before))
-
-    def set_nullable(self, name: str) -> Outcome:
-        return self._alter(SetNullable(name))
-
-    def set_properties(self, properties: Mapping[str, Any], *, remove: Sequence[str] = ()) -> Outcome:
-        """Set properties, and remove those named in `remove`."""
-        return self._set(SetProperties(check_properties(properties), tuple(remove)))
-
-    def set_partitioning(self, fields: Sequence[str]) -> Outcome:
-        """Partition what is written from now on; older segments keep theirs."""
-        return self._set(SetPartitioning(tuple(fields)))
-
-    def set_sort_order(self, fields: Sequence[str]) -> Outcome:
-        """Sort what is written from now on, such as by ["region", "ts desc"]; older segments follow when merged."""
-        return self._set(SetSortOrder(tuple(fields)))
-
-    # Secondary indexes
-
-    def create_index(self, column: str, kind: str = "btree", name: str | None = None) -> IndexInfo:
-        """Index a column: `btree` finds values and ranges, `bloom` rules out segments without a value.
-
-        Built on Spark when a session is at hand and the table is large. Merges carry it over; segments written later
-        are covered by a merge or by `update_indexes`, and until then read without it.
-        """
-        state = self._writable()
-        version = indexing.create_index(self._context, state, column, kind, name)
-        return next(info for info in self.indexes() if info.created_version == version)
-
-    def drop_index(self, name: str) -> Outcome:
-        """Drop a secondary index."""
-        return Outcome(indexing.drop_index(self._context, self._writable(), name))
-
-    def update_indexes(self) -> Outcome:
-        """Let every index cover all segments that there are now."""
-        return Outcome(indexing.update_indexes(self._context, self._writable()))
-
-    def indexes(self) -> list[IndexInfo]:
-        """The secondary indexes, by name."""
-        return indexing.list_indexes(self._context, self._state())
-
     # Maintenance
 
     def compact(self, *, everything: bool = False, progress: Callable[[int, int], None] | None = None) -> Compaction:
@@ -434,19 +245,6 @@ class Table:
         done = compact(self._context, self._state, everything=everything, progress=progress)
         keyed.refresh()
         return done
-
-    def refresh(self) -> int:
-        """The version of the lake that reads see from now on. Only a table opened read-only needs it to see newer ones.
-
-        Reads under way go on with the version they began with.
-        """
-        self._require_open()
-        if self._follow is not None:
-            self._follow()
-        newest = self._context.catalog.table_by_id(self.id).version
-        if self._read_only:
-            self._shown = newest
-        return newest
 
     def to_spark(self, version: int | None = None) -> DataFrame:
         """The table as a Spark DataFrame, read natively."""
@@ -468,7 +266,7 @@ class Table:
         self._require_open()
         if version is None and self.id in self._context.keyed and not self._read_only:
             self._context.keyed[self.id].flush()
-        shown = self._shown if version is None else _whole_number(version)
+        shown = self._shown if version is None else whole_number(version)
         return self._context.export_iceberg(self._context, self.id, os.fspath(directory), version=shown, copy=copy)
 
     def close(self) -> None:
@@ -478,37 +276,6 @@ class Table:
             self._put = None
             if self._writes:
                 self._context.keyed[self.id].leave()
-
-    def _state(self, version: int | None = None) -> TableState:
-        self._require_open()
-        return self._context.catalog.table_by_id(self.id, self._shown if version is None else _whole_number(version))
-
-    def _writable(self) -> TableState:
-        state = self._state()
-        if self._closed:
-            raise Closed("The table was closed; open it again with lake.table(...).")
-        if self._read_only:
-            raise FailedPrecondition(f"Table {state.full_name} was opened read-only; open it for writing first.")
-        return state
-
-    def _require_open(self) -> None:
-        if self._closed and self.id not in self._context.keyed:
-            raise Closed("The table was closed; open it again with lake.table(...).")
-
-    def _alter(self, *changes: SchemaChange) -> Outcome:
-        return self._set(AlterSchema(changes))
-
-    def _set(self, operation: Operation) -> Outcome:
-        state = self._writable()
-        change = SettingChange(self.id, state.version, operation)
-        version = self._context.committer.commit([change]).version
-        if self.id in self._context.keyed:
-            self._context.keyed[self.id].refresh()
-        return Outcome(version)
-
-    def _keyed(self) -> KeyedTable | None:
-        """This table as a keyed one; None when it has no key."""
-        return keyed_table(self._context, self.id)
 
     def _keyed_only(self) -> KeyedTable:
         keyed = self._context.keyed.get(self.id) or self._keyed()
@@ -529,25 +296,3 @@ class Table:
             self._writes = True
             keyed.enter()
         return keyed
-
-
-def to_nanos(timestamp: datetime | str) -> int:
-    """Unix nanoseconds of a time, cut to what 64 bits hold; text is ISO 8601, without a zone it is UTC."""
-    if isinstance(timestamp, str):
-        try:
-            timestamp = datetime.fromisoformat(timestamp)
-        except ValueError:
-            raise InvalidInput(f"{timestamp!r} is not a time; write it like 2024-03-01T12:00:00+00:00.") from None
-    if not isinstance(timestamp, datetime):
-        raise InvalidInput(f"timestamp takes a datetime or ISO 8601 text, not {timestamp!r}.")
-    if timestamp.tzinfo is None:
-        timestamp = timestamp.replace(tzinfo=UTC)
-    delta = timestamp - datetime(1970, 1, 1, tzinfo=UTC)
-    nanos = (delta.days * 86_400 + delta.seconds) * 1_000_000_000 + delta.microseconds * 1000
-    return max(-(2**63), min(nanos, 2**63 - 1))
-
-
-def _whole_number(version: object) -> int:
-    if isinstance(version, bool) or not isinstance(version, int):
-        raise InvalidInput(f"A version is a whole number, not {version!r}.")
-    return version

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.engine import HEAD_REVISION, Engine, engine_url
+from moulin.catalog.engine import HEAD_REVISION, Engine, engine_url, upgrade
 from moulin.config import Config
 from moulin.errors import Fenced, InvalidInput, NotFound, Unavailable, Unsupported
 from moulin.storage.store import open_store
@@ -94,6 +94,31 @@ def test_new_catalogs_in_several_threads(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(6) as pool:
         assert set(pool.map(make, range(6))) == {HEAD_REVISION}
+
+
+def test_a_new_catalog_is_what_the_migrations_make(tmp_path: Path) -> None:
+    """It is made without them."""
+    engines = [Engine(engine_url(f"sqlite:///{tmp_path}/{name}.sqlite"), Config()) for name in ("new", "migrated")]
+    engines[0].migrate()
+    with engines[1].unordered() as connection:
+        upgrade(connection)
+    found = []
+    for engine in engines:
+        with engine.read() as connection:
+            found.append(
+                [
+                    sorted(map(tuple, connection.exec_driver_sql(f"SELECT {columns} FROM {table}")))
+                    for columns, table in (
+                        ("type, name, sql", "sqlite_master WHERE sql IS NOT NULL"),
+                        ("tbl, idx, stat", "sqlite_stat1"),
+                        ("*", "alembic_version"),
+                    )
+                ]
+            )
+            found[-1] += [connection.execute(sa.select(table)).all() for table in s.metadata.sorted_tables]
+        engine.close()
+    assert found[0] == found[1]
+    assert found[0][2] == [(HEAD_REVISION,)]
 
 
 def test_the_planner_finds_its_way(catalog: Catalog) -> None:

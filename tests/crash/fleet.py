@@ -1,8 +1,4 @@
-"""All processes of a lake under load: what starts them, kills them and starts them again.
-
-They are forked from a server that has imported everything: a start takes as long as opening the lake, so that many
-kills fit into little time. What runs in them is the command line, as a user starts it.
-"""
+"""All processes of a lake under load: what starts them, kills them and starts them again."""
 
 from __future__ import annotations
 
@@ -10,12 +6,13 @@ import multiprocessing
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.commands import fork, run_command
 
 ROLES = ("server", "collector", "nursery", "worker", "janitor")
 SETTINGS = {
@@ -33,30 +30,6 @@ SETTINGS = {
     "GC_INTERVAL": "1",
     "BYTE_FLOOR": "1",
 }
-_PRELOADED = [
-    "moulin.cli.main",
-    "moulin.catalog.catalog",
-    "moulin.iceberg.rest.app",
-    "moulin.ingest.collector",
-    "moulin.ingest.service",
-    "moulin.meta.client",
-    "moulin.meta.janitor_loop",
-    "moulin.meta.serve",
-    "moulin.pipeline.nursery",
-    "moulin.table.merge_worker",
-    "psycopg",
-]
-
-
-def _run(arguments: Sequence[str], log: str) -> None:
-    os.environ.update({f"MOULIN_{name}": value for name, value in SETTINGS.items()})
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    sys.argv = ["moulin", *arguments]
-    from moulin.cli.main import main
-
-    main()
 
 
 def free_port() -> int:
@@ -83,12 +56,8 @@ class Fleet:
         return f"127.0.0.1:{self.otlp_port}"
 
     def start(self, role: str) -> None:
-        log = str(self.logs / f"{role}.log")
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_PRELOADED)
-        process = context.Process(target=_run, args=(self._arguments(role), log), daemon=True)
-        process.start()
-        self._running[role] = process
+        settings = {f"MOULIN_{name}": value for name, value in SETTINGS.items()}
+        self._running[role] = fork(run_command, self._arguments(role), settings, str(self.logs / f"{role}.log"))
 
     def kill(self, role: str) -> None:
         """kill -9, and a successor at once."""

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -30,7 +31,7 @@ def _wait(what: str, is_so: Callable[[], bool]) -> None:
     end = time.monotonic() + _PATIENCE
     while not is_so():
         assert time.monotonic() < end, what
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 @contextmanager
@@ -128,12 +129,19 @@ def test_up_outlives_its_children(tmp_path: Path) -> None:
                 def send(body: str) -> None:
                     logger.emit(body=body, severity_number=SeverityNumber.INFO, timestamp=time.time_ns())
 
+                def listens() -> bool:
+                    """Else the exporter waits longer and longer before it tries again."""
+                    with socket.socket() as probe:
+                        return probe.connect_ex(("127.0.0.1", said["grpc_port"])) == 0
+
+                _wait("there is no collector", listens)
                 send("first")
                 _wait("nothing came through", lambda: bodies(lake)["first"] == 1)
                 for name in ("nursery", "collect"):
                     os.kill(said["children"][name], signal.SIGKILL)
                     again = _document(process.stdout)
                     assert (again["restarted"], again["code"]) == (name, -signal.SIGKILL)
+                _wait("there is no other collector", listens)
                 send("second")
                 _wait("nothing came through after the kills", lambda: bodies(lake)["second"] >= 1)
                 provider.shutdown()

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -24,6 +20,7 @@ import moulin
 from moulin.ingest.blob import Kind
 from moulin.ingest.otlp import decode
 from moulin.ingest.setup import set_up
+from tests.commands import Command
 from tests.ingest.conftest import read_stream
 
 EXPORT = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
@@ -31,25 +28,12 @@ ENVIRONMENT = {"MOULIN_STREAM_FLUSH_SECONDS": "0.02", "MOULIN_COLLECTOR_PATIENCE
 
 
 @contextmanager
-def collector(arguments: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def collector(arguments: list[str]) -> Iterator[tuple[Command, str]]:
     """`moulin collect` on free ports, killed when the block ends, and its gRPC address."""
-    command = [sys.executable, "-m", "moulin.cli.main", *arguments, "collect", "--json"]
-    with subprocess.Popen(
-        [*command, "--grpc-port", "0", "--http-port", "0"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **ENVIRONMENT},
-    ) as process:
-        assert process.stdout is not None
-        try:
-            said = ""
-            while not said.endswith("}\n"):
-                line = process.stdout.readline()
-                assert line, "the collector did not start"
-                said += line
-            yield process, f"127.0.0.1:{json.loads(said)['grpc_port']}"
-        finally:
-            process.kill()
+    options = ["collect", "--json", "--grpc-port", "0", "--http-port", "0"]
+    with Command(*arguments, *options, environment=ENVIRONMENT) as command:
+        command.wait_until(lambda: command.said().endswith("}\n"))
+        yield command, f"127.0.0.1:{json.loads(command.said())['grpc_port']}"
 
 
 @dataclass
@@ -116,14 +100,12 @@ def kill_often(lake_arguments: list[str], token: str, kills: int) -> Senders:
                 while len(senders.acknowledged) < before + 10 and time.monotonic() < end:
                     time.sleep(0.01)
                 time.sleep(moments.uniform(0, 0.3))
-                os.kill(process.pid, signal.SIGKILL)
-                process.wait()
+                process.kill()
         with collector(lake_arguments) as (process, senders.target):
             before = len(senders.acknowledged)
             while len(senders.acknowledged) < before + 10:
                 time.sleep(0.01)
-            process.terminate()  # drains: those that wait are answered
-            assert process.wait(20) == 0
+            assert process.terminate() == 0  # drains: those that wait are answered
     finally:
         senders.ending = True
         for thread in threads:

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +18,7 @@ from moulin.errors import Conflict, Corrupt, FailedPrecondition, InvalidInput, N
 from moulin.mirror import Mirror
 from moulin.pipeline import backfill as loading
 from moulin.pipeline.runner import SparkRunner
+from tests.commands import Command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -219,7 +215,8 @@ def test_a_recovered_mirror_knows_what_was_loaded(
     orders.backfill(folder)
     root = tmp_path / "mirror"
     Mirror(lake, str(root)).run_once()
-    subprocess.run([sys.executable, "-m", "moulin.cli.main", "--lake", str(root), "recover"], check=True)
+    with Command("--lake", str(root), "recover") as recovery:
+        assert recovery.wait() == 0
     with moulin.connect(root) as recovered:
         write_csv(folder, "b.csv", 10)
         assert recovered.table("shop.orders").backfill(folder).rows == 10
@@ -235,14 +232,13 @@ def test_a_killed_load_goes_on(tmp_path: Path, folder: Path, spark: SparkSession
     with moulin.connect(tmp_path / "lake") as lake:
         lake.create_database("shop")
         table = lake.create_table("shop.orders", columns, primary_key=["id"] if keyed else ())
-        command = [sys.executable, "-m", "moulin.cli.main", "--lake", lake.uri, "backfill", "shop.orders", str(folder)]
-        with subprocess.Popen([*command, "--batch-bytes", "1"], stdout=subprocess.DEVNULL) as process:
-            before, end = lake.version, time.monotonic() + 120
-            while lake.version < before + 3 and process.poll() is None:
-                assert time.monotonic() < end, "nothing was loaded"
-                time.sleep(0.01)
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
+        before = lake.version
+        arguments = ["--lake", lake.uri, "backfill", "shop.orders", str(folder), "--batch-bytes", "1"]
+        # Spark starts anew: not worth the better compiler.
+        environment = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+        with Command(*arguments, environment=environment) as process:
+            process.wait_until(lambda: lake.version >= before + 3, 120)
+            process.kill()
         part = table.scan().count()
         assert 0 < part < 400
         done = table.backfill(folder, batch_bytes=4000)

@@ -12,9 +12,10 @@ import pytest
 
 from moulin import Lake, Table
 from moulin.errors import FailedPrecondition, InvalidInput, Unavailable
-from moulin.pipeline import datasource, stream_writer
-from moulin.pipeline.datasource import MoulinSource, TableSourceWriter
+from moulin.pipeline import stream_writer, table_source
+from moulin.pipeline.datasource import MoulinSource
 from moulin.pipeline.stream_writer import StreamTableWriter
+from moulin.pipeline.table_source import TableSourceWriter
 from moulin.storage import paths
 from moulin.table.run_writer import RegionRun, RunPlan
 from moulin.table.tasks import RelocateTask, Task
@@ -260,8 +261,8 @@ def source_writer(lake: Lake, spark: SparkSession, name: str = "shop.t", overwri
     return MoulinSource(options).writer(frame(spark, []).schema, overwrite)
 
 
-def written(made: TableSourceWriter, task: int, rows: Sequence[dict[str, Any]]) -> datasource._Written:
-    return datasource._Written(made._write.write(task, pa.Table.from_pylist(rows).to_batches()))
+def written(made: TableSourceWriter, task: int, rows: Sequence[dict[str, Any]]) -> table_source._Written:
+    return table_source._Written(made._write.write(task, pa.Table.from_pylist(rows).to_batches()))
 
 
 def write(given: DataFrame, lake: Lake, save_mode: str = "append", **options: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -26,6 +25,7 @@ from moulin.model.otel import SCHEMAS
 from moulin.pipeline import ticker
 from moulin.pipeline.nursery import Nursery
 from moulin.storage import paths
+from tests.commands import fork
 
 NONCE = b"n" * 16
 STARTED = time.time_ns() - 10**9
@@ -406,8 +406,6 @@ def _die_of_an_object(folder: str) -> None:
 
 @pytest.mark.crash
 def test_an_object_that_kills_nurseries_is_set_aside_by_their_successors(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["moulin.pipeline.nursery"])
     with moulin.connect(tmp_path / "lake") as lake:
         token = set_up(lake).token
         assert token is not None
@@ -416,8 +414,7 @@ def test_an_object_that_kills_nurseries_is_set_aside_by_their_successors(tmp_pat
             writer.send(logs(body))
         codes: list[int | None] = []
         while writer.stream().frontier < 2:
-            process = context.Process(target=_die_of_an_object, args=(lake.uri,))
-            process.start()
+            process = fork(_die_of_an_object, lake.uri)
             process.join()
             codes.append(process.exitcode)
             assert len(codes) < 12

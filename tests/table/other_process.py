@@ -1,35 +1,26 @@
-"""A table in a process of its own, driven from a test: each call is one line of JSON there and one back."""
+"""A table in a process of its own, driven from a test: each call is one message there and one back, in JSON."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
+import multiprocessing
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from moulin import errors
-
-ROOT = Path(__file__).parents[2]
+from tests.commands import fork
 
 
 class OtherProcess:
     """Opens a lake and one of its tables; errors of calls are raised here, with their type and text."""
 
     def __init__(self, address: dict[str, Any], table: str, **settings: Any) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.table.other_process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
         address = {name: str(value) if isinstance(value, Path) else value for name, value in address.items()}
-        self._tell([address, table, settings])
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._process = fork(_serve, theirs, address, table, settings)
+        theirs.close()
         assert self._answer() == "ready"
 
     def call(self, name: str, *arguments: Any) -> Any:
@@ -39,19 +30,18 @@ class OtherProcess:
 
     def kill(self) -> None:
         """kill -9, wherever it is."""
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
+        self._process.kill()
+        self._process.join()
 
     def _tell(self, message: Any) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message) + "\n")
-        self._process.stdin.flush()
+        self._pipe.send_bytes(json.dumps(message).encode())
 
     def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"the other process ended with {self._process.wait()}"
-        kind, value = json.loads(line)
+        try:
+            kind, value = json.loads(self._pipe.recv_bytes())
+        except EOFError:
+            self._process.join()
+            raise AssertionError(f"the other process ended with {self._process.exitcode}") from None
         if kind == "ok":
             return value
         raise getattr(errors, kind, AssertionError)(value)
@@ -63,9 +53,7 @@ class OtherProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
+        self._pipe.close()
 
 
 def pending(table: Any) -> list[Any]:
@@ -98,26 +86,20 @@ def _do(table: Any, name: str, arguments: list[Any]) -> Any:
     return found if isinstance(found, dict | list | int | None) else None
 
 
-def _say(answer: list[Any]) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
-
-
-def main() -> None:
+def _serve(pipe: Connection, address: dict[str, Any], name: str, settings: dict[str, Any]) -> None:
     from moulin.lake import Lake
 
-    address, name, settings = json.loads(sys.stdin.readline())
     table = Lake.open(**address, settings=settings).table(name)
-    _say(["ok", "ready"])
-    for line in sys.stdin:
+    pipe.send_bytes(b'["ok", "ready"]')
+    while True:
         try:
-            answer = ["ok", _do(table, *json.loads(line))]
+            call = json.loads(pipe.recv_bytes())
+        except EOFError:
+            return
+        try:
+            answer = ["ok", _do(table, *call)]
         except errors.MoulinError as error:
             answer = [type(error).__name__, str(error)]
         except Exception as error:  # noqa: BLE001 - the test must hear of it
             answer = ["Exception", repr(error)]
-        _say(answer)
-
-
-if __name__ == "__main__":
-    main()
+        pipe.send_bytes(json.dumps(answer).encode())

@@ -18,8 +18,7 @@ from moulin.errors import InvalidInput
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import TRUE, Computed, leaves
 from moulin.model.where.foreign import bind, foreign
-from moulin.model.where.reader import Reader
-from moulin.model.where.syntax import TOO_DEEP, parse_text
+from moulin.model.where.formula import Term
 
 Where: TypeAlias = str | pc.Expression | None
 
@@ -32,6 +31,9 @@ def parse_where(where: Where, schema: Schema) -> Predicate:
         return Predicate.of(schema, foreign(where, schema), str(where))
     if not isinstance(where, str):
         raise InvalidInput(f"A where is SQL text or a pyarrow expression, not {type(where).__name__}.")
+    from moulin.model.where.reader import Reader  # with the SQL parser, whose import takes a tenth of a second
+    from moulin.model.where.syntax import TOO_DEEP, parse_text
+
     try:
         condition = Reader(schema).condition(parse_text(where), False)
     except RecursionError:
@@ -42,4 +44,12 @@ def parse_where(where: Where, schema: Schema) -> Predicate:
     return Predicate.of(schema, condition, where)
 
 
-__all__ = ["Where", "parse_where"]
+def parse_term(text: str, schema: Schema) -> Term:
+    """The value that an SQL expression over the columns of `schema` describes."""
+    from moulin.model.where.reader import Reader
+    from moulin.model.where.syntax import parse_text
+
+    return Reader(schema).term(parse_text(text))
+
+
+__all__ = ["Where", "parse_term", "parse_where"]

@@ -2,7 +2,7 @@
 
 from alembic import op
 
-from moulin.catalog.schema import SPAN_STATISTICS, metadata
+from moulin.catalog.creation import create_tables
 
 revision = "0001"
 down_revision = None
@@ -11,12 +11,4 @@ depends_on = None
 
 
 def upgrade() -> None:
-    connection = op.get_bind()
-    metadata.create_all(connection)
-    if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql("ANALYZE")
-        for index, statistics in SPAN_STATISTICS.items():
-            connection.exec_driver_sql(
-                "INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('segment_spans', ?, ?)", (index, statistics)
-            )
-        connection.exec_driver_sql("ANALYZE sqlite_schema")
+    create_tables(op.get_bind())

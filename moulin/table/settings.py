@@ -1,0 +1,89 @@
+"""TableSettings: the part of `Table` that changes how rows are shaped, laid out and found, not the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from moulin.model.operations import AlterSchema, SetPartitioning, SetProperties, SetSortOrder
+from moulin.model.schema_change import (
+    AddColumn,
+    DropColumn,
+    MoveColumn,
+    RenameColumn,
+    SchemaChange,
+    SetNullable,
+    WidenColumn,
+)
+from moulin.model.type_reader import to_type
+from moulin.table import index as indexing
+from moulin.table.handle import TableHandle
+from moulin.table.index import IndexInfo
+from moulin.table.properties import check_properties
+from moulin.table.writes import Outcome
+
+
+class TableSettings(TableHandle):
+    """Columns, properties, partitioning, sort order and secondary indexes of a table."""
+
+    def add_column(
+        self, name: str, type: Any, default: Any = None, *, required: bool = False, doc: str | None = None
+    ) -> Outcome:
+        """Add a column; rows that lack it, old and new, read as `default`."""
+        return self._alter(AddColumn(name, to_type(type, f"column {name}"), default, required, doc))
+
+    def rename_column(self, name: str, new_name: str) -> Outcome:
+        return self._alter(RenameColumn(name, new_name))
+
+    def drop_column(self, name: str) -> Outcome:
+        return self._alter(DropColumn(name))
+
+    def widen_column(self, name: str, type: Any) -> Outcome:
+        return self._alter(WidenColumn(name, to_type(type, f"column {name}")))
+
+    def move_column(
+        self, name: str, *, first: bool = False, after: str | None = None, before: str | None = None
+    ) -> Outcome:
+        return self._alter(MoveColumn(name, first, after, before))
+
+    def set_nullable(self, name: str) -> Outcome:
+        return self._alter(SetNullable(name))
+
+    def set_properties(self, properties: Mapping[str, Any], *, remove: Sequence[str] = ()) -> Outcome:
+        """Set properties, and remove those named in `remove`."""
+        return self._set(SetProperties(check_properties(properties), tuple(remove)))
+
+    def set_partitioning(self, fields: Sequence[str]) -> Outcome:
+        """Partition what is written from now on; older segments keep theirs."""
+        return self._set(SetPartitioning(tuple(fields)))
+
+    def set_sort_order(self, fields: Sequence[str]) -> Outcome:
+        """Sort what is written from now on, such as by ["region", "ts desc"]; older segments follow when merged."""
+        return self._set(SetSortOrder(tuple(fields)))
+
+    # Secondary indexes
+
+    def create_index(self, column: str, kind: str = "btree", name: str | None = None) -> IndexInfo:
+        """Index a column: `btree` finds values and ranges, `bloom` rules out segments without a value.
+
+        Built on Spark when a session is at hand and the table is large. Merges carry it over; segments written later
+        are covered by a merge or by `update_indexes`, and until then read without it.
+        """
+        state = self._writable()
+        version = indexing.create_index(self._context, state, column, kind, name)
+        return next(info for info in self.indexes() if info.created_version == version)
+
+    def drop_index(self, name: str) -> Outcome:
+        """Drop a secondary index."""
+        return Outcome(indexing.drop_index(self._context, self._writable(), name))
+
+    def update_indexes(self) -> Outcome:
+        """Let every index cover all segments that there are now."""
+        return Outcome(indexing.update_indexes(self._context, self._writable()))
+
+    def indexes(self) -> list[IndexInfo]:
+        """The secondary indexes, by name."""
+        return indexing.list_indexes(self._context, self._state())
+
+    def _alter(self, *changes: SchemaChange) -> Outcome:
+        return self._set(AlterSchema(changes))

@@ -1,0 +1,110 @@
+"""TableVersions: the part of `Table` that knows its past: versions, tags, changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from moulin.errors import InvalidInput, NotFound
+from moulin.model.entities import CommitInfo
+from moulin.model.operations import Restore, SetProperties
+from moulin.model.refs import Ref, check_ref_name, refs_of
+from moulin.model.where import Where
+from moulin.table import bulk
+from moulin.table.changes import Changes
+from moulin.table.handle import TableHandle, whole_number
+from moulin.table.snapshot import Snapshot
+from moulin.table.writes import Outcome
+
+
+class TableVersions(TableHandle):
+    """Versions of a table: told, read, named, brought back, compared."""
+
+    def history(self, limit: int | None = None) -> list[CommitInfo]:
+        """What happened to the table, newest first."""
+        self._require_open()
+        if self._shown is None:
+            return self._context.catalog.history(self.id, limit)
+        return [info for info in self._context.catalog.history(self.id) if info.version <= self._shown][:limit]
+
+    def at(
+        self, version: int | None = None, timestamp: datetime | str | None = None, tag: str | None = None
+    ) -> Snapshot:
+        """The table as it was at a version of the lake, at a time, or at the version that has a tag.
+
+        In a `with` block it is pinned against clean-up.
+        """
+        if [version, timestamp, tag].count(None) != 2:
+            raise InvalidInput("at() takes one of version, timestamp and tag.")
+        if timestamp is not None:
+            version = self._context.catalog.version_at(to_nanos(timestamp))
+        if tag is not None:
+            version = self._ref(tag).version
+        return Snapshot(self._context, self._state(version))
+
+    def tag(self, name: str, version: int | None = None) -> Outcome:
+        """Give a name to a version, by default the newest; a tag of that name moves. Clean-up leaves it readable."""
+        state = self._writable()
+        if version is None and (keyed := self._keyed()) is not None:
+            keyed.flush()
+            state = self._state()
+        chosen = state.head_version if version is None else whole_number(version)
+        self._state(chosen)
+        ref = Ref(check_ref_name(name), chosen)
+        return self._set(SetProperties({ref.key: ref.to_json()}))
+
+    def tags(self) -> dict[str, int]:
+        """The versions that have a name, by name; also branches that Iceberg engines made, which nothing writes to."""
+        return {name: ref.version for name, ref in refs_of(self._state().properties).items()}
+
+    def drop_tag(self, name: str) -> Outcome:
+        """Take the name from a version; it is cleaned up when its time has come."""
+        self._writable()
+        return self._set(SetProperties({}, (self._ref(name).key,)))
+
+    def restore(self, version: int) -> Outcome:
+        """Bring back the rows and the schema of an older version, as a new version."""
+        if self._writable() and (keyed := self._keyed()) is not None:
+            return bulk.restore(self._context, keyed, whole_number(version))
+        return self._set(Restore(whole_number(version)))
+
+    def changes(
+        self,
+        since: int,
+        until: int | None = None,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        *,
+        net: bool = False,
+    ) -> Changes:
+        """What happened to the rows in the versions after `since`, up to `until` or now.
+
+        Version by version; with `net`, what the two ends differ in. Every version from `since` on must be kept.
+        """
+        self._require_open()
+        last = self._shown if until is None else whole_number(until)
+        state = self._context.catalog.state_until(self.id, whole_number(since), last)
+        return Changes(self._context, state, since, columns=columns, where=where, net=net)
+
+    def _ref(self, name: str) -> Ref:
+        found = refs_of(self._state().properties)
+        if name not in found:
+            known = f"; it has {', '.join(map(repr, found))}" if found else ""
+            raise NotFound(f"Table {self.name} has no tag {name!r}{known}.")
+        return found[name]
+
+
+def to_nanos(timestamp: datetime | str) -> int:
+    """Unix nanoseconds of a time, cut to what 64 bits hold; text is ISO 8601, without a zone it is UTC."""
+    if isinstance(timestamp, str):
+        try:
+            timestamp = datetime.fromisoformat(timestamp)
+        except ValueError:
+            raise InvalidInput(f"{timestamp!r} is not a time; write it like 2024-03-01T12:00:00+00:00.") from None
+    if not isinstance(timestamp, datetime):
+        raise InvalidInput(f"timestamp takes a datetime or ISO 8601 text, not {timestamp!r}.")
+    if timestamp.tzinfo is None:
+        timestamp = timestamp.replace(tzinfo=UTC)
+    delta = timestamp - datetime(1970, 1, 1, tzinfo=UTC)
+    nanos = (delta.days * 86_400 + delta.seconds) * 1_000_000_000 + delta.microseconds * 1000
+    return max(-(2**63), min(nanos, 2**63 - 1))
