@@ -31,7 +31,6 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ingest import StreamList
 from moulin.pipeline.columns import plan_columns
-from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import is_local
 from moulin.storage.store import Store, open_store
 from moulin.table.layout import Layout
@@ -129,7 +128,6 @@ class FreshLane:
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self.lake = lake
-        self._spark = spark
         self._folder: str | None = None
         self._held: dict[Hashable, _Decoded] = {}
         self._lock = threading.Lock()
@@ -171,11 +169,9 @@ class FreshLane:
             self._folder = tempfile.mkdtemp(prefix="moulin-fresh-")
         tasks = [FreshTask(self.lake.store, self._folder, blob, kinds, targets) for blob in blobs]
         try:
-            if sum(blob.size for blob in blobs) >= self.lake.config.nursery_local_bytes:
-                found = SparkRunner(self._spark).map(decode_blob, tasks)
-            else:
-                with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="moulin-fresh") as pool:
-                    found = list(pool.map(decode_blob, tasks))
+            # The lane is for sessions on this machine: Spark's processes would take longer to start than this does.
+            with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="moulin-fresh") as pool:
+                found = list(pool.map(decode_blob, tasks))
         except NotFound as error:
             raise Unavailable(f"Fresh data was merged and deleted meanwhile; run the query again. {error}") from error
         return {key: _Decoded(files, time.monotonic()) for key, files in zip(blobs.values(), found, strict=True)}
