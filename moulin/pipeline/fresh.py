@@ -3,7 +3,8 @@
 One snapshot of the catalog says the version, how far each stream is in it, and the routing. A record is in a segment of
 that version, or past its stream's offset and read here; never both. Objects are read and routed by the code that the
 nursery runs, and of what they hold only the kinds that the tables of a query can take. What was decoded is kept as
-files on this machine that Spark reads like segments.
+files on this machine that Spark reads like segments. Executors of a cluster cannot read those: there, the query's own
+tasks decode the objects.
 """
 
 from __future__ import annotations
@@ -13,24 +14,27 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from uuid import UUID
 
+import pyarrow as pa
+from pyiceberg.schema import Schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from moulin.catalog.replica import ReplicaCatalog
 from moulin.errors import NotFound, Unavailable
 from moulin.ingest.backlog import backlog
-from moulin.ingest.intake import Blob, Kind, Targets, candidates, take_in
+from moulin.ingest.intake import Blob, Kind, Targets, batches_of, candidates, take_in
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ingest import StreamList
-from moulin.pipeline.columns import plan_columns
+from moulin.pipeline.batches import spark_arrow_schema, to_spark
+from moulin.pipeline.columns import plan_columns, spark_schema
 from moulin.pipeline.session import is_local
 from moulin.storage.store import Store, open_store
 from moulin.table.layout import Layout
@@ -109,18 +113,49 @@ class Fresh:
         """The fresh rows of a table at that version; None when there are none."""
         if state.id not in self._tables or not self.blobs:
             return None
-        files = []
-        for blob, file in self._lane.decoded(self, state.id):
-            stream = self._streams[blob.stream_id]
-            merged = next((t.merged_offset for t in stream.tables if t.table_id == state.id), stream.frontier)
-            if blob.offset > merged:
-                files.append(file)
+        blobs = [blob for blob in self.blobs if blob.offset > self._merged(blob.stream_id, state.id)]
+        if not self._lane.is_local:
+            return _planned(spark, self._lane.lake.store, blobs, self.targets, state) if blobs else None
+        files = self._lane.decoded(self, blobs, state.id)
         if not files:
             return None
         plans = plan_columns(state.schema, state.schema)
         declared = [plan.declared for plan in plans if plan.declared is not None]
         reader = spark.read.option("__globPaths__", "false").schema(StructType(declared))
         return reader.parquet(*files).select(*(plan.column() for plan in plans))
+
+    def _merged(self, stream_id: UUID, table_id: UUID) -> int:
+        """The last object of a stream that a table has rows of in segments, or need not have."""
+        stream = self._streams[stream_id]
+        return next((table.merged_offset for table in stream.tables if table.table_id == table_id), stream.frontier)
+
+
+def _planned(
+    spark: SparkSession, store: Store, blobs: Sequence[Blob], targets: Targets, state: TableState
+) -> DataFrame:
+    """The rows of a table in these objects, decoded by tasks of the query, one for each object."""
+    shown = spark_schema(state.schema)
+    decoder = _Decoder(store, tuple(blobs), targets, state.id, state.schema, spark_arrow_schema(shown))
+    return spark.range(0, len(blobs), 1, len(blobs)).mapInArrow(decoder, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoder:
+    """Gives the rows of a table for numbers of objects. Sent to tasks."""
+
+    store: Store
+    blobs: tuple[Blob, ...]
+    targets: Targets
+    table_id: UUID
+    schema: Schema
+    shown: pa.Schema
+
+    def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        names = [field.name for field in self.schema.fields]
+        for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
+            intake = take_in(self.store, [self.blobs[number]], self.targets, self.targets.kinds(self.table_id))
+            for batch in batches_of(intake.rows.get(self.table_id, ())):
+                yield to_spark(batch, self.schema, names, self.shown)
 
 
 class FreshLane:
@@ -131,28 +166,28 @@ class FreshLane:
         self._folder: str | None = None
         self._held: dict[Hashable, _Decoded] = {}
         self._lock = threading.Lock()
-        versions_alone = isinstance(lake.catalog, ReplicaCatalog) or not is_local(str(spark.sparkContext.master))
-        self._catalog = None if versions_alone else lake.catalog
+        self.is_local = is_local(str(spark.sparkContext.master))
+        self._catalog = None if isinstance(lake.catalog, ReplicaCatalog) else lake.catalog
 
     def take(self) -> Fresh | None:
-        """The fresh rows of now; None on a replica, and on a cluster, which cannot read local files."""
+        """The fresh rows of now; None on a replica."""
         return None if self._catalog is None else Fresh(self, self._catalog.ingest.snapshot())
 
-    def decoded(self, fresh: Fresh, table_id: UUID) -> list[tuple[Blob, str]]:
-        """The files that hold rows of a table, with the objects they come from."""
+    def decoded(self, fresh: Fresh, blobs: Iterable[Blob], table_id: UUID) -> list[str]:
+        """The files that hold the rows of a table in these objects."""
         with self._lock:
             self._forget()
             kinds = fresh.targets.kinds(table_id)
-            keys = {blob: (blob, kinds, fresh.routing) for blob in fresh.blobs}
+            keys = {blob: (blob, kinds, fresh.routing) for blob in blobs}
             missing = [blob for blob, key in keys.items() if key not in self._held]
             if missing:
                 self._held |= self._decode({blob: keys[blob] for blob in missing}, kinds, fresh.targets)
             found = []
-            for blob, key in keys.items():
+            for key in keys.values():
                 held = self._held[key]
                 held.used_at = time.monotonic()
                 if table_id in held.files:
-                    found.append((blob, held.files[table_id]))
+                    found.append(held.files[table_id])
             return found
 
     def close(self) -> None:
@@ -169,7 +204,7 @@ class FreshLane:
             self._folder = tempfile.mkdtemp(prefix="moulin-fresh-")
         tasks = [FreshTask(self.lake.store, self._folder, blob, kinds, targets) for blob in blobs]
         try:
-            # The lane is for sessions on this machine: Spark's processes would take longer to start than this does.
+            # Spark's processes would take longer to start than this does.
             with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="moulin-fresh") as pool:
                 found = list(pool.map(decode_blob, tasks))
         except NotFound as error:

@@ -43,6 +43,15 @@ found["before"] = list(lake.sql(query).first())
 done = orders.compact(everything=True)
 found["merged"] = [done.segments_in, done.segments_out]
 found["after"] = list(lake.sql(query).first())
+from moulin.ingest.setup import set_up
+from moulin.pipeline.nursery import Nursery
+from tests.pipeline.test_nursery import Writer, logs
+writer = Writer(lake, set_up(lake).token)
+bodies = lambda **options: sorted(r.body for r in lake.sql("select body from otel.logs", **options).collect())
+writer.send(logs("a"))
+Nursery(lake, spark=False).run_once()
+writer.send(logs("b"))
+found["fresh"] = [bodies(), bodies(fresh=False)]
 def where(batches):
     import moulin, os
     import pyarrow as pa
@@ -129,4 +138,5 @@ def test_append_delete_merge_and_query_on_a_cluster(tmp_path: Path) -> None:
     total = sum(range(20000)) / 2 - sum(range(15000, 15010)) / 2
     assert found["before"] == found["after"] == [19990, total]
     assert found["merged"] == [4, 1]
+    assert found["fresh"] == [["a", "b"], ["a"]]
     assert all(str(root) not in file for file in found["package"]), "executors use the package that was shipped"

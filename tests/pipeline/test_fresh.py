@@ -66,7 +66,14 @@ def test_fresh_records_are_seen_through_a_server(sent: tuple[Lake, Writer]) -> N
         server.stop(1)
 
 
-def test_every_column_is_the_same_fresh_and_merged(sent: tuple[Lake, Writer]) -> None:
+@pytest.mark.parametrize("files", [True, False], ids=["files", "tasks"])
+def test_every_column_is_the_same_fresh_and_merged(
+    sent: tuple[Lake, Writer], files: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read from local files, and decoded by the tasks of the query as on a cluster."""
+    from moulin.pipeline import fresh as lane
+
+    monkeypatch.setattr(lane, "is_local", lambda master: files)
     lake, writer = sent
     writer.send(logs("a", "b"))
     text = "select * from otel.logs order by body"
