@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from moulin.table.table import Table
 
 TITLE = "Spark aggregate / plain Parquet"
 WHOLE, DELETED = 1.10, 1.30
+_WARM_SECONDS = 12.0
 
 QUERIES = {
     "group by": "select region, count(*) as n, sum(amount) as total from {} group by region",
@@ -50,6 +52,7 @@ def _compare(bench: Bench, table: Table, case: str, target: float) -> Iterator[L
 
     for name, text in QUERIES.items():
         _require_equal(ours(text), peer(text))
+        _warm(bench, lambda text=text: ours(text), lambda text=text: peer(text))
         yield bench.compare(
             "spark_scan",
             f"{name}, {case}",
@@ -57,6 +60,15 @@ def _compare(bench: Bench, table: Table, case: str, target: float) -> Iterator[L
             {"plain Parquet": lambda text=text: peer(text)},
             target=target,
         )
+
+
+def _warm(bench: Bench, *queries: Callable[[], object]) -> None:
+    """Until Java has compiled what both run: the peer's code is that of the case before, ours is new in each case."""
+    bench.step("warming up")
+    end = time.monotonic() + _WARM_SECONDS
+    while time.monotonic() < end:
+        for query in queries:
+            query()
 
 
 def _plain_copy(bench: Bench, table: Table, folder: Path) -> Path:

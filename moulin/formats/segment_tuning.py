@@ -14,6 +14,7 @@ from moulin.model.arrow import leaves
 # A dictionary may be this large: values inside of maps share one, and one that is full costs more than it saved.
 _DICTIONARY_BYTES = 4 << 20
 _SAMPLE_ROWS, _LEAST_SAMPLE, _MOSTLY = 16_384, 1_024, 0.8
+_FLOATING = "BYTE_STREAM_SPLIT"
 _MOST_INTEGER_DIGITS = 18  # decimals of more digits are stored as bytes
 
 
@@ -48,8 +49,11 @@ def encodings(schema: pa.Schema, tuned: LevelTuning, sample: pa.Table) -> dict[s
     dictionary, others = [], {}
     for leaf in leaves(schema):
         encoding = _encoding(leaf.type)
-        if encoding is None and leaf.path in sample.column_names and _all_differ(sample.column(leaf.path)):
-            encoding = "PLAIN"
+        if leaf.path in sample.column_names:
+            if encoding is None and _all_differ(sample.column(leaf.path)):
+                encoding = "PLAIN"
+            elif encoding == _FLOATING and not _all_differ(sample.column(leaf.path)):
+                encoding = None  # prices, percentages, settings: few values, and each of them random bits
         if encoding is None:
             dictionary.append(leaf.path)
         else:
@@ -75,7 +79,7 @@ def _encoding(kind: pa.DataType) -> str | None:
     if pt.is_boolean(kind):
         return "RLE"
     if pt.is_floating(kind):
-        return "BYTE_STREAM_SPLIT"
+        return _FLOATING
     if pt.is_integer(kind) or pt.is_temporal(kind) or (pt.is_decimal(kind) and kind.precision <= _MOST_INTEGER_DIGITS):
         return "DELTA_BINARY_PACKED"
     return None
