@@ -32,6 +32,8 @@ TITLE = "OTLP to committed segments"
 RATE = 10e6  # bytes of OTLP protobuf a second and core
 SIZE = 64_000_000
 OBJECT = 16_000_000
+LONG = 1_000_000_000
+_CORES = 2
 _NONCE = bytes(16)
 
 
@@ -39,7 +41,7 @@ def run(bench: Bench) -> Iterator[Line]:
     bench.step(f"making {SIZE:,} bytes of OTLP")
     objects = make(SIZE)
     size = sum(len(data) for some in objects for _, data in some)
-    for where, cores in (("one core", 1), ("Spark, 2 tasks", 2)):
+    for where, cores in (("one core", 1), (f"Spark, {_CORES} tasks", _CORES)):
         seconds, stored = [], 0
         for turn in range(bench.runs):
             bench.step(f"{where}: run {turn + 1} of {bench.runs}")
@@ -53,7 +55,26 @@ def run(bench: Bench) -> Iterator[Line]:
         rate = size / 1e6 / Sample(tuple(seconds)).median / cores
         reason = f"{rate:.1f} MB/s and core, level 0 has {stored / size:.3f} of the bytes"
         yield dataclasses.replace(line, reason=reason)
+    yield _long(bench, objects, size)
     yield _freshness(bench)
+
+
+def _long(bench: Bench, objects: list[list[tuple[str, bytes]]], size: int) -> Line:
+    """A gigabyte, once, in batches as a nursery takes them by itself."""
+    times = -(-LONG // size)
+    bench.step(f"storing {times * size:,} bytes of OTLP")
+    with moulin.connect(bench.folder / "nursery-long") as lake:
+        fill(lake, objects * times)
+        lake.spark()
+        bench.step("taking it in")
+        version = lake.version
+        seconds = _drain(lake, _CORES)
+        commits = lake.version - version
+    line = Line(
+        "nursery", f"Spark, {times * size / 1e6:,.0f} MB", Sample((seconds,)), target=times * size / RATE / _CORES
+    )
+    reason = f"{times * size / 1e6 / seconds / _CORES:.1f} MB/s and core, {commits} versions"
+    return dataclasses.replace(line, reason=reason)
 
 
 def make(size: int, object_size: int = OBJECT) -> list[list[tuple[str, bytes]]]:
