@@ -30,6 +30,9 @@ NumberSource = Callable[[], int]
 # Row groups of keyed segments, at every level: a look-up of one row reads one of them.
 KEYED_GROUP_BYTES = 8 << 20
 
+# So many bytes of rows in memory, as many as the largest row groups have, are a bulk load.
+BULK_BYTES = tuning(2).row_group_bytes
+
 _WRITE_ROWS = 1 << 20  # rows taken in sorted order at a time, so that a sorted copy of everything is never held
 
 
@@ -50,13 +53,13 @@ def write_batches(
 ) -> list[SegmentFacts]:
     """Write batches that fit the table's schema; each run of about `segment_bytes` becomes one segment per partition.
 
-    With no `level` given, rows that fill a row group of level 1 are written there: they are laid out for scans at once,
-    and no merge has to do it. Nothing is committed. On an error the files written so far are left for clean-up.
+    With no `level` given, rows of `BULK_BYTES` are written at level 1, laid out for scans at once; fewer at level 0,
+    for a merge will write them again. Nothing is committed. On an error the files written so far are left for clean-up.
     """
     written: list[SegmentFacts] = []
     for table in _runs(batches, layout, segment_bytes):
         for partition, part in split_by_partition(table, layout.spec, layout.schema):
-            chosen = int(part.nbytes >= tuning(1).row_group_bytes) if level is None else level
+            chosen = int(part.nbytes >= BULK_BYTES) if level is None else level
             written.append(write_sorted(store, layout, part, partition, next_number(), level=chosen))
     return written
 

@@ -9,6 +9,7 @@ import pytest
 
 from moulin.errors import Corrupt, InvalidInput, NotFound
 from moulin.lake import Lake
+from moulin.table import segment_writer
 from moulin.table.table import Table
 from tests.table.conftest import EVENTS, ids, rows
 
@@ -30,9 +31,11 @@ def test_every_form_of_arrow_is_taken(orders: Table) -> None:
     assert orders.scan().count() == 6
 
 
-def test_rows_that_fill_a_row_group_of_level_1_are_written_there(lake: Lake) -> None:
+def test_bulk_rows_are_written_at_level_1(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert segment_writer.BULK_BYTES == 128 << 20
+    monkeypatch.setattr(segment_writer, "BULK_BYTES", 1 << 20)
     table = lake.create_table("shop.numbers", [("n", "long"), ("m", "long")])
-    count = (32 << 20) // 16
+    count = (1 << 20) // 16
     numbers = np.arange(count)
     table.append(pa.table({"n": numbers[:-1], "m": numbers[:-1]}))
     table.append(pa.table({"n": numbers, "m": numbers[::-1]}))
