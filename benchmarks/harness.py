@@ -7,6 +7,7 @@ faster does so for both.
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 import traceback
@@ -127,12 +128,17 @@ def take_turns(
     clock: Callable[[], float] = time.perf_counter,
     after_turn: Callable[[], None] | None = None,
 ) -> dict[str, Sample]:
-    """Run all contenders in turns, `warm_up` times unmeasured and then `runs` times measured."""
+    """Run all contenders in turns, `warm_up` times unmeasured and then `runs` times measured.
+
+    What was written before a run is on disk when its clock starts: an fsync of one contender would otherwise pay for
+    what another left in the page cache.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(warm_up + runs):
         for name, contender in contenders.items():
             if contender.prepare is not None:
                 contender.prepare()
+            os.sync()
             start = clock()
             contender.run()
             taken = clock() - start
