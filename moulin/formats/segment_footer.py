@@ -34,7 +34,7 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import Corrupt, InvalidInput
-from moulin.model.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, STORED_POSITION_FIELD_ID, leaves
+from moulin.model.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, STORED_POSITION, STORED_POSITION_FIELD_ID, leaves
 from moulin.model.bounds import lower_bound, unscaled_to_bytes, upper_bound
 from moulin.model.facts import ColumnFacts
 
@@ -138,6 +138,15 @@ def stores_positions(metadata: pq.FileMetaData) -> bool:
     """Whether the file has the column of positions that segments from level 1 on have."""
     found = leaves(metadata.schema.to_arrow_schema())
     return any(leaf.field_id == STORED_POSITION_FIELD_ID for leaf in found)
+
+
+def check_level(metadata: pq.FileMetaData, level: int, name: str) -> None:
+    """Refuses a file for a level whose segments have a column that it lacks."""
+    if level > 0 and not stores_positions(metadata):
+        raise InvalidInput(
+            f"{name} cannot be of level {level}: it lacks the column {STORED_POSITION} that segments from level 1 on "
+            "end with (docs/formats/segment.md)."
+        )
 
 
 def split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
+import pyarrow.parquet as pq
+
 from moulin._proto.moulin.meta.v1 import common_pb2 as pb
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec
 from moulin.formats.segment_footer import (
     LEVEL_KEY,
+    check_level,
     footer_facts,
     read_footer,
     sequence_range,
@@ -38,7 +41,7 @@ def to_facts(message: pb.CreateSegment, state: TableState, store: Store) -> Segm
     _check_numbers(message)
     times = _times(message, state)
     if message.HasField("data_file"):
-        facts = _given(message, path, parsed[1], state)
+        facts = _given(message, path, parsed[1], state, store)
     else:
         facts = _read(message, path, parsed[1], state, store)
     if times is not None and facts.time_min is None:
@@ -77,7 +80,7 @@ def _times(message: pb.CreateSegment, state: TableState) -> tuple[int, int] | No
     return None if state.event_time is None else (first, last)
 
 
-def _given(message: pb.CreateSegment, path: str, number: int, state: TableState) -> SegmentFacts:
+def _given(message: pb.CreateSegment, path: str, number: int, state: TableState, store: Store) -> SegmentFacts:
     ref = message.data_file
     if ref.path != path or ref.number != number:
         raise InvalidInput(f"data_file is about {ref.path!r} (number {ref.number}), not about {path!r}.")
@@ -88,27 +91,32 @@ def _given(message: pb.CreateSegment, path: str, number: int, state: TableState)
     spec = state.specs.get(ref.spec_id)
     if spec is None or len(spec.fields) != len(ref.partition):
         raise InvalidInput(f"data_file of {path} names a partition that the table's partitioning does not have.")
+    if ref.level:
+        check_level(_footer(path, store), ref.level, path)
     return codec.ref_to_segment(ref).facts
+
+
+def _footer(path: str, store: Store) -> pq.FileMetaData:
+    try:
+        with store.reader(path) as source:
+            return read_footer(source, path)
+    except NotFound:
+        raise FailedPrecondition(f"{path} is not in storage; write the segment before it is registered.") from None
 
 
 def _read(message: pb.CreateSegment, path: str, number: int, state: TableState, store: Store) -> SegmentFacts:
     if state.spec.fields:
         raise InvalidInput(f"Table {state.full_name} is partitioned: data_file must say which partition {path} is of.")
-    try:
-        size = store.head(path).size
-        with store.reader(path, size) as source:
-            footer = read_footer(source, path)
-        known = message.audt_hash and message.audt_algo == _SHA256
-        digest = message.audt_hash if known else hashlib.sha256(store.get(path)).digest()
-    except NotFound:
-        raise FailedPrecondition(f"{path} is not in storage; write the segment before it is registered.") from None
+    footer = _footer(path, store)
+    known = message.audt_hash and message.audt_algo == _SHA256
+    digest = message.audt_hash if known else hashlib.sha256(store.get(path)).digest()
     lowest, highest = sequence_range(footer)
     level = (footer.metadata or {}).get(LEVEL_KEY.encode(), b"0") if stores_positions(footer) else b"0"
     return SegmentFacts(
         number,
         path,
         footer.num_rows,
-        size,
+        store.head(path).size,
         int(level),
         state.schema_id,
         state.spec_id,

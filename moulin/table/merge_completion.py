@@ -8,6 +8,7 @@ from dataclasses import replace
 from moulin.catalog.commit import CommitResult
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.formats.journal import Journal, JournalSet
+from moulin.formats.segment_footer import check_level, read_footer
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.merge_task import ClaimedMerge
 from moulin.model.operations import Claim
@@ -77,10 +78,12 @@ def _checked(
         raise InvalidInput(f"{facts.path} is of another partition than the inputs.")
     try:
         size = context.store.head(facts.path).size
+        if size != facts.size:
+            raise InvalidInput(f"{facts.path} has {size} bytes, not {facts.size}.")
+        with context.store.reader(facts.path, size) as source:
+            check_level(read_footer(source, facts.path), claimed.level, facts.path)
     except NotFound:
         raise FailedPrecondition(f"{facts.path} is not in storage; write it before the task is completed.") from None
-    if size != facts.size:
-        raise InvalidInput(f"{facts.path} has {size} bytes, not {facts.size}.")
     return replace(facts, level=claimed.level, region=first.region)
 
 

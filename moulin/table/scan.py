@@ -274,7 +274,7 @@ class UnitReader:
 
     def cut(self, segment: LiveSegment, start: int, stop: int, limit: int) -> Iterator[Unit]:
         """Rows [start, stop) of a segment as units."""
-        rows, size = segment.facts.rows, segment.facts.size
+        rows, size = max(segment.facts.rows, 1), segment.facts.size
         if size <= limit // _UNITS_AHEAD:
             yield Unit(segment, start, stop, size * (stop - start) // rows)
             return

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from moulin.iceberg.files import Files
 from moulin.iceberg.projection import project
 from tests.iceberg.conftest import COLUMNS, rows
 from tests.iceberg.rest import served
+from tests.interop.environment import python_with, run_python
 
 DAFT = "daft[iceberg]"
 
@@ -24,13 +22,7 @@ DAFT = "daft[iceberg]"
 @pytest.fixture(scope="module")
 def daft_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment with daft and the pyarrow that it takes."""
-    folder = tmp_path_factory.mktemp("daft")
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    command = [str(folder / "bin" / "pip"), "install", "-q", DAFT]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode:
-        pytest.skip(f"{DAFT} cannot be installed: {done.stderr.strip()[-200:]}")
-    return folder / "bin" / "python"
+    return python_with(DAFT, tmp_path_factory.mktemp("daft"))
 
 
 @pytest.mark.long
@@ -46,16 +38,8 @@ def test_daft_reads_and_writes(daft_python: Path, tmp_path: Path) -> None:
         lake.create_table("shop.keyed", COLUMNS, primary_key=["id"], properties=version_2).append(rows(1, 1))
         with served(lake) as address:
             script = Path(__file__).with_name("daft_client.py")
-            environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-            done = subprocess.run(
-                [str(daft_python), str(script), address],
-                env={**environment, "DAFT_PROGRESS_BAR": "0", "DO_NOT_TRACK": "true"},
-                capture_output=True,
-                text=True,
-                timeout=300,
-                check=False,
-                cwd=tmp_path,
-            )
+            settings = {"DAFT_PROGRESS_BAR": "0", "DO_NOT_TRACK": "true"}
+            done = run_python(daft_python, script, address, folder=tmp_path, **settings)
         assert done.returncode == 0, done.stderr[-3000:]
         found = json.loads(done.stdout.splitlines()[-1])
         left = [0, 2, 3, 5, 6, 8]

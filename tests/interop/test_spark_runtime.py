@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from moulin.iceberg.files import Files
 from moulin.iceberg.projection import project
 from tests.iceberg.conftest import COLUMNS, rows
 from tests.iceberg.rest import served
+from tests.interop.environment import python_with, run_python
 from tests.interop.spark_runtime import STATEMENTS, UNREACHABLE
 
 SPARK = "pyspark==4.1.*"  # the newest that there is a runtime for
@@ -26,13 +24,7 @@ PACKAGE = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 @pytest.fixture(scope="module")
 def spark_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment with the Spark that the runtime is made for."""
-    folder = tmp_path_factory.mktemp("spark")
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    command = [str(folder / "bin" / "pip"), "install", "-q", SPARK]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode:
-        pytest.skip(f"{SPARK} cannot be installed: {done.stderr.strip()[-200:]}")
-    return folder / "bin" / "python"
+    return python_with(SPARK, tmp_path_factory.mktemp("spark"))
 
 
 @pytest.mark.long
@@ -47,11 +39,7 @@ def test_spark_reads_and_writes(spark_python: Path, tmp_path: Path) -> None:
         plain.append([{"id": 1, "name": "a"}])
         with served(lake) as address:
             script = Path(__file__).with_name("spark_runtime.py")
-            command = [str(spark_python), str(script), address, PACKAGE, str(tmp_path / "ivy")]
-            environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK_"))}
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path
-            )
+            done = run_python(spark_python, script, address, PACKAGE, str(tmp_path / "ivy"), folder=tmp_path)
         if done.returncode == UNREACHABLE:
             pytest.skip(done.stderr.strip().splitlines()[-1])
         assert done.returncode == 0, done.stderr[-3000:]

@@ -82,7 +82,7 @@ class Shop:
         return self.tasks.CompleteSegmentMergeTask(request)
 
     def merge(
-        self, task: common_pb2.SegmentMergeTaskInfo, *, outputs: int = 1
+        self, task: common_pb2.SegmentMergeTaskInfo, *, outputs: int = 1, level: int | None = None
     ) -> merge_task_pb2.CompleteSegmentMergeTaskRequest:
         """Write the outputs and the journal of a task; what is returned completes it."""
         state = self.table.state()
@@ -92,7 +92,7 @@ class Shop:
             cut(
                 self.live.lake.store,
                 Layout.of(state),
-                Group(inputs, task.level),
+                Group(inputs, task.level if level is None else level),
                 segment_bytes=max(1, size // outputs),
                 cores=1,
                 numbers=range(

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from moulin._proto.moulin.meta.v1 import common_pb2, janitor_pb2, merge_task_pb2
+from moulin.model.arrow import STORED_POSITION
 from moulin.table.merge_worker import MergeWorker
 from tests.meta.conftest import Live, refused
 from tests.meta.merging import Shop, open_shop
@@ -232,6 +233,15 @@ def test_without_a_journal_a_delete_during_the_merge_fails_it(shop: Shop) -> Non
     shop.table.delete_where("id = 3")
     assert shop.tasks.CompleteSegmentMergeTask(request).WhichOneof("result") == "error"
     assert shop.ids() == [0, 1, 2, 4, 5, 6, 7]
+
+
+def test_an_output_without_stored_positions_is_refused(shop: Shop) -> None:
+    """MT-13"""
+    shop.fill(2)
+    shop.create()
+    answer = shop.tasks.CompleteSegmentMergeTask(shop.merge(shop.claim(), level=0))
+    assert STORED_POSITION in answer.error.message
+    assert {segment.facts.level for segment in shop.live.catalog.segments(shop.id, shop.table.version)} == {0}
 
 
 BAD = {

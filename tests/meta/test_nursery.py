@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -11,7 +12,12 @@ from grpc import StatusCode
 
 from moulin._proto.moulin.meta.v1 import nursery_pb2 as pb
 from moulin.catalog.gc import collect
-from moulin.model.arrow import arrow_schema
+from moulin.formats import manifest as codec
+from moulin.formats import segment
+from moulin.formats.segment_tuning import LEVELS
+from moulin.model.arrow import STORED_POSITION, arrow_schema
+from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.operations import Kind
 from moulin.storage import paths
 from moulin.table.layout import Layout
@@ -273,35 +279,76 @@ def test_a_segment_that_was_never_written_is_refused_without_its_facts(api: Api)
         api.RegisterMergedSegments(database_id=database_id, merges=[merge], register_request_id=name("r"))
 
 
+@dataclass(frozen=True)
+class Written:
+    """A segment of two rows that lies where it was staged, and the registration of it by its key alone."""
+
+    state: TableState
+    facts: SegmentFacts
+    nanos: int
+    merge: pb.MergeRegistration
+
+    @classmethod
+    def at(cls, api: Api, database_id: str, table_id: str, stream_id: str, *, level: int) -> Written:
+        state = api.live.catalog.table_by_id(UUID(table_id))
+        key = api.StageSegments(database_id=database_id, table_id=table_id, count=1).keys[0]
+        parsed = paths.parse_segment_path(f"{key.prefix.prefix}/{key.key}")
+        assert parsed is not None
+        moment = datetime(2026, 1, 2, tzinfo=UTC)
+        rows = [{"event_time": moment, "ingest_time": moment, "body": text} for text in ("a", "b")]
+        table = pa.Table.from_pylist(rows, schema=arrow_schema(state.schema))
+        facts = write_segment(api.live.lake.store, Layout.of(state), [table], (), parsed[1], level=level)
+        folder, _, called = facts.path.rpartition("/")
+        nanos = int(moment.timestamp()) * SECOND
+        segment = {
+            "table_id": table_id,
+            "cloud_object_key": {"prefix": {"prefix": f"{folder}/"}, "key": called},
+            "time_range": {"start_time": nanos, "end_time": nanos},
+            "number_of_events": 2,
+        }
+        offset = api.offset(stream_id, table_id, -1, 1)
+        return cls(state, facts, nanos, pb.MergeRegistration(segment=segment, stream_offsets=[offset]))
+
+    def live(self, api: Api) -> SegmentFacts:
+        (found,) = api.live.catalog.segments(self.state.id, api.live.catalog.version())
+        return found.facts
+
+
 @rule("NU-43", "NU-48")
 def test_a_written_segment_is_read_in_the_next_scan(api: Api) -> None:
     database_id, (table_id,), stream_id = api.ingest()
-    state = api.live.catalog.table_by_id(UUID(table_id))
-    key = api.StageSegments(database_id=database_id, table_id=table_id, count=1).keys[0]
-    parsed = paths.parse_segment_path(f"{key.prefix.prefix}/{key.key}")
-    assert parsed is not None
-    moment = datetime(2026, 1, 2, tzinfo=UTC)
-    rows = [{"event_time": moment, "ingest_time": moment, "body": text} for text in ("a", "b")]
-    table = pa.Table.from_pylist(rows, schema=arrow_schema(state.schema))
-    facts = write_segment(api.live.lake.store, Layout.of(state), [table], (), parsed[1], level=0)
-    folder, _, called = facts.path.rpartition("/")
-    nanos = int(moment.timestamp()) * SECOND
-    segment = {
-        "table_id": table_id,
-        "cloud_object_key": {"prefix": {"prefix": f"{folder}/"}, "key": called},
-        "time_range": {"start_time": nanos, "end_time": nanos},
-        "number_of_events": 2,
-    }
-    merge = pb.MergeRegistration(segment=segment, stream_offsets=[api.offset(stream_id, table_id, -1, 1)])
-    wrong = pb.MergeRegistration.FromString(merge.SerializeToString())
+    written = Written.at(api, database_id, table_id, stream_id, level=0)
+    wrong = pb.MergeRegistration.FromString(written.merge.SerializeToString())
     wrong.segment.number_of_events = 3
     with refused(StatusCode.INVALID_ARGUMENT, "2 rows"):
         api.RegisterMergedSegments(database_id=database_id, merges=[wrong], register_request_id=name("r"))
-    api.RegisterMergedSegments(database_id=database_id, merges=[merge], register_request_id=name("r"))
-    read = api.live.lake.table(state.full_name).scan().to_arrow()
+    api.RegisterMergedSegments(database_id=database_id, merges=[written.merge], register_request_id=name("r"))
+    read = api.live.lake.table(written.state.full_name).scan().to_arrow()
     assert read.column("body").to_pylist() == ["a", "b"]
-    (live,) = api.live.catalog.segments(UUID(table_id), api.live.catalog.version())
-    assert (live.facts.sha256, live.facts.time_min, live.facts.rows) == (facts.sha256, nanos, 2)
+    found = written.live(api)
+    assert (found.sha256, found.time_min, found.rows) == (written.facts.sha256, written.nanos, 2)
+
+
+@rule("NU-48")
+def test_the_level_of_a_segment_is_that_of_its_file(api: Api) -> None:
+    database_id, (table_id,), stream_id = api.ingest()
+    written = Written.at(api, database_id, table_id, stream_id, level=1)
+    api.RegisterMergedSegments(database_id=database_id, merges=[written.merge], register_request_id=name("r"))
+    assert written.live(api).level == 1
+
+
+@rule("NU-48")
+def test_a_file_without_stored_positions_is_of_level_0(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    database_id, (table_id,), stream_id = api.ingest()
+    with monkeypatch.context() as patch:
+        patch.setattr(segment, "tuning", lambda level: LEVELS[0])  # a writer that knows of levels, not of positions
+        written = Written.at(api, database_id, table_id, stream_id, level=1)
+    given = pb.MergeRegistration.FromString(written.merge.SerializeToString())
+    given.segment.data_file.CopyFrom(codec.segment_to_ref(LiveSegment(written.facts, 0, 0, 0), codec.ADDED))
+    with refused(StatusCode.INVALID_ARGUMENT, STORED_POSITION):
+        api.RegisterMergedSegments(database_id=database_id, merges=[given], register_request_id=name("r"))
+    api.RegisterMergedSegments(database_id=database_id, merges=[written.merge], register_request_id=name("r"))
+    assert written.live(api).level == 0
 
 
 def test_a_number_that_was_never_handed_out(api: Api) -> None:
