@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, TextIO
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
 
 settings.register_profile("moulin", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("moulin")
@@ -31,7 +33,8 @@ _MEMORY = Path("/dev/shm")
 if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 4 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))  # thousands of commits need not wait for the disk
 
-_LONGEST = ("crash", "docs", "pipeline", "cli", "interop", "table", "contract")  # folders, by what a file takes
+_LONGEST = ("pipeline", "crash", "docs", "cli", "interop", "table", "contract")  # folders, by what a file takes
+_ON_SPARK = ("pipeline", "benchmarks")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,6 +42,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks = {folder: rank for rank, folder in enumerate(_LONGEST)}
     here = Path(__file__).parent
     items.sort(key=lambda item: ranks.get(item.path.relative_to(here).parts[0], len(ranks)))
+
+
+class _OneSpark(LoadFileScheduling):
+    """A file runs in one process, and all files that use Spark run in the same one: only that one starts it."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "spark" if Path(file).parts[1] in _ON_SPARK else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _OneSpark:
+    return _OneSpark(config, log)
 
 
 S3_KEYS = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit import Stale
+from moulin.catalog.commit import Stale, TableCommit
 from moulin.errors import InvalidInput, NotFound
 from moulin.model.entities import TableState
 from moulin.model.evolution import AddColumn, DropColumn, RenameColumn
@@ -72,11 +72,10 @@ def scene(shared_catalog: Catalog) -> Scene:
         CreateIndex(new_id(), name, "btree", columns[column])
         for name, column in (("of-note", "note"), ("spare0", "region"), ("spare1", "region"))
     )
-    for index in indexes:
-        commit(catalog, table.id, index)
     one, two = segment(catalog, table.id), segment(catalog, table.id)
-    read = commit(catalog, table.id, Append(added=(one, two))).version
-    return Scene(catalog, table, (one, two), indexes, read)
+    version = catalog.version()
+    made = [TableCommit(table.id, version, operation) for operation in (*indexes, Append(added=(one, two)))]
+    return Scene(catalog, table, (one, two), indexes, catalog.commit(made).version)
 
 
 Make = Callable[[Scene, int], Operation]

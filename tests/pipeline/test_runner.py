@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import moulin
 from moulin import Lake, Table
 from moulin.errors import Corrupt, Unavailable
 from moulin.formats.journal import Journal
@@ -133,3 +134,20 @@ def test_a_task_that_breaks_is_unavailable_and_says_why(spark: SparkSession) -> 
     with pytest.raises(Unavailable, match="has no attribute 'segments'"):
         SparkRunner(spark).run(["not a task"])  # type: ignore[list-item]
     assert list(SparkRunner(spark).run([])) == []
+
+
+def test_an_index_is_made_on_spark(tmp_path: Path, spark: SparkSession) -> None:
+    """The same tasks, as one Spark job; and a merge on Spark carries the index along."""
+    with moulin.connect(tmp_path / "lake", spark=spark, merge_local_bytes=1) as lake:
+        lake.create_database("shop")
+        table = lake.create_table("shop.orders", [("id", "long"), ("name", "string")])
+        for part in range(3):
+            table.append([{"id": n, "name": f"n{n}"} for n in range(part, 60, 3)])
+        assert lake.spark() is not None
+        table.create_index("name")
+        table.create_index("id", "bloom")
+        assert table.scan(where="name = 'n7'").plan().index_skipped == 2
+        table.compact(everything=True)
+        assert all(index.covered == index.segments for index in table.indexes())
+        assert table.scan(where="name = 'n7'").to_arrow()["id"].to_pylist() == [7]
+        assert table.scan(where="id = 1000").plan().segments == ()

@@ -446,22 +446,3 @@ def test_scans_give_the_same_rows_with_and_without_indexes(open_lake: OpenLake, 
                 found = table.scan(where=where, version=version).to_arrow()
                 assert sorted(map(str, found.to_pylist())) == sorted(map(str, bare.to_pylist())), (where, version)
     assert check(lake.catalog) == []
-
-
-def test_an_index_is_made_on_spark(tmp_path: Path, spark: Any) -> None:
-    """The same tasks, as one Spark job; and a merge on Spark carries the index along."""
-    import moulin
-
-    with moulin.connect(tmp_path / "lake", spark=spark, merge_local_bytes=1) as lake:
-        lake.create_database("shop")
-        table = lake.create_table("shop.orders", [("id", "long"), ("name", "string")])
-        for part in range(3):
-            table.append([{"id": n, "name": f"n{n}"} for n in range(part, 60, 3)])
-        assert lake.spark() is not None
-        table.create_index("name")
-        table.create_index("id", "bloom")
-        assert table.scan(where="name = 'n7'").plan().index_skipped == 2
-        table.compact(everything=True)
-        assert all(index.covered == index.segments for index in table.indexes())
-        assert ids(table.scan(where="name = 'n7'")) == [7]
-        assert table.scan(where="id = 1000").plan().segments == ()
