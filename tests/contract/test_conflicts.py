@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, count, product
 
 import pytest
 
@@ -62,20 +62,35 @@ class Scene:
         return UpdateIndex(index.id, index.name, (file,))
 
 
+_AT_ONCE = 16
+
+
+@pytest.fixture(scope="module")
+def scenes(shared_catalog: Catalog) -> Iterator[Scene]:
+    """Scenes without end. Several are made by the same commits, which is most of what a test takes."""
+    return chain.from_iterable(_scenes(shared_catalog, number) for number in count())
+
+
+def _scenes(catalog: Catalog, number: int) -> list[Scene]:
+    tables = [make_table(catalog, f"t{number}x{place}", properties={"p": "0"}) for place in range(_AT_ONCE)]
+    note = AlterSchema((AddColumn("note", "string"),))  # type: ignore[arg-type]
+    version = catalog.commit([TableCommit(table.id, catalog.version(), note) for table in tables]).version
+    columns = {field.name: field.field_id for field in catalog.table_by_id(tables[0].id).schema.fields}
+    names = (("of-note", "note"), ("spare0", "region"), ("spare1", "region"))
+    indexes = [tuple(CreateIndex(new_id(), n, "btree", columns[column]) for n, column in names) for _ in tables]
+    segments = [(segment(catalog, table.id), segment(catalog, table.id)) for table in tables]
+    made = [
+        TableCommit(table.id, version, operation)
+        for table, own, added in zip(tables, indexes, segments, strict=True)
+        for operation in (*own, Append(added=added))
+    ]
+    read = catalog.commit(made).version
+    return [Scene(catalog, *parts, read) for parts in zip(tables, segments, indexes, strict=True)]
+
+
 @pytest.fixture
-def scene(shared_catalog: Catalog) -> Scene:
-    catalog = shared_catalog
-    table = make_table(catalog, f"t{catalog.version()}", properties={"p": "0"})
-    commit(catalog, table.id, AlterSchema((AddColumn("note", "string"),)))  # type: ignore[arg-type]
-    columns = {field.name: field.field_id for field in catalog.table_by_id(table.id).schema.fields}
-    indexes = tuple(
-        CreateIndex(new_id(), name, "btree", columns[column])
-        for name, column in (("of-note", "note"), ("spare0", "region"), ("spare1", "region"))
-    )
-    one, two = segment(catalog, table.id), segment(catalog, table.id)
-    version = catalog.version()
-    made = [TableCommit(table.id, version, operation) for operation in (*indexes, Append(added=(one, two)))]
-    return Scene(catalog, table, (one, two), indexes, catalog.commit(made).version)
+def scene(scenes: Iterator[Scene]) -> Scene:
+    return next(scenes)
 
 
 Make = Callable[[Scene, int], Operation]
@@ -191,7 +206,7 @@ def test_something_never_seen_is_a_conflict(scene: Scene) -> None:
 
 
 def test_a_segment_of_another_table_is_not_there(scene: Scene) -> None:
-    other = make_table(scene.catalog, f"other{scene.read}")
+    other = make_table(scene.catalog, "other")
     with pytest.raises(Stale):
         commit(scene.catalog, other.id, Delete(removed=(Expected(scene.segments[0].number, 0),)))
 
@@ -231,7 +246,8 @@ def test_columns_added_by_two_are_both_there(scene: Scene) -> None:
     ],
 )
 def test_operations_that_make_no_sense(scene: Scene, wrong: Callable[[Scene], Operation]) -> None:
+    operation, before = wrong(scene), scene.catalog.version()
     with pytest.raises(InvalidInput):
-        scene.commit(wrong(scene))
-    assert scene.catalog.version() == scene.read
+        scene.commit(operation)
+    assert scene.catalog.version() == before
     assert live(scene.catalog, scene.table.id) == {s.number: 10 for s in scene.segments}
