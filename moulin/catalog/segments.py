@@ -8,6 +8,7 @@ table uses, however many segments there are and however long the longest one is.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
@@ -183,8 +184,9 @@ _FACTS = (
 _number, _PARTITION = itemgetter(0), _FACTS.index("partition_id")
 
 
-def _query() -> sa.Select[Any]:
-    p, g, d = s.segment_spans, s.segments, s.deletion_vectors
+def _query(p: sa.FromClause = s.segment_spans) -> sa.Select[Any]:
+    """The segments of spans, or of some columns of theirs, with their deletion vectors."""
+    g, d = s.segments, s.deletion_vectors
     return sa.select(
         *(g.c[name] for name in _FACTS),
         d.c.id.label("vector_id"),
@@ -213,17 +215,38 @@ _IN_RANGE = (
 
 
 _LIVE_IN_RANGE = _LIVE.where(*_IN_RANGE)
-_FEW_IN_RANGE = _LIVE_IN_RANGE.limit(sa.bindparam("most"))
 
 
-def _few(connection: sa.Connection, parameters: Iterable[Mapping[str, Any]]) -> list[Any] | None:
+@cache
+def _few_in_range(classes: int) -> sa.Select[Any]:
+    """One statement for so many time classes: asked one by one, the way to and fro would be most of the time."""
+    p = s.segment_spans
+    spans = sa.union_all(
+        *(
+            sa.select(p.c.segment, p.c.vector_id, p.c.added_version).where(
+                p.c.table_id == sa.bindparam("table_id"),
+                p.c.branch == s.MAIN,
+                *_at(sa.bindparam("version")),
+                p.c.time_class == sa.bindparam(f"time_class_{place}"),
+                p.c.time_min >= sa.bindparam(f"first_start_{place}"),
+                p.c.time_min <= sa.bindparam("last_start"),
+            )
+            for place in range(classes)
+        )
+    ).subquery("spans")
+    return _query(spans).where(s.segments.c.time_max >= sa.bindparam("first_end")).limit(_FEW + 1)
+
+
+def _few(connection: sa.Connection, parameters: Sequence[Mapping[str, Any]]) -> list[Any] | None:
     """The segments of a time range, when they are few: then it is their partitions that need a look, not all."""
-    rows: list[Any] = []
-    for values in parameters:
-        rows += connection.execute(_FEW_IN_RANGE, {**values, "most": _FEW + 1 - len(rows)})
-        if len(rows) > _FEW:
-            return None
-    return rows
+    if not parameters:
+        return []
+    values = dict(parameters[0])
+    for place, bounds in enumerate(parameters):
+        values |= {f"{name}_{place}": bounds[name] for name in ("time_class", "first_start")}
+    del values["time_class"], values["first_start"]
+    rows = list(connection.execute(_few_in_range(len(parameters)), values))
+    return rows if len(rows) <= _FEW else None
 
 
 def time_bounds(classes: int, time_range: TimeRange) -> Iterator[dict[str, int]]:
