@@ -8,7 +8,7 @@ table uses, however many segments there are and however long the longest one is.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
@@ -45,7 +45,9 @@ def encode_partition(values: Sequence[bytes | None]) -> bytes:
     return data
 
 
+@lru_cache(maxsize=1 << 14)
 def decode_partition(data: bytes) -> tuple[bytes | None, ...]:
+    """The inverse of `encode_partition`; segments share few partitions, so what was decoded is kept for a while."""
     values = pb.PartitionTuple.FromString(data).values
     return tuple(value.value if value.HasField("value") else None for value in values)
 
@@ -81,22 +83,22 @@ def at_version(
             if rows is not None or _has_many_partitions(connection, table_id):
                 ask_first = None
     if ask_first is not None:
-        partitions = _partitions(connection, s.partitions.c.table_id == table_id)
-        kept = [key for key, place in partitions.items() if ask_first(*place)]
-        if len(kept) < len(partitions):
+        partitions = connection.execute(_PARTITIONS, {"table_id": table_id}).all()
+        asked = [row[0] for row in partitions if ask_first(*_decoded(row[1:]))]
+        if len(asked) < len(partitions):
             query = query.where(_IN_PARTITIONS)
-            parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chunks(kept)]
+            parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chunks(asked)]
     if partition_ids is not None:
         query, rows = query.where(_IN_PARTITIONS), None
         chosen = list(chunks(sorted(partition_ids)))
         parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chosen]
     if rows is None:
-        rows = [row for values in parameters for row in connection.execute(query, values)]
-    places = _partitions_of(connection, rows)
+        rows = [row for values in parameters for row in connection.execute(query, values).all()]
     if partition_filter is not None and ask_first is None:
-        places = {key: place for key, place in places.items() if partition_filter(*place)}
+        kept = {place for place in {_place(row) for row in rows} if partition_filter(*_decoded(place))}
+        rows = [row for row in rows if _place(row) in kept]
     rows.sort(key=_number)
-    return [_to_live(row, places, with_columns, columns) for row in rows if row[_PARTITION] in places]
+    return [_to_live(row, with_columns, columns) for row in rows]
 
 
 def by_number(
@@ -107,9 +109,7 @@ def by_number(
     found: dict[int, LiveSegment] = {}
     for chunk in chunks(list(numbers)):
         query = _query().where(p.c.segment.in_(chunk), p.c.branch == s.MAIN, *_at(version))
-        rows = connection.execute(query).all()
-        places = _partitions_of(connection, rows)
-        found.update({row.number: _to_live(row, places, with_columns) for row in rows})
+        found.update({row.number: _to_live(row, with_columns) for row in connection.execute(query)})
     return found
 
 
@@ -137,8 +137,7 @@ def with_vectors(connection: sa.Connection, vectors: Mapping[int, int]) -> list[
     for chunk in chunks(sorted(vectors)):
         rows = connection.execute(_query().where(p.c.segment.in_(chunk), p.c.branch == s.MAIN))
         found.update({row.number: row for row in rows if (row.vector_id or 0) == vectors[row.number]})
-    places = _partitions_of(connection, list(found.values()))
-    return [_to_live(row, places, True) for _, row in sorted(found.items())]
+    return [_to_live(row, True) for _, row in sorted(found.items())]
 
 
 def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
@@ -159,10 +158,8 @@ def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
 def refs_at_version(connection: sa.Connection, table_id: UUID, version: int) -> Iterator[pb.DataFileRef]:
     """The live segments of a table at `version` as a full manifest holds them."""
     query = _LIVE.order_by(s.segments.c.number)
-    rows = connection.execute(query, {"table_id": table_id, "version": version}).all()
-    places = _partitions(connection, s.partitions.c.table_id == table_id)
-    for row in rows:
-        ref = codec.segment_to_ref(_to_live(row, places, False), codec.EXISTING)
+    for row in connection.execute(query, {"table_id": table_id, "version": version}).all():
+        ref = codec.segment_to_ref(_to_live(row, False), codec.EXISTING)
         ref.columns.MergeFromString(row.facts)
         ref.since_version = row.since_version
         if row.vector_id:
@@ -177,16 +174,16 @@ def _at(version: int | sa.BindParameter[int]) -> tuple[sa.ColumnElement[bool], .
 
 # What is read of a segment, in the order in which `_to_live` takes it apart.
 _FACTS = (
-    "number", "path", "rows", "size", "level", "schema_id", "partition_id", "sha256", "facts", "time_min", "time_max",
-    "has_lineage", "seq_min", "seq_max", "key_min", "key_max", "sort_order_id", "first_row_id", "sequence",
-    "added_version", "region", "index_size",
+    "number", "path", "rows", "size", "level", "schema_id", "sha256", "facts", "time_min", "time_max", "has_lineage",
+    "seq_min", "seq_max", "key_min", "key_max", "sort_order_id", "first_row_id", "sequence", "added_version", "region",
+    "index_size",
 )  # fmt: skip
-_number, _PARTITION = itemgetter(0), _FACTS.index("partition_id")
+_number, _place = itemgetter(0), itemgetter(-2, -1)
 
 
 def _query(p: sa.FromClause = s.segment_spans) -> sa.Select[Any]:
-    """The segments of spans, or of some columns of theirs, with their deletion vectors."""
-    g, d = s.segments, s.deletion_vectors
+    """The segments of spans, or of some columns of theirs, with their deletion vectors and partitions."""
+    g, d, t = s.segments, s.deletion_vectors, s.partitions
     return sa.select(
         *(g.c[name] for name in _FACTS),
         d.c.id.label("vector_id"),
@@ -196,7 +193,13 @@ def _query(p: sa.FromClause = s.segment_spans) -> sa.Select[Any]:
         d.c.cardinality,
         d.c.added_version.label("vector_version"),
         p.c.added_version.label("since_version"),
-    ).select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
+        t.c.spec_id,
+        t.c.tuple,
+    ).select_from(
+        p.join(g, g.c.number == p.c.segment)
+        .join(t, t.c.id == g.c.partition_id)
+        .join(d, d.c.id == p.c.vector_id, isouter=True)
+    )
 
 
 # Built once: putting a statement together takes longer than running it.
@@ -204,6 +207,9 @@ _LIVE = _query().where(
     s.segment_spans.c.table_id == sa.bindparam("table_id"),
     s.segment_spans.c.branch == s.MAIN,
     *_at(sa.bindparam("version")),
+)
+_PARTITIONS = sa.select(s.partitions.c.id, s.partitions.c.spec_id, s.partitions.c.tuple).where(
+    s.partitions.c.table_id == sa.bindparam("table_id")
 )
 _IN_PARTITIONS = s.segment_spans.c.partition_id.in_(sa.bindparam("partition_ids", expanding=True))
 _IN_RANGE = (
@@ -245,8 +251,8 @@ def _few(connection: sa.Connection, parameters: Sequence[Mapping[str, Any]]) -> 
     for place, bounds in enumerate(parameters):
         values |= {f"{name}_{place}": bounds[name] for name in ("time_class", "first_start")}
     del values["time_class"], values["first_start"]
-    rows = list(connection.execute(_few_in_range(len(parameters)), values))
-    return rows if len(rows) <= _FEW else None
+    rows = connection.execute(_few_in_range(len(parameters)), values).all()
+    return list(rows) if len(rows) <= _FEW else None
 
 
 def time_bounds(classes: int, time_range: TimeRange) -> Iterator[dict[str, int]]:
@@ -259,20 +265,9 @@ def time_bounds(classes: int, time_range: TimeRange) -> Iterator[dict[str, int]]
             yield {"time_class": k, "first_start": first, "last_start": high, "first_end": low}
 
 
-_Places = dict[int, tuple[int, tuple[bytes | None, ...]]]
-
-
-def _partitions(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> _Places:
-    p = s.partitions
-    rows = connection.execute(sa.select(p.c.id, p.c.spec_id, p.c.tuple).where(condition))
-    return {row[0]: (row[1], decode_partition(row[2])) for row in rows}
-
-
-def _partitions_of(connection: sa.Connection, rows: Sequence[Any]) -> _Places:
-    places: _Places = {}
-    for chunk in chunks(sorted({row[_PARTITION] for row in rows})):
-        places.update(_partitions(connection, s.partitions.c.id.in_(chunk)))
-    return places
+def _decoded(place: Sequence[Any]) -> tuple[int, tuple[bytes | None, ...]]:
+    spec_id, values = place
+    return spec_id, decode_partition(values)
 
 
 def _has_many_partitions(connection: sa.Connection, table_id: UUID) -> bool:
@@ -281,14 +276,13 @@ def _has_many_partitions(connection: sa.Connection, table_id: UUID) -> bool:
     return connection.execute(some).first() is not None
 
 
-def _to_live(row: Any, partitions: _Places, with_columns: bool, columns: Collection[int] | None = None) -> LiveSegment:
+def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = None) -> LiveSegment:
     # Taken apart at once: looking up thirty names in a row takes longer than everything else here.
     (
-        number, path, rows, size, level, schema_id, partition_id, sha256, stored, time_min, time_max,
-        has_lineage, seq_min, seq_max, key_min, key_max, sort_order_id, first_row_id, sequence, added_version,
-        region, index_size, vector_id, vector_path, offset, length, cardinality, _, _,
+        number, path, rows, size, level, schema_id, sha256, stored, time_min, time_max, has_lineage,
+        seq_min, seq_max, key_min, key_max, sort_order_id, first_row_id, sequence, added_version, region,
+        index_size, vector_id, vector_path, offset, length, cardinality, _, _, spec_id, partition,
     ) = row  # fmt: skip
-    spec_id, partition = partitions[partition_id]
     details = pb.SegmentColumns.FromString(stored) if with_columns else _NO_COLUMNS
     facts = SegmentFacts(
         number,
@@ -298,7 +292,7 @@ def _to_live(row: Any, partitions: _Places, with_columns: bool, columns: Collect
         level,
         schema_id,
         spec_id,
-        partition,
+        decode_partition(partition),
         sha256,
         codec.decode_columns(details, columns),
         time_min,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -197,14 +197,17 @@ def _up_to(*columns: Any) -> sa.Select[Any]:
     return query.order_by(c.version.desc(), c.ordinal.desc()).limit(1)
 
 
-def _of_table(table: sa.Table) -> sa.Select[Any]:
-    return sa.select(table.c[1], table.c.json).where(table.c.table_id == sa.bindparam("table_id"))
-
-
 # Built once: every query begins with loading its tables, and building the statements took most of that time.
 _LAST_COMMIT = _up_to(s.table_commits)
 _LAST_PROPERTIES = _up_to(s.table_commits.c.properties).where(s.table_commits.c.properties.is_not(sa.null()))
-_SCHEMAS, _SPECS, _SORT_ORDERS = map(_of_table, (s.table_schemas, s.table_specs, s.table_sort_orders))
+_SETTINGS = sa.union_all(
+    *(
+        sa.select(sa.literal_column(f"'{name}'"), table.c[1], table.c.json).where(
+            table.c.table_id == sa.bindparam("table_id")
+        )
+        for name, table in SETTINGS.items()
+    )
+)
 
 
 def load(connection: sa.Connection, row: Any, version: int | None = None, *, current: int | None = None) -> TableState:
@@ -222,6 +225,9 @@ def load(connection: sa.Connection, row: Any, version: int | None = None, *, cur
         schema_id, spec_id, sort_order_id = last.schema_id, last.spec_id, last.sort_order_id
         head, sequence, next_row_id = last.version, last.sequence, last.first_row_id + last.added_rows
         properties = connection.execute(_LAST_PROPERTIES, at).scalar_one()
+    settings: dict[str, dict[int, Any]] = {name: {} for name in SETTINGS}
+    for name, setting_id, text in connection.execute(_SETTINGS, {"table_id": row.id}):
+        settings[name][setting_id] = _PARSE[name](text)
     return TableState(
         id=row.id,
         database=row.database,
@@ -231,11 +237,11 @@ def load(connection: sa.Connection, row: Any, version: int | None = None, *, cur
         created_version=row.created_version,
         oldest_version=row.oldest_version,
         created_at=row.created_at,
-        schemas=_settings(connection, _SCHEMAS, row.id, parse_schema),
+        schemas=settings["schemas"],
         schema_id=schema_id,
-        specs=_settings(connection, _SPECS, row.id, spec_from_json),
+        specs=settings["specs"],
         spec_id=spec_id,
-        sort_orders=_settings(connection, _SORT_ORDERS, row.id, sort_from_json),
+        sort_orders=settings["sort_orders"],
         sort_order_id=sort_order_id,
         event_time=row.event_time,
         last_column_id=row.last_column_id,
@@ -272,8 +278,11 @@ def parse_schema(text: str) -> Schema:
     return schema
 
 
-def _settings(connection: sa.Connection, query: sa.Select[Any], table_id: UUID, parse: Any) -> dict[int, Any]:
-    return {row[0]: parse(row[1]) for row in connection.execute(query, {"table_id": table_id})}
+_PARSE: Mapping[str, Callable[[str], Any]] = {
+    "schemas": parse_schema,
+    "specs": spec_from_json,
+    "sort_orders": sort_from_json,
+}
 
 
 def list_all(connection: sa.Connection, database: Key, *, include_dropped: bool) -> list[TableEntry]:

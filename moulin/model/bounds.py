@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -20,12 +21,15 @@ from pyiceberg.types import (
     FixedType,
     FloatType,
     IcebergType,
+    IntegerType,
+    LongType,
     PrimitiveType,
     StringType,
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
     TimestamptzType,
+    TimeType,
     UUIDType,
 )
 from pyiceberg.utils.decimal import bytes_required, unscaled_to_decimal
@@ -39,11 +43,19 @@ INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 
 _DAY_NS = 86_400 * 10**9
-_UNITS_PER_DAY = {
+_UNITS_PER_DAY: Mapping[type[PrimitiveType], int] = {
     TimestampType: 86_400 * 10**6,
     TimestamptzType: 86_400 * 10**6,
     TimestampNanoType: _DAY_NS,
     TimestamptzNanoType: _DAY_NS,
+}
+# Bytes of whole numbers, which are most bounds: pyiceberg takes four times as long to find out what to do with them.
+_WHOLE: Mapping[type[PrimitiveType], int] = {
+    IntegerType: 4,
+    LongType: 8,
+    DateType: 4,
+    TimeType: 8,
+    **dict.fromkeys(_UNITS_PER_DAY, 8),
 }
 _LAST_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
@@ -71,6 +83,8 @@ def bound_to_bytes(iceberg: PrimitiveType, value: Any) -> bytes:
 
 def bound_from_bytes(iceberg: PrimitiveType, data: bytes) -> Any:
     """The value of `data`, which may have been written before its column was widened to `iceberg`."""
+    if len(data) == _WHOLE.get(type(iceberg)):
+        return int.from_bytes(data, "little", signed=True)
     try:
         if isinstance(iceberg, DecimalType):
             return unscaled_to_decimal(int.from_bytes(data, "big", signed=True), iceberg.scale)

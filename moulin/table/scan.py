@@ -48,10 +48,11 @@ class Plan:
     index_narrowed: int = 0
 
 
-def plan_segments(
-    catalog: CatalogBackend, state: TableState, predicate: Predicate, *, with_columns: bool = True
-) -> list[LiveSegment]:
-    """Prune by partition and event time in SQL, then by the bounds of each segment."""
+def plan_segments(catalog: CatalogBackend, state: TableState, predicate: Predicate) -> list[LiveSegment]:
+    """Prune by partition and event time in SQL, then by the bounds of each segment.
+
+    Segments come with facts of the columns that the predicate asks about, and of no others.
+    """
     if predicate.is_false:
         return []
     time_range = (None, None) if state.event_time is None else predicate.time_range(state.event_time)
@@ -67,9 +68,10 @@ def plan_segments(
         state.version,
         partition_filter=may_hold if filtered else None,
         time_range=time_range,
-        with_columns=filtered and with_columns,
+        with_columns=filtered,
+        columns=predicate.field_ids,
     )
-    if not filtered or not with_columns:
+    if not filtered:
         return found
     return [s for s in found if predicate.may_match(facts_by_field(s), s.facts.rows)]
 

@@ -88,15 +88,22 @@ class Domain(NamedTuple):
         """What is left when `leaf` holds."""
         match leaf:
             case Compare(_, operator, key):
-                return self._replace(null=False)._compared(operator, key)
+                return self._not_null()._compared(operator, key)
             case In(_, keys, negated):
-                return self._replace(null=False)._without(keys) if negated else self._replace(null=False)._among(keys)
+                return self._not_null()._without(keys) if negated else self._not_null()._among(keys)
             case IsNull(_, negated):
-                return self._replace(null=False) if negated else self._replace(value=False, nan=False)
+                return self._not_null() if negated else self._replace(value=False, nan=False)
             case IsNan(_, negated):
-                return self._replace(null=False, nan=False) if negated else self._replace(value=False, null=False)
+                return self._not_null()._not_nan() if negated else self._replace(value=False, null=False)
             case Like():
-                return self._replace(null=False)._like(leaf)
+                return self._not_null()._like(leaf)
+
+    # Most columns have neither, and a copy takes longer than the look: plans ask this of every segment.
+    def _not_null(self) -> Domain:
+        return self._replace(null=False) if self.null else self
+
+    def _not_nan(self) -> Domain:
+        return self._replace(nan=False) if self.nan else self
 
     def _settled(self) -> Domain:
         """`value` is False once the bounds leave no room."""
@@ -112,7 +119,7 @@ class Domain(NamedTuple):
             case "!=":
                 return self._without((key,))
             case "<" | "<=":
-                return self._replace(nan=False).below(key, operator == "<")
+                return self._not_nan().below(key, operator == "<")
             case ">" | ">=":
                 return self.above(key, operator == ">")
 
@@ -124,7 +131,7 @@ class Domain(NamedTuple):
             kept = tuple(key for key in kept if all(_bucket(b.of, b.type, key) == b.number for b in self.buckets))
         if not kept:
             return self._replace(value=False, nan=False)
-        return self._replace(nan=False).above(kept[0]).below(kept[-1])
+        return self._not_nan().above(kept[0]).below(kept[-1])
 
     def _without(self, keys: tuple[Any, ...]) -> Domain:
         left = self

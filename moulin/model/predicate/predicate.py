@@ -105,6 +105,11 @@ class Predicate:
             return None if self.is_false else (None, None)
         return time_range(narrow(self.condition, {}), column)
 
+    @cached_property
+    def field_ids(self) -> frozenset[int]:
+        """The fields whose facts `may_match` and `must_match` look at."""
+        return frozenset(column.field_id for column in self._columns)
+
     def describe(self) -> str:
         """What the user wrote, on one line, cut to a length that fits a summary."""
         line = " ".join(self.text.split())
