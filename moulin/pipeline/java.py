@@ -247,7 +247,8 @@ def main(arguments: list[str] | None = None) -> int:
     start = time.monotonic()
     try:
         size = record_class_cache().stat().st_size
-        print(f"Recorded {size >> 20} MB in {time.monotonic() - start:.0f} s; Spark starts in about half the time now.")
+        taken = time.monotonic() - start
+        print(f"Recorded {size >> 20} MB in {taken:.0f} s; Spark starts in little over half the time now.")
     except FailedPrecondition as error:
         print(f"{error.message}\nSpark works without it, it only takes longer to start.", file=sys.stderr)
     return 0
