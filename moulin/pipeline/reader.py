@@ -166,7 +166,7 @@ class _Bitmap:
     slots: int
 
     def is_live(self, place: Column) -> Column:
-        """Whether the row at this place of its segment is not deleted. It is an error that there is no such place.
+        """Whether the row at this place of its segment is not deleted. It is an error that a place is unknown.
 
         An error in the end, and not where the place is read: every step of the way passes nulls on, and generated code
         that asks once is faster.
