@@ -66,7 +66,7 @@ def _tour(root: Path, rows: int) -> None:
 
 
 def _load(lake: Lake, rows: int) -> Table:
-    _chapter("1. A lake, and a few million rows", "One folder, no server. Eight shops report their sales of March.")
+    _chapter("1. A lake, and a few million rows", "One folder, no server. Six shops report their sales of March.")
     with _timed("Made the lake and table shop.sales"):
         lake.create_database("shop")
         sales = lake.create_table(

@@ -243,7 +243,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     if options.check or _find_class_cache(java) is not None:
         return 0
-    print(f"Recording a class-data cache for Spark on Java {java.version}, once ...", flush=True)
+    print(f"Recording a class-data cache for Spark on Java {java.version}, once: about a minute ...", flush=True)
     start = time.monotonic()
     try:
         size = record_class_cache().stat().st_size
