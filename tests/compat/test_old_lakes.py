@@ -1,0 +1,130 @@
+"""Lakes made by earlier versions open, read, write, upgrade, are checked, mirrored, recovered and exported."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import moulin
+from moulin import Lake
+from moulin.catalog.check import check
+from moulin.catalog.gc import collect
+from moulin.catalog.recover import recover
+from moulin.config import Config
+from moulin.mirror import Mirror
+from moulin.pipeline.nursery import Nursery
+from moulin.storage import open_store
+from tests.compat.conftest import OldLake, canonical, rows_of
+
+EVENT_TABLES = ("shop.events", "shop.types", "shop.north", "shop.south", "shop.east")
+KEYED_TABLES = ("shop.orders", "shop.prices")
+
+
+def expect(lake: Lake, expected: dict[str, Any], tables: tuple[str, ...] = EVENT_TABLES) -> None:
+    for name in tables:
+        assert rows_of(lake, name) == canonical(expected["tables"][name]), name
+
+
+def test_every_table_reads_as_it_was(old_lake: OldLake) -> None:
+    with old_lake.connect() as lake:
+        expect(lake, old_lake.expected)
+
+
+def test_every_version_reads_as_it_was(old_lake: OldLake) -> None:
+    with old_lake.connect() as lake:
+        for name, versions in old_lake.expected["versions"].items():
+            for version, rows in versions.items():
+                assert rows_of(lake, name, int(version)) == canonical(rows), (name, version)
+
+
+def test_tags_indexes_views_and_request_ids_are_there(old_lake: OldLake) -> None:
+    expected = old_lake.expected
+    with old_lake.connect() as lake:
+        events = lake.table("shop.events")
+        assert events.tags() == expected["tags"]["shop.events"]
+        assert sorted(index.name for index in events.indexes()) == expected["indexes"]["shop.events"]
+        user = 2**40 + 3
+        found = [row for row in expected["tables"]["shop.events"] if row["user"] == user]
+        assert canonical(events.scan(where=f"user = {user}").to_arrow().to_pylist()) == canonical(found)
+        for name, members in expected["views"].items():
+            assert [member.name for member in lake.view(name).members] == members
+        for request, version in expected["requests"].items():
+            assert events.append([], request_id=request).version == version
+        assert {one.name for one in lake.databases()} >= {"shop", "spare", "otel"}
+
+
+def test_rows_can_be_written_deleted_and_merged(old_lake: OldLake) -> None:
+    rows = {name: [json.loads(row) for row in canonical(rows)] for name, rows in old_lake.expected["tables"].items()}
+    with old_lake.connect() as lake:
+        events = lake.table("shop.events")
+        new = {"ts": "2026-05-05T05:05:05+00:00", "user": 77, "action": "late", "country": "it"}
+        events.append([new])
+        events.delete_where("country = 'fr' and user = 1")
+        left = [row for row in rows["shop.events"] if not (row["country"] == "fr" and row["user"] == 1)]
+        events.compact(everything=True)
+        events.add_column("more", "int", default=5)
+        assert rows_of(lake, "shop.events") == canonical({**row, "more": 5} for row in [*left, new])
+        orders = lake.table("shop.orders")
+        orders.put({"id": 5000, "total": None, "note": "after", "vip": None})
+        orders.delete(5)
+        assert orders.get(5) is None
+        assert orders.get(5000)["note"] == "after"
+        orders.flush()
+        orders.compact(everything=True)
+        kept = {row["id"]: row for row in rows["shop.orders"] if row["id"] != 5}
+        kept[5000] = {"id": 5000, "total": None, "note": "after", "vip": None}
+        for region in range(4):  # a put into each region brings back what its log holds
+            orders.put(kept_row := {"id": 6000 + region, "total": None, "note": None, "vip": None})
+            kept[6000 + region] = kept_row
+        lake.table("shop.prices").put({"shop": "new", "day": date(2026, 1, 1), "price": 0.5})
+        prices = [*rows["shop.prices"], {"shop": "new", "day": "2026-01-01", "price": 0.5}]
+        assert rows_of(lake, "shop.prices") == canonical(prices)
+
+
+def test_streams_go_on_where_they_were(old_lake: OldLake) -> None:
+    logs = old_lake.expected["logs"]
+    with old_lake.connect() as lake:
+        table = lake.table("otel.logs")
+
+        def bodies() -> list[str]:
+            return sorted(table.scan(columns=["body"]).to_arrow()["body"].to_pylist())
+
+        assert bodies() == logs["merged"]
+        assert Nursery(lake, spark=False).run_once().rows == len(logs["waiting"])
+        assert bodies() == sorted(logs["merged"] + logs["waiting"])
+        assert lake.own_catalog().ingest.validate_token(old_lake.expected["token"]).name == "default"
+
+
+def test_the_lake_is_whole(old_lake: OldLake) -> None:
+    with old_lake.connect() as lake:
+        assert check(lake.own_catalog()) == []
+        collect(lake.own_catalog())
+        expect(lake, old_lake.expected)
+
+
+def test_a_replica_and_a_mirror_show_the_same_rows(old_lake: OldLake, tmp_path: Path) -> None:
+    with moulin.connect(old_lake.folder, read_only=True) as replica:
+        expect(replica, old_lake.expected)
+    with old_lake.connect() as lake:
+        Mirror(lake, str(tmp_path / "mirror")).run_once()
+    with moulin.connect(tmp_path / "mirror", read_only=True) as mirrored:
+        expect(mirrored, old_lake.expected)
+
+
+def test_its_catalog_can_be_rebuilt_from_its_manifests(old_lake: OldLake, tmp_path: Path) -> None:
+    new = tmp_path / "new" / "catalog.sqlite"
+    new.parent.mkdir()
+    recover(open_store(str(old_lake.folder)), f"sqlite:///{new}", Config())
+    with moulin.connect(new.parent, storage=str(old_lake.folder)) as lake:
+        expect(lake, old_lake.expected)
+        for name in KEYED_TABLES:
+            assert rows_of(lake, name)
+
+
+def test_dropped_tables_can_be_brought_back(old_lake: OldLake) -> None:
+    with old_lake.connect() as lake:
+        for name, rows in old_lake.expected["dropped"].items():
+            lake.resurrect_table(name)
+            assert rows_of(lake, name) == canonical(rows)
