@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -22,6 +22,7 @@ from moulin.formats.segment_footer import (
     CHECKSUM_KEY,
     LEVEL_KEY,
     NO_CHECKSUM,
+    FloatFacts,
     footer_facts,
     sealed,
     sequence_range,
@@ -63,6 +64,10 @@ class SegmentWriter:
     Row groups are those of the level, or smaller ones of `row_group_bytes`. `write` takes rows in the types of
     `arrow_schema(schema, lineage=lineage)`. After an error the writer is closed and what `sink` holds is no segment.
     Not for use from several threads.
+
+    The footer has no statistics of a column that holds NaN: they would leave NaN out, and engines for which NaN is
+    above all numbers would skip rows that match. `nan_fields` are the ids of the columns that may hold NaN, as
+    `nan_fields` finds them; when it is not given and the rows are more than one row group, no float has statistics.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class SegmentWriter:
         lineage: bool = False,
         row_group_bytes: int | None = None,
         metadata: Mapping[str, str] | None = None,
+        nan_fields: Collection[int] | None = None,
     ) -> None:
         if level < 0:
             raise InvalidInput(f"Level {level} does not exist; levels start at 0.")
@@ -95,9 +101,10 @@ class SegmentWriter:
         self._footer: list[pq.FileMetaData] = []
         self._held: list[pa.Table] = []
         self._held_bytes = 0
-        self._nans: dict[int, list[int]] = {
+        self._floats: dict[int, list[FloatFacts | None]] = {
             leaf.field_id: [] for leaf in leaves(self._arrow) if leaf.field_id is not None and pt.is_floating(leaf.type)
         }
+        self._nan_fields = nan_fields
         self._closed = False
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
@@ -139,7 +146,7 @@ class SegmentWriter:
             rows=footer.num_rows,
             size=self._sink.size,
             sha256=self._sink.digest(),
-            columns=footer_facts(footer, self._schema, nans=self._nans),
+            columns=footer_facts(footer, self._schema, floats=self._floats),
             split_offsets=split_offsets(footer),
             has_lineage=self._lineage,
             seq_min=lowest,
@@ -166,6 +173,8 @@ class SegmentWriter:
         step = max(1, table.num_rows * self._group_bytes // max(self._held_bytes, 1))
         end = table.num_rows if everything else table.num_rows - table.num_rows % step
         if self._file is None:
+            if self._nan_fields is None:
+                self._nan_fields = nan_fields(table) if everything else frozenset(self._floats)
             self._open(table)
         for start in range(0, end, step):
             self._write_group(table.slice(start, min(step, end - start)))
@@ -186,7 +195,9 @@ class SegmentWriter:
             write_batch_size=batch,
             compression=self._tuning.compression,
             compression_level=self._tuning.compression_level,
-            write_statistics=True,
+            write_statistics=[
+                leaf.path for leaf in leaves(self._stored) if leaf.field_id not in (self._nan_fields or ())
+            ],
             write_page_index=True,
             write_page_checksum=True,
             store_schema=False,
@@ -199,8 +210,9 @@ class SegmentWriter:
         assert self._file is not None
         if table.column(0).num_chunks > 1 + table.num_rows // _ROWS_PER_PIECE:
             table = table.combine_chunks()
-        for number, nans in _nan_counts(table).items():
-            self._nans[number].append(nans)
+        counted = _float_facts(table, self._nan_fields or ())
+        for number, facts in self._floats.items():
+            facts.append(counted.get(number))
         first, self._rows = self._rows, self._rows + table.num_rows
         if self._stored is not self._arrow:
             table = table.append_column(stored_position_field(), pa.array(np.arange(first, self._rows)))
@@ -263,12 +275,28 @@ def _checked(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table if table.schema is schema else pa.Table.from_arrays(table.columns, schema=schema)
 
 
-def _nan_counts(table: pa.Table) -> dict[int, int]:
-    """NaNs of every float and double leaf, by field id."""
-    found: dict[int, int] = {}
+def nan_fields(table: pa.Table) -> frozenset[int]:
+    """The ids of the float and double leaves that hold NaN."""
+    return frozenset(
+        number
+        for field, column in zip(table.schema, table.columns, strict=True)
+        for number, values in _floating(field, column)
+        if pc.any(pc.is_nan(values)).as_py()
+    )
+
+
+def _float_facts(table: pa.Table, numbers: Collection[int]) -> dict[int, FloatFacts]:
+    """Facts of the float and double leaves with these field ids."""
+    found: dict[int, FloatFacts] = {}
     for field, column in zip(table.schema, table.columns, strict=True):
-        for number, values in _floating(field, column):
-            found[number] = pc.sum(pc.is_nan(values)).as_py() or 0
+        for number, values in _floating(field, column) if numbers else ():
+            if number in numbers:
+                known = values.drop_null()
+                finite = known.filter(pc.invert(pc.is_nan(known)))
+                ends = pc.min_max(finite).as_py() if len(finite) else None
+                found[number] = FloatFacts(
+                    len(known), len(known) - len(finite), None if ends is None else (ends["min"], ends["max"])
+                )
     return found
 
 
@@ -344,6 +372,7 @@ __all__ = [
     "SegmentWriter",
     "WrittenSegment",
     "footer_facts",
+    "nan_fields",
     "segment_facts",
     "tuning",
 ]

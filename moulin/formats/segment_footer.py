@@ -108,17 +108,28 @@ def _check(footer: bytes, name: str) -> bool:
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class FloatFacts:
+    """What the writer of a row group knows of a float or double leaf: values that are not null, those of them that are
+    NaN, and the least and the greatest of the others, None when there are none."""
+
+    known: int
+    nans: int
+    ends: tuple[float, float] | None
+
+
 def footer_facts(
-    metadata: pq.FileMetaData, schema: Schema, *, nans: Mapping[int, Sequence[int]] | None = None
+    metadata: pq.FileMetaData, schema: Schema, *, floats: Mapping[int, Sequence[FloatFacts | None]] | None = None
 ) -> tuple[ColumnFacts, ...]:
     """Facts of the leaf columns that the file and `schema` share, in the file's order; bounds in the types of `schema`.
 
-    A footer knows nothing of NaN: `nans` gives, by field id, the number in each row group. Without it, floating bounds
-    are None unless every row group has them. A column whose nulls are not counted is left out.
+    A footer does not count NaN, and has no statistics of a column that holds some: `floats` gives, by field id, the
+    facts of each row group, or None for a row group without NaN. Without it, floating bounds are None unless every row
+    group has them. A column whose nulls are not counted is left out.
     """
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
     found = (
-        column.facts(groups, (nans or {}).get(number)) for number, column in footer_columns(metadata, schema).items()
+        column.facts(groups, (floats or {}).get(number)) for number, column in footer_columns(metadata, schema).items()
     )
     return tuple(facts for facts in found if facts is not None)
 
@@ -214,32 +225,39 @@ class FooterColumn:
     optional: bool
     bounds: _Bounds | None
 
-    def facts(self, groups: Iterable[pq.RowGroupMetaData], nans: Sequence[int] | None = None) -> ColumnFacts | None:
-        """Facts over some row groups; `nans` in each of them, if known. None when nulls are not counted."""
-        values = nulls = size = 0
+    def facts(
+        self, groups: Iterable[pq.RowGroupMetaData], floats: Sequence[FloatFacts | None] | None = None
+    ) -> ColumnFacts | None:
+        """Facts over some row groups; `floats` are those of each, as for `footer_facts`. None when nulls are not
+        counted."""
+        values = nulls = nans = size = 0
         ends: list[tuple[Any, Any]] = []
         known = self.bounds is not None
         for place, group in enumerate(groups):
             chunk = group.column(self.index)
-            statistics = chunk.statistics if chunk.is_stats_set else None
-            if statistics is None or not statistics.has_null_count:
-                if self.optional:
-                    return None
-                missing = 0
-            else:
-                missing = statistics.null_count
-            values, nulls, size = values + chunk.num_values, nulls + missing, size + chunk.total_compressed_size
-            if known and missing + (nans[place] if nans else 0) < chunk.num_values:
-                found = self._ends(statistics)
+            own = floats[place] if floats else None
+            missing, found = self._of_footer(chunk) if own is None else (chunk.num_values - own.known, own.ends)
+            if missing is None:
+                return None
+            not_numbers = 0 if own is None else own.nans
+            values, nulls, nans = values + chunk.num_values, nulls + missing, nans + not_numbers
+            size += chunk.total_compressed_size
+            if known and missing + not_numbers < chunk.num_values:
                 known = found is not None
                 ends += [found] if found is not None else []
         lower = upper = None
         if self.bounds is not None and known and ends:
             lower = self.bounds.lower(min(low for low, _ in ends))
             upper = self.bounds.upper(max(high for _, high in ends))
-        return ColumnFacts(
-            self.field_id, values, nulls, sum(nans) if self.floating and nans is not None else None, size, lower, upper
-        )
+        counted = nans if self.floating and floats is not None else None
+        return ColumnFacts(self.field_id, values, nulls, counted, size, lower, upper)
+
+    def _of_footer(self, chunk: pq.ColumnChunkMetaData) -> tuple[int | None, tuple[Any, Any] | None]:
+        """How many nulls a chunk has, None when they are not counted, and its least and greatest value, if known."""
+        statistics = chunk.statistics if chunk.is_stats_set else None
+        if statistics is None or not statistics.has_null_count:
+            return (None if self.optional else 0), self._ends(statistics)
+        return statistics.null_count, self._ends(statistics)
 
     def _ends(self, statistics: pq.Statistics | None) -> tuple[Any, Any] | None:
         if self.bounds is None or statistics is None or not statistics.has_min_max:

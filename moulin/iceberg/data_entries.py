@@ -119,7 +119,10 @@ class DataEntryEncoder:
         return found[1]
 
     def _maps(self, parts: list[bytes], columns: pb.SegmentColumns) -> None:
-        """Sizes, counts, nulls, NaNs and bounds by field id."""
+        """Sizes, counts, nulls, NaNs and bounds by field id; no bounds of a column that may hold NaN.
+
+        Bounds leave NaN out, and engines for which it is above all numbers would skip files by them.
+        """
         sizes, values, nulls, nans = list[bytes](), list[bytes](), list[bytes](), list[bytes]()
         lower, upper = list[bytes](), list[bytes]()
         fit, floats = self._fit, self._floats
@@ -128,8 +131,11 @@ class DataEntryEncoder:
             sizes.append(_pair(field_id, column.size))
             values.append(_pair(field_id, column.values))
             nulls.append(_pair(field_id, column.nulls))
-            if field_id in floats and column.HasField("nans"):
-                nans.append(_pair(field_id, column.nans))
+            if field_id in floats:
+                known = column.HasField("nans")
+                nans += [_pair(field_id, column.nans)] if known else []
+                if column.nans or not known:
+                    continue
             if (low := column.lower) or column.HasField("lower"):
                 fit(lower, field_id, low)
             if (high := column.upper) or column.HasField("upper"):

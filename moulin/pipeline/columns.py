@@ -13,8 +13,8 @@ file would silently drop rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -69,6 +69,21 @@ class ColumnPlan:
         # Without the field id: in files that users write from it, or from joins, it would stand for something else.
         return column.alias(self.name, metadata={})
 
+    def unpruned(self) -> ColumnPlan:
+        """The same column, by which Spark skips no row group: it does so by declared columns, and not by expressions.
+
+        For floats that may be NaN. Statistics leave NaN out, and for Spark it is above all other numbers.
+        """
+        if self.declared is None:
+            return self
+        before, kind = self.convert, self.declared.dataType
+
+        def convert(column: Column) -> Column:
+            same = F.coalesce(column, column) if isinstance(kind, sql.StructType) else F.nanvl(column, column)
+            return same if before is None else before(same)
+
+        return replace(self, convert=convert, key=(*self.key, "unpruned"))
+
 
 def spark_schema(schema: Schema) -> sql.StructType:
     """The schema that users of Spark see; every column can be null, as Spark has it for what it reads from files."""
@@ -80,6 +95,20 @@ def plan_columns(current: Schema, stored: Schema) -> tuple[ColumnPlan, ...]:
     by_id = {field.field_id: field for field in stored.fields}
     taken = {field.name.lower() for field in stored.fields}
     return tuple(_plan(field, by_id.get(field.field_id), taken) for field in current.fields)
+
+
+def floats_of(schema: Schema) -> frozenset[int]:
+    """The ids of the floats and doubles that Spark may skip row groups by."""
+    return frozenset(number for field in schema.fields for number in float_fields(field))
+
+
+def float_fields(field: ice.NestedField) -> Iterator[int]:
+    """The ids of the floats and doubles in a column, without those inside lists and maps."""
+    if isinstance(field.field_type, ice.FloatType | ice.DoubleType):
+        yield field.field_id
+    elif isinstance(field.field_type, ice.StructType):
+        for inner in field.field_type.fields:
+            yield from float_fields(inner)
 
 
 def shown_type(kind: ice.IcebergType) -> sql.DataType:

@@ -31,7 +31,7 @@ from moulin.model.arrow import STORED_POSITION
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
-from moulin.pipeline.columns import SEGMENT, ColumnPlan, plan_columns, spark_schema
+from moulin.pipeline.columns import SEGMENT, ColumnPlan, float_fields, floats_of, plan_columns, spark_schema
 from moulin.pipeline.segment_scan import planned_scan
 from moulin.pipeline.session import is_local
 from moulin.pipeline.staging import Staging
@@ -67,7 +67,8 @@ class TableReader:
         """
         catalog = self._context.catalog
         if asked is None or asked.is_true or not catalog.indexes(state.id):
-            every = partial(catalog.segments, state.id, state.version, with_columns=False)
+            floats = floats_of(state.schema)
+            every = partial(catalog.segments, state.id, state.version, with_columns=bool(floats), columns=floats)
             return self._frames.get((state.id, state.head_version), lambda: NamedFrame(self._build(state, every())))
         planned = plan_segments(catalog, state, asked)
         left = narrow(catalog, self._context.secondary, state, asked, planned).segments
@@ -196,13 +197,24 @@ def _slots(numbers: npt.NDArray[np.int64]) -> int:
 def _groups(
     state: TableState, segments: Sequence[LiveSegment]
 ) -> list[tuple[tuple[ColumnPlan, ...], list[LiveSegment]]]:
-    """Segments that one scan can read, with the plan of its columns."""
+    """Segments that one scan can read, with the plan of its columns; those that may hold NaN apart."""
     plans = {n: plan_columns(state.schema, state.schemas[n]) for n in {s.facts.schema_id for s in segments}}
-    groups: dict[Any, tuple[tuple[ColumnPlan, ...], list[LiveSegment]]] = {}
+    floats = {field.name: frozenset(float_fields(field)) for field in state.schema.fields}
+    stored = {n: floats_of(state.schemas[n]) for n in plans}
+    groups: dict[Any, tuple[tuple[ColumnPlan, ...], list[LiveSegment], set[str]]] = {}
     for segment in segments:
-        plan = plans[segment.facts.schema_id]
-        groups.setdefault(tuple(p.key for p in plan), (plan, []))[1].append(segment)
-    return list(groups.values())
+        number = segment.facts.schema_id
+        none = {facts.field_id for facts in segment.facts.columns if facts.nans == 0}
+        unsure = stored[number] - none
+        nans = {name for name, fields in floats.items() if fields & unsure} if unsure else set()
+        key = tuple(p.key for p in plans[number]), bool(nans)
+        _, members, names = groups.setdefault(key, (plans[number], [], set()))
+        members.append(segment)
+        names |= nans
+    return [
+        (tuple(plan.unpruned() if plan.name in nans else plan for plan in chosen), members)
+        for chosen, members, nans in groups.values()
+    ]
 
 
 class _Recent(Generic[_T]):

@@ -30,8 +30,6 @@ from moulin.pipeline.java import class_cache_options, java_home
 REQUIRED: Mapping[str, str] = {
     # Columns are found by field id, so that renamed ones are read right.
     "spark.sql.parquet.fieldId.read.enabled": "true",
-    # Readers of format("moulin") may take filters; Spark refuses them otherwise.
-    "spark.sql.python.filterPushdown.enabled": "true",
     # A list of 2,000 files is planned in 0.4 s instead of 6 s: no Spark job is run just to list them.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # Nanosecond timestamps are read as longs where no schema is given; Spark refuses such files otherwise.

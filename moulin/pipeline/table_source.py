@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
-    Filter,
     InputPartition,
     WriterCommitMessage,
 )
@@ -29,7 +27,6 @@ from moulin.pipeline.change_source import (
     FeedOptions,
 )
 from moulin.pipeline.columns import spark_schema
-from moulin.pipeline.filters import to_where
 from moulin.pipeline.segment_scan import SegmentScan
 from moulin.pipeline.source_write import WRITE_OPTIONS, Part, SourceWrite, WriteOptions
 from moulin.pipeline.stream_writer import STREAM_OPTIONS
@@ -40,7 +37,18 @@ from moulin.table.index_search import narrow
 from moulin.table.scan import plan_segments
 from moulin.table.versions import to_nanos
 
-_OPTIONS = ("lake", "storage", "version", "timestamp", "tag", *FEED_OPTIONS, *STREAM_OPTIONS, *WRITE_OPTIONS, "path")
+_OPTIONS = (
+    "lake",
+    "storage",
+    "version",
+    "timestamp",
+    "tag",
+    "where",
+    *FEED_OPTIONS,
+    *STREAM_OPTIONS,
+    *WRITE_OPTIONS,
+    "path",
+)
 _AT = ("version", "timestamp", "tag")
 _SPARK_OPTIONS = ("checkpointlocation", "queryname")  # what Spark passes on of its own, and pipelines
 _STORAGE_PREFIX = "storage."
@@ -58,6 +66,7 @@ class Place:
     version: int | None = None
     timestamp: str | None = None
     tag: str | None = None
+    where: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:
@@ -85,6 +94,7 @@ class Place:
             None if version is None else int(version),
             options.get("timestamp"),
             options.get("tag"),
+            options.get("where"),
         )
 
     @contextmanager
@@ -111,9 +121,10 @@ class Place:
 def place_to_write(options: Mapping[str, str]) -> Place:
     """What the options of a writer say; refuses those that are for reading."""
     place = Place.of(options)
-    if place.version is not None or place.timestamp is not None or FeedOptions.of(options) is not None:
+    reading = (place.version, place.timestamp, place.where, FeedOptions.of(options))
+    if any(option is not None for option in reading):
         raise InvalidInput(
-            "The options version, timestamp and changes_since are for reading: a write makes a new version."
+            "The options version, timestamp, where and changes_since are for reading: a write makes a new version."
         )
     return place
 
@@ -126,31 +137,24 @@ class _Segments(InputPartition):
 
 
 class TableSourceReader(DataSourceReader):
-    """Reads the segments that the filters leave, in groups of some size."""
+    """Reads the segments that the option `where` leaves, in groups of some size.
+
+    It takes no filters from Spark: Spark hands the filters of one scan to all scans of a query that read the same
+    frame. See docs/decisions/0195-no-filters-for-the-source.md.
+    """
 
     def __init__(self, place: Place, columns: StructType) -> None:
         with place.open() as lake:
             state = place.state(lake)
             self._store, self._schema, self._version = (lake.store, state.schema, state.version)
+        parse_where(place.where, state.schema)
         self._place = place
         self._columns = _checked_columns(columns, state)
-        self._where: list[str] = []
-        # Where pushing filters to Python sources is switched off, as it is by default, Spark refuses a reader that
-        # takes filters instead of not calling it; it looks for a pushFilters that is not the base class's.
-        self.pushFilters = _FilterTaker(self._take_filters)  # type: ignore[method-assign]
-
-    def _take_filters(self, filters: Sequence[Filter]) -> Iterable[Filter]:
-        for given in filters:
-            where = to_where(given, self._schema)
-            if where is None:
-                yield given
-            else:
-                self._where.append(f"({where})")
 
     def partitions(self) -> Sequence[InputPartition]:
         with self._place.open() as lake:
             state = lake.table(self._place.table).state(self._version)
-            where = parse_where(self._condition, state.schema)
+            where = parse_where(self._place.where, state.schema)
             planned = plan_segments(lake.catalog, state, where)
             found = narrow(lake.catalog, lake.context.secondary, state, where, planned).segments
         groups: list[list[LiveSegment]] = []
@@ -166,23 +170,8 @@ class TableSourceReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Segments)
         pa.set_cpu_count(1)
-        scan = SegmentScan(self._store, self._schema, self._columns, self._condition)
+        scan = SegmentScan(self._store, self._schema, self._columns, self._place.where)
         return scan.batches(partition.segments)
-
-    @property
-    def _condition(self) -> str | None:
-        return " and ".join(self._where) or None
-
-
-class _FilterTaker:
-    """Takes the place of `pushFilters` on a reader, and passes for the one that every reader inherits."""
-
-    def __init__(self, take: Any) -> None:
-        self._take = take
-        self.__func__ = DataSourceReader.pushFilters
-
-    def __call__(self, filters: list[Filter]) -> list[Filter]:
-        return list(self._take(filters))
 
 
 @dataclass

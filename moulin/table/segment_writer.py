@@ -6,7 +6,7 @@ The kernel of append, overwrite and of Spark's write tasks.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.formats.key_index import encode_key_index
-from moulin.formats.segment import SegmentWriter, segment_facts
+from moulin.formats.segment import SegmentWriter, nan_fields, segment_facts
 from moulin.formats.segment_tuning import tuning
 from moulin.model.arrow import ROW_ID, arrow_schema
 from moulin.model.facts import SegmentFacts
@@ -84,6 +84,7 @@ def write_sorted(
         number,
         level=level,
         lineage=lineage,
+        nans=nan_fields(table),
     )
 
 
@@ -98,13 +99,26 @@ def write_segment(
     lineage: bool = False,
     spec_id: int | None = None,
     region: int = 0,
+    nans: Collection[int] | None = None,
 ) -> SegmentFacts:
-    """Write rows that are in their final order as one segment, and the key index of a keyed one."""
+    """Write rows that are in their final order as one segment, and the key index of a keyed one.
+
+    `nans` are the ids of the columns that may hold NaN; they are looked for when `tables` is a list.
+    """
+    if nans is None and isinstance(tables, list):
+        nans = frozenset[int]().union(*map(nan_fields, tables))
     path = paths.segment_path(layout.table_id, number, secrets.token_hex(4))
     keys = None if layout.key is None else _Keys(layout.key)
     with store.writer(path) as sink:
         group_bytes = None if keys is None else KEYED_GROUP_BYTES
-        writer = SegmentWriter(sink, schema=layout.schema, level=level, lineage=lineage, row_group_bytes=group_bytes)
+        writer = SegmentWriter(
+            sink,
+            schema=layout.schema,
+            level=level,
+            lineage=lineage,
+            row_group_bytes=group_bytes,
+            nan_fields=nans,
+        )
         for table in tables:
             writer.write(table)
             if keys is not None:

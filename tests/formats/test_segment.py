@@ -53,6 +53,7 @@ from moulin.formats.segment import (
     SegmentWriter,
     WrittenSegment,
     footer_facts,
+    nan_fields,
     segment_facts,
     tuning,
 )
@@ -155,7 +156,7 @@ def write(
     table: pa.Table, schema: Schema, level: int, *, batch: int | None = None, **options: Any
 ) -> tuple[bytes, WrittenSegment]:
     sink = io.BytesIO()
-    writer = SegmentWriter(sink, schema=schema, level=level, **options)
+    writer = SegmentWriter(sink, schema=schema, level=level, **{"nan_fields": nan_fields(table), **options})
     for start in range(0, max(table.num_rows, 1), batch or max(table.num_rows, 1)):
         writer.write(table.slice(start, batch))
     written = writer.finish()

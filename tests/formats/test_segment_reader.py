@@ -48,7 +48,7 @@ def stored(
         tuned = LevelTuning(size, tuned.page_bytes, tuned.encoded, tuned.compression, tuned.compression_level)
     sink = io.BytesIO()
     with mock.patch.object(segment, "tuning", return_value=tuned):
-        writer = SegmentWriter(sink, schema=schema, level=level, lineage=lineage)
+        writer = SegmentWriter(sink, schema=schema, level=level, lineage=lineage, nan_fields=segment.nan_fields(table))
         writer.write(table)
         writer.finish()
     return sink.getvalue()

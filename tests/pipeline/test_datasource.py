@@ -7,78 +7,25 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import datasource as source
+from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 import moulin
 from moulin import Lake, Table
 from moulin.errors import InvalidInput, NotFound
-from moulin.model.schema import make_schema
-from moulin.model.where import parse_where
+from moulin.pipeline.change_source import FeedOptions
 from moulin.pipeline.datasource import MoulinSource
-from moulin.pipeline.filters import to_where
-from moulin.pipeline.table_source import Place, TableSourceReader
+from moulin.pipeline.table_source import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Ids = Callable[[Any], list[int]]
 Rows = Callable[..., list[dict[str, Any]]]
-
-SCHEMA = make_schema(
-    [
-        ("id", "long"),
-        ("b", "boolean"),
-        ("f", "double"),
-        ("d", "decimal(10, 2)"),
-        ("s", "string"),
-        ("day", "date"),
-        ("ts", "timestamptz"),
-        ("local", "timestamp"),
-        ("ns", "timestamp_ns"),
-        ("u", "uuid"),
-        ("n", "struct<x: int>"),
-    ]
-)
-
-
-@pytest.mark.parametrize(
-    ("given", "where"),
-    [
-        (source.EqualTo(("id",), 5), "`id` = 5"),
-        (source.EqualNullSafe(("id",), 5), "`id` <=> 5"),
-        (source.GreaterThan(("f",), -1.5), "`f` > -1.5"),
-        (source.LessThanOrEqual(("d",), Decimal("1E+1")), "`d` <= 10"),
-        (source.EqualTo(("b",), True), "`b` = true"),
-        (source.In(("s",), ("it's", "b")), "`s` in ('it''s', 'b')"),
-        (source.Not(source.In(("id",), (1, 2))), "not (`id` in (1, 2))"),
-        (source.IsNull(("u",)), "`u` is null"),
-        (source.IsNotNull(("n", "x")), "`n`.`x` is not null"),
-        (source.GreaterThanOrEqual(("n", "x"), 3), "`n`.`x` >= 3"),
-        (source.StringStartsWith(("s",), "10%_\\"), "`s` like '10\\%\\_\\\\%'"),
-        (source.StringContains(("s",), "x"), "`s` like '%x%'"),
-        (source.StringEndsWith(("s",), "x"), "`s` like '%x'"),
-        (source.LessThan(("day",), date(1950, 1, 2)), "`day` < date '1950-01-02'"),
-        (source.EqualTo(("ts",), datetime(2024, 1, 2, 3, tzinfo=UTC)), "`ts` = timestamp '2024-01-02 03:00:00Z'"),
-        (source.EqualTo(("local",), datetime(2024, 1, 2, 3)), "`local` = timestamp '2024-01-02 03:00:00'"),
-        (source.EqualTo(("ns",), datetime(2024, 1, 2, 3)), None),
-        (source.EqualTo(("u",), "01234567-89ab-cdef-0123-456789abcdef"), None),
-        (source.EqualTo(("f",), float("nan")), None),
-        (source.In(("id",), (1, None)), None),
-        (source.EqualTo(("missing",), 1), None),
-        (source.IsNull(("missing",)), None),
-    ],
-)
-def test_filters_become_conditions_or_stay_with_spark(given: source.Filter, where: str | None) -> None:
-    assert to_where(given, SCHEMA) == where
-    if where is not None:
-        parse_where(where, SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -137,20 +84,44 @@ def test_reads_versions_columns_and_what_filters_leave(
 
 
 @pytest.mark.spark
-def test_filters_prune_segments_and_are_not_applied_twice(orders: Table, rows: Rows, lake: Lake) -> None:
+def test_a_where_leaves_out_rows_and_files(
+    orders: Table, rows: Rows, lake: Lake, ids: Ids, load: Callable[..., DataFrame]
+) -> None:
     orders.append(rows(0, 100))
     orders.append(rows(1000, 100))
-    options = {"lake": lake.uri, "path": "shop.orders"}
+    assert ids(load(where="id > 1090")) == list(range(1091, 1100))
+    options = {"lake": lake.uri, "path": "shop.orders", "where": "id > 1090"}
     reader = MoulinSource(options).reader(MoulinSource(options).schema())
-    assert isinstance(reader, TableSourceReader)
-    uuid_like = source.EqualTo(("id",), "text")
-    given = [source.GreaterThan(("id",), 1090), uuid_like, source.IsNotNull(("region",))]
-    assert list(reader.pushFilters(given)) == [uuid_like]
     (partition,) = reader.partitions()
     assert len(partition.segments) == 1  # type: ignore[attr-defined]
-    assert sum(batch.num_rows for batch in reader.read(partition)) == 9
-    base = source.DataSourceReader.pushFilters
-    assert reader.pushFilters.__func__ is base, "else Spark refuses the reader where pushing is off"  # type: ignore[attr-defined]
+    with pytest.raises(InvalidInput, match="idd"):
+        MoulinSource({**options, "where": "idd > 3"}).reader(MoulinSource(options).schema())
+    with pytest.raises(InvalidInput, match="for rows"):
+        FeedOptions.of({**options, "changes_since": "1"})
+
+
+@pytest.mark.spark
+def test_scans_of_one_frame_with_different_filters_do_not_mix(
+    orders: Table, rows: Rows, load: Callable[..., DataFrame], spark: SparkSession
+) -> None:
+    """Where filters are pushed to Python sources, Spark gives all scans of one frame the filters of the last."""
+    orders.append(rows(0, 10))
+    before = spark.conf.get("spark.sql.python.filterPushdown.enabled")
+    frame = load()
+    for pushed in ("true", "false"):
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", pushed)
+        try:
+            high, low = (
+                frame.where("id > 7").selectExpr("'high' k", "id"),
+                frame.where("id < 2").selectExpr("'low'", "id"),
+            )
+            assert sorted(map(tuple, high.union(low).collect())) == [("high", 8), ("high", 9), ("low", 0), ("low", 1)]
+            joined = (
+                frame.where("id = 3").alias("a").join(frame.where("id = 4").alias("b"), on=F.expr("a.id + 1 = b.id"))
+            )
+            assert joined.count() == 1
+        finally:
+            spark.conf.set("spark.sql.python.filterPushdown.enabled", str(before))
 
 
 @pytest.mark.spark
@@ -197,7 +168,6 @@ from pyspark.sql import SparkSession
 
 lake = sys.argv[1]
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "false"
 read = lambda: spark.read.format("moulin").option("lake", lake).load("shop.orders")
 found = {"before": sorted(r.id for r in read().where("id > 1").collect())}
 spark.range(10, 12).write.format("moulin").option("lake", lake).mode("append").save("shop.orders")

@@ -23,7 +23,7 @@ import json, os, sys, zipfile
 before = dict(os.environ)
 from moulin.pipeline.session import spark_session, ship_package, start_session
 words = 'two words "quoted" it\\'s a\\\\b'
-conf = {"spark.driver.extraJavaOptions": "-Dgiven=yes", "spark.sql.python.filterPushdown.enabled": "false"}
+conf = {"spark.driver.extraJavaOptions": "-Dgiven=yes"}
 spark = start_session("local[3,2]", "fresh", conf, ["-Dwords=" + words])
 jvm = spark.sparkContext._jvm
 spark.sql("create table kept (a int) using parquet")
@@ -42,7 +42,6 @@ print(json.dumps({
     "given": jvm.System.getProperty("given"),
     "memory": jvm.Runtime.getRuntime().maxMemory(),
     "partitions": spark.conf.get("spark.sql.shuffle.partitions"),
-    "push_down": spark.conf.get("spark.sql.python.filterPushdown.enabled"),
     "host": spark.conf.get("spark.driver.host"),
     "shipped": spark.range(1).mapInArrow(where, "file string").first()[0],
     "again": spark_session() is spark,
