@@ -91,7 +91,7 @@ def test_bounds_follow_the_schema() -> None:
     columns = codec.encode_columns(
         [
             ColumnFacts(1, 1, 0, None, 0, struct.pack("<i", -7), struct.pack("<i", 7)),  # was an int
-            ColumnFacts(2, 1, 0, None, 0, struct.pack("<f", 0.5), struct.pack("<f", 0.5)),  # was a float
+            ColumnFacts(2, 1, 0, 0, 0, struct.pack("<f", 0.5), struct.pack("<f", 0.5)),  # was a float
             ColumnFacts(4, 1, 0, None, 0, struct.pack("<q", 1), struct.pack("<q", 1)),  # was a long before a restore
         ],
         (),
@@ -100,6 +100,18 @@ def test_bounds_follow_the_schema() -> None:
     (entry,), _ = read_avro(avro_file(schema, [encoder.encode(0, 1, 1, "p", {}, one, columns, 0)], {}), "made")
     lower = {pair["key"]: pair["value"] for pair in entry["data_file"]["lower_bounds"]}
     assert lower == {1: struct.pack("<q", -7), 2: struct.pack("<d", 0.5)}
+
+
+@pytest.mark.parametrize("nans", [1, None])
+def test_a_float_that_may_be_nan_has_no_bounds(nans: int | None) -> None:
+    """Engines for which NaN is the greatest number would skip the file."""
+    schema = manifest_schema([], 3)
+    encoder = DataEntryEncoder(SCHEMA, schema["fields"][-1]["type"]["fields"][3]["type"], 3)
+    half = struct.pack("<d", 0.5)
+    columns = codec.encode_columns([ColumnFacts(2, 2, 0, nans, 0, half, half)], ())
+    one = SegmentFacts(1, "p", 2, 1, 0, 0, 0, (), b"")
+    (entry,), _ = read_avro(avro_file(schema, [encoder.encode(0, 1, 1, "p", {}, one, columns, 0)], {}), "made")
+    assert (entry["data_file"]["lower_bounds"], entry["data_file"]["upper_bounds"]) == ([], [])
 
 
 @pytest.mark.parametrize(
