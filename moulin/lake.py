@@ -44,7 +44,9 @@ class SqlEngine(Protocol):
     """Spark, as the lake sees it. `moulin.pipeline` fills this in."""
 
     def session(self) -> SparkSession: ...
-    def sql(self, text: str, *, fresh: bool = True) -> DataFrame: ...
+    def sql(
+        self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None, *, fresh: bool = True
+    ) -> DataFrame: ...
     def read(self, table: Table, version: int | None) -> DataFrame: ...
     def write(self, state: TableState, frame: DataFrame) -> Sequence[SegmentFacts]: ...
     def frame_schema(self, frame: DataFrame) -> pa.Schema: ...
@@ -256,9 +258,14 @@ class Lake:
         self._open_catalog()
         return Transaction(self.context, self._resolve)
 
-    def sql(self, text: str, *, fresh: bool = True) -> DataFrame:
-        """Run Spark SQL over the tables and views of the lake; with `fresh`, also over what no version has yet."""
-        return self.engine().sql(text, fresh=fresh)
+    def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None, *, fresh: bool = True) -> DataFrame:
+        """Run a query in Spark SQL over the tables and views of the lake, and return its result as a DataFrame.
+
+        `database.table` and `moulin.database.table` name tables of the lake, and mean what they would mean in Spark.
+        Names of one part are Spark's temporary views. `args` are the values of parameters: a dict for `:name`, a list
+        for `?`. With `fresh`, the result includes records that were acknowledged but not yet committed.
+        """
+        return self.engine().sql(text, args, fresh=fresh)
 
     def spark(self) -> SparkSession:
         """The Spark session with the lake attached. What was put so far is committed first, so that Spark sees it."""

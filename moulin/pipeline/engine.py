@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import logging
 import threading
-import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from moulin.errors import Closed, InvalidInput, MoulinError, NotFound
+from moulin.errors import Closed, InvalidInput, NotFound
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.model.predicate import Predicate
 from moulin.pipeline.backfill import Backfilled, backfill
+from moulin.pipeline.catalyst import Arguments, Catalyst
 from moulin.pipeline.fresh import Fresh, FreshLane
 from moulin.pipeline.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import adopt, spark_session
-from moulin.pipeline.sql import Reference, Statement, unparsed
+from moulin.pipeline.sql import check_is_query
+from moulin.pipeline.sql_names import Query, Reference, spelled
 from moulin.pipeline.sql_where import predicate_of
 from moulin.pipeline.writer import RunJob, frame_arrow_schema, plan_write, write_frame, write_run_frame
 from moulin.table.run_writer import RegionRun, RunPlan
 from moulin.table.table import Table
-from moulin.table.versions import to_nanos
 
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_SESSION = "session"  # Spark's name for the place of temporary views; a database of the lake goes before it
 
 
 class Engine:
@@ -47,6 +50,7 @@ class Engine:
         self._given = spark
         self._reader: TableReader | None = None
         self._lane: FreshLane | None = None
+        self._catalyst: Catalyst | None = None
         self._spark: SparkSession | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -60,25 +64,25 @@ class Engine:
                 self._spark = _start(self._given)
                 self._reader = TableReader(self._spark, self._lake.context)
                 self._lane = FreshLane(self._spark, self._lake)
+                self._catalyst = Catalyst(self._spark)
             return self._spark
 
-    def sql(self, text: str, *, fresh: bool = True) -> DataFrame:
+    def sql(self, text: str, args: Arguments | None = None, *, fresh: bool = True) -> DataFrame:
         """Run a query; all tables in it are seen at one version of the lake, unless it says `version as of`.
 
         With `fresh`, also what collectors acknowledged and no version has yet.
         """
-        statement = Statement(text)
-        spark = self.session()
-        if not statement.is_parsed:
-            return _run_unparsed(spark, text)
+        check_is_query(text)
+        self.session()
+        assert self._catalyst is not None
+        with _refusing("Spark refuses the query"):
+            query = Query(self._catalyst, text, args)
         self._lake.context.flush()
         lane = self._lane.take() if fresh and self._lane is not None else None
         version = self._lake.catalog.version() if lane is None else lane.version
-        frames = {reference: self._resolve(reference, version, lane) for reference in statement.references}
-        result = _run(spark, statement.with_names(lambda reference: frames[reference].view))
-        if frames:  # the views live as long as the result: dropping one would forget what a user has cached of it
-            weakref.finalize(result, list, frames.values()).atexit = False
-        return result
+        frames = self._frames(query.references, version, lane)
+        with _refusing("Spark refuses the query"):
+            return query.run(frames)
 
     def read(self, table: Table, version: int | None = None) -> DataFrame:
         """A table at a version, or as it is now."""
@@ -126,12 +130,33 @@ class Engine:
         fresh = None if lane is None else lane.frame(self._spark, state)
         return stored if fresh is None else NamedFrame(stored.frame.union(fresh))
 
+    def _frames(self, references: Sequence[Reference], version: int, lane: Fresh | None) -> dict[Reference, NamedFrame]:
+        """The rows of lake tables and views for a query at a version."""
+        frames = {}
+        for reference in references:
+            try:
+                frames[reference] = self._resolve(reference, version, lane)
+            except NotFound:
+                if reference.database.lower() != _SESSION:
+                    raise
+        return frames
+
     def _resolve(self, reference: Reference, version: int, lane: Fresh | None) -> NamedFrame:
-        catalog = self._lake.catalog
         if reference.version is not None:
             version, lane = reference.version, None
-        elif reference.timestamp is not None:
-            version, lane = catalog.version_at(to_nanos(reference.timestamp)), None
+        elif reference.timestamp_ns is not None:
+            version, lane = self._lake.catalog.version_at(reference.timestamp_ns), None
+        try:
+            return self._named(reference, version, lane)
+        except NotFound:
+            as_spelled = self._as_spelled(reference)
+            if as_spelled is None:
+                raise
+        return self._named(as_spelled, version, lane)
+
+    def _named(self, reference: Reference, version: int, lane: Fresh | None) -> NamedFrame:
+        """The table or view of exactly this name."""
+        catalog = self._lake.catalog
         try:
             state = catalog.table(reference.database, reference.name, version)
             return self._with_fresh(state, lane, predicate_of(reference.known, state.schema))
@@ -141,12 +166,22 @@ class Engine:
             except NotFound:
                 raise missing from None
         members = [self._with_fresh(catalog.table_by_id(member.id, version), lane).frame for member in view.members]
-        try:
+        with _refusing(f"View {reference.database}.{reference.name} unites columns that do not go together"):
             return NamedFrame(reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), members))
-        except AnalysisException as error:
-            raise _refused(
-                error, f"View {reference.database}.{reference.name} unites columns that do not go together"
-            ) from None
+
+    def _as_spelled(self, reference: Reference) -> Reference | None:
+        """The reference as the lake writes it, when it differs in case, and case makes no difference in the session."""
+        catalog = self._lake.catalog
+        if self.session().conf.get("spark.sql.caseSensitive") == "true":
+            return None
+        database = spelled(reference.database, [database.name for database in catalog.databases()])
+        if database is None:
+            return None
+        known = [*(table.name for table in catalog.tables(database)), *(view.name for view in catalog.views(database))]
+        name = spelled(reference.name, known)
+        if name is None or (database, name) == (reference.database, reference.name):
+            return None
+        return replace(reference, database=database, name=name)
 
 
 def _start(given: SparkSession | str | None) -> SparkSession:
@@ -157,26 +192,12 @@ def _start(given: SparkSession | str | None) -> SparkSession:
     return adopt(given)
 
 
-def _run(spark: SparkSession, text: str) -> DataFrame:
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Spark's refusal to understand a query as one sentence."""
     try:
-        return spark.sql(text)
+        yield
     except (AnalysisException, ParseException) as error:
-        raise _refused(error, "Spark refuses the query") from None
-
-
-def _run_unparsed(spark: SparkSession, text: str) -> DataFrame:
-    """A query that sqlglot cannot read: perhaps it is wrong, which Spark says best; perhaps it names no lake table."""
-    try:
-        return spark.sql(text)
-    except ParseException as error:
-        raise _refused(error, "Spark refuses the query") from None
-    except AnalysisException as error:
-        if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
-            raise unparsed(text) from None
-        raise _refused(error, "Spark refuses the query") from None
-
-
-def _refused(error: PySparkException, what: str) -> MoulinError:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    reason = lines[0] if lines else type(error).__name__
-    return InvalidInput(f"{what}: {reason.rstrip(';')}")
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = lines[0] if lines else type(error).__name__
+        raise InvalidInput(f"{what}: {reason.rstrip(';')}") from None

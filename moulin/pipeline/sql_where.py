@@ -1,24 +1,26 @@
 """What a query asks for sure of one of its tables, so that files without such a row need not be read.
 
 Only what Spark and Moulin are certain to understand alike counts: `column = literal` and `column in (literals)`, of
-text or whole numbers, joined by `and` in the WHERE of a SELECT from this table alone. Spark checks every row itself.
+text or whole numbers, joined by `and` in the WHERE of a SELECT from this table alone. The condition comes from Spark's
+parser, as JSON; Spark checks every row itself.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, StringType
-from sqlglot import exp
 
 from moulin.errors import InvalidInput
 from moulin.model.names import quote
 from moulin.model.predicate import Predicate
 from moulin.model.where import parse_where
 
-_PLAIN = {"this", "db", "alias", "version", "when"}  # what a table in FROM may have and still show its own columns
+_WHOLE = {"byte", "short", "integer", "long"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,44 +31,67 @@ class Known:
     values: tuple[str, ...] | tuple[int, ...]
 
 
-def known_values(table: exp.Table) -> tuple[Known, ...]:
-    """What the query around a table says of its columns. Names are not looked up."""
-    select = table.parent.parent if isinstance(table.parent, exp.From) else None
-    if not isinstance(select, exp.Select) or select.args.get("joins") or select.args.get("laterals"):
-        return ()
-    alias = table.args.get("alias")
-    if {name for name, part in table.args.items() if part} - _PLAIN or (alias and alias.args.get("columns")):
-        return ()
-    where = select.args.get("where")
-    name = (table.alias or table.name).lower()
-    return () if where is None else tuple(_known(where.this, name))
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """An expression as Spark describes it: its class, its fields and its operands."""
+
+    kind: str
+    fields: dict[str, Any]
+    operands: tuple[_Node, ...]
 
 
-def _known(condition: exp.Expression, table: str) -> Iterator[Known]:
-    if isinstance(condition, exp.Paren):
-        yield from _known(condition.this, table)
-    elif isinstance(condition, exp.And):
-        yield from _known(condition.this, table)
-        yield from _known(condition.expression, table)
-    elif isinstance(condition, exp.EQ):
-        for column, value in ((condition.this, condition.expression), (condition.expression, condition.this)):
-            yield from _listed(column, [value], table)
-    elif isinstance(condition, exp.In) and not any(condition.args.get(other) for other in ("query", "unnest", "field")):
-        yield from _listed(condition.this, condition.expressions, table)
+def known_values(condition: str, qualifiers: Sequence[Sequence[str]]) -> tuple[Known, ...]:
+    """What the JSON of a condition says of the columns of a table that may be named by `qualifiers`.
+
+    Names are not looked up in a schema.
+    """
+    wanted = {()} | {tuple(part.lower() for part in parts) for parts in qualifiers}
+    return tuple(_known(_node(iter(json.loads(condition))), wanted))
 
 
-def _listed(column: exp.Expression, values: Sequence[exp.Expression], table: str) -> Iterator[Known]:
-    parts = list(column.parts) if isinstance(column, exp.Column) else []
-    if not values or not (len(parts) == 1 or (len(parts) == 2 and parts[0].name.lower() == table)):
+def literal_text(expression: str) -> str | None:
+    """The text that the JSON of an expression is a literal of; None when it is something else."""
+    node = _node(iter(json.loads(expression)))
+    is_text = node.kind == "Literal" and node.fields["dataType"] == "string"
+    return node.fields["value"] if is_text else None
+
+
+def _node(parts: Iterator[dict[str, Any]]) -> _Node:
+    """The next expression; nodes come before their operands."""
+    fields = next(parts)
+    operands = tuple(_node(parts) for _ in range(fields["num-children"]))
+    return _Node(fields["class"].rpartition(".")[2], fields, operands)
+
+
+def _known(condition: _Node, qualifiers: set[tuple[str, ...]]) -> Iterator[Known]:
+    if condition.kind == "And":
+        for operand in condition.operands:
+            yield from _known(operand, qualifiers)
+    elif condition.kind == "EqualTo":
+        for column, value in (condition.operands, condition.operands[::-1]):
+            yield from _listed(column, [value], qualifiers)
+    elif condition.kind == "In":
+        yield from _listed(condition.operands[0], condition.operands[1:], qualifiers)
+
+
+def _listed(column: _Node, values: Sequence[_Node], qualifiers: set[tuple[str, ...]]) -> Iterator[Known]:
+    if column.kind != "UnresolvedAttribute" or not values or any(value.kind != "Literal" for value in values):
         return
-    if all(isinstance(value, exp.Literal) and value.is_string for value in values):
-        yield Known(parts[-1].name, tuple(value.this for value in values))
-    elif all(isinstance(value, exp.Literal) and value.this.isdecimal() for value in values):
-        yield Known(parts[-1].name, tuple(int(value.this) for value in values))
+    *qualifier, name = column.fields["nameParts"][1:-1].split(", ")
+    types = {value.fields["dataType"] for value in values}
+    texts = [value.fields["value"] for value in values]
+    if tuple(part.lower() for part in qualifier) not in qualifiers or None in texts:
+        return
+    if types == {"string"}:
+        yield Known(name, tuple(texts))
+    elif types <= _WHOLE:
+        yield Known(name, tuple(int(text) for text in texts))
 
 
 def predicate_of(known: Sequence[Known], schema: Schema) -> Predicate:
     """The rows of a table of which all this is true; what does not fit the types of its columns is left out."""
+    if any(", " in field.name for field in schema.fields):  # the parts of a name are told apart by that
+        return parse_where(None, schema)
     fields = {field.name.lower(): field for field in schema.fields}
     conditions = []
     for one in known:

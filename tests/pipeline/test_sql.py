@@ -1,4 +1,4 @@
-"""lake.sql: names of lake tables found in any query, everything else left as it was written."""
+"""lake.sql: names of lake tables found in any query, everything else left to Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import pytest
 
 from moulin import Lake, Table
 from moulin.errors import InvalidInput, NotFound, Unsupported
-from moulin.pipeline.sql import Reference, Statement
+from moulin.pipeline.catalyst import Catalyst
+from moulin.pipeline.sql import check_is_query
+from moulin.pipeline.sql_names import Query, Reference
+from moulin.pipeline.sql_where import Known
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,62 +23,67 @@ if TYPE_CHECKING:
 Rows = Callable[..., list[dict[str, Any]]]
 
 
+@pytest.fixture(scope="module")
+def catalyst(spark: SparkSession) -> Catalyst:
+    return Catalyst(spark)
+
+
 @pytest.mark.parametrize(
-    ("text", "result"),
+    ("text", "references"),
     [
-        ("select * from shop.orders", "select * from `ORDERS` as `orders`"),
-        ("select * from shop.orders o", "select * from `ORDERS` o"),
-        ("select * from `shop` . `my table` as t", "select * from `MY TABLE` as t"),
-        ("from shop.orders |> where id > 1", "from `ORDERS` as `orders` |> where id > 1"),
-        ("SELECT shop.orders.id FROM shop.orders", "SELECT orders.id FROM `ORDERS` as `orders`"),
-        ("select shop.orders.* from shop.orders", "select orders.* from `ORDERS` as `orders`"),
-        ("select shop.orders.s.a.b from shop.orders", "select orders.s.a.b from `ORDERS` as `orders`"),
-        ("select shop.orders.id from shop.orders x", "select shop.orders.id from `ORDERS` x"),
+        ("select * from shop.orders", [("shop", "orders")]),
+        ("select * from `shop` . `my table` as t", [("shop", "my table")]),
+        ("from SHOP.orders |> where id > 1", [("SHOP", "orders")]),
+        ("table shop.orders", [("shop", "orders")]),
+        ("(select * from shop.orders)", [("shop", "orders")]),
+        ("select id >>> 1 from shop.a, shop.b join shop.c using (id)", [("shop", "a"), ("shop", "b"), ("shop", "c")]),
+        ("with orders as (select * from shop.a) select * from orders, shop.b", [("shop", "b"), ("shop", "a")]),
+        ("select * from t where id in (select id from shop.returns)", [("shop", "returns")]),
         (
-            "select * from shop.a, shop.b join shop.c using (id)",
-            "select * from `A` as `a`, `B` as `b` join `C` as `c` using (id)",
+            "select (select max(id) from shop.a) from shop.b having exists (table shop.c)",
+            ["shop.b", "shop.a", "shop.c"],
         ),
-        (
-            "with t as (select * from shop.orders) select * from t where id in (select id from shop.returns)",
-            "with t as (select * from `ORDERS` as `orders`) "
-            "select * from t where id in (select id from `RETURNS` as `returns`)",
-        ),
-        ("select * from shop.orders version as of 3 o", "select * from `ORDERS` o"),
-        ("select * from shop.orders for version as of 3", "select * from `ORDERS` as `orders`"),
-        (
-            "select * from shop.orders timestamp as of '2024-03-01' tablesample (5 rows) repeatable (1) where true",
-            "select * from `ORDERS` tablesample (5 rows) repeatable (1) as `orders` where true",
-        ),
-        (
-            "select * from shop.orders pivot (sum(a) for b in (1))",
-            "select * from `ORDERS` as `orders` pivot (sum(a) for b in (1))",
-        ),
-        (
-            "select 'shop.orders', /* shop.orders */ -- shop.orders\n 'ü😀' from shop.orders",
-            "select 'shop.orders', /* shop.orders */ -- shop.orders\n 'ü😀' from `ORDERS` as `orders`",
-        ),
-        ("explain formatted select * from shop.orders", "explain formatted select * from `ORDERS` as `orders`"),
-        ("describe table extended shop.orders", "describe table extended `ORDERS`"),
-        ("select /*+ broadcast(o) */ * from shop.orders o", "select /*+ broadcast(o) */ * from `ORDERS` o"),
-        ("select * from parquet.`/data/x`", "select * from parquet.`/data/x`"),
-        (
-            "select * from global_temp.x, range(3), one_part, a.b.c",
-            "select * from global_temp.x, range(3), one_part, a.b.c",
-        ),
-        ("values (1), (2)", "values (1), (2)"),
+        ("select * from shop.a, lateral (select * from shop.b where b.id = a.id)", ["shop.a", "shop.b"]),
+        ("select 'shop.x', /* shop.x */ -- shop.x\n 'ü😀' from shop.orders", ["shop.orders"]),
+        ("explain formatted select * from shop.orders", ["shop.orders"]),
+        ("describe query select * from shop.orders", ["shop.orders"]),
+        ("explain extended describe query select * from shop.orders", ["shop.orders"]),
+        ("describe table extended shop.orders", ["shop.orders"]),
+        ("describe shop.orders id", ["shop.orders"]),
+        ("select /*+ broadcast(shop.x) */ * from shop.orders o", ["shop.orders"]),
+        ("select * from identifier('shop.orders')", ["shop.orders"]),
+        ("select * from identifier('shop' || '.orders') version as of 3", [("shop", "orders", 3)]),
+        ("select * from moulin.shop.orders, spark_catalog.shop.x, a.b.c", ["shop.orders"]),
+        ("select * from global_temp.x, range(3), one_part, parquet.`/data/x`", []),
+        ("select sum(id) over w from shop.a window w as (order by (select max(id) from shop.b))", ["shop.a", "shop.b"]),
+        ("values (1), (2)", []),
     ],
 )
-def test_only_names_of_lake_tables_change(text: str, result: str) -> None:
-    assert Statement(text).with_names(lambda reference: reference.name.upper()) == result
+def test_names_of_lake_tables_are_found(catalyst: Catalyst, text: str, references: list[Any]) -> None:
+    wanted = [Reference(*(one.split(".") if isinstance(one, str) else one)) for one in references]
+    assert sorted(Query(catalyst, text).references, key=str) == sorted(wanted, key=str)
 
 
-def test_a_reference_carries_its_version_or_time() -> None:
-    text = "select * from shop.a version as of 3, shop.a for system_time as of '2024-03-01 12:00', shop.a, shop.a x"
-    assert Statement(text).references == [
+def test_a_reference_carries_its_version_or_time(catalyst: Catalyst) -> None:
+    text = """select * from shop.a version as of 3, shop.a for system_time as of '2024-03-01 12:00', shop.a, shop.a x,
+        shop.a timestamp as of timestamp '2024-03-01 13:00:00+01:00' + interval '1 day', shop.a for version as of '4'"""
+    noon = int(datetime(2024, 3, 1, 12, tzinfo=UTC).timestamp()) * 10**9
+    assert set(Query(catalyst, text).references) == {
         Reference("shop", "a", 3),
-        Reference("shop", "a", None, "2024-03-01 12:00"),
+        Reference("shop", "a", 4),
+        Reference("shop", "a", None, noon),
+        Reference("shop", "a", None, noon + 86_400 * 10**9),
         Reference("shop", "a"),
-    ]
+    }
+
+
+def test_args_may_be_values_names_versions_and_times(catalyst: Catalyst) -> None:
+    query = "select * from identifier(:table) version as of :version where id = :id"
+    args = {"table": "shop.a", "version": 3, "id": 7}
+    assert Query(catalyst, query, args).references == [Reference("shop", "a", 3, known=(Known("id", (7,)),))]
+    moment = datetime(2024, 3, 1, tzinfo=UTC)
+    (reference,) = Query(catalyst, "select * from shop.a timestamp as of ?", [moment]).references
+    assert reference.timestamp_ns == int(moment.timestamp()) * 10**9
 
 
 @pytest.mark.parametrize(
@@ -83,12 +91,20 @@ def test_a_reference_carries_its_version_or_time() -> None:
     [
         ("select * from shop.a where name = 'x' and (2 = id) and n > 3", [("name", ("x",)), ("id", (2,))]),
         ("select A.id from shop.a version as of 3 where a.name in ('x', \"y\")", [("name", ("x", "y"))]),
-        ("select * from shop.a where name = 'it''s'", []),
+        (
+            "select * from shop.a where shop.a.id = 1 and moulin.shop.a.n = 2 and other.a.m = 3",
+            [("id", (1,)), ("n", (2,))],
+        ),
+        ("select * from shop.a t where shop.a.id = 1 and a.n = 2 and t.m = 3", [("m", (3,))]),
+        ("select * from shop.a where name = 'it''s'", [("name", ("it's",))]),
+        (r"select * from shop.a where name = '\u0041'", [("name", ("A",))]),
+        ("select * from shop.a where n = -1 and id = 1L", [("n", (-1,)), ("id", (1,))]),
         ("select count(*) from shop.a t where t.id = 1 group by k having k = 2", [("id", (1,))]),
         ("select * from shop.a where name = 'x' or id = 2", []),
         ("select * from shop.a where not (id = 2)", []),
-        ("select * from shop.a where id in (1, null) and n = -1 and m = 1.0 and f(o) = 1 and p = q", []),
-        ("select * from shop.a where s.id = 1 and name in (select 'x')", []),
+        ("select * from shop.a where id in (1, null) and m = 1.0 and f(o) = 1 and p = q and d = date '2024-01-01'", []),
+        ("select * from shop.a where s.id = 1 and name in (select max('x'))", []),
+        ("select * from shop.a where name = 'x' collate utf8_lcase", []),
         ("select * from shop.a t(x, id) where id = 1", []),
         ("select * from shop.a tablesample (5 rows) where id = 1", []),
         ("select * from shop.a pivot (sum(n) for k in ('x')) where id = 1", []),
@@ -96,12 +112,23 @@ def test_a_reference_carries_its_version_or_time() -> None:
         ("select * from shop.a lateral view explode(list) t as id where id = 1", []),
         ("select * from (select 1 as id, n from shop.a) where id = 1", []),
         ("from shop.a |> select n as id |> where id = 1", []),
-        (r"select * from shop.a where name = '\u0041'", []),
+        ("with a as (select 1 as id) select * from a, (select * from shop.a) where id = 1", []),
     ],
 )
-def test_a_reference_carries_what_its_rows_are_sure_to_have(text: str, known: list[tuple[str, Any]]) -> None:
-    (reference,) = Statement(text).references
+def test_a_reference_carries_what_its_rows_are_sure_to_have(
+    catalyst: Catalyst, text: str, known: list[tuple[str, Any]]
+) -> None:
+    (reference,) = Query(catalyst, text).references
     assert [(one.column, one.values) for one in reference.known] == known
+
+
+def test_each_condition_on_a_table_is_a_reference_of_its_own(catalyst: Catalyst) -> None:
+    text = "select * from shop.a where id = 1 union all (select * from shop.a where id = 2) union all (table shop.a)"
+    assert [reference.known for reference in Query(catalyst, text).references] == [
+        (Known("id", (1,)),),
+        (Known("id", (2,)),),
+        (),
+    ]
 
 
 def test_files_that_indexes_rule_out_are_not_read_by_spark(lake: Lake, spark: SparkSession) -> None:
@@ -138,20 +165,45 @@ def test_files_that_indexes_rule_out_are_not_read_by_spark(lake: Lake, spark: Sp
     [
         ("delete from shop.orders where id = 1", "table.delete_where"),
         ("insert into shop.orders values (1)", "table.append"),
-        ("with t as (select 1) insert into shop.orders select * from t", "runs queries and changes nothing"),
         ("-- hello\n drop table shop.orders", "lake.drop_table"),
         ("create table shop.x (id long)", "lake.create_table"),
         ("explain delete from shop.orders", "table.delete_where"),
         ("merge into shop.a using shop.b on true when matched then delete", "table.merge"),
         ("set spark.sql.ansi.enabled=false", "lake.spark().sql"),
         ("   ", "text of a query"),
-        ("select * from shop.orders version as of 'three'", "number of a version"),
-        ("select * from shop.orders timestamp as of now()", "a time as text"),
     ],
 )
-def test_what_is_not_a_query_is_refused_with_what_to_do(text: str, message: str) -> None:
+def test_what_is_not_a_query_is_refused_before_spark_starts(text: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(message)):
-        Statement(text)
+        check_is_query(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("with t as (select 1) insert into shop.orders select * from t", "runs queries and changes nothing"),
+        ("with t as (select 1) delete from shop.orders", "runs queries and changes nothing"),
+        ("explain with t as (select 1) insert into shop.orders select * from t", "runs queries and changes nothing"),
+        ("from shop.orders insert into shop.x select *", "runs queries and changes nothing"),
+        (
+            "from shop.orders insert into shop.x select * insert into shop.y select *",
+            "runs queries and changes nothing",
+        ),
+        ("describe database shop", "lake.databases()"),
+        ("select * from shop.orders version as of 'three'", "number of a version"),
+        ("select * from shop.orders timestamp as of 'yesterday'", "is not a time"),
+        ("select * from shop.orders timestamp as of (select max(ts) from shop.orders)", "no sub-query"),
+        ("select * from shop.orders timestamp as of null", "is null"),
+        ("select * from identifier((select max(name) from shop.names))", "no sub-query"),
+        ("select * from identifier(nothing)", "identifier takes an expression"),
+        ("select * from stream shop.orders", "does not stream"),
+        ("select * from shop.orders with (mergeSchema = true)", "takes no options"),
+        ("select * from shop.orders changes from version 1 to version 2", "does not know a clause"),
+    ],
+)
+def test_what_is_not_understood_is_refused_with_what_to_do(catalyst: Catalyst, text: str, message: str) -> None:
+    with pytest.raises((InvalidInput, Unsupported), match=re.escape(message)):
+        Query(catalyst, text)
 
 
 @pytest.mark.spark
@@ -217,25 +269,19 @@ def test_all_references_see_one_version(lake: Lake, orders: Table, rows: Rows, m
 
 
 @pytest.mark.spark
-def test_queries_of_a_version_share_a_view_that_goes_with_the_lake(
+def test_a_query_leaves_no_view_and_its_result_outlives_the_lake(
     lake: Lake, orders: Table, rows: Rows, spark: SparkSession
 ) -> None:
-    def views() -> set[str]:
-        return {table.name for table in spark.catalog.listTables() if table.name.startswith("_moulin_")}
-
     orders.append(rows(0, 3))
-    gc.collect()
-    before = views()
     frame = lake.sql("select id from shop.orders")
-    assert lake.sql("select count(*) n from shop.orders").first()["n"] == 3
     with pytest.raises(InvalidInput):
         lake.sql("select nothing from shop.orders")
-    assert len(views() - before) == 1
     derived = frame.where("id > 0")
+    lake.sql("describe shop.orders")
     lake.close()
     del frame
     gc.collect()
-    assert not views() - before
+    assert not [table.name for table in spark.catalog.listTables() if table.name.startswith("_moulin_")]
     assert derived.count() == 2
 
 
@@ -261,13 +307,95 @@ def test_what_spark_refuses_is_one_sentence(lake: Lake, orders: Table) -> None:
 
 
 @pytest.mark.spark
-def test_syntax_that_only_spark_knows(lake: Lake, orders: Table, spark: SparkSession) -> None:
-    with pytest.raises(Unsupported, match="createOrReplaceTempView"):
-        lake.sql("table shop.orders")
+def test_a_spark_table_of_the_same_name_never_answers(lake: Lake, orders: Table, spark: SparkSession) -> None:
+    """Whatever the syntax: the lake's table is empty, and Spark's is not."""
+    spark.sql("create database shop")
+    spark.range(5).write.saveAsTable("shop.orders")
+    try:
+        for text in [
+            "select id from shop.orders",
+            "table shop.orders",
+            "from shop.orders |> select id",
+            "select id >>> 1 from SHOP.Orders",
+            "with orders as (select 1 as id) select shop.orders.id from orders right join shop.orders using (id)",
+            "select * from identifier('shop.' || 'orders')",
+            "select one.id from (select id from moulin.shop.orders) one",
+            "select id from range(5) where exists (select 1 from shop.orders)",
+        ]:
+            assert lake.sql(text).count() == 0, text
+        assert lake.sql("select * from spark_catalog.shop.orders").count() == 5
+        assert "region" in {row[0] for row in lake.sql("describe query table shop.orders").collect()}
+        with pytest.raises(NotFound, match="shop.x"):
+            lake.sql("select * from shop.x")
+    finally:
+        spark.sql("drop database shop cascade")
+
+
+@pytest.mark.spark
+def test_temporary_views_are_seen_beside_lake_tables(
+    lake: Lake, orders: Table, rows: Rows, spark: SparkSession
+) -> None:
+    orders.append(rows(0, 3))
     spark.range(2).createOrReplaceTempView("two")
-    assert lake.sql("table two").count() == 2
-    assert lake.sql("select * from two join shop.orders on two.id = orders.id").count() == 0
-    spark.catalog.dropTempView("two")
+    spark.range(1).createOrReplaceGlobalTempView("one")
+    try:
+        assert lake.sql("table two").count() == 2
+        assert lake.sql("select * from two join shop.orders on two.id = orders.id").count() == 2
+        assert lake.sql("select * from global_temp.one join shop.orders using (id)").count() == 1
+        assert lake.sql("select * from session.two").count() == 2
+        lake.create_database("session")
+        lake.create_table("session.two", [("id", "long")])
+        assert lake.sql("select * from session.two").count() == 0
+    finally:
+        spark.catalog.dropTempView("two")
+        spark.catalog.dropGlobalTempView("one")
+
+
+@pytest.mark.spark
+def test_names_may_be_written_in_any_case(lake: Lake, orders: Table, rows: Rows, spark: SparkSession) -> None:
+    orders.append(rows(0, 3))
+    lake.create_view("shop.All", ["orders"])
+    assert lake.sql("select orders.id from SHOP.Orders where shop.ORDERS.id = 1").count() == 1
+    assert lake.sql("select * from shop.ALL").count() == 3
+    lake.create_table("shop.ORDERS", [("id", "long")])
+    assert lake.sql("select * from shop.ORDERS").count() == 0
+    assert lake.sql("select * from shop.orders").count() == 3
+    with pytest.raises(InvalidInput, match="`ORDERS` and `orders`"):
+        lake.sql("select * from shop.Orders")
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(NotFound):
+            lake.sql("select * from shop.Orders")
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+@pytest.mark.spark
+def test_hints_name_tables_as_the_query_does(lake: Lake, orders: Table, rows: Rows) -> None:
+    orders.append(rows(0, 3))
+    other = lake.create_table("shop.other", [("id", "long")])
+    other.append([{"id": 1}])
+    for name in ("orders", "shop.orders", "SHOP.Orders", "moulin.shop.orders"):
+        frame = lake.sql(f"select /*+ merge({name}) */ id from shop.orders join shop.other using (id)")
+        assert "SortMergeJoin" in frame._jdf.queryExecution().sparkPlan().toString(), name
+        assert [row.id for row in frame.collect()] == [1]
+    with_alias = lake.sql("select /*+ merge(o) */ o.id from shop.orders o join shop.other using (id)")
+    assert "SortMergeJoin" in with_alias._jdf.queryExecution().sparkPlan().toString()
+
+
+@pytest.mark.spark
+def test_parameters_have_the_values_of_args(lake: Lake, orders: Table, rows: Rows) -> None:
+    orders.append(rows(0, 3))
+    version = orders.version
+    orders.append(rows(3, 3))
+    named = "select id, :note as note from identifier(:table) version as of :version where id > :least order by id"
+    args = {"table": "shop.orders", "version": version, "least": 0, "note": "it's"}
+    assert [tuple(row) for row in lake.sql(named, args).collect()] == [(1, "it's"), (2, "it's")]
+    positional = lake.sql("select id from shop.orders where array_contains(?, id) and region = ?", [[2, 4, 9], "eu"])
+    assert sorted(row.id for row in positional.collect()) == [2, 4]
+    for wrong, message in [({"least": 1}, "UNBOUND_SQL_PARAMETER"), ("1", "a dict"), ([object()], "cannot take")]:
+        with pytest.raises(InvalidInput, match=message):
+            lake.sql("select id from shop.orders where id = ?", wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.spark

@@ -1,0 +1,161 @@
+"""Spark's own parser and its logical plans, as far as `lake.sql` needs them: the only module that knows their classes.
+
+Plans and expressions are objects of the JVM. A call takes about 0.1 ms, and as much again for each part of a class's
+name, so that classes are looked up once. Iterating over a Java collection ends with an exception, which takes several
+milliseconds to convert: `items` counts instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from moulin.errors import InvalidInput
+
+Plan: TypeAlias = Any
+"""A logical plan in the JVM. Two are equal when they have the same nodes, wherever in a text they stood."""
+
+Expression: TypeAlias = Any
+
+Arguments: TypeAlias = Mapping[str, Any] | Sequence[Any]
+
+CATALOG = "moulin"
+"""The catalog that a lake's tables are in: its name may stand before that of a database."""
+
+_COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
+_NAME_CLASSES = ("UnresolvedRelation", "PlanWithUnresolvedIdentifier")
+
+
+class Catalyst:
+    """The parser and the plans of one session. Thread-safe."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        self._spark = spark
+        self._session = spark._jsparkSession
+        state = self._session.sessionState()
+        self._parser = state.sqlParser()
+        self._substitute_windows = state.analyzer().WindowsSubstitution()
+        self._sessions = jvm.org.apache.spark.sql.classic.SparkSession
+        self._dataset = jvm.org.apache.spark.sql.classic.Dataset
+        catalyst = jvm.org.apache.spark.sql.catalyst
+        logical = catalyst.plans.logical
+        self._substitute_ctes = catalyst.analysis.CTESubstitution
+        self._unresolved_alias = catalyst.analysis.UnresolvedAlias
+        self._one_row, self._project = logical.OneRowRelation, logical.Project
+        self._subquery_alias, self._alias_identifier = logical.SubqueryAlias, catalyst.AliasIdentifier
+        self._named, self._positional = (
+            catalyst.parser.NamedParameterContext,
+            catalyst.parser.PositionalParameterContext,
+        )
+        self._list, self._map = jvm.java.util.ArrayList, jvm.java.util.HashMap
+        self._converters = jvm.scala.jdk.javaapi.CollectionConverters
+        self._option = jvm.scala.Option
+        self._types = jvm.py4j.reflection.TypeUtil
+        self._same = getattr(jvm.scala.Predef, "$conforms")()
+        self._every = jvm.scala.PartialFunction.fromFunction(self._same)
+        self._no_parameters = self._positional(self._sequence([]))
+        self._qualifiers: dict[str, Any] = {}
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """For what is done by the settings of the session that is active in the thread: `parse` and `opened`."""
+        before = self._sessions.getActiveSession()
+        self._sessions.setActiveSession(self._session)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                self._sessions.setActiveSession(before.get())
+            else:
+                self._sessions.clearActiveSession()
+
+    def parse(self, text: str, args: Arguments | None = None) -> Plan:
+        """The plan of one statement, with `args` for its parameters. REQUIRES: active."""
+        return self._parser.parsePlanWithParameters(text, self._parameters(args) if args else self._no_parameters)
+
+    def parts_of(self, name: str) -> Any:
+        """The parts of a name that is written as in SQL, as a sequence of the JVM."""
+        return self._parser.parseMultipartIdentifier(name)
+
+    def opened(self, plan: Plan) -> Plan:
+        """The plan with its CTEs and named windows where they are used, so that `nodes` gives the nodes in them too.
+
+        The first rules of Spark's own analyzer do this. REQUIRES: active.
+        """
+        return self._substitute_windows.apply(self._substitute_ctes.apply(plan))
+
+    def nodes(self, plan: Plan) -> list[tuple[str, Plan]]:
+        """The nodes of an opened plan and of its sub-queries, with the names of their classes."""
+        return [(node.nodeName(), node) for node in items(plan.collectWithSubqueries(self._every))]
+
+    def names_in(self, node: Plan | Expression) -> int:
+        """How many names of tables there are in a tree, those that `nodes` does not reach included."""
+        text = node.toJSON()
+        return sum(text.count(f'"class":"org.apache.spark.sql.catalyst.analysis.{name}"') for name in _NAME_CLASSES)
+
+    def is_command(self, plan: Plan) -> bool:
+        return bool(self._types.isInstanceOf(_COMMAND, plan))
+
+    def replace(self, plan: Plan, places: Sequence[tuple[Plan, Plan]]) -> Plan:
+        """The plan with the second of each pair wherever the first stands, nearest the root first."""
+        if not places:
+            return plan
+        found = self._map()
+        for old, new in places:
+            found.put(old, new)
+        return plan.transformDownWithSubqueries(self._converters.asScala(found))  # a Scala map is a partial function
+
+    def table(self, database: str, name: str, frame: DataFrame) -> Plan:
+        """The rows of a frame, as Spark would show a table of this name."""
+        if database not in self._qualifiers:
+            self._qualifiers[database] = self._sequence([CATALOG, database])
+        alias = self._alias_identifier(name, self._qualifiers[database])
+        return self._subquery_alias(alias, frame._jdf.logicalPlan())
+
+    def name(self, *parts: str) -> Any:
+        return self._sequence(parts)
+
+    def evaluate(self, expression: Expression) -> DataFrame:
+        """One row with the value of an expression that refers to no column, in a column named `value`."""
+        column = self._unresolved_alias(expression, self._option.empty())
+        return self.run(self._project(self._sequence([column]), self._one_row())).toDF("value")
+
+    def run(self, plan: Plan) -> DataFrame:
+        """A DataFrame of a plan, analyzed; a command runs at once."""
+        return DataFrame(self._dataset.ofRows(self._session, plan), self._spark)
+
+    def _parameters(self, args: Arguments) -> Any:
+        if isinstance(args, Mapping):
+            return self._named(self._literals(args))
+        if isinstance(args, str) or not isinstance(args, Sequence):
+            raise InvalidInput("The args of a query are a dict, for :names, or a list, for question marks.")
+        values = self._literals({str(place): value for place, value in enumerate(args)})
+        return self._positional(self._sequence([values.apply(str(place)) for place in range(len(args))]))
+
+    def _literals(self, args: Mapping[str, Any]) -> Any:
+        expressions = self._map()
+        try:
+            for name, value in args.items():
+                expressions.put(str(name), self._session.expression(F.lit(value)._jc))
+            return self._session.resolveAndValidateParameters(self._converters.asScala(expressions).toMap(self._same))
+        except (PySparkException, Py4JError, AttributeError, TypeError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise InvalidInput(f"Spark cannot take the args of the query: {reason}") from None
+
+    def _sequence(self, values: Sequence[Any]) -> Any:
+        found = self._list()
+        for value in values:
+            found.add(value)
+        return self._converters.asScala(found).toSeq()
+
+
+def items(sequence: Any) -> list[Any]:
+    """The members of a sequence of the JVM."""
+    return [sequence.apply(place) for place in range(sequence.length())]
