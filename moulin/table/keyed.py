@@ -264,6 +264,7 @@ class KeyedTable(KeyedReader):
         put_rows(self._context, state, draft, segments, rows, numbers, region=number)
         if deleted:
             delete_keys(self._context, draft, segments, memtable.key, memtable.key.to_table(deleted))
+        writer.make_durable(memtable.reached)
         use = writer.use_for(memtable.reached)
         change = draft.change(state, [use])
         # An id of its own, so that a commit whose answer was lost is not done twice.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -284,6 +284,12 @@ class RegionWriter:
             self.memtables = tuple(table for table in self.memtables if table is not memtable)
             self._failure = None
             self._change()
+
+    def make_durable(self, position: int) -> None:
+        """Let the log reach, on disk, what is about to be in segments. One that syncs less often, or died, need not."""
+        if self._always:
+            with suppress(MoulinError):
+                self._log.commit(position)
 
     def trim(self) -> None:
         self._log.trim(self.covered)
