@@ -15,7 +15,17 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from moulin.errors import Closed, Conflict, Corrupt, Fenced, InvalidInput, MoulinError, NotFound, Unavailable
+from moulin.errors import (
+    Closed,
+    Conflict,
+    Corrupt,
+    FailedPrecondition,
+    Fenced,
+    InvalidInput,
+    MoulinError,
+    NotFound,
+    Unavailable,
+)
 from moulin.model.arrow import arrow_schema
 from moulin.model.entities import Region
 from moulin.model.operations import RegionUse
@@ -185,9 +195,7 @@ class KeyedTable(KeyedReader):
     def _settle(self, left: Sequence[LeftLog], *, take_over: bool) -> None:
         may_write, unread = self._context.catalog.may_write, []
         for log in left:
-            if may_write and (log.is_dead or take_over):
-                self._flush_left(log.region)
-            else:
+            if not (may_write and (log.is_dead or take_over) and self._flush_left(log.region)):
                 unread.append(log)
         known = {tail.region.number: tail for tail in self._tails}
         view = self._load()
@@ -202,20 +210,26 @@ class KeyedTable(KeyedReader):
                 tails.append(tail)
         self._tails = tuple(tail for tail in tails if len(tail))
 
-    def _flush_left(self, region: Region) -> None:
-        """REQUIRES: `_holding`, `_flushing` and `_lock` are held, so that nobody here claims it."""
+    def _flush_left(self, region: Region) -> bool:
+        """Claim and flush a log that was left; False when it can only be read, for want of a folder to write to.
+
+        REQUIRES: `_holding`, `_flushing` and `_lock` are held, so that nobody here claims it.
+        """
         try:
             writer = self._claim(region, flushing=True)
         except Fenced:
-            return  # another process was faster
+            return True  # another process was faster
+        except FailedPrecondition:
+            return False
         try:
             writer.rotate()
             while (memtable := writer.oldest()) is not None:
                 self._flush_one(writer, memtable)
         except Fenced:
-            return
+            pass
         finally:
             self._end(writer)
+        return True
 
     def forget_lost_logs(self) -> list[int]:
         """Give up what only logs had that are gone or cut short; returns the numbers of their regions."""
