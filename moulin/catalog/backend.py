@@ -63,6 +63,10 @@ class CatalogBackend(Protocol):
 
     uuid: UUID
     config: Config
+    may_write: bool
+    """Whether this catalog takes changes from here; if not, nobody need try."""
+    knows_claims: bool
+    """Whether `regions` has every claimed region and its owner: a replica's has only those that manifests name."""
 
     @property
     def ingest(self) -> TokenBackend: ...
@@ -151,8 +155,16 @@ class CatalogBackend(Protocol):
 
     # Regions
 
-    def region_number(self, table_id: UUID, value: tuple[bytes | None, ...]) -> int: ...
+    def region(self, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
+        """The region of a value, made when there is none."""
+
     def claim_region(self, table_id: UUID, number: int, owner: str) -> Region: ...
+    def release_region(self, table_id: UUID, number: int, epoch: int) -> None:
+        """Say that the log of a region holds nothing that is not in segments; nothing happens under an older epoch."""
+
+    def claimed_tables(self) -> list[UUID]:
+        """The tables with regions that were claimed and not released."""
+
     def regions(self, table_id: UUID) -> list[Region]: ...
     def region_epoch(self, table_id: UUID, number: int) -> int: ...
     def indexes(self, table_id: UUID) -> list[Index]: ...

@@ -45,6 +45,9 @@ from moulin.storage.store import Store
 class Catalog:
     """The databases, tables, views, segments and versions of one lake. Safe to use from several threads."""
 
+    may_write = True
+    knows_claims = True
+
     def __init__(self, engine: Engine, store: Store, lake_uuid: UUID) -> None:
         self.engine, self.store, self.uuid = engine, store, lake_uuid
         self.config = engine.config
@@ -329,11 +332,18 @@ class Catalog:
 
     # Regions
 
-    def region_number(self, table_id: UUID, value: tuple[bytes | None, ...]) -> int:
-        return regions.number(self.engine, table_id, value)
+    def region(self, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
+        return regions.find(self.engine, table_id, value)
 
     def claim_region(self, table_id: UUID, number: int, owner: str) -> Region:
         return regions.claim(self.engine, table_id, number, owner)
+
+    def release_region(self, table_id: UUID, number: int, epoch: int) -> None:
+        regions.release(self.engine, table_id, number, epoch)
+
+    def claimed_tables(self) -> list[UUID]:
+        with self.engine.read() as connection:
+            return regions.claimed_tables(connection)
 
     def regions(self, table_id: UUID) -> list[Region]:
         with self.engine.read() as connection:

@@ -1,7 +1,8 @@
 """Regions of keyed tables: who may write, and how far each log is in segments.
 
 A claim raises the epoch and takes no version. Every commit that changes rows of a keyed table names the regions it
-holds; it is refused when one of them was claimed by another since, or moved on.
+holds; it is refused when one of them was claimed by another since, or moved on. A region has an owner from its claim
+until its writer has flushed everything and releases it; an owner that died leaves its name, and so a log to look at.
 """
 
 from __future__ import annotations
@@ -23,29 +24,31 @@ from moulin.model.entities import Region
 if TYPE_CHECKING:
     from moulin.catalog.commit import TableChange
 
+RECOVERED = "a catalog that was lost"  # the owner of regions after a recovery: their logs are looked at
 EPOCH_JUMP = 1 << 20  # added by a recovery: more claims than a lost catalog can have handed out unnoticed
 
 
-def number(engine: Engine, table_id: UUID, value: tuple[bytes | None, ...]) -> int:
-    """The number of the region of `value` (empty: the whole table), given one when it is new."""
+def find(engine: Engine, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
+    """The region of `value` (empty: the whole table), given a number when it is new."""
     r = s.regions
     stored = encode_partition(value)
-    known = sa.select(r.c.number).where(r.c.table_id == table_id, r.c.value == stored)
+    known = sa.select(r).where(r.c.table_id == table_id, r.c.value == stored)
     with engine.read() as connection:
-        found = connection.execute(known).scalar()
+        found = connection.execute(known).first()
     if found is not None:
-        return int(found)
+        return to_region(found)
     with engine.unordered() as connection:
         find_by_id(connection, table_id)
         # One at a time for a table, so that two do not take one number.
         connection.execute(sa.select(s.tables.c.id).where(s.tables.c.id == table_id).with_for_update())
-        found = connection.execute(known).scalar()
-        if found is None:
-            last = sa.select(sa.func.coalesce(sa.func.max(r.c.number), 0)).where(r.c.table_id == table_id)
-            found = connection.execute(last).scalar_one() + 1 if value else 0
-            new = {"table_id": table_id, "number": found, "value": stored, "owner": ""}
-            connection.execute(r.insert().values(**new, epoch=0, covered=0, generation=0))
-        return int(found)
+        found = connection.execute(known).first()
+        if found is not None:
+            return to_region(found)
+        last = sa.select(sa.func.coalesce(sa.func.max(r.c.number), 0)).where(r.c.table_id == table_id)
+        number = connection.execute(last).scalar_one() + 1 if value else 0
+        new = {"table_id": table_id, "number": number, "value": stored, "owner": ""}
+        connection.execute(r.insert().values(**new, epoch=0, covered=0, generation=0))
+        return Region(number, value, 0, "", 0, 0)
 
 
 def claim(engine: Engine, table_id: UUID, number: int, owner: str) -> Region:
@@ -59,6 +62,21 @@ def claim(engine: Engine, table_id: UUID, number: int, owner: str) -> Region:
         if row is None:
             raise NotFound(f"The table has no region {number}; ask for the number of a region first.")
         return to_region(row)
+
+
+def release(engine: Engine, table_id: UUID, number: int, epoch: int) -> None:
+    """The writer of this epoch has flushed everything: its log holds nothing more. Does nothing when it was fenced."""
+    r = s.regions
+    mine = (r.c.table_id == table_id) & (r.c.number == number) & (r.c.epoch == epoch)
+    with engine.unordered() as connection:
+        connection.execute(r.update().where(mine).values(owner=""))
+
+
+def claimed_tables(connection: sa.Connection) -> list[UUID]:
+    """The live tables with regions that were claimed and not released: by a writer that lives, or that died."""
+    r, t = s.regions, s.tables
+    live = (t.c.id == r.c.table_id) & t.c.tombstoned_at.is_(None)
+    return list(connection.execute(sa.select(r.c.table_id).where(r.c.owner != "", live).distinct()).scalars())
 
 
 def list_all(connection: sa.Connection, table_id: UUID) -> list[Region]:
@@ -121,7 +139,7 @@ def recovered(table_id: UUID, regions: Iterable[pb.Region]) -> Sequence[dict[str
             "number": region.number,
             "value": region.value,
             "epoch": region.epoch + EPOCH_JUMP,
-            "owner": "",
+            "owner": RECOVERED,
             "covered": region.covered,
             "generation": region.generation,
         }

@@ -70,6 +70,8 @@ class ReplicaCatalog(Catalog):
     """A lake as its published manifests say it is. Pins are granted, and bind nobody."""
 
     engine: _ReplicaEngine
+    may_write = False
+    knows_claims = False
 
     @classmethod
     def from_manifests(cls, store: Store, config: Config) -> ReplicaCatalog:

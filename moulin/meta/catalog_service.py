@@ -43,6 +43,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             storage_options=dict(site.storage_options) if told else {},
             settings={name: str(value) for name, value in dataclasses.asdict(site.config).items()},
             server_version=moulin.__version__,
+            role=caller.get().role.name.lower(),
         )
 
     # Databases
@@ -281,8 +282,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         return pb.UnpinResponse()
 
     def GetRegionNumber(self, request: pb.GetRegionNumberRequest, context: Any) -> pb.GetRegionNumberResponse:
-        number = self._catalog.region_number(v.to_uuid(request.table_id, "table"), v.from_tuple(request.value))
-        return pb.GetRegionNumberResponse(number=number)
+        found = self._catalog.region(v.to_uuid(request.table_id, "table"), v.from_tuple(request.value))
+        return pb.GetRegionNumberResponse(number=found.number, region=v.to_region(found))
 
     def ClaimRegion(self, request: pb.ClaimRegionRequest, context: Any) -> pb.Region:
         table_id = v.to_uuid(request.table_id, "table")
@@ -295,6 +296,13 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def GetRegionEpoch(self, request: pb.GetRegionEpochRequest, context: Any) -> pb.GetRegionEpochResponse:
         epoch = self._catalog.region_epoch(v.to_uuid(request.table_id, "table"), request.number)
         return pb.GetRegionEpochResponse(epoch=epoch)
+
+    def ReleaseRegion(self, request: pb.ReleaseRegionRequest, context: Any) -> pb.ReleaseRegionResponse:
+        self._catalog.release_region(v.to_uuid(request.table_id, "table"), request.number, request.epoch)
+        return pb.ReleaseRegionResponse()
+
+    def ListClaimedTables(self, request: pb.ListClaimedTablesRequest, context: Any) -> pb.ListClaimedTablesResponse:
+        return pb.ListClaimedTablesResponse(table_ids=map(str, self._catalog.claimed_tables()))
 
     def ListIndexes(self, request: pb.TableId, context: Any) -> pb.ListIndexesResponse:
         table_id = v.to_uuid(request.id, "table")

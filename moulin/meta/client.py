@@ -44,7 +44,8 @@ def open_lake(
         config = load_config(defaults=_defaults(told.settings), **settings or {})
         options = {**told.storage_options, **(storage_options or {})}
         store = open_cached(storage or told.storage_uri, options or None, config)
-        return Lake(ClientCatalog(connection, UUID(told.id), config), store, uri, make_engine)
+        catalog = ClientCatalog(connection, UUID(told.id), config, may_write=told.role != "read")
+        return Lake(catalog, store, uri, make_engine)
     except BaseException:
         connection.close()
         raise

@@ -30,7 +30,7 @@ from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 
 # Calls that may be repeated when it is not known whether they arrived. A commit may, too, as it carries a request id.
-_AGAIN: Final = frozenset({*CATALOG_READS, "Commit", "ReserveSegments", "GetRegionNumber"})
+_AGAIN: Final = frozenset({*CATALOG_READS, "Commit", "ReserveSegments", "GetRegionNumber", "ReleaseRegion"})
 _MANY: Final = 500  # partitions; where there are more, a time range comes first
 _VERSIONS: Final = 64  # asked for at a time: no call stays open while what it told of is being read
 
@@ -38,8 +38,10 @@ _VERSIONS: Final = 64  # asked for at a time: no call stays open while what it t
 class ClientCatalog:
     """Fills `CatalogBackend`. Safe to use from several threads."""
 
-    def __init__(self, connection: Connection, uuid: UUID, config: Config) -> None:
-        self.uuid, self.config = uuid, config
+    knows_claims = True
+
+    def __init__(self, connection: Connection, uuid: UUID, config: Config, *, may_write: bool = True) -> None:
+        self.uuid, self.config, self.may_write = uuid, config, may_write
         self._connection = connection
         self._stub = connection.stub(CatalogServiceStub)
         self.ingest = ClientTokens(connection)
@@ -258,13 +260,20 @@ class ClientCatalog:
 
     # Regions and pins
 
-    def region_number(self, table_id: UUID, value: tuple[bytes | None, ...]) -> int:
+    def region(self, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
         fields = {"table_id": str(table_id), "value": v.to_tuple(value)}
-        return int(self._call("GetRegionNumber", pb.GetRegionNumberRequest, **fields).number)
+        found = self._call("GetRegionNumber", pb.GetRegionNumberRequest, **fields)
+        return v.from_region(found.region) if found.HasField("region") else Region(found.number, value, 0, "", 0, 0)
 
     def claim_region(self, table_id: UUID, number: int, owner: str) -> Region:
         fields = {"table_id": str(table_id), "number": number, "owner": owner}
         return v.from_region(self._call("ClaimRegion", pb.ClaimRegionRequest, **fields))
+
+    def release_region(self, table_id: UUID, number: int, epoch: int) -> None:
+        self._call("ReleaseRegion", pb.ReleaseRegionRequest, table_id=str(table_id), number=number, epoch=epoch)
+
+    def claimed_tables(self) -> list[UUID]:
+        return [UUID(text) for text in self._call("ListClaimedTables", pb.ListClaimedTablesRequest).table_ids]
 
     def regions(self, table_id: UUID) -> list[Region]:
         return list(map(v.from_region, self._call("ListRegions", pb.TableId, id=str(table_id)).regions))

@@ -19,5 +19,5 @@ CATALOG_READS = (
     "ListSequenceVersions", "ListSegments", "ListPartitions", "GetSegments", "CountRows", "ListMerges",
     "LoadTableUntil", "ListChangedVersions", "ListChanges", "Pin", "RenewPin", "Unpin", "ListRegions",
     "GetRegionEpoch", "ListMergeTasks", "ListHeldInputs", "ListIndexes", "ListIndexCoverage", "GetWrittenBytes",
-    "GetPublishedVersion", "GetStreams",
+    "GetPublishedVersion", "GetStreams", "ListClaimedTables",
 )  # fmt: skip

@@ -89,6 +89,8 @@ class FeedOptions:
     def state(self, lake: Lake, table: str) -> TableState:
         """The table at the end of the range, which must be kept."""
         opened = lake.table(table)
+        if self.until is None:
+            opened.settle()
         if self.since is None:
             return opened.state()
         return lake.catalog.state_until(opened.id, self.since, self.until)

@@ -115,7 +115,10 @@ class Place:
             return lake.table(self.table).at(tag=self.tag).state
         if self.timestamp is not None:
             version = lake.catalog.version_at(to_nanos(self.timestamp))
-        return lake.table(self.table).state(version)
+        table = lake.table(self.table)
+        if version is None:
+            table.settle()
+        return table.state(version)
 
 
 def place_to_write(options: Mapping[str, str]) -> Place:

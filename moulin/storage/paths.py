@@ -121,9 +121,14 @@ def metadata_prefix(table_id: UUID) -> str:
     return f"{table_prefix(table_id)}/metadata"
 
 
+def logs_prefix(table_id: UUID) -> str:
+    """The folder of the logs of all regions of a table."""
+    return f"{table_prefix(table_id)}/log"
+
+
 def log_prefix(table_id: UUID, region: int) -> str:
     """The folder of one region's log."""
-    return f"{table_prefix(table_id)}/log/{_checked_number(region, 'region')}"
+    return f"{logs_prefix(table_id)}/{_checked_number(region, 'region')}"
 
 
 def streams_prefix() -> str:

@@ -57,7 +57,7 @@ def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> O
             for run in runs(batches, keyed.config.append_segment_bytes):
                 rows = to_schema(run, schema, state.schema)
                 for value, part in keyed.spec.split(newest(keyed.key, rows)):
-                    number = context.catalog.region_number(keyed.id, value)
+                    number = context.catalog.region(keyed.id, value).number
                     segments = [s for s in kept if s.facts.region == number]
                     put_rows(context, state, draft, segments, part, numbers, region=number)
             change = draft.change(state, uses)

@@ -73,6 +73,7 @@ class Context:
     export_iceberg: Callable[..., Any] = _no_export
     vectors: VectorCache = field(default_factory=VectorCache)
     keyed: dict[UUID, KeyedTable] = field(default_factory=dict)
+    look_at: dict[UUID, float] = field(default_factory=dict)  # when to look at the logs of a table not in `keyed`
     committer: Committer = field(init=False)
     indexes: KeyIndexes = field(init=False)
     secondary: SecondaryIndexes = field(init=False)
@@ -95,9 +96,10 @@ class Context:
         return self.catalog.config
 
     def flush(self) -> None:
-        """Commit what is only in memtables of this process, so that other engines see it."""
-        for table in list(self.keyed.values()):
-            table.flush()
+        """Commit what is only in memtables of this process and in logs that were left, so that other engines see it."""
+        from moulin.table.keyed import flush_keyed
+
+        flush_keyed(self)
 
     def close(self) -> None:
         """Flush and give up what this process writes: all tables, whatever becomes of one; then the first error."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 import pyarrow as pa
 
 from moulin.errors import Closed, FailedPrecondition, InvalidInput
 from moulin.model.arrow import arrow_schema
-from moulin.model.entities import TableState
+from moulin.model.entities import Region, TableState
 from moulin.model.operations import Operation
 from moulin.model.refs import shown
 from moulin.table.change import SettingChange
 from moulin.table.context import Context
 from moulin.table.keyed import KeyedTable, keyed_table
+from moulin.table.keyed_reader import FixedReader, View
 from moulin.table.writes import Outcome
 
 
@@ -33,7 +34,11 @@ class TableHandle:
         self._read_only = read_only
         self._closed = False
         self._follow = follow
-        self._shown = context.catalog.table_by_id(table_id).version if read_only else None
+        self._shown: int | None = None
+        self._fixed: FixedReader | None = None
+        self._fixed_at: tuple[TableState, Sequence[Region]] | None = None
+        if read_only:
+            self._fix()
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"
@@ -67,10 +72,39 @@ class TableHandle:
         self._require_open()
         if self._follow is not None:
             self._follow()
-        newest = self._context.catalog.table_by_id(self.id).version
-        if self._read_only:
-            self._shown = newest
-        return newest
+        return self._fix() if self._read_only else self._context.catalog.table_by_id(self.id).version
+
+    def settle(self) -> None:
+        """Commit what was left in logs, so that the newest version has it; nothing where this may not be written."""
+        if not self._read_only and (keyed := self._keyed()) is not None:
+            keyed.ready()
+
+    def _fix(self) -> int:
+        """Show the newest version from now on; of a keyed table with what was left in its logs."""
+        catalog = self._context.catalog
+        state, fixed = catalog.table_by_id(self.id), None
+        if state.schema.identifier_field_ids:
+            regions = catalog.regions(self.id)  # before the version that they are put on top of
+            state = catalog.table_by_id(self.id)
+            fixed = (state, regions)
+        self._fixed_at, self._fixed, self._shown = fixed, None, state.version
+        return state.version
+
+    def _may_have_left(self) -> bool:
+        """Whether logs may hold rows that the version shown lacks."""
+        if self._fixed_at is None:
+            return False
+        return not self._context.catalog.knows_claims or any(region.owner for region in self._fixed_at[1])
+
+    def _fixed_reader(self) -> FixedReader:
+        """The version that is shown, of a keyed table."""
+        if self._fixed is None:
+            if self._fixed_at is None:
+                raise FailedPrecondition(f"Table {self.name} has no primary key: read it with scan.")
+            state, regions = self._fixed_at
+            segments = self._context.catalog.segments(self.id, state.version, with_columns=False)
+            self._fixed = FixedReader(self._context, View(state, tuple(segments), 0.0), regions)
+        return self._fixed
 
     def _state(self, version: int | None = None) -> TableState:
         self._require_open()

@@ -7,29 +7,43 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 
-from moulin.errors import Closed, Conflict, Fenced, InvalidInput, MoulinError, NotFound, Unavailable
+from moulin.errors import (
+    Closed,
+    Conflict,
+    Corrupt,
+    FailedPrecondition,
+    Fenced,
+    InvalidInput,
+    MoulinError,
+    NotFound,
+    Unavailable,
+)
 from moulin.model.arrow import arrow_schema
+from moulin.model.entities import Region
 from moulin.model.operations import RegionUse
 from moulin.model.rows import to_batches
-from moulin.table.claim import claim_region
+from moulin.table.claim import check_left, claim_region
 from moulin.table.compaction import compact
 from moulin.table.context import Context
 from moulin.table.keyed_reader import KeyedReader, View
+from moulin.table.left_logs import LeftLog, left_logs, read_tail
 from moulin.table.memtable import Memtable, to_schema
+from moulin.table.properties import effective
 from moulin.table.region import RegionWriter
 from moulin.table.stats import Counters, StallStats, WriterStats
 from moulin.table.upsert import UpsertDraft, delete_keys, newest, put_rows
 from moulin.table.writes import number_source
 
 _RETRY = 0.2
+LOOK_SECONDS = 30.0  # how often a process that goes on reading looks for logs that were left since
 
 
 class KeyedTable(KeyedReader):
@@ -41,6 +55,7 @@ class KeyedTable(KeyedReader):
         self._holding = threading.RLock()  # one change that is not a put at a time; taken before `_flushing`
         self._life = threading.RLock()  # held to open and to close for writing; taken first
         self._users = 0
+        self._look_at = 0.0  # when to look for logs that were left
         self._work = threading.Event()
         self._merge_due = threading.Event()
         self._ending = False
@@ -109,11 +124,11 @@ class KeyedTable(KeyedReader):
                 return writer
             if self._ending:
                 raise Closed("The table was closed; open it again with lake.table(...).")
-            number = self._context.catalog.region_number(self.id, value)
-            writer = self._claim(number)
+            writer = self._claim(self._context.catalog.region(self.id, value))
             self._regions[value] = writer
             if not self.spec.is_split:
                 self._sole = writer
+            self._tails = tuple(tail for tail in self._tails if tail.region.number != writer.region.number)
             self._show(self._load())
             if self._thread is None:
                 self._thread = threading.Thread(target=self._flush_loop, name="moulin-flush", daemon=True)
@@ -125,21 +140,121 @@ class KeyedTable(KeyedReader):
                 self._work.set()
             return writer
 
-    def _claim(self, number: int) -> RegionWriter:
+    def _claim(self, region: Region, *, flushing: bool = False) -> RegionWriter:
         return claim_region(
             self._context,
             self.id,
-            number,
+            region,
             self.config,
             wake=self._work.set,
-            level0=lambda: sum(s.facts.level == 0 for s in self._view.of_region(number)),
+            level0=lambda: sum(s.facts.level == 0 for s in self._view.of_region(region.number)),
             refresh=self.refresh,
+            flushing=flushing,
         )
+
+    def _end(self, writer: RegionWriter) -> None:
+        """Close a writer. One that leaves nothing in its log says so, and nobody need look at it."""
+        writer.close()
+        if writer.is_empty:
+            with suppress(MoulinError):  # whoever comes next finds that out
+                self._context.catalog.release_region(self.id, writer.region.number, writer.region.epoch)
+
+    # Logs that were left
+
+    def ready(self) -> None:
+        """Before the first read, and now and then: flush what others left in their logs, or read it."""
+        if time.monotonic() < self._look_at:
+            return
+        if self._holding.acquire(blocking=self._look_at == 0.0):  # later looks do not wait for a change under way
+            try:
+                if time.monotonic() >= self._look_at:
+                    self.settle()
+            finally:
+                self._holding.release()
+
+    def settle(self, *, take_over: bool = False) -> None:
+        """Claim and flush every log without a living owner; read those whose owner may live, or claim them too."""
+        with self._holding:
+            mine = {writer.region.number for writer in list(self._regions.values())}
+            left = self._left(mine)
+            if left or self._tails:
+                with self._flushing, self._lock:
+                    self._settle(left, take_over=take_over)
+            self._look_at = time.monotonic() + LOOK_SECONDS
+
+    def _left(self, mine: Collection[int]) -> list[LeftLog]:
+        """The logs that were left; waits a while for another process that is flushing one."""
+        deadline = time.monotonic() + self._context.config.lock_seconds
+        while True:
+            regions = self._context.catalog.regions(self.id)
+            left = left_logs(self._context, self.id, self.config, regions, mine)
+            if time.monotonic() > deadline or not any(log.is_changing for log in left):
+                return [log for log in left if not log.is_changing]
+            time.sleep(0.02)
+
+    def _settle(self, left: Sequence[LeftLog], *, take_over: bool) -> None:
+        may_write, unread = self._context.catalog.may_write, []
+        for log in left:
+            if not (may_write and (log.is_dead or take_over) and self._flush_left(log.region)):
+                unread.append(log)
+        known = {tail.region.number: tail for tail in self._tails}
+        view = self._load()
+        self._show(view)
+        self._lookup.forget_rows()
+        tails = []
+        for log in unread:
+            tail = known.get(log.region.number)
+            if tail is not None and tail.region.epoch == log.region.epoch:
+                tails.append(tail.beyond(log.region.covered, view.state))  # its owner lives, if it went on
+            elif (tail := read_tail(log, view.state)) is not None:
+                tails.append(tail)
+        self._tails = tuple(tail for tail in tails if len(tail))
+
+    def _flush_left(self, region: Region) -> bool:
+        """Claim and flush a log that was left; False when it can only be read, for want of a folder to write to.
+
+        REQUIRES: `_holding`, `_flushing` and `_lock` are held, so that nobody here claims it.
+        """
+        try:
+            writer = self._claim(region, flushing=True)
+        except Fenced:
+            return True  # another process was faster
+        except FailedPrecondition:
+            return False
+        try:
+            writer.rotate()
+            while (memtable := writer.oldest()) is not None:
+                self._flush_one(writer, memtable)
+        except Fenced:
+            pass
+        finally:
+            self._end(writer)
+        return True
+
+    def forget_lost_logs(self) -> list[int]:
+        """Give up what only logs had that are gone or cut short; returns the numbers of their regions."""
+        catalog, lost = self._context.catalog, []
+        for region in catalog.regions(self.id):
+            for log in left_logs(self._context, self.id, self.config, [region]):
+                try:
+                    check_left(log.reader, region)
+                except Corrupt:
+                    claimed = catalog.claim_region(self.id, region.number, "")
+                    lost.append(claimed.number)
+        return lost
 
     # Flushes
 
-    def flush(self) -> int:
-        """Commit everything written so far; returns the newest version of the table."""
+    def flush(self, *, take_over: bool = False) -> int:
+        """Commit everything written so far, and what others left in their logs; returns the newest version.
+
+        With `take_over` also logs in a store whose owners may live on another machine: those are fenced.
+        """
+        self.settle(take_over=take_over)
+        return self.flush_own()
+
+    def flush_own(self) -> int:
+        """Commit everything that this process wrote so far; returns the newest version of the table."""
         for writer in list(self._regions.values()):
             writer.rotate()
         for writer in list(self._regions.values()):
@@ -163,6 +278,7 @@ class KeyedTable(KeyedReader):
         put_rows(self._context, state, draft, segments, rows, numbers, region=number)
         if deleted:
             delete_keys(self._context, draft, segments, memtable.key, memtable.key.to_table(deleted))
+        writer.make_durable(memtable.reached)
         use = writer.use_for(memtable.reached)
         change = draft.change(state, [use])
         # An id of its own, so that a commit whose answer was lost is not done twice.
@@ -271,7 +387,7 @@ class KeyedTable(KeyedReader):
             writer = self._regions.pop(value, None)
             self._sole = None if not self.spec.is_split else self._sole
             if writer is not None:
-                writer.close()  # before anybody else in this process can claim it
+                self._end(writer)  # before anybody else in this process can claim it
 
     def upsert(self, data: object, commit: Callable[[Any], int]) -> tuple[int, UpsertDraft]:
         """Insert or replace rows in one version, past the log. `commit` commits the change and gives its version."""
@@ -287,7 +403,7 @@ class KeyedTable(KeyedReader):
             for run in runs(batches, self.config.append_segment_bytes):
                 rows = to_schema(run, schema, view.state.schema)
                 for value, part in self.spec.split(newest(self.key, rows)):
-                    number = self._context.catalog.region_number(self.id, value)
+                    number = self._context.catalog.region(self.id, value).number
                     put_rows(self._context, view.state, draft, view.of_region(number), part, numbers, region=number)
             if not draft.added:
                 return view.state.head_version, draft
@@ -327,7 +443,7 @@ class KeyedTable(KeyedReader):
             if last:
                 self.close()
                 return
-        self.flush()
+        self.flush_own()
 
     def close(self) -> None:
         """Flush, sync, and refuse further writes; reads go on. What cannot be flushed stays in the log."""
@@ -353,7 +469,7 @@ class KeyedTable(KeyedReader):
                     thread.join()
             with self._lock:
                 for writer in self._regions.values():
-                    writer.close()
+                    self._end(writer)
                 self._regions.clear()
                 self._sole = None
                 self._thread = self._merger = None
@@ -367,6 +483,32 @@ def keyed_table(context: Context, table_id: UUID) -> KeyedTable | None:
             return None
         found = context.keyed.setdefault(table_id, KeyedTable(context, table_id))
     return found
+
+
+def flush_keyed(context: Context) -> None:
+    """Commit what this process put, and what others left in the logs of any table, so that other engines see it."""
+    if context.catalog.may_write:
+        for table_id in context.catalog.claimed_tables():
+            if table_id in context.keyed:
+                context.keyed[table_id].ready()
+            elif time.monotonic() >= context.look_at.get(table_id, 0.0):
+                _settle_table(context, table_id)
+    for table in list(context.keyed.values()):
+        table.flush_own()
+
+
+def _settle_table(context: Context, table_id: UUID) -> None:
+    """Flush what was left of a table that this process does not use yet; its segments are looked up only then."""
+    try:
+        properties = context.catalog.table_by_id(table_id).properties
+        regions = context.catalog.regions(table_id)
+        if left_logs(context, table_id, effective(context.config, properties), regions):
+            keyed = keyed_table(context, table_id)
+            assert keyed is not None
+            keyed.ready()
+    except NotFound:
+        return  # dropped meanwhile
+    context.look_at[table_id] = time.monotonic() + LOOK_SECONDS
 
 
 def _broken(error: Exception) -> MoulinError:

@@ -1,25 +1,26 @@
 """A keyed table as readers of this process see it: look-ups and moments, over segments and what is not in them yet.
 
 What they see is one value, `View`, replaced as a whole: the segments of a version. Beside it are the memtables of the
-regions that this process writes. A process that holds a region's claim need not ask the catalog before a read, since
-nobody else changes its rows.
+regions that this process writes, and the tails of logs that were left and that it does not flush. A process that holds
+a region's claim need not ask the catalog before a read, since nobody else changes its rows.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from moulin.model.entities import TableState
+from moulin.model.entities import Region, TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.key import Key
 from moulin.model.region import RegionSpec
 from moulin.table.context import Context
+from moulin.table.left_logs import Tail, left_logs, read_tail
 from moulin.table.lookup import Lookup
 from moulin.table.memtable import Memtable
 from moulin.table.properties import effective
@@ -44,12 +45,13 @@ class View:
 class KeyedReader:
     """What can be read of one keyed table. Thread-safe. `KeyedTable` adds what changes it."""
 
-    def __init__(self, context: Context, table_id: UUID) -> None:
+    def __init__(self, context: Context, table_id: UUID, view: View | None = None) -> None:
         self._context, self.id = context, table_id
-        self._lock = threading.RLock()  # regions and the view
+        self._lock = threading.RLock()  # regions, tails and the view
         self._regions: dict[tuple[bytes | None, ...], RegionWriter] = {}
         self._sole: RegionWriter | None = None  # the writer of all keys, when the table is not split
-        self._view = self._load()
+        self._tails: tuple[Tail, ...] = ()
+        self._view = self._load() if view is None else view
         self._use(self._view.state)
         self._lookup = Lookup(context)
 
@@ -77,9 +79,12 @@ class KeyedReader:
         with self._lock:
             view = self._view
             if self._context.catalog.head_version(self.id) != view.state.head_version:
+                regions = self._context.catalog.regions(self.id) if self._tails else []
                 view = self._load()
                 self._show(view)
                 self._lookup.forget_rows()
+                if self._tails:
+                    self._cut_tails({region.number: region.covered for region in regions}, view.state)
             else:
                 view = self._view = View(view.state, view.segments, time.monotonic())
             return view
@@ -92,6 +97,14 @@ class KeyedReader:
             for writer in self._regions.values():
                 writer.use(view.state)
 
+    def _cut_tails(self, covered: Mapping[int, int], state: TableState) -> None:
+        """Forget what is in segments by now; `covered` was looked up before the view. REQUIRES: lock is held."""
+        tails = (tail.beyond(covered.get(tail.region.number, 0), state) for tail in self._tails)
+        self._tails = tuple(tail for tail in tails if len(tail))
+
+    def ready(self) -> None:
+        """To be called before a read: what logs hold that were left is seen by it."""
+
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row of a key, or None."""
         checked = self.key.check(key)
@@ -100,6 +113,14 @@ class KeyedReader:
             found = writer.find(checked)
             if found is not None:
                 return found[0].row(found[1], self._view.state.schema)
+        else:
+            self.ready()
+            if self._tails:
+                view = self._view_now()
+                for tail in self._tails:
+                    found = tail.find(checked)
+                    if found is not None:
+                        return found[0].row(found[1], view.state.schema)
         return self._lookup.get(self._view_now, self.key, checked)
 
     def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
@@ -108,11 +129,12 @@ class KeyedReader:
         rows: list[dict[str, Any] | None] = [None] * len(checked)
         asked: dict[Any, list[int]] = {}
         pending: list[tuple[int, Memtable, Any]] = []
+        self.ready()
         age = self._lookup.age()
-        with self._moment() as (view, writers):
+        with self._moment() as (view, unflushed):
             for place, key in enumerate(checked):
-                for writer in writers:
-                    found = writer.find(key)
+                for source in unflushed:
+                    found = source.find(key)
                     if found is not None:
                         pending.append((place, *found))
                         break
@@ -127,23 +149,46 @@ class KeyedReader:
         return rows
 
     @contextmanager
-    def _moment(self) -> Iterator[tuple[View, list[RegionWriter]]]:
-        """A view, and memtables that stand still beside it: no write and no flush comes between."""
+    def _moment(self) -> Iterator[tuple[View, list[RegionWriter | Tail]]]:
+        """A view, and memtables and tails that stand still beside it: no write and no flush comes between."""
         with self._lock, ExitStack() as stack:
             view = self._view_now()
             writers = list(self._regions.values())
             for writer in writers:
                 stack.enter_context(writer.lock)
-            yield view, writers
+            yield view, [*self._tails, *writers]
 
     def pending(self) -> tuple[View, dict[Any, tuple[Memtable, Any]]]:
         """One moment of the table: a view, and the newest write of every key that is not in it."""
-        with self._moment() as (view, writers):
+        self.ready()
+        with self._moment() as (view, unflushed):
             entries: dict[Any, tuple[Memtable, Any]] = {}
-            for writer in writers:
-                entries.update(writer.pending())
+            for source in unflushed:
+                entries.update(source.pending())
             return view, entries
 
     def cache_use(self) -> CacheUse:
         """How often the row cache had what was asked for."""
         return CacheUse(self._lookup.hits, self._lookup.misses)
+
+
+class FixedReader(KeyedReader):
+    """A keyed table at one version, and on top of it the logs that were left, as they are when it is first read.
+
+    `regions` were looked up before `view`. A log that is flushed before it is read is in a later version.
+    """
+
+    def __init__(self, context: Context, view: View, regions: Sequence[Region]) -> None:
+        super().__init__(context, view.state.id, view)
+        self._left: Sequence[Region] | None = regions
+
+    def ready(self) -> None:
+        with self._lock:
+            if self._left is not None:
+                left = left_logs(self._context, self.id, self.config, self._left)
+                tails = (read_tail(log, self._view.state) for log in left)
+                self._tails = tuple(tail for tail in tails if tail is not None)
+                self._left = None
+
+    def _view_now(self) -> View:
+        return self._view

@@ -16,7 +16,7 @@ import fcntl
 import os
 import secrets
 import threading
-from bisect import bisect_right
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -24,27 +24,25 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from moulin.errors import Corrupt, FailedPrecondition, Fenced, InvalidInput, MoulinError, Unavailable
+from moulin.errors import FailedPrecondition, Fenced, InvalidInput, MoulinError, Unavailable
 from moulin.formats.wal import (
     BLOCK_BYTES,
     HEADER_BYTES,
     MARK_BYTES,
-    WalContents,
     WalHeader,
     encode_header,
     frame,
     frame_mark,
     full_frame,
-    read_wal,
     room,
     seed_of,
 )
 from moulin.storage import paths
-from moulin.table.log import Death, SyncMode, check_committable, closed, failed, missing, taken_over
+from moulin.table.log import Death, SyncMode, check_committable, closed, failed, taken_over
 from moulin.table.log_file import LogFile
+from moulin.table.log_reader import LOCK_FILE, LocalLogReader
 
-LOCK_FILE: Final = "LOCK"
-
+_LOCK_ATTEMPTS: Final = 6
 _LASTING: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.ENOENT})
 
 
@@ -76,6 +74,7 @@ class LocalLog:
         self.last = covered
         self._offset, self._room = 0, -1  # where the file ends, and what `append` may still put into its block
         self._folder, self._table_id, self._region, self._epoch = folder, table_id, region, epoch
+        self._reader = LocalLogReader(folder, table_id, region)
         self._always = sync == "always"
         self._file_bytes = max(file_bytes, BLOCK_BYTES)
         self._lock = threading.Lock()  # held to write; whoever needs both takes `_sync_lock` first
@@ -140,16 +139,9 @@ class LocalLog:
             firsts, last = self._firsts, self.last
         if after >= last:
             return
-        start = bisect_right(firsts, after + 1) - 1
-        if start < 0:
-            raise missing(str(self._folder), after + 1, firsts[0])
-        for first, following in zip(firsts[start:], [*firsts[start + 1 :], None], strict=True):
-            entries = self._read(first, final=following is None).entries
-            if following is not None and first + len(entries) != following:
-                raise missing(str(self._folder), first + len(entries), following)
-            for position, entry in enumerate(entries, first):
-                if after < position <= last:
-                    yield position, entry
+        for position, entry in self._reader.entries(firsts, after):
+            if position <= last:
+                yield position, entry
 
     def trim(self, through: int) -> None:
         with self._trim_lock:  # files go oldest first, whoever trims: a crash leaves no gap
@@ -161,12 +153,12 @@ class LocalLog:
 
     def _remove(self, first: int) -> None:
         try:
-            os.unlink(self._path(first))
+            os.unlink(self._reader.path(first))
         except FileNotFoundError:
             return
         except OSError as error:
             raise Unavailable(
-                f"The log file {self._path(first)} cannot be removed ({error.strerror}): check its folder."
+                f"The log file {self._reader.path(first)} cannot be removed ({error.strerror}): check its folder."
             ) from error
 
     def close(self) -> None:
@@ -187,48 +179,30 @@ class LocalLog:
 
     def _recover(self, covered: int) -> list[int]:
         """The first positions of the files to keep. Cuts a torn tail, and sets `last`."""
-        names = os.listdir(self._folder)
-        for name in filter(paths.is_temporary, names):
+        for name in filter(paths.is_temporary, os.listdir(self._folder)):
             os.unlink(self._folder / name)
-        firsts = sorted(first for name in names if (first := paths.parse_local_log_file(name)) is not None)
+        firsts = self._reader.firsts()
         if not firsts:
             return []
-        newest = self._read(firsts[-1], final=True)
+        newest = self._reader.read(firsts[-1], final=True)
         if newest.header.epoch > self._epoch:
             raise taken_over(str(self._folder), self._epoch, f"epoch {newest.header.epoch}").error()
         if newest.torn:
-            _cut(self._path(firsts[-1]), newest.end)
+            _cut(self._reader.path(firsts[-1]), newest.end)
         last = newest.header.first + len(newest.entries) - 1
         if last >= covered:
             self.last = last
             return firsts
         for first in firsts:  # a gap follows, and all that they hold is in segments
-            os.unlink(self._path(first))
+            os.unlink(self._reader.path(first))
         _sync_folder(self._folder)
         return []
-
-    def _read(self, first: int, *, final: bool) -> WalContents:
-        path = self._path(first)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError as error:
-            raise Corrupt(f"The log file {path} has disappeared: restore it from a copy.") from error
-        except OSError as error:
-            raise Unavailable(f"The log file {path} cannot be read ({error.strerror}): check the disk.") from error
-        contents = read_wal(data, source=str(path), final=final)
-        header = contents.header
-        if (header.table_id, header.region, header.first) != (self._table_id, self._region, first):
-            raise FailedPrecondition(
-                f"The log file {path} belongs to region {header.region} of table {header.table_id}, from position "
-                f"{header.first} on: this is not its place. Move it away, or open that table."
-            )
-        return contents
 
     def _start_file(self) -> None:
         """Makes the file for the entries after `last`, in one step: a crash leaves it whole or not there at all."""
         first = self.last + 1
         header = encode_header(WalHeader(self._table_id, self._region, self._epoch, first))
-        path = self._path(first)
+        path = self._reader.path(first)
         temporary = self._folder / paths.temporary(path.name, secrets.token_hex(8))
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         file = LogFile(fd, ahead=not self._always)
@@ -343,8 +317,18 @@ class LocalLog:
             os.close(self._lock_fd)
         self._lock_fd = -1
 
-    def _path(self, first: int) -> Path:
-        return self._folder / paths.local_log_file(first)
+
+def begin_local_log(folder: Path, table_id: UUID, region: int, epoch: int, covered: int) -> None:
+    """Makes a first file without entries, so that there is a log before anybody claims it. REQUIRES: lock is held."""
+    path = LocalLogReader(folder, table_id, region).path(covered + 1)
+    temporary = folder / paths.temporary(path.name, secrets.token_hex(8))
+    with _at_open(folder):
+        with temporary.open("xb") as file:
+            file.write(encode_header(WalHeader(table_id, region, epoch, covered + 1)))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(folder)
 
 
 def lock_folder(folder: Path) -> int:
@@ -357,19 +341,28 @@ def _lock(folder: Path) -> int:
     _make_folder(folder)
     fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _locked(fd):
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            raise Fenced(
+                f"The log {folder} is open in process {holder}: close it there, or stop that process, then try again."
+            )
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
-    except BlockingIOError:
-        owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
-        os.close(fd)
-        raise Fenced(
-            f"The log {folder} is open in process {owner}: close it there, or stop that process, then try again."
-        ) from None
     except BaseException:
         os.close(fd)
         raise
     return fd
+
+
+def _locked(fd: int) -> bool:
+    """Takes the lock. A few attempts: somebody may just look at it."""
+    for _ in range(_LOCK_ATTEMPTS):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(0.005)
+    return False
 
 
 def _make_folder(folder: Path) -> None:
@@ -407,4 +400,4 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-__all__ = ["LOCK_FILE", "LocalLog", "lock_folder"]
+__all__ = ["LOCK_FILE", "LocalLog", "begin_local_log", "lock_folder"]

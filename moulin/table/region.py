@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,6 @@ import pyarrow as pa
 
 from moulin.errors import Closed, Conflict, InvalidInput, MoulinError, Unavailable
 from moulin.formats import log_entry
-from moulin.formats.log_entry import EntryKind
-from moulin.model.arrow import arrow_schema
 from moulin.model.entities import Region, TableState
 from moulin.model.key import Key
 from moulin.model.operations import RegionUse
@@ -27,6 +25,7 @@ from moulin.model.record import NATIVE, RecordType
 from moulin.model.rows import to_batches
 from moulin.table.log import Log
 from moulin.table.memtable import ENTRY_BYTES, MISSING, Memtable
+from moulin.table.replay import replay
 
 if TYPE_CHECKING:
     from moulin.config import Config
@@ -86,9 +85,10 @@ class RegionWriter:
         self._paused = 0
         self._crowded = False  # flushes or merges do not keep pace: the next writer waits
         self._blocked = False  # closed, failed, paused or crowded: looked at before every write
-        self.memtables: tuple[Memtable, ...] = ()  # the newest first, which is the one being written
+        entries = log.replay(self.covered)
+        # The newest first, which is the one being written.
+        self.memtables: tuple[Memtable, ...] = replay(entries, state, self.covered, self._limit, region.number)
         self._use(state)
-        self._replay(state)
 
     # State
 
@@ -110,44 +110,8 @@ class RegionWriter:
     def _start(self) -> None:
         """Begin a new memtable; an empty one gives way to it."""
         older = tuple(table for table in self.memtables if len(table))
-        reached = self.memtables[0].reached if self.memtables else self.covered
-        self._active = Memtable(self._record, self._key, reached)
+        self._active = Memtable(self._record, self._key, self.memtables[0].reached)
         self.memtables = (self._active, *older)
-
-    def _replay(self, state: TableState) -> None:
-        """Bring back what the log holds and segments do not."""
-        schema_id = None
-        keys = {number: Key.of(schema) for number, schema in state.schemas.items()}
-        for position, payload in self._log.replay(self.covered):
-            entry = log_entry.decode(payload, source=f"Entry {position} of the log of region {self.region.number}")
-            if entry.kind is not EntryKind.FENCE:
-                if entry.schema_id != schema_id or self._active.size >= self._limit:
-                    schema_id = entry.schema_id
-                    schema, key = state.schemas[schema_id], keys[schema_id]
-                    assert key is not None
-                    self._record, self._key = RecordType(schema), key
-                    self._start()
-                self._apply(entry)
-            self._active.reached = position
-        self._use(state)
-
-    def _apply(self, entry: log_entry.LogEntry) -> None:
-        key, schema = self._key, self._record.schema
-        match entry.kind:
-            case EntryKind.ROWS:
-                rows = entry.rows(log_entry.python_types(schema.fields))
-                self._active.put_rows(map(self._keys_of(), rows), rows, len(entry.body))
-            case EntryKind.ROW_BATCH:
-                batch = entry.batch().cast(arrow_schema(schema))
-                self._active.put_batch(key.values(batch), batch)
-            case EntryKind.KEYS:
-                keys = entry.rows(log_entry.python_types(key.fields))
-                self._active.delete([k[0] for k in keys] if len(key.fields) == 1 else keys)
-            case EntryKind.KEY_BATCH:
-                self._active.delete(key.values(entry.batch()))
-
-    def _keys_of(self) -> Callable[[tuple[Any, ...]], Any]:
-        return itemgetter(*(self._record.names.index(name) for name in self._key.names))
 
     # Writes
 
@@ -268,6 +232,11 @@ class RegionWriter:
             self._make_room()
 
     @property
+    def is_empty(self) -> bool:
+        """Whether everything that was written is in segments."""
+        return not any(map(len, self.memtables))
+
+    @property
     def is_crowded(self) -> bool:
         """Whether writers wait for flushes or merges."""
         return self._crowded
@@ -315,6 +284,12 @@ class RegionWriter:
             self.memtables = tuple(table for table in self.memtables if table is not memtable)
             self._failure = None
             self._change()
+
+    def make_durable(self, position: int) -> None:
+        """Let the log reach, on disk, what is about to be in segments. One that syncs less often, or died, need not."""
+        if self._always:
+            with suppress(MoulinError):
+                self._log.commit(position)
 
     def trim(self) -> None:
         self._log.trim(self.covered)

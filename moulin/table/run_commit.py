@@ -197,7 +197,7 @@ class _Drafts:
         made = cls()
         for run in runs:
             if run.value not in made.numbers:
-                made.numbers[run.value] = context.catalog.region_number(keyed.id, run.value)
+                made.numbers[run.value] = context.catalog.region(keyed.id, run.value).number
             number = made.numbers[run.value]
             draft = made.by_region.setdefault(number, UpsertDraft())
             if plan.duplicates == "error":

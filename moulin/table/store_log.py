@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import secrets
 import threading
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from typing import Final
 from uuid import UUID
 
-from moulin.errors import AlreadyExists, Corrupt, InvalidInput, MoulinError, NotFound, Unavailable
-from moulin.formats.log_entry import encode_fence, is_fence
+from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound, Unavailable
+from moulin.formats.log_entry import encode_fence
 from moulin.formats.log_object import LogObject, decode_object, encode_object
-from moulin.storage import paths
 from moulin.storage.store import Store
-from moulin.table.log import Death, check_committable, closed, failed, missing, taken_over
+from moulin.table.log import Death, check_committable, closed, failed, taken_over
+from moulin.table.log_reader import StoreLogReader
 
 _ATTEMPTS: Final = 3  # to put an object whose fate is unknown; the store retries by itself within each
-_READERS: Final = 8
 
 
 class StoreLog:
@@ -49,6 +47,7 @@ class StoreLog:
         covered: int = 0,
     ) -> None:
         self._store, self._table_id, self._region, self._epoch = store, table_id, region, epoch
+        self._reader = StoreLogReader(store, table_id, region)
         self._check_epoch, self._object_bytes = check_epoch, object_bytes
         self._nonce = secrets.token_bytes(16)
         self._changed = threading.Condition()
@@ -102,33 +101,13 @@ class StoreLog:
             firsts, last = self._firsts, self._stored
         if after >= last:
             return
-        start = bisect_right(firsts, after + 1) - 1
-        if start < 0:
-            raise missing(self._name(after + 1), after + 1, firsts[0])
-        expected, epoch = firsts[start], 0
-        with ThreadPoolExecutor(_READERS) as readers:
-            for at in range(start, len(firsts), _READERS):
-                for found in readers.map(self._read, firsts[at : at + _READERS]):
-                    if found.first != expected:
-                        raise missing(self._name(found.first), expected, found.first)
-                    expected = found.last + 1
-                    if all(map(is_fence, found.entries)):  # of a claim; one that came too late may have an old epoch
-                        continue
-                    if found.epoch < epoch:
-                        raise Corrupt(
-                            f"{self._name(found.first)} was written under epoch {found.epoch}, after one of epoch "
-                            f"{epoch}, so it was never acknowledged: restore the log from a copy."
-                        )
-                    epoch = found.epoch
-                    for position, entry in enumerate(found.entries, found.first):
-                        if position > after:
-                            yield position, entry
+        yield from self._reader.entries(firsts, after)
 
     def trim(self, through: int) -> None:
         with self._changed:
             doomed = [first for first, following in pairwise(self._firsts) if following - 1 <= through]
             self._firsts = self._firsts[len(doomed) :]
-        self._store.delete(map(self._path, doomed))
+        self._store.delete(map(self._reader.path, doomed))
 
     def close(self) -> None:
         try:
@@ -140,9 +119,8 @@ class StoreLog:
 
     def _find_end(self, covered: int) -> tuple[list[int], int]:
         """The first positions of all objects, and the position of the last entry."""
-        listed = (paths.parse_log_object(info.path) for info in self._store.list(self._prefix()))
-        firsts = sorted(found[2] for found in listed if found is not None)
-        return firsts, max(self._last_of(self._read(firsts[-1])), covered) if firsts else covered
+        firsts = self._reader.firsts()
+        return firsts, max(self._last_of(self._reader.read(firsts[-1])), covered) if firsts else covered
 
     def _put_fence(self) -> int:
         """The position of a fence behind the last entry, wherever that turns out to be."""
@@ -152,11 +130,13 @@ class StoreLog:
             self._firsts.append(first)
             if found is None:
                 return first
-            self.last = self._last_of(decode_object(found, source=self._name(first)))
+            self.last = self._last_of(decode_object(found, source=self._reader.name_of(first)))
 
     def _last_of(self, found: LogObject) -> int:
         if found.epoch > self._epoch:
-            raise taken_over(self._name(found.first), self._epoch, f"an object of epoch {found.epoch}").error()
+            raise taken_over(
+                self._reader.name_of(found.first), self._epoch, f"an object of epoch {found.epoch}"
+            ).error()
         return found.last
 
     def _put_waiting(self) -> None:
@@ -168,13 +148,13 @@ class StoreLog:
             found = self._put(first, tuple(entries)) if entries else None
         except BaseException as error:
             self._death = failed(
-                self._name(first), "written", error if isinstance(error, MoulinError) else "interrupted"
+                self._reader.name_of(first), "written", error if isinstance(error, MoulinError) else "interrupted"
             )
             if isinstance(error, MoulinError):
                 raise self._death.error() from error
             raise
         if found is not None:
-            self._death = taken_over(self._name(first), self._epoch, _describe(found))
+            self._death = taken_over(self._reader.name_of(first), self._epoch, _describe(found))
             raise self._death.error()
         with self._changed:
             stored = self._stored = self._stored + len(entries)
@@ -188,7 +168,7 @@ class StoreLog:
         """Kills the log if the region has a newer owner. If nobody can say, nothing is acknowledged for now."""
         current = self._check_epoch()
         if current != self._epoch:
-            self._death = taken_over(self._prefix(), self._epoch, f"that epoch {current} owns the region")
+            self._death = taken_over(self._reader.name, self._epoch, f"that epoch {current} owns the region")
             raise self._death.error()
 
     def _put(self, first: int, entries: tuple[bytes, ...]) -> bytes | None:
@@ -197,7 +177,7 @@ class StoreLog:
         An object that is there already and has our bytes, nonce and all, is ours: only the answer was lost. One that is
         missing after a failure may be put again, since it is the same.
         """
-        path = self._path(first)
+        path = self._reader.path(first)
         data = encode_object(LogObject(self._table_id, self._region, self._epoch, first, self._nonce, entries))
         failure: MoulinError | None = None
         for _ in range(_ATTEMPTS):
@@ -211,30 +191,15 @@ class StoreLog:
             except NotFound:
                 continue
             return None if found == data else found
-        raise Unavailable(f"{self._name(first)} can neither be written nor read: {failure}") from failure
+        raise Unavailable(f"{self._reader.name_of(first)} can neither be written nor read: {failure}") from failure
 
-    def _read(self, first: int) -> LogObject:
-        name = self._name(first)
-        try:
-            data = self._store.get(self._path(first))
-        except NotFound as error:
-            raise Corrupt(f"{name} has disappeared while the log was read: another writer may own it.") from error
-        found = decode_object(data, source=name)
-        if (found.table_id, found.region, found.first) != (self._table_id, self._region, first):
-            raise Corrupt(
-                f"{name} belongs to region {found.region} of table {found.table_id}, from position {found.first} on: "
-                "this is not its place. Move it away."
-            )
-        return found
 
-    def _prefix(self) -> str:
-        return paths.log_prefix(self._table_id, self._region)
-
-    def _path(self, first: int) -> str:
-        return paths.log_object(self._table_id, self._region, first)
-
-    def _name(self, first: int) -> str:
-        return f"{self._store.uri}/{self._path(first)}"
+def begin_store_log(store: Store, table_id: UUID, region: int, epoch: int, covered: int) -> None:
+    """Puts a first object, a fence, so that there is a log before anybody claims it."""
+    reader = StoreLogReader(store, table_id, region)
+    fence = LogObject(table_id, region, epoch, covered + 1, secrets.token_bytes(16), (encode_fence(epoch),))
+    with suppress(AlreadyExists):
+        store.put_if_absent(reader.path(fence.first), encode_object(fence))
 
 
 def _describe(data: bytes) -> str:
@@ -244,4 +209,4 @@ def _describe(data: bytes) -> str:
         return "an object that it cannot read in the place of its own"
 
 
-__all__ = ["StoreLog"]
+__all__ = ["StoreLog", "begin_store_log"]

@@ -20,6 +20,7 @@ from moulin.table.context import Context
 from moulin.table.handle import whole_number
 from moulin.table.key_scan import KeyScan, Pending
 from moulin.table.keyed import KeyedTable
+from moulin.table.keyed_reader import KeyedReader
 from moulin.table.region import RegionWriter
 from moulin.table.run_commit import is_frame, merge, source_schema
 from moulin.table.scan import Scan
@@ -59,6 +60,7 @@ class Table(TableVersions, TableSettings):
 
     def stats(self) -> TableStats:
         """Levels, amplification, caches, stalls, regions and indexes; reads no file."""
+        self.settle()
         return table_stats(self._context, self._state())
 
     # Rows
@@ -99,7 +101,7 @@ class Table(TableVersions, TableSettings):
         when one of them, `reverse` or `ordered` is given.
         """
         options = {"start": start, "end": end, "prefix": prefix, "reverse": reverse, "ordered": ordered}
-        keyed = self._keyed() if version is None and self._shown is None else None
+        keyed = self._to_scan() if version is None else None
         if keyed is not None:
             view, pending = Pending.of(self._context, keyed)
             return KeyScan(self._context, view, pending, columns=columns, where=where, limit=limit, **options)
@@ -211,15 +213,11 @@ class Table(TableVersions, TableSettings):
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row of a key, or None. A key of several columns is a tuple."""
-        if self._shown is not None:
-            return Snapshot(self._context, self._state()).get(key)
-        return self._keyed_only().get(key)
+        return (self._keyed_only() if self._shown is None else self._fixed_reader()).get(key)
 
     def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
         """The row of each key, or None, in the order of the keys."""
-        if self._shown is not None:
-            return Snapshot(self._context, self._state()).get_many(keys)
-        return self._keyed_only().get_many(keys)
+        return (self._keyed_only() if self._shown is None else self._fixed_reader()).get_many(keys)
 
     def delete(self, key: Any) -> None:
         """Delete the row of a key, if there is one."""
@@ -229,9 +227,22 @@ class Table(TableVersions, TableSettings):
         """Delete the rows of several keys."""
         self._writer().delete_batch(keys)
 
-    def flush(self) -> int:
-        """Commit what was put and deleted so far; returns the version of the table that has it."""
-        return self._keyed_only().flush()
+    def flush(self, *, take_over: bool = False) -> int:
+        """Commit what was put and deleted so far, and what others left; returns the version of the table that has it.
+
+        Logs that a process left which is no more are flushed too. A log in an object store whose writer ran on another
+        machine is flushed only with `take_over`: should that writer still live, it is fenced.
+        """
+        return self._keyed_only().flush(take_over=take_over)
+
+    def forget_lost_logs(self) -> list[int]:
+        """Go on without logs that are gone or cut short: the rows that only they had are lost.
+
+        Returns the numbers of their regions. For a table whose reads and writes raise Corrupt because of such a log, of
+        which there is no copy.
+        """
+        self._writable()
+        return self._keyed_only().forget_lost_logs()
 
     # Maintenance
 
@@ -252,8 +263,8 @@ class Table(TableVersions, TableSettings):
             raise FailedPrecondition(
                 "This table was opened without Spark; open it with moulin.connect(...).table(...)."
             )
-        if version is None and self.id in self._context.keyed:
-            self._context.keyed[self.id].flush()
+        if version is None and not self._read_only and (keyed := self._keyed()) is not None:
+            keyed.flush()
         return self._to_spark(self, version)
 
     def export_iceberg(
@@ -264,8 +275,8 @@ class Table(TableVersions, TableSettings):
         Data files stay where they are, unless `copy`. The answer says where its metadata lies.
         """
         self._require_open()
-        if version is None and self.id in self._context.keyed and not self._read_only:
-            self._context.keyed[self.id].flush()
+        if version is None and not self._read_only and (keyed := self._keyed()) is not None:
+            keyed.flush()
         shown = self._shown if version is None else whole_number(version)
         return self._context.export_iceberg(self._context, self.id, os.fspath(directory), version=shown, copy=copy)
 
@@ -276,6 +287,12 @@ class Table(TableVersions, TableSettings):
             self._put = None
             if self._writes:
                 self._context.keyed[self.id].leave()
+
+    def _to_scan(self) -> KeyedReader | None:
+        """What a scan reads besides segments: of a keyed table, and None of another one."""
+        if self._shown is None:
+            return self._keyed()
+        return self._fixed_reader() if self._may_have_left() else None
 
     def _keyed_only(self) -> KeyedTable:
         keyed = self._context.keyed.get(self.id) or self._keyed()

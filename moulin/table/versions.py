@@ -82,6 +82,8 @@ class TableVersions(TableHandle):
         Version by version; with `net`, what the two ends differ in. Every version from `since` on must be kept.
         """
         self._require_open()
+        if until is None:
+            self.settle()
         last = self._shown if until is None else whole_number(until)
         state = self._context.catalog.state_until(self.id, whole_number(since), last)
         return Changes(self._context, state, since, columns=columns, where=where, net=net)

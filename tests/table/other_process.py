@@ -71,13 +71,19 @@ def fill(table: Any, first: int) -> list[Any]:
     raise AssertionError("the disk has no end")
 
 
+def put_all(table: Any, rows: list[Any]) -> None:
+    """Put rows, one by one."""
+    for row in rows:
+        table.put(row)
+
+
 def _key(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
 def _do(table: Any, name: str, arguments: list[Any]) -> Any:
-    if name in ("pending", "fill"):
-        return (pending if name == "pending" else fill)(table, *arguments)
+    if name in ("pending", "fill", "put_all"):
+        return globals()[name](table, *arguments)
     if name == "scan":
         return table.scan().to_pylist()
     if name in ("get", "delete"):

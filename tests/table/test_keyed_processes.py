@@ -107,8 +107,8 @@ def test_rows_that_are_only_in_the_log_follow_the_schema_into_a_new_process(lake
     table.rename_column("n", "amount")  # by another process than the one that writes
     writer.call("delete", 2)
     writer.call("put", {"shop": "d", "id": 4, "amount": 4, "note": "new"})
-    writer.kill()
     assert table.scan().to_pylist() == [], "nothing was flushed: others see nothing"
+    writer.kill()
     reader = start("shop.stock")
     reader.call("put", {"shop": "e", "id": 5, "amount": 5})
     expected = [

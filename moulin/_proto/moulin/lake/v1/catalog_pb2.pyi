@@ -12,7 +12,7 @@ class GetLakeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetLakeResponse(_message.Message):
-    __slots__ = ("id", "storage_uri", "storage_options", "settings", "server_version")
+    __slots__ = ("id", "storage_uri", "storage_options", "settings", "server_version", "role")
     class StorageOptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -32,12 +32,14 @@ class GetLakeResponse(_message.Message):
     STORAGE_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
     id: str
     storage_uri: str
     storage_options: _containers.ScalarMap[str, str]
     settings: _containers.ScalarMap[str, str]
     server_version: str
-    def __init__(self, id: _Optional[str] = ..., storage_uri: _Optional[str] = ..., storage_options: _Optional[_Mapping[str, str]] = ..., settings: _Optional[_Mapping[str, str]] = ..., server_version: _Optional[str] = ...) -> None: ...
+    role: str
+    def __init__(self, id: _Optional[str] = ..., storage_uri: _Optional[str] = ..., storage_options: _Optional[_Mapping[str, str]] = ..., settings: _Optional[_Mapping[str, str]] = ..., server_version: _Optional[str] = ..., role: _Optional[str] = ...) -> None: ...
 
 class Tombstone(_message.Message):
     __slots__ = ("tombstoned_at", "delete_at")
@@ -1095,10 +1097,12 @@ class GetRegionNumberRequest(_message.Message):
     def __init__(self, table_id: _Optional[str] = ..., value: _Optional[_Union[_manifest_pb2.PartitionTuple, _Mapping]] = ...) -> None: ...
 
 class GetRegionNumberResponse(_message.Message):
-    __slots__ = ("number",)
+    __slots__ = ("number", "region")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
     number: int
-    def __init__(self, number: _Optional[int] = ...) -> None: ...
+    region: Region
+    def __init__(self, number: _Optional[int] = ..., region: _Optional[_Union[Region, _Mapping]] = ...) -> None: ...
 
 class ClaimRegionRequest(_message.Message):
     __slots__ = ("table_id", "number", "owner")
@@ -1129,6 +1133,30 @@ class GetRegionEpochResponse(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+
+class ReleaseRegionRequest(_message.Message):
+    __slots__ = ("table_id", "number", "epoch")
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    table_id: str
+    number: int
+    epoch: int
+    def __init__(self, table_id: _Optional[str] = ..., number: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class ReleaseRegionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListClaimedTablesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListClaimedTablesResponse(_message.Message):
+    __slots__ = ("table_ids",)
+    TABLE_IDS_FIELD_NUMBER: _ClassVar[int]
+    table_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, table_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class IndexInfo(_message.Message):
     __slots__ = ("index", "files", "bytes", "segments")

@@ -294,6 +294,16 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetRegionEpochRequest.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetRegionEpochResponse.FromString,
                 _registered_method=True)
+        self.ReleaseRegion = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ReleaseRegion',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseRegionRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseRegionResponse.FromString,
+                _registered_method=True)
+        self.ListClaimedTables = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ListClaimedTables',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListClaimedTablesRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListClaimedTablesResponse.FromString,
+                _registered_method=True)
         self.ListIndexes = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/ListIndexes',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.SerializeToString,
@@ -651,6 +661,20 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReleaseRegion(self, request, context):
+        """Says that the log of a region holds nothing that is not in segments; does nothing under an older epoch.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListClaimedTables(self, request, context):
+        """The tables with regions that were claimed and not released.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListIndexes(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -944,6 +968,16 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.GetRegionEpoch,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetRegionEpochRequest.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetRegionEpochResponse.SerializeToString,
+            ),
+            'ReleaseRegion': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseRegion,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseRegionRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseRegionResponse.SerializeToString,
+            ),
+            'ListClaimedTables': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListClaimedTables,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListClaimedTablesRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListClaimedTablesResponse.SerializeToString,
             ),
             'ListIndexes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListIndexes,
@@ -2375,6 +2409,60 @@ class CatalogService:
             '/moulin.lake.v1.CatalogService/GetRegionEpoch',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.GetRegionEpochRequest.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.GetRegionEpochResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseRegion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ReleaseRegion',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseRegionRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseRegionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListClaimedTables(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListClaimedTables',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListClaimedTablesRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListClaimedTablesResponse.FromString,
             options,
             channel_credentials,
             insecure,
