@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import reduce
 from typing import Any
 from uuid import UUID
@@ -28,10 +30,12 @@ from moulin.pipeline.session import adopt, spark_session
 from moulin.pipeline.sql import Reference, Statement, unparsed
 from moulin.pipeline.sql_where import predicate_of
 from moulin.pipeline.writer import RunJob, frame_arrow_schema, plan_write, write_frame, write_run_frame
+from moulin.table.pins import Hold
 from moulin.table.run_writer import RegionRun, RunPlan
 from moulin.table.table import Table
 from moulin.table.versions import to_nanos
 
+_HOLDS: ContextVar[list[Hold]] = ContextVar("holds")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -74,16 +78,22 @@ class Engine:
         self._lake.context.flush()
         lane = self._lane.take() if fresh and self._lane is not None else None
         version = self._lake.catalog.version() if lane is None else lane.version
-        frames = {reference: self._resolve(reference, version, lane) for reference in statement.references}
+        with self._holding() as holds:
+            frames = {reference: self._resolve(reference, version, lane) for reference in statement.references}
         result = _run(spark, statement.with_names(lambda reference: frames[reference].view))
+        self._hold_for(result, holds)
         if frames:  # the views live as long as the result: dropping one would forget what a user has cached of it
             weakref.finalize(result, list, frames.values()).atexit = False
         return result
 
     def read(self, table: Table, version: int | None = None) -> DataFrame:
         """A table at a version, or as it is now."""
-        self.session()
-        return self._frame(table.state(version)).frame
+        spark = self.session()
+        with self._holding() as holds:
+            cached = self._frame(table.state(version)).frame
+        frame = type(cached)(cached._jdf, spark)  # the one that is kept lives longer than whoever asked for it
+        self._hold_for(frame, holds)
+        return frame
 
     def write(self, state: TableState, frame: DataFrame) -> Sequence[SegmentFacts]:
         """Write the rows of a DataFrame as segments of a table; nothing is committed."""
@@ -118,7 +128,28 @@ class Engine:
 
     def _frame(self, state: TableState, asked: Predicate | None = None) -> NamedFrame:
         assert self._reader is not None
+        _HOLDS.get().append(self._lake.context.pins.hold(state.id, state.version))
         return self._reader.frame(state, asked)
+
+    @contextmanager
+    def _holding(self) -> Iterator[list[Hold]]:
+        """Gathers what pins the versions that frames are made of."""
+        token = _HOLDS.set([])
+        try:
+            yield _HOLDS.get()
+        finally:
+            _HOLDS.reset(token)
+
+    def _hold_for(self, frame: DataFrame, holds: list[Hold]) -> None:
+        """Keep pins for as long as a frame lives, and `pin_seconds` for frames that were made of it."""
+        pins = self._lake.context.pins
+
+        def release() -> None:
+            for hold in holds:
+                pins.release_later(hold)
+
+        if holds:
+            weakref.finalize(frame, release).atexit = False
 
     def _with_fresh(self, state: TableState, lane: Fresh | None, asked: Predicate | None = None) -> NamedFrame:
         assert self._spark is not None
