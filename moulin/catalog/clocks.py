@@ -41,22 +41,23 @@ def agreed(engine: Engine, store: Store) -> Callable[[], int]:
         newest = int(connection.execute(sa.select(s.counter.c.clock_ns)).scalar_one())
         mine, database = engine.own_clock(connection), engine.database_clock(connection)
     began = seconds_since_boot()
+    if not isinstance(engine.clock, SimulatedClock):
+        for name, found in (("its database", database), ("its storage", _now(store))):
+            waited = int((seconds_since_boot() - began) * NANOS)
+            apart = max(mine - found, found - (mine + waited))
+            if apart > tolerance:
+                raise _refused(
+                    f"this process has {_shown(mine)} and {name} has {_shown(found)}, {_span(apart)} apart",
+                    "set the clock that is wrong",
+                )
     if newest > mine + tolerance:
         raise _refused(
             f"the newest change of the lake was made at {_shown(newest)}, {_span(newest - mine)} in the future",
-            "if this clock is right, the lake was changed under one that was ahead; then clean-up can wait until that "
-            "time, or be run with a larger clock_tolerance",
+            "set this clock if it is wrong; if it is right, that of a process that changed the lake was ahead: wait "
+            "until that time, or clean up with a larger clock_tolerance",
         )
     if isinstance(engine.clock, SimulatedClock):
         return engine.clock
-    for name, found in (("its database", database), ("its storage", _now(store))):
-        waited = int((seconds_since_boot() - began) * NANOS)
-        apart = max(mine - found, found - (mine + waited))
-        if apart > tolerance:
-            raise _refused(
-                f"this process has {_shown(mine)} and {name} has {_shown(found)}, {_span(apart)} apart",
-                "set the clock that is wrong",
-            )
     return lambda: mine + int((seconds_since_boot() - began) * NANOS)
 
 

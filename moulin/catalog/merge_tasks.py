@@ -182,6 +182,7 @@ def _claim(engine: Engine, connection: sa.Connection, row: Any, worker: str, sec
         return None
     attempt, lease_until = row.attempt + 1, now + int(seconds * NANOS)
     first = take(connection, "segment", _NUMBERS)
+    engine.note_reserved(first, _NUMBERS)
     staging.stage(connection, first, _NUMBERS, row.table_id, f"{row.id}/{attempt}", now, lease_until)
     values = {
         "worker": worker,
