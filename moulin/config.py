@@ -36,8 +36,10 @@ class Config:
     # Versions younger than this stay readable; files that no commit names are swept when older than `orphan_grace`.
     history_keep: float = 7 * DAY
     orphan_grace: float = DAY
-    # A pinned version stays readable this long after its last use.
+    # A reader that was not heard of for this long has lost its pin, unless it is known to live.
     pin_seconds: float = HOUR
+    # Nothing is cleaned up while the clocks of process, database, storage and lake differ by more than this.
+    clock_tolerance: float = 5 * MINUTE
     # A commit is tried this often before a conflict is reported.
     commit_attempts: int = 16
     # Waiting for the lake's counter, and an idle transaction, end after this.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 from uuid import UUID
 
@@ -149,6 +150,9 @@ class CatalogBackend(Protocol):
         self, changes: Sequence[TableCommit], *, request_id: str | None = None, digest: bytes | None = None
     ) -> CommitResult:
         """Apply all changes as one version. Raises Stale when what one of them expects no longer holds."""
+
+    def writing(self) -> AbstractContextManager[None]:
+        """While it is open, clean-up leaves alone what this process has written and will commit."""
 
     def committed(self, request_id: str) -> CommitResult | None:
         """What an earlier commit with this request id did, if there was one."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from uuid import UUID
 
@@ -39,6 +39,7 @@ from moulin.model.entities import (
     View,
 )
 from moulin.model.facts import LiveSegment
+from moulin.model.operations import DataOperation
 from moulin.storage.store import Store
 
 
@@ -54,6 +55,7 @@ class Catalog:
         self.publisher = Publisher(engine, store, lake_uuid)
         self.maintenance = MaintenanceCatalog(engine)
         self.ingest = IngestCatalog(engine, lake_uuid, self._mutation, self._publish)
+        self.idle_pins: list[Callable[[], None]] = []  # give up pins that this process keeps for its next readers
 
     @classmethod
     def open(cls, uri: str, store: Store, config: Config, *, clock: Clock | None = None) -> Catalog:
@@ -317,8 +319,19 @@ class Catalog:
                 draft.request(request_id, digest=digest)
             draft.save()
             result = CommitResult(draft.version, draft.now, digest=digest)
+        self._settle(changes)
         self._publish(draft, [change.table_id for change in changes])
         return result
+
+    def _settle(self, changes: Sequence[TableCommit]) -> None:
+        """Numbers that are committed need no protection from clean-up any more."""
+        if self.engine.living is not None:
+            added = [change.operation.added for change in changes if isinstance(change.operation, DataOperation)]
+            self.engine.living.settle(facts.number for one in added for facts in one)
+
+    def writing(self) -> AbstractContextManager[None]:
+        """While it is open, clean-up leaves alone what this process has written and will commit."""
+        return nullcontext() if self.engine.living is None else self.engine.living.writing()
 
     def _publish(self, draft: Draft, table_ids: list[UUID]) -> None:
         self.publisher.publish_quietly()
@@ -394,6 +407,11 @@ class Catalog:
 
     def unpin(self, pin_id: UUID) -> None:
         leases.unpin(self.engine, pin_id)
+
+    def release_idle_pins(self) -> None:
+        """Let clean-up pass what readers of this process have done with."""
+        for release in self.idle_pins:
+            release()
 
 
 def _replay(connection: sa.Connection, request_id: str) -> CommitResult | None:

@@ -125,7 +125,7 @@ def resurrect(draft: Draft, key: Key) -> Database:
     """
     d = s.databases
     named = d.c.id == key if isinstance(key, UUID) else d.c.name == key
-    row = to_resurrect(draft.connection, d, named, draft.now, f"Database {key}")
+    row = to_resurrect(draft.connection, d, named, draft.clock, f"Database {key}")
     if row is None:
         return to_database(find(draft.connection, key))
     _require_free(draft.connection, row.name)
@@ -161,7 +161,7 @@ def resurrect(draft: Draft, key: Key) -> Database:
 
 
 def _in_grace(draft: Draft, table: sa.Table, database_id: UUID) -> list[Any]:
-    query = sa.select(table).where(table.c.database_id == database_id, table.c.delete_at > draft.now)
+    query = sa.select(table).where(table.c.database_id == database_id, table.c.delete_at > draft.clock)
     return list(draft.connection.execute(query.order_by(table.c.name)))
 
 

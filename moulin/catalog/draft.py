@@ -25,7 +25,7 @@ class Draft:
     def __init__(self, write: Write, lake_uuid: UUID, kind: str) -> None:
         self.write = write
         self.connection = write.connection
-        self.now = write.now
+        self.now, self.clock = write.now, write.clock
         self._lake_uuid = lake_uuid
         self._kind = kind
         self._version: int | None = None

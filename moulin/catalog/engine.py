@@ -20,7 +20,9 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from moulin.catalog import schema as s
+from moulin.catalog.clocks import SimulatedClock
 from moulin.catalog.creation import create_tables, stamp
+from moulin.catalog.living import InUse, Living, survey
 from moulin.config import Config
 from moulin.errors import (
     Corrupt,
@@ -46,11 +48,14 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Write:
-    """An open mutation: the counter is locked, `now` is its stamp."""
+    """An open mutation: the counter is locked, `now` is its stamp. That is never before an earlier stamp; `clock` is
+    the time without regard to those, which may come from a clock that was ahead.
+    """
 
     connection: sa.Connection
     version: int
     now: int
+    clock: int
     deltas: int
     incarnation: int
     response_seq: int
@@ -87,8 +92,13 @@ class Engine:
         self._inode: int | None = None
         self._engine = _sqlite(url, config) if self.is_sqlite else _postgresql(url, config)
         self._turns = threading.Lock()
+        self.living: Living | None = None
+        if self._file is not None:
+            self.living = Living(Path(self._file), config.orphan_grace)
 
     def close(self) -> None:
+        if self.living is not None:
+            self.living.close()
         self._engine.dispose()
 
     @contextmanager
@@ -134,8 +144,10 @@ class Engine:
                 raise Unavailable("The call was given up while it waited for others; nothing was done.")
             if self.incarnation not in (None, row.incarnation) or self._was_replaced():
                 raise Fenced("The lake's catalog was replaced since it was opened; connect to the lake again.")
-            now = max(row.clock_ns + 1, self.now(connection))
-            write = Write(connection, row.version, now, row.deltas, row.incarnation, row.response_seq, row.routing_seq)
+            clock = self.now(connection)
+            now = max(row.clock_ns + 1, clock)
+            rest = (row.deltas, row.incarnation, row.response_seq, row.routing_seq)
+            write = Write(connection, row.version, now, clock, *rest)
             yield write
             kept = ("version", "deltas", "response_seq", "routing_seq")
             changed = {"clock_ns": now, **{name: getattr(write, name) for name in kept}}
@@ -152,9 +164,21 @@ class Engine:
             return -1
 
     def now(self, connection: sa.Connection) -> int:
-        """The database's clock in Unix nanoseconds, or the one injected."""
-        if self.clock is not None:
-            return self.clock()
+        """Unix nanoseconds by the database's clock, or by the one injected if that is later.
+
+        What is promised from now on for some time must not end early because the injected clock is behind.
+        """
+        if self.clock is None:
+            return self.database_clock(connection)
+        mine = self.clock()
+        return mine if isinstance(self.clock, SimulatedClock) else max(mine, self.database_clock(connection))
+
+    def own_clock(self, connection: sa.Connection) -> int:
+        """The clock injected, else the database's."""
+        return self.database_clock(connection) if self.clock is None else self.clock()
+
+    def database_clock(self, connection: sa.Connection) -> int:
+        """The clock of the database server; of SQLite, that of this machine."""
         if self.is_sqlite:
             return time.time_ns()
         micros = connection.execute(sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
@@ -165,7 +189,19 @@ class Engine:
         if count < 1:
             raise InvalidInput(f"At least one {name} number must be asked for, not {count}.")
         with self.unordered() as connection:
-            return take(connection, name, count)
+            first = take(connection, name, count)
+        if name == "segment":
+            self.note_reserved(first, count)
+        return first
+
+    def note_reserved(self, first: int, count: int) -> None:
+        """Keep clean-up from files under these segment numbers while this process lives and may commit them."""
+        if self.living is not None:
+            self.living.reserve(first, count)
+
+    def in_use(self) -> InUse:
+        """What living processes use, where the catalog is a file and they are all on this machine."""
+        return InUse() if self.living is None else survey(Path(self._file or ""))
 
     def revision(self) -> str | None:
         """The schema revision found, None for an empty database."""

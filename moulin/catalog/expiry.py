@@ -6,7 +6,7 @@ What only forgotten rows named goes to the trash; bytes are deleted later, by gc
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -49,9 +49,11 @@ class Expired:
     oldest_version: int
 
 
-def oldest_kept(connection: sa.Connection, row: Any, now: int, keep_seconds: float) -> int:
+def oldest_kept(
+    connection: sa.Connection, row: Any, now: int, keep_seconds: float, pinned_here: int | None = None
+) -> int:
     """The oldest version of a table to keep: what was current `keep_seconds` ago, or an older one that is pinned
-    or has a name."""
+    or has a name. `pinned_here` is the oldest that a living process of this machine reads."""
     keep = _seconds(row.properties.get(KEEP_PROPERTY), keep_seconds)
     v = s.versions
     if connection.dialect.name == "postgresql":
@@ -64,7 +66,7 @@ def oldest_kept(connection: sa.Connection, row: Any, now: int, keep_seconds: flo
     pinned = connection.execute(
         sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.table_id == row.id, s.pins.c.expires_at > now)
     ).scalar_one()
-    candidates = [version for version in (kept, pinned) if version is not None]
+    candidates = [version for version in (kept, pinned, pinned_here) if version is not None]
     candidates += [ref.version for ref in refs_of(row.properties).values()]
     if kept is None:
         return int(row.oldest_version)
@@ -166,7 +168,16 @@ def _forget_vectors(connection: sa.Connection, ids: set[int]) -> list[Garbage]:
     return [Garbage(path, 0, "expired deletion vectors") for path in sorted(files)]
 
 
-def purge(draft: Draft, recheck_seconds: float) -> tuple[list[str], list[Garbage]]:
+def doomed(now: int, read_here: Collection[UUID] = ()) -> sa.ColumnElement[bool]:
+    """Tables past their grace window that nobody reads. `read_here` are those that living processes have pinned."""
+    t, p = s.tables, s.pins
+    is_read = sa.exists().where(p.c.table_id == t.c.id, p.c.expires_at > now)
+    return sa.and_(t.c.delete_at <= now, ~is_read, t.c.id.not_in(read_here))
+
+
+def purge(
+    draft: Draft, now: int, recheck_seconds: float, read_here: Collection[UUID] = ()
+) -> tuple[list[str], list[Garbage]]:
     """Remove dropped objects past their grace window, for good; returns their names and their folders.
 
     A database stays until its last table, view and token have gone: one that was dropped before it may have longer to
@@ -175,8 +186,11 @@ def purge(draft: Draft, recheck_seconds: float) -> tuple[list[str], list[Garbage
     connection = draft.connection
     names: list[str] = []
     garbage: list[Garbage] = []
-    for kind, source in (("view", s.views), ("table", s.tables)):
-        for row in connection.execute(sa.select(source).where(source.c.delete_at <= draft.now)).all():
+    for kind, source, over in (
+        ("view", s.views, s.views.c.delete_at <= now),
+        ("table", s.tables, doomed(now, read_here)),
+    ):
+        for row in connection.execute(sa.select(source).where(over)).all():
             names.append(f"{kind} {row.name}")
             draft.lake().purged.append(row.id.bytes)
             if source is s.tables:
@@ -186,19 +200,19 @@ def purge(draft: Draft, recheck_seconds: float) -> tuple[list[str], list[Garbage
             else:
                 connection.execute(s.view_members.delete().where(s.view_members.c.view_id == row.id))
                 connection.execute(s.views.delete().where(s.views.c.id == row.id))
-    names += _purge_tokens(draft, recheck_seconds)
+    names += _purge_tokens(draft, now, recheck_seconds)
     d = s.databases
     empty = [~sa.exists().where(source.c.database_id == d.c.id) for source in (s.views, s.ingest_tokens, s.tables)]
-    for row in connection.execute(sa.select(d).where(d.c.delete_at <= draft.now, *empty)).all():
+    for row in connection.execute(sa.select(d).where(d.c.delete_at <= now, *empty)).all():
         names.append(f"database {row.name}")
         draft.lake().purged.append(row.id.bytes)
         connection.execute(d.delete().where(d.c.id == row.id))
     return names, garbage
 
 
-def _purge_tokens(draft: Draft, recheck_seconds: float) -> list[str]:
+def _purge_tokens(draft: Draft, now: int, recheck_seconds: float) -> list[str]:
     t, k = s.ingest_tokens, s.token_secrets
-    gone = draft.connection.execute(sa.select(t).where(tokens.purgeable(draft.now, recheck_seconds))).all()
+    gone = draft.connection.execute(sa.select(t).where(tokens.purgeable(now, recheck_seconds))).all()
     for row in gone:
         draft.connection.execute(k.delete().where(k.c.token_id == row.id))
         draft.connection.execute(t.delete().where(t.c.id == row.id))

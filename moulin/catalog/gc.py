@@ -3,11 +3,12 @@
 1. Dropped objects past their grace window are purged, versions past their time forgotten; what only they named goes
 to the trash. 2. Manifests that no recovery needs any more follow, once newer full ones are in storage. 3. What has
 lain in the trash for `byte_floor` is deleted, and files that no row names and that are older than `orphan_grace`.
+Nothing is done unless all clocks agree (clocks.py), and nothing that a living process uses is touched (living.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import expiry, merge_task_list, requests, staging, streams
+from moulin.catalog import clocks, expiry, leases, merge_task_list, requests, staging, streams
 from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.draft import Draft
@@ -35,9 +36,10 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class Collection:
-    """What a clean-up did, or with `dry_run` would do."""
+    """What a clean-up did, or with `dry_run` would do. `clock` is the time that it goes by."""
 
     dry_run: bool
+    clock: Callable[[], int] = field(repr=False, compare=False)
     purged: list[str] = field(default_factory=list)
     expired: list[Expired] = field(default_factory=list)
     trashed: list[Garbage] = field(default_factory=list)
@@ -65,18 +67,21 @@ def collect(
 ) -> Collection:
     """Clean up a lake. The times, in seconds, override the configuration for this run.
 
-    Without `orphans` the storage is not listed for files that no row names.
+    Without `orphans` the storage is not listed for files that no row names. FailedPrecondition, with nothing done, when
+    clocks disagree.
     """
     config = catalog.config
     keep = config.history_keep if history_keep is None else history_keep
     floor = config.byte_floor if byte_floor is None else byte_floor
     grace = config.orphan_grace if orphan_grace is None else orphan_grace
-    result = Collection(dry_run)
+    result = Collection(dry_run, clocks.agreed(catalog.engine, catalog.store))
+    catalog.release_idle_pins()
     if not dry_run:
         catalog.publisher.publish()  # bytes are deleted only of what recovery knows to be gone
     _purge(catalog, result, floor)
     if not dry_run:
         requests.forget(catalog.engine, config.request_keep)
+        leases.forget_pins(catalog.engine, result.clock())
     _expire(catalog, result, keep, floor)
     if not dry_run:
         catalog.publisher.publish()
@@ -89,24 +94,26 @@ def collect(
 
 
 def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
+    in_use = catalog.engine.in_use()
     if not result.dry_run:
-        _empty_doomed_tables(catalog)
+        _empty_doomed_tables(catalog, result)
     with suppress(_Undo), catalog.engine.write() as write:
         draft = Draft(write, catalog.uuid, "purge")
-        result.purged, garbage = expiry.purge(draft, catalog.config.token_recheck)
+        now = result.clock()
+        result.purged, garbage = expiry.purge(draft, now, catalog.config.token_recheck, in_use.pins)
         keep = max(catalog.config.checkpoint_keep, catalog.config.blob_keep)  # they say which objects may go
-        streams.purge(draft, catalog.config.blob_keep, keep)
+        streams.purge(draft, now, catalog.config.blob_keep, keep, in_use.oldest_pin())
         result.trashed += garbage
-        expiry.throw_away(draft.connection, garbage, draft.now + int(floor * NANOS))
+        expiry.throw_away(draft.connection, garbage, now + int(floor * NANOS))
         draft.save()
         if result.dry_run:
             raise _Undo
 
 
-def _empty_doomed_tables(catalog: Catalog) -> None:
+def _empty_doomed_tables(catalog: Catalog, result: Collection) -> None:
     """Nobody can bring back a table past its grace window: its rows go ahead of it, in steps, without the lock."""
     with catalog.engine.read() as connection:
-        doomed = s.tables.c.delete_at <= catalog.engine.now(connection)
+        doomed = expiry.doomed(result.clock(), catalog.engine.in_use().pins)
         ids = list(connection.execute(sa.select(s.tables.c.id).where(doomed)).scalars())
     for table_id in ids:
         more = True
@@ -119,10 +126,11 @@ def _expire(catalog: Catalog, result: Collection, keep: float, floor: float) -> 
     """First the promise, in a short transaction under the lock; then rows, a few at a time and without it."""
     with catalog.engine.read() as connection:
         ids = list(connection.execute(sa.select(s.tables.c.id).where(s.tables.c.tombstoned_at.is_(None))).scalars())
+    pins = catalog.engine.in_use().pins
     for table_id in ids:
         with suppress(_Undo), catalog.engine.write() as write:
             draft = Draft(write, catalog.uuid, "gc")
-            if (found := _expire_table(draft, table_id, keep)) is not None:
+            if (found := _expire_table(draft, table_id, result.clock(), keep, pins.get(table_id))) is not None:
                 result.expired.append(found)
                 draft.save()
                 if result.dry_run:
@@ -135,19 +143,21 @@ def _forget(catalog: Catalog, result: Collection, floor: float) -> None:
     with catalog.engine.read() as connection:
         oldest = {row.id: row.oldest_version for row in connection.execute(sa.select(s.tables))}
     oldest.update({found.table_id: found.oldest_version for found in result.expired})
+    pins = catalog.engine.in_use().pins  # only now: a reader that comes later finds that its version is not kept
     for table_id, version in oldest.items():
+        version = min(version, pins.get(table_id, version))
         more = True
         while more:
             with suppress(_Undo), catalog.engine.unordered() as connection:
                 limit = None if result.dry_run else _AT_ONCE
                 garbage, more = expiry.forget(connection, table_id, version, limit)
                 result.trashed += garbage
-                expiry.throw_away(connection, garbage, catalog.engine.now(connection) + int(floor * NANOS))
+                expiry.throw_away(connection, garbage, result.clock() + int(floor * NANOS))
                 if result.dry_run:
                     raise _Undo
 
 
-def _expire_table(draft: Draft, table_id: UUID, keep: float) -> Expired | None:
+def _expire_table(draft: Draft, table_id: UUID, now: int, keep: float, pinned: int | None) -> Expired | None:
     t, d = s.tables, s.databases
     row = draft.connection.execute(
         sa.select(t, d.c.name.label("database"))
@@ -156,7 +166,7 @@ def _expire_table(draft: Draft, table_id: UUID, keep: float) -> Expired | None:
     ).first()
     if row is None:
         return None
-    version = expiry.oldest_kept(draft.connection, row, draft.now, keep)
+    version = expiry.oldest_kept(draft.connection, row, now, keep, pinned)
     return expiry.expire(draft, row, row.database, version) if version > row.oldest_version else None
 
 
@@ -183,7 +193,7 @@ def _trim_manifests(catalog: Catalog, result: Collection, floor: float) -> None:
     garbage = [g for g in garbage if _version_of(g.path) < newest]
     result.trashed += garbage
     with catalog.engine.unordered() as connection:
-        expiry.throw_away(connection, garbage, catalog.engine.now(connection) + int(floor * NANOS))
+        expiry.throw_away(connection, garbage, result.clock() + int(floor * NANOS))
 
 
 def _old_table_manifests(catalog: Catalog, table_id: UUID, oldest: int) -> list[Garbage]:
@@ -205,7 +215,7 @@ def _version_of(path: str) -> int:
 def _empty_trash(catalog: Catalog, result: Collection) -> None:
     t = s.trash
     with catalog.engine.read() as connection:
-        now = catalog.engine.now(connection)
+        now = result.clock()
         mine: sa.ColumnElement[bool] = sa.true()
         if catalog.config.delete_bytes == "off":  # others delete what the segment deletion service offers
             mine = sa.and_(t.c.segment.is_(None), t.c.output.is_(None))
@@ -265,15 +275,18 @@ def _note_failure(catalog: Catalog, rows: Sequence[Any], error: MoulinError, res
 def _sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
     """Uploads under numbers that were handed out, and never registered while that lasted."""
     with catalog.engine.read() as connection:
-        over = staging.due(connection, catalog.engine.now(connection) - int(floor * NANOS))
+        over = staging.due(connection, result.clock() - int(floor * NANOS))
         over = [staged for staged in over if not merge_task_list.holds(connection, staged.owner)]
     done = []
     for staged in over:
         folders = (paths.segment_folder(staged.table_id, staged.first + place) for place in range(staged.count))
         infos = [info for folder in folders for info in catalog.store.list(folder)]
+        in_use = catalog.engine.in_use()
         with catalog.engine.read() as connection:
             named = _named(connection, infos)
         left = [info for info in infos if info.path not in named]
+        if any(in_use.may_be_committed(info.path) for info in left):
+            continue
         if not result.dry_run:
             try:
                 catalog.store.delete(info.path for info in left)
@@ -293,7 +306,7 @@ def _sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
     After a recovery they wait as long: they may be all that is left of commits that were never published.
     """
     with catalog.engine.read() as connection:
-        now = catalog.engine.now(connection)
+        now = result.clock()
         lives = s.incarnations
         recovered = connection.execute(
             sa.select(sa.func.max(lives.c.started_at)).where(lives.c.number > 1)
@@ -303,9 +316,10 @@ def _sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
     before = datetime.fromtimestamp(now / NANOS, UTC) - timedelta(seconds=grace)
     old = (info for info in catalog.store.list(paths.tables_prefix()) if info.modified < before)
     for infos in _blocks(old):
+        in_use = catalog.engine.in_use()  # before the catalog is asked: who commits meanwhile gives up numbers later
         with catalog.engine.read() as connection:
             named = _named(connection, infos, now)
-        orphans = [info for info in infos if info.path not in named]
+        orphans = [info for info in infos if info.path not in named and not in_use.may_be_committed(info.path)]
         garbage = [Garbage(info.path, info.size, "orphan") for info in orphans]
         if not result.dry_run:
             try:

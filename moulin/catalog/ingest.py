@@ -122,8 +122,10 @@ class IngestCatalog:
 
     def deletable_offsets(self, published: int) -> dict[UUID, int]:
         """Up to where objects of streams may be deleted, `blob_keep` after the commit that merged them."""
+        pinned = self._engine.in_use().oldest_pin()
         with self._engine.read() as connection:
-            return streams.deletable(connection, self._engine.now(connection), self._config.blob_keep, published)
+            now = self._engine.now(connection)
+            return streams.deletable(connection, now, self._config.blob_keep, published, pinned)
 
     def set_deleted_offset(self, stream_id: UUID, offset: int, ingest_time: int = 0) -> None:
         with self._mutation("trim-stream") as draft:

@@ -14,6 +14,8 @@ from moulin.catalog.tombstones import NANOS
 from moulin.errors import NotFound
 from moulin.model.ids import new_id
 
+_FORGET = 24 * 3600  # seconds after which a pin that ran out is removed
+
 
 def take_lease(engine: Engine, name: str, owner: str, seconds: float) -> bool:
     """Whether `owner` does the work `name` for the next `seconds`: it had it already, or nobody has."""
@@ -22,6 +24,9 @@ def take_lease(engine: Engine, name: str, owner: str, seconds: float) -> bool:
     with engine.unordered(durable=False) as connection:
         now = engine.now(connection)
         values = {"name": name, "owner": owner, "expires_at": now + int(seconds * NANOS)}
+        # Nobody has it for longer than that from now on: one that was taken under a clock ahead ends in time, too.
+        ahead = sa.and_(t.c.name == name, t.c.expires_at > values["expires_at"])
+        connection.execute(t.update().where(ahead).values(expires_at=values["expires_at"]))
         query = insert(t).values(values)
         free = sa.or_(t.c.owner == owner, t.c.expires_at <= now)
         changed = {"owner": owner, "expires_at": values["expires_at"]}
@@ -54,6 +59,12 @@ def renew_pin(engine: Engine, pin_id: UUID, seconds: float) -> None:
             raise NotFound("The pin ran out and was cleaned up; open the version again.")
         row = connection.execute(sa.select(p).where(p.c.id == pin_id)).one()
         require_kept(find_by_id(connection, row.table_id), row.version)
+
+
+def forget_pins(engine: Engine, now: int) -> None:
+    """Remove pins that ran out long ago: their readers died."""
+    with engine.unordered(durable=False) as connection:
+        connection.execute(s.pins.delete().where(s.pins.c.expires_at <= now - _FORGET * NANOS))
 
 
 def unpin(engine: Engine, pin_id: UUID) -> None:

@@ -129,6 +129,8 @@ def claim(engine: Engine, worker: str, seconds: float, table_id: UUID | None = N
     while True:
         with engine.unordered(durable=False) as connection:
             row = _next(engine, connection, table_id)
+            if row is None and _bound_leases(engine, connection):
+                row = _next(engine, connection, table_id)
             if row is None:
                 return None
             if (claimed := _claim(engine, connection, row, worker, seconds)) is not None:
@@ -153,6 +155,21 @@ def _next(engine: Engine, connection: sa.Connection, table_id: UUID | None) -> A
     return connection.execute(query if table_id is None else query.where(t.c.table_id == table_id)).first()
 
 
+def _bound_leases(engine: Engine, connection: sa.Connection) -> bool:
+    """Whether tasks were held back by a clock that was ahead, and are no longer.
+
+    A lease that began in the future counts as begun now, and no task waits longer than the longest back-off.
+    """
+    t, now = s.merge_tasks, engine.now(connection)
+    waits = sa.and_(t.c.available_at != s.OPEN, t.c.finished_version.is_(None))
+    late = sa.and_(waits, t.c.worker.is_(None), t.c.available_at > now + int(_LONGEST_BACKOFF * NANOS))
+    freed = connection.execute(t.update().where(late).values(available_at=now)).rowcount
+    ahead = sa.and_(waits, t.c.claimed_at > now + int(engine.config.clock_tolerance * NANOS))
+    left = t.c.available_at - t.c.claimed_at
+    connection.execute(t.update().where(ahead).values(available_at=now + left, claimed_at=now))
+    return freed > 0
+
+
 def _claim(engine: Engine, connection: sa.Connection, row: Any, worker: str, seconds: float) -> ClaimedMerge | None:
     """None when the task turned out to be nothing to claim: then it is gone, or in quarantine."""
     t = s.merge_tasks
@@ -165,6 +182,7 @@ def _claim(engine: Engine, connection: sa.Connection, row: Any, worker: str, sec
         return None
     attempt, lease_until = row.attempt + 1, now + int(seconds * NANOS)
     first = take(connection, "segment", _NUMBERS)
+    engine.note_reserved(first, _NUMBERS)
     staging.stage(connection, first, _NUMBERS, row.table_id, f"{row.id}/{attempt}", now, lease_until)
     values = {
         "worker": worker,

@@ -38,6 +38,7 @@ class _ReplicaEngine(Engine):
 
     def __init__(self, file: str, config: Config, uri: str) -> None:
         super().__init__(engine_url(f"sqlite:///{file}"), config)
+        self.living = None  # the lake's own clean-up does not know of this process
         self._uri = uri
         self._filling = threading.local()
         with self._allowed():

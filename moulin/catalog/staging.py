@@ -30,7 +30,8 @@ def reserve(engine: Engine, table_id: UUID, count: int, owner: str, seconds: flo
         first, now = take(connection, "segment", count), engine.now(connection)
         until = now + int(seconds * NANOS)
         stage(connection, first, count, table_id, owner, now, until)
-        return StagedSegments(first, count, table_id, owner, now, until)
+    engine.note_reserved(first, count)
+    return StagedSegments(first, count, table_id, owner, now, until)
 
 
 def stage(

@@ -37,7 +37,7 @@ _MAX_TEXT = 1024
 
 def register(draft: Draft, plaintext: str, collector_id: str, description: str) -> StreamRegistration:
     """The active stream of a collector, made when it has none. The token is checked in the same transaction."""
-    token = tokens.validate(draft.connection, plaintext, draft.now)
+    token = tokens.validate(draft.connection, plaintext, draft.clock)
     row = active(draft.connection, collector_id)
     if row is None:
         stream_id = new_id()
@@ -187,19 +187,23 @@ def remove_table(draft: Draft, stream_id: UUID, table_id: UUID, current_offset: 
         _update(draft, stream_id, retired_at=draft.now)
 
 
-def purge(draft: Draft, blob_seconds: float, checkpoint_seconds: float) -> None:
-    """Remove streams that retired long enough ago, and checkpoints that neither the time kept nor a pin needs."""
+def purge(
+    draft: Draft, now: int, blob_seconds: float, checkpoint_seconds: float, pinned_here: int | None = None
+) -> None:
+    """Remove streams that retired long enough ago, and checkpoints that neither the time kept nor a pin needs.
+
+    `pinned_here` is the oldest version that a living process of this machine reads.
+    """
     r, c, connection = s.streams, s.stream_checkpoints, draft.connection
-    over = r.c.retired_at <= draft.now - int(blob_seconds * NANOS)
+    over = r.c.retired_at <= now - int(blob_seconds * NANOS)
     ids = connection.execute(sa.select(r.c.id).where(over)).scalars().all()
     for chunk in chunks(ids):
         for source in (c, s.stream_tables):
             connection.execute(source.delete().where(source.c.stream_id.in_(chunk)))
         connection.execute(r.delete().where(r.c.id.in_(chunk)))
         draft.lake().purged.extend(stream_id.bytes for stream_id in chunk)
-    pinned = sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.expires_at > draft.now)
-    oldest = connection.execute(pinned).scalar()
-    old = c.c.created_at < draft.now - int(checkpoint_seconds * NANOS)
+    oldest = _oldest_pin(connection, now, pinned_here)
+    old = c.c.created_at < now - int(checkpoint_seconds * NANOS)
     if oldest is not None:
         old = sa.and_(old, c.c.version <= oldest)
     newest = sa.select(c.c.stream_id, c.c.table_id, sa.func.max(c.c.version).label("version"))
@@ -208,11 +212,18 @@ def purge(draft: Draft, blob_seconds: float, checkpoint_seconds: float) -> None:
         connection.execute(c.delete().where(c.c.stream_id == last.stream_id, same, c.c.version < last.version))
 
 
-def deletable(connection: sa.Connection, now: int, blob_seconds: float, published: int) -> dict[UUID, int]:
+def _oldest_pin(connection: sa.Connection, now: int, pinned_here: int | None) -> int | None:
+    pinned = connection.execute(sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.expires_at > now)).scalar()
+    return min((version for version in (pinned, pinned_here) if version is not None), default=None)
+
+
+def deletable(
+    connection: sa.Connection, now: int, blob_seconds: float, published: int, pinned_here: int | None = None
+) -> dict[UUID, int]:
     """How far the objects of each stream may be deleted: merged long enough ago by a version that is published, and
     needed by no pinned one. Streams of which nothing may be are left out."""
     r, c = s.streams, s.stream_checkpoints
-    pinned = connection.execute(sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.expires_at > now)).scalar()
+    pinned = _oldest_pin(connection, now, pinned_here)
     last = published if pinned is None else min(published, pinned)
     reached = sa.func.max(c.c.stream_offset)
     found = connection.execute(

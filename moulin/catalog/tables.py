@@ -340,7 +340,7 @@ def resurrect(draft: Draft, database: Key, key: Key) -> TableEntry:
     parent = databases.find_parent(draft.connection, database)
     found = by_key(draft.connection, s.tables, parent, key, "Table", include_dropped=True)
     named = same(s.tables, parent, found, key)
-    row = to_resurrect(draft.connection, s.tables, named, draft.now, f"Table {parent.name}.{found.name}")
+    row = to_resurrect(draft.connection, s.tables, named, draft.clock, f"Table {parent.name}.{found.name}")
     if row is not None:
         require_free_name(draft.connection, parent, row.name)
         lift(draft, s.tables, [row.id])

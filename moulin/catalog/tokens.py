@@ -114,7 +114,7 @@ def resurrect(draft: Draft, database: Key, key: Key) -> Token:
     found = find(draft.connection, database, key, include_dropped=True)
     t = s.ingest_tokens
     what = f"Ingest token {parent.name}.{found.name}"
-    row = to_resurrect(draft.connection, t, same(t, parent, found, key), draft.now, what)
+    row = to_resurrect(draft.connection, t, same(t, parent, found, key), draft.clock, what)
     if row is not None:
         _require_free(draft.connection, parent, row.name)
         targets = {*_targets(_routing(row)).values()}

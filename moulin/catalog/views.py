@@ -84,7 +84,7 @@ def resurrect(draft: Draft, database: Key, key: Key) -> View:
     parent = databases.find_parent(draft.connection, database)
     found = find(draft.connection, database, key, include_dropped=True)
     named = same(s.views, parent, found, key)
-    row = to_resurrect(draft.connection, s.views, named, draft.now, f"View {parent.name}.{found.name}")
+    row = to_resurrect(draft.connection, s.views, named, draft.clock, f"View {parent.name}.{found.name}")
     if row is not None:
         require_free_name(draft.connection, parent, row.name)
         view = to_view(draft.connection, row)

@@ -53,18 +53,8 @@ def export(
     target = open_store(directory)
     if target.uri == context.store.uri or target.uri.startswith(f"{context.store.uri}/"):
         raise FailedPrecondition(f"{directory} lies inside the lake: export into a folder of its own.")
-    pin = None if _is_replica(context) else context.catalog.pin(table_id, state.version)
-    try:
+    with context.pins.hold(table_id, state.version):
         return _Exporter(context, state, target, copy).run()
-    finally:
-        if pin is not None:
-            context.catalog.unpin(pin)
-
-
-def _is_replica(context: Context) -> bool:
-    from moulin.catalog.replica import ReplicaCatalog
-
-    return isinstance(context.catalog, ReplicaCatalog)
 
 
 class _Exporter:

@@ -117,9 +117,8 @@ class _Projector:
 
     def run(self) -> Projected | None:
         """The projection; None when somebody else was first."""
-        state, catalog = self.state, self.context.catalog
-        pin = catalog.pin(state.id, state.head_version)
-        try:
+        state = self.state
+        with self.context.pins.hold(state.id, state.head_version), self.context.catalog.writing():
             base = projections.before(self.engine, state.id, self.format, state.head_version)
             on_line = projections.is_newest(self.engine, state.id, self.format, state.head_version)
             made, removed = self._make(base)
@@ -128,8 +127,6 @@ class _Projector:
                 self.engine, state.id, self.format, made, parent, self.added, removed if on_line else ()
             )
             return made if recorded else None
-        finally:
-            catalog.unpin(pin)
 
     def _make(self, base: Projected | None) -> tuple[Projected, Iterable[str] | None]:
         state = self.state

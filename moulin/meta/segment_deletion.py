@@ -6,6 +6,7 @@ from typing import Any
 
 from moulin._proto.moulin.meta.v1 import segment_deletion_pb2 as pb
 from moulin._proto.moulin.meta.v1 import segment_deletion_pb2_grpc as rpc
+from moulin.catalog import clocks
 from moulin.errors import FailedPrecondition
 from moulin.meta.convert import to_key
 from moulin.meta.segment_info import to_numbers, to_segment_id
@@ -16,11 +17,14 @@ _MAX_IDS = 10_000
 
 class SegmentDeletionServicer(rpc.SegmentDeletionServiceServicer):
     def __init__(self, site: Site) -> None:
-        self._store, self._segments = site.store, site.catalog.maintenance
+        self._store, self._segments, self._engine = site.store, site.catalog.maintenance, site.catalog.engine
 
     def GetTombstonedSegmentsForDeletion(
         self, request: pb.GetTombstonedSegmentsForDeletionRequest, context: Any
     ) -> pb.GetTombstonedSegmentsForDeletionResponse:
+        offered = self._segments.tombstoned_segments()
+        if offered:
+            clocks.agreed(self._engine, self._store)
         return pb.GetTombstonedSegmentsForDeletionResponse(
             segments=[
                 pb.TombstonedSegmentInfo(
@@ -30,7 +34,7 @@ class SegmentDeletionServicer(rpc.SegmentDeletionServiceServicer):
                     tombstone_time_nanos=segment.tombstoned_at,
                     tombstone_version=segment.version,
                 )
-                for segment in self._segments.tombstoned_segments()
+                for segment in offered
             ]
         )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -31,9 +33,11 @@ from moulin.pipeline.sql import check_is_query
 from moulin.pipeline.sql_names import Query, Reference, spelled
 from moulin.pipeline.sql_where import predicate_of
 from moulin.pipeline.writer import RunJob, frame_arrow_schema, plan_write, write_frame, write_run_frame
+from moulin.table.pins import Hold
 from moulin.table.run_writer import RegionRun, RunPlan
 from moulin.table.table import Table
 
+_HOLDS: ContextVar[list[Hold]] = ContextVar("holds")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _SESSION = "session"  # Spark's name for the place of temporary views; a database of the lake goes before it
 
@@ -80,14 +84,21 @@ class Engine:
         self._lake.context.flush()
         lane = self._lane.take() if fresh and self._lane is not None else None
         version = self._lake.catalog.version() if lane is None else lane.version
-        frames = self._frames(query.references, version, lane)
+        with self._holding() as holds:
+            frames = self._frames(query.references, version, lane)
         with _refusing("Spark refuses the query"):
-            return query.run(frames)
+            result = query.run(frames)
+        self._hold_for(result, holds)
+        return result
 
     def read(self, table: Table, version: int | None = None) -> DataFrame:
         """A table at a version, or as it is now."""
-        self.session()
-        return self._frame(table.state(version)).frame
+        spark = self.session()
+        with self._holding() as holds:
+            cached = self._frame(table.state(version)).frame
+        frame = type(cached)(cached._jdf, spark)  # the one that is kept lives longer than whoever asked for it
+        self._hold_for(frame, holds)
+        return frame
 
     def write(self, state: TableState, frame: DataFrame) -> Sequence[SegmentFacts]:
         """Write the rows of a DataFrame as segments of a table; nothing is committed."""
@@ -122,7 +133,28 @@ class Engine:
 
     def _frame(self, state: TableState, asked: Predicate | None = None) -> NamedFrame:
         assert self._reader is not None
+        _HOLDS.get().append(self._lake.context.pins.hold(state.id, state.version))
         return self._reader.frame(state, asked)
+
+    @contextmanager
+    def _holding(self) -> Iterator[list[Hold]]:
+        """Gathers what pins the versions that frames are made of."""
+        token = _HOLDS.set([])
+        try:
+            yield _HOLDS.get()
+        finally:
+            _HOLDS.reset(token)
+
+    def _hold_for(self, frame: DataFrame, holds: list[Hold]) -> None:
+        """Keep pins for as long as a frame lives, and `pin_seconds` for frames that were made of it."""
+        pins = self._lake.context.pins
+
+        def release() -> None:
+            for hold in holds:
+                pins.release_later(hold)
+
+        if holds:
+            weakref.finalize(frame, release).atexit = False
 
     def _with_fresh(self, state: TableState, lane: Fresh | None, asked: Predicate | None = None) -> NamedFrame:
         assert self._spark is not None

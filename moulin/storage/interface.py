@@ -119,6 +119,15 @@ class Store(ABC):
     def remove_empty_folders(self, prefix: str = "") -> None:
         """Removes empty folders below and including `prefix`, never the root. An object store has none."""
 
+    def clock(self) -> datetime:
+        """The store's own time, which it gives to an object that is written now."""
+        probe = paths.temporary(f"{paths.tables_prefix()}/clock", secrets.token_hex(8))
+        self.put(probe, b"clock")
+        try:
+            return self.head(probe).modified
+        finally:
+            self.delete([probe])
+
     def check_put_if_absent(self) -> None:
         """Proves with a probe that the store can be written and honours put-if-absent, on which every commit relies."""
         probe = paths.temporary("put-if-absent", secrets.token_hex(8))

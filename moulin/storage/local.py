@@ -127,6 +127,17 @@ class LocalStore(Store):
             with _writing(file), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 os.unlink(file)
 
+    def clock(self) -> datetime:
+        """The file system's time, which a folder on another machine has from there."""
+        with _writing(self._root):
+            file, descriptor, _ = _create_temporary(self._root, f"{paths.tables_prefix()}/clock")
+            try:
+                os.write(descriptor, b"clock")
+                return datetime.fromtimestamp(os.fstat(descriptor).st_mtime, UTC)
+            finally:
+                os.close(descriptor)
+                os.unlink(file)
+
     def remove_empty_folders(self, prefix: str = "") -> None:
         prefix = checked_prefix(prefix)
         for folder, _, _ in os.walk(self._file(prefix) if prefix else self._root, topdown=False):

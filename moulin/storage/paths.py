@@ -3,6 +3,7 @@
 ```
 moulin.json                                                         marker: this folder is a lake
 catalog.sqlite                                                      embedded catalog
+living/catalog.sqlite-<16 hex>                                      what a process that lives uses of the lake
 manifests/<version:020>.delta | .full                               lake manifests
 tables/<table uuid>/data/_moulin_segment=<number>/<8 hex>.parquet   segments, each alone in its folder
 tables/<table uuid>/data/_moulin_segment=<number>/<8 hex>.keys      the key index of that segment, if its table is keyed
@@ -77,6 +78,11 @@ def marker() -> str:
 def catalog_file() -> str:
     """The embedded catalog."""
     return "catalog.sqlite"
+
+
+def living_folder() -> str:
+    """The folder, beside an embedded catalog, in which living processes note what they use."""
+    return "living"
 
 
 def lake_manifests_prefix() -> str:

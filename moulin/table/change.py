@@ -114,6 +114,10 @@ class Committer:
         self, changes: Sequence[Change], *, request_id: str | None = None, digest: bytes | None = None
     ) -> CommitResult:
         """One version with all `changes`. Rebases as often as the configuration allows; then the Conflict stands."""
+        with self._catalog.writing():
+            return self._commit(changes, request_id, digest)
+
+    def _commit(self, changes: Sequence[Change], request_id: str | None, digest: bytes | None) -> CommitResult:
         attempts = self._catalog.config.commit_attempts
         for attempt in range(1, attempts + 1):
             try:

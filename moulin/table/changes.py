@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from moulin.errors import FailedPrecondition, InvalidInput, NotFound
+from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.names import did_you_mean
 from moulin.model.where import Where
 from moulin.table.change_reader import COMMIT_TIMESTAMP, FEED_FIELDS, ChangeReader
 from moulin.table.context import Context
+from moulin.table.pins import Hold
 
 if TYPE_CHECKING:
     import pandas
-
-_RENEWALS = 8  # how often a pin is renewed in its life
 
 
 class Changes:
@@ -82,39 +79,26 @@ class Changes:
         return sum(batch.num_rows for batch in self._read(replace(self._reader, columns=())))
 
     def _read(self, reader: ChangeReader) -> Generator[pa.RecordBatch, None, None]:
-        if self.since == self.until:
+        return self._batches(reader, None if self.since == self.until else self._hold())
+
+    def _batches(self, reader: ChangeReader, hold: Hold | None) -> Generator[pa.RecordBatch, None, None]:
+        if hold is None:
             return
         catalog = self._context.catalog
-        pin = _Pin(self._context, self._table_id, self.since, self.until)
-        try:
+        with hold:
             for change in catalog.changes(self._table_id, self.since, self.until, net=self._net):
                 for batch in reader.read(change, self._context.vectors):
-                    pin.renew()
+                    hold.check()
                     yield batch
-                pin.renew()
-        finally:
-            pin.release()
+                hold.check()
 
-
-class _Pin:
-    """Keeps a range of versions from clean-up while it is read."""
-
-    def __init__(self, context: Context, table_id: UUID, since: int, until: int) -> None:
-        self._catalog, self._every = context.catalog, context.config.pin_seconds / _RENEWALS
+    def _hold(self) -> Hold:
+        """Pin all versions of the feed."""
         try:
-            self._id = self._catalog.pin(table_id, since)
-        except NotFound:
-            self._catalog.state_until(table_id, since, until)  # says which version is the oldest for a feed
-            raise
-        self._renewed = time.monotonic()
-
-    def renew(self) -> None:
-        if time.monotonic() - self._renewed >= self._every:
-            self._catalog.renew_pin(self._id)
-            self._renewed = time.monotonic()
-
-    def release(self) -> None:
-        self._catalog.unpin(self._id)
+            hold = self._context.pins.hold(self._table_id, self.since, check=False)
+        finally:
+            self._context.catalog.state_until(self._table_id, self.since, self.until)  # refuses what is not kept
+        return hold
 
 
 def check_columns(state: TableState, columns: Sequence[str] | None) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from moulin.storage.store import Store
 from moulin.table.change import Committer
 from moulin.table.index_search import SecondaryIndexes
 from moulin.table.locate import KeyIndexes
+from moulin.table.pins import Pins
 from moulin.table.tasks import LocalRunner, TaskRunner
 from moulin.table.vectors import VectorCache
 
@@ -77,8 +78,10 @@ class Context:
     committer: Committer = field(init=False)
     indexes: KeyIndexes = field(init=False)
     secondary: SecondaryIndexes = field(init=False)
+    pins: Pins = field(init=False)
 
     def __post_init__(self) -> None:
+        self.pins = Pins(self.catalog)
         self.committer = Committer(self.catalog, self.store, self.vectors)
         self.indexes = KeyIndexes(self.store, self.config.key_cache_bytes)
         self.secondary = SecondaryIndexes(self.store, self.config.key_cache_bytes)
@@ -109,6 +112,7 @@ class Context:
                 table.close()
             except MoulinError as error:
                 failures.append(error)
+        self.pins.close()
         if failures:
             raise failures[0]
 

@@ -62,9 +62,10 @@ def create_index(context: Context, state: TableState, column: str, kind: str, na
     field = _column(state, column)
     name = check_name(f"{column}_{kind}" if name is None else name, "index")
     segments = context.catalog.segments(state.id, state.version, with_columns=False)
-    files = _build(context, state, Index(new_id(), name, kind, field.field_id, 0), segments)
-    operation = CreateIndex(new_id(), name, kind, field.field_id, tuple(files))
-    return context.committer.commit([SettingChange(state.id, state.version, operation)]).version
+    with context.catalog.writing():
+        files = _build(context, state, Index(new_id(), name, kind, field.field_id, 0), segments)
+        operation = CreateIndex(new_id(), name, kind, field.field_id, tuple(files))
+        return context.committer.commit([SettingChange(state.id, state.version, operation)]).version
 
 
 def drop_index(context: Context, state: TableState, name: str) -> int:
@@ -78,13 +79,14 @@ def update_indexes(context: Context, state: TableState) -> int:
     """Cover all segments of `state` that no file covers; returns the newest version of the table."""
     segments = context.catalog.segments(state.id, state.version, with_columns=False)
     changes = []
-    for index in context.catalog.indexes(state.id):
-        covered = _usable(context, state, index, segments)
-        missing = [segment for segment in segments if segment.facts.number not in covered]
-        if files := _build(context, state, index, missing):
-            operation = UpdateIndex(index.id, index.name, tuple(files))
-            changes.append(SettingChange(state.id, state.version, operation))
-    return context.committer.commit(changes).version if changes else state.head_version
+    with context.catalog.writing():
+        for index in context.catalog.indexes(state.id):
+            covered = _usable(context, state, index, segments)
+            missing = [segment for segment in segments if segment.facts.number not in covered]
+            if files := _build(context, state, index, missing):
+                operation = UpdateIndex(index.id, index.name, tuple(files))
+                changes.append(SettingChange(state.id, state.version, operation))
+        return context.committer.commit(changes).version if changes else state.head_version
 
 
 def carry_indexes(

@@ -108,6 +108,7 @@ class KeyScan(Scan):
             where=where,
             limit=limit,
             indexes=context.secondary,
+            pins=context.pins,
         )
         key = Key.of(view.state.schema)
         if key is None:
@@ -127,7 +128,7 @@ class KeyScan(Scan):
     def count(self) -> int:
         if self._pending is None and not self._ordered:
             return super().count()
-        rows: int = sum(table.num_rows for table in self._narrow()._tables())
+        rows: int = sum(table.num_rows for table in self._narrow()._held(self._hold()))
         return rows if self._limit is None else min(rows, self._limit)
 
     def _narrow(self) -> KeyScan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from moulin.catalog.backend import CatalogBackend
-from moulin.errors import InvalidInput
+from moulin.errors import InvalidInput, NotFound
 from moulin.formats.segment_reader import SegmentReader
 from moulin.model.arrow import LAST_UPDATED_SEQUENCE, LAST_UPDATED_VERSION, ROW_ID, arrow_schema
 from moulin.model.entities import TableState
@@ -25,6 +25,7 @@ from moulin.model.predicate import Predicate
 from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
 from moulin.table.index_search import Integers, Narrowed, SecondaryIndexes, groups_of, narrow
+from moulin.table.pins import Hold, Pins
 from moulin.table.vectors import VectorCache
 from moulin.table.verified import VERIFIED, part_of
 
@@ -90,11 +91,12 @@ class Scan:
         where: Where = None,
         limit: int | None = None,
         indexes: SecondaryIndexes | None = None,
+        pins: Pins,
     ) -> None:
         if limit is not None and limit < 0:
             raise InvalidInput(f"limit must be zero or more, not {limit}.")
         self._catalog, self._store, self._vectors, self._state = catalog, store, vectors, state
-        self._indexes = indexes
+        self._indexes, self._pins = indexes, pins
         self._predicate = parse_where(where, state.schema)
         self._limit = limit
         self._lineage = [name for name in columns or () if name in (ROW_ID, LAST_UPDATED_VERSION)]
@@ -107,12 +109,18 @@ class Scan:
         total = self._catalog.segments(self._state.id, self._state.version, with_columns=False)
         return Plan(tuple(kept.segments), len(total), kept.skipped, len(kept.positions))
 
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Stream the rows, segment by segment, reading ahead no more than the configuration allows."""
+    def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
+        """Stream the rows, segment by segment, reading ahead no more than the configuration allows.
+
+        Until the last one, or `close`, the version is pinned against clean-up.
+        """
+        return self._batches(self._hold())
+
+    def _batches(self, hold: Hold) -> Generator[pa.RecordBatch, None, None]:
         left = self._limit
         if left == 0:
             return
-        for table in self._tables():
+        for table in self._held(hold):
             for batch in table.to_batches(max_chunksize=self._catalog.config.scan_batch_rows):
                 if left is not None and batch.num_rows >= left:
                     yield batch.slice(0, left)
@@ -125,7 +133,7 @@ class Scan:
     def to_arrow(self) -> pa.Table:
         """All rows as one table."""
         if self._limit is None:
-            return pa.concat_tables([self.schema.empty_table(), *self._tables()])
+            return pa.concat_tables([self.schema.empty_table(), *self._held(self._hold())])
         return pa.Table.from_batches(self.to_batches(), self.schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -149,9 +157,10 @@ class Scan:
         if self._predicate.is_true:
             rows = self._catalog.count_rows(self._state.id, self._state.version)
         else:
-            bare = Scan(self._catalog, self._store, self._vectors, self._state, columns=[], indexes=self._indexes)
+            options: dict[str, Any] = {"columns": [], "indexes": self._indexes, "pins": self._pins}
+            bare = Scan(self._catalog, self._store, self._vectors, self._state, **options)
             bare._predicate = self._predicate
-            rows = sum(table.num_rows for table in bare._tables())
+            rows = sum(table.num_rows for table in bare._held(bare._hold()))
         return rows if self._limit is None else min(rows, self._limit)
 
     def _output_schema(self, columns: Sequence[str] | None) -> pa.Schema:
@@ -163,6 +172,21 @@ class Scan:
             LAST_UPDATED_VERSION: pa.field(LAST_UPDATED_VERSION, pa.int64()),
         }
         return pa.schema([lineage.get(name) or full.field(name) for name in columns])
+
+    def _hold(self) -> Hold:
+        """Pin the version; the plan, which comes next, finds out whether it is still kept."""
+        return self._pins.hold(self._state.id, self._state.version, check=False)
+
+    def _held(self, hold: Hold) -> Iterator[pa.Table]:
+        """The rows, which `hold` protects as long as they are read."""
+        with hold:
+            try:
+                for table in self._tables():
+                    hold.check()
+                    yield table
+            except NotFound:
+                hold.check(ask=True)  # says why a file is gone, when the pin is
+                raise
 
     def _tables(self) -> Iterator[pa.Table]:
         versions = self._catalog.sequence_versions(self._state.id) if self._lineage else ([], [])

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 
@@ -20,6 +19,7 @@ from moulin.table.context import Context
 from moulin.table.key_scan import KeyScan
 from moulin.table.keyed_reader import View
 from moulin.table.lookup import Lookup
+from moulin.table.pins import Hold
 from moulin.table.scan import Scan
 
 
@@ -28,7 +28,7 @@ class Snapshot:
 
     def __init__(self, context: Context, state: TableState) -> None:
         self._context, self._state = context, state
-        self._pin: UUID | None = None
+        self._hold: Hold | None = None
 
     @property
     def version(self) -> int:
@@ -59,13 +59,13 @@ class Snapshot:
         ordered: bool = False,
     ) -> Scan:
         """Rows of this version; of a keyed table in key order, when a range, `reverse` or `ordered` is given."""
-        if self._pin is not None:
-            self._context.catalog.renew_pin(self._pin)
+        if self._hold is not None:
+            self._hold.check()
         c = self._context
         if start is not None or end is not None or prefix is not None or reverse or ordered:
             options = {"start": start, "end": end, "prefix": prefix, "reverse": reverse, "ordered": ordered}
             return KeyScan(c, self._view, None, columns=columns, where=where, limit=limit, **options)
-        options = {"columns": columns, "where": where, "limit": limit, "indexes": c.secondary}
+        options = {"columns": columns, "where": where, "limit": limit, "indexes": c.secondary, "pins": c.pins}
         return Scan(c.catalog, c.store, c.vectors, self._state, **options)
 
     def get(self, key: Any) -> dict[str, Any] | None:
@@ -100,12 +100,12 @@ class Snapshot:
         return self.scan().count()
 
     def __enter__(self) -> Snapshot:
-        self._pin = self._context.catalog.pin(self._state.id, self._state.version)
+        self._hold = self._context.pins.hold(self._state.id, self._state.version)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pin is not None:
-            self._context.catalog.unpin(self._pin)
-            self._pin = None
+        if self._hold is not None:
+            self._hold.release()
+            self._hold = None

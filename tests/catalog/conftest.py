@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from moulin.catalog.clocks import SimulatedClock
 from moulin.lake import Lake
 
 SECOND = 1_000_000_000
 
 
-class HandClock:
+class HandClock(SimulatedClock):
     """Starts far in the future, so that files just written are in its past."""
 
     def __init__(self) -> None:

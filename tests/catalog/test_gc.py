@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from moulin.catalog.check import check
 from moulin.catalog.gc import collect
 from moulin.catalog.recover import recover
-from moulin.config import DAY, MINUTE
+from moulin.config import DAY, HOUR, MINUTE
 from moulin.errors import NotFound
 from moulin.lake import Lake, locate
 from moulin.table.table import Table
@@ -90,7 +91,6 @@ def test_pinned_versions_are_kept(lake: Lake, table: Table, clock: HandClock) ->
     with table.at(version=old) as snapshot:
         table.compact(everything=True)
         clock.forward(30 * DAY)
-        snapshot.scan()  # renews the pin
         collect(lake.catalog)
         clock.forward(30 * MINUTE)
         collect(lake.catalog)
@@ -99,13 +99,21 @@ def test_pinned_versions_are_kept(lake: Lake, table: Table, clock: HandClock) ->
     assert collect(lake.catalog).expired
 
 
-def test_a_pin_runs_out(lake: Lake, table: Table, clock: HandClock) -> None:
-    with table.at(version=table.version) as snapshot:
-        table.compact(everything=True)
-        clock.forward(30 * DAY)
-        collect(lake.catalog)
-        with pytest.raises(NotFound):
-            ids(snapshot)
+def test_the_pin_of_a_reader_that_is_not_known_to_live_runs_out(lake: Lake, table: Table, clock: HandClock) -> None:
+    """One that reads through a server, or in a process of Spark's."""
+    old = table.at(version=table.version)
+    pin = lake.catalog.pin(table.id, old.version)
+    table.compact(everything=True)
+    clock.forward(30 * DAY)
+    lake.catalog.renew_pin(pin)
+    collect(lake.catalog)
+    assert len(ids(old)) == 39
+    clock.forward(2 * HOUR)
+    collect(lake.catalog)
+    with pytest.raises(NotFound, match="cleaned up"):
+        ids(old)
+    with pytest.raises(NotFound, match="cleaned up"):
+        lake.catalog.renew_pin(pin)
 
 
 def test_history_can_be_kept_per_table(lake: Lake, table: Table, clock: HandClock) -> None:
@@ -141,7 +149,7 @@ def test_orphans_go_when_they_are_old(lake: Lake, table: Table, clock: HandClock
     (folder / "0badf00d.parquet").write_bytes(b"half a segment")
     foreign = tmp_path / "lake" / "tables" / str(table.id) / "notes.txt"
     foreign.write_text("not ours")
-    clock.now = int((folder / "0badf00d.parquet").stat().st_mtime * 1e9)
+    os.utime(folder / "0badf00d.parquet", ns=(clock.now, clock.now))
     assert not [g for g in collect(lake.catalog).deleted if g.reason == "orphan"]
     clock.forward(2 * DAY)
     assert [g.reason for g in collect(lake.catalog, dry_run=True).deleted] == ["orphan"]

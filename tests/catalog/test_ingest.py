@@ -23,6 +23,7 @@ from moulin.config import Config
 from moulin.errors import Conflict, Unauthenticated
 from moulin.model.ingest import Advance, Frontier, NurseryBatch, Registration, Routing, SetAside, StopReason
 from moulin.storage.store import Store, open_store
+from tests.contract.conftest import HandClock
 from tests.contract.samples import make_table, segment
 
 INGEST = (s.ingest_tokens, s.token_secrets, s.streams, s.stream_tables, s.set_asides, s.requests)
@@ -128,15 +129,15 @@ def test_a_replica_follows_ingest(catalog: Catalog, store: Store) -> None:
 
 
 def test_what_is_left_of_a_stream_goes_in_the_end(folder: Path, store: Store) -> None:
-    now = [1_700_000_000_000_000_000]
-    catalog = Catalog.open(f"sqlite:///{folder}/clock.sqlite", store, Config(), clock=lambda: now[0])
+    clock = HandClock()
+    catalog = Catalog.open(f"sqlite:///{folder}/clock.sqlite", store, Config(), clock=clock)
     try:
         _, streams, _ = fill(catalog)
-        now[0] += 3700 * 10**9
+        clock.now += 3700 * 10**9
         collect(catalog)
         assert {stream.id for stream in catalog.ingest.streams(streams)} == {streams[0]}
         assert len(rows(catalog)["requests"]) == 2
-        now[0] += 8 * 86_400 * 10**9
+        clock.now += 8 * 86_400 * 10**9
         collect(catalog)
         assert not rows(catalog)["requests"]
     finally:

@@ -16,6 +16,7 @@ from moulin.catalog.gc import collect
 from moulin.config import Config
 from moulin.model.operations import SetProperties
 from moulin.storage.store import open_store
+from tests.contract.conftest import HandClock
 from tests.contract.samples import make_table
 
 DAY = 86_400 * 10**9
@@ -31,8 +32,8 @@ def test_ids_are_kept_for_as_long_as_they_may_be_repeated(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     uri = f"sqlite:///{tmp_path}/catalog.sqlite" if backend == "sqlite" else request.getfixturevalue("postgres_url")
-    now = [1_700_000_000_000_000_000]
-    catalog = Catalog.open(uri, open_store(f"memory://requests-{backend}"), Config(), clock=lambda: now[0])
+    clock = HandClock()
+    catalog = Catalog.open(uri, open_store(f"memory://requests-{backend}"), Config(), clock=clock)
     try:
         state = make_table(catalog)
 
@@ -44,11 +45,11 @@ def test_ids_are_kept_for_as_long_as_they_may_be_repeated(
         kept = ["daily-2027-01-01", "call_1", "stream:a:b:9", "stream:c:1"]
         for one in (*passing, *kept[:2], "stream:a:b:7", "stream:a:b:8", *kept[2:]):
             commit(one)
-        now[0] += 6 * DAY
+        clock.now += 6 * DAY
         collect(catalog, orphans=False)
         assert len(known(catalog)) == len(passing) + len(kept) + 2, "not old enough"
         commit("call-2")
-        now[0] += 2 * DAY
+        clock.now += 2 * DAY
         collect(catalog, orphans=False, dry_run=True)
         assert "call-1" in known(catalog)
         collect(catalog, orphans=False)

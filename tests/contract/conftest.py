@@ -18,6 +18,7 @@ import psycopg
 import pytest
 
 from moulin.catalog.catalog import Catalog
+from moulin.catalog.clocks import SimulatedClock
 from moulin.catalog.engine import Clock, Engine, engine_url
 from moulin.catalog.schema import metadata
 from moulin.config import Config
@@ -29,7 +30,7 @@ from moulin.meta.server import MetaServer, build_server
 from moulin.storage.store import Store, open_store
 
 
-class HandClock:
+class HandClock(SimulatedClock):
     """Time that tests move by hand, in nanoseconds."""
 
     def __init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,11 @@ class OtherProcess:
         """kill -9, wherever it is."""
         self._process.kill()
         self._process.join()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, such as SIGSTOP."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
 
     def _tell(self, message: Any) -> None:
         self._pipe.send_bytes(json.dumps(message).encode())
@@ -77,13 +83,29 @@ def put_all(table: Any, rows: list[Any]) -> None:
         table.put(row)
 
 
+def begin_scan(table: Any) -> int:
+    """Read one batch; returns its rows."""
+    _UNDER_WAY.append(table.scan().to_batches())
+    rows: int = next(_UNDER_WAY[0]).num_rows
+    return rows
+
+
+def end_scan(table: Any) -> int:
+    """Read the rest of the scan that was begun; returns its rows."""
+    return sum(batch.num_rows for batch in _UNDER_WAY.pop())
+
+
+_UNDER_WAY: list[Any] = []
+_FUNCTIONS = {function.__name__: function for function in (pending, fill, put_all, begin_scan, end_scan)}
+
+
 def _key(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
 def _do(table: Any, name: str, arguments: list[Any]) -> Any:
-    if name in ("pending", "fill", "put_all"):
-        return globals()[name](table, *arguments)
+    if name in _FUNCTIONS:
+        return _FUNCTIONS[name](table, *arguments)
     if name == "scan":
         return table.scan().to_pylist()
     if name in ("get", "delete"):
