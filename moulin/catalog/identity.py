@@ -47,6 +47,11 @@ def beyond(number: int) -> int:
     return (number // _BLOCK + 2) * _BLOCK
 
 
+def first_of_life(version: int) -> int:
+    """The version that the life of the catalog which wrote `version` began with, if it was recovered ever."""
+    return version // _BLOCK * _BLOCK
+
+
 def lost_catalog(store: Store) -> FailedPrecondition:
     return FailedPrecondition(
         f"The lake in {store.uri} has lost its catalog; `moulin recover` rebuilds it from the manifests in storage."
