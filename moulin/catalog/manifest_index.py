@@ -134,6 +134,12 @@ class ManifestIndex:
             self._cache[path] = data
         return self._decode(path, data)
 
+    def read_bytes(self, path: str) -> bytes:
+        """The bytes of the manifest at `path`, which must be what the name promises."""
+        data = self._fetch(path)
+        self._decode(path, data)
+        return data
+
     def read_in_order(self, names: Iterable[str]) -> Iterator[pb.Manifest]:
         """Manifests one by one, the next ones fetched meanwhile."""
         queue: list[tuple[str, Future[bytes]]] = []
