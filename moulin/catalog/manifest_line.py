@@ -171,8 +171,8 @@ def _missing(
     needed = [_parts_of(manifest) for manifest in found.values()]
     if any(parts != needed[0] for parts in needed):
         raise Corrupt(
-            f"{' and '.join(found)} do not belong together: two catalogs wrote version {version}. Keep what the catalog "
-            "that counts wrote, and move the rest away."
+            f"{' and '.join(found)} do not belong together: two catalogs wrote version {version}. Keep what the "
+            "catalog that counts wrote, and move the rest away."
         )
     return min((needed[0] - purges.deltas(version) | expected) - found.keys(), default=None)
 

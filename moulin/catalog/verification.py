@@ -1,8 +1,9 @@
-"""The files that the rows of a catalog name, each with what its bytes must satisfy. `check` and mirrors use the same."""
+"""The files that the rows of a catalog name, each with what its bytes must satisfy: for `check` and for mirrors."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -70,7 +71,19 @@ def projection_files(connection: sa.Connection) -> Iterator[KnownFile]:
     """What was written for Iceberg engines and is in use. It can be made again, so mirrors do without it."""
     f = s.projection_files
     for row in connection.execute(sa.select(f.c.path, f.c.size).order_by(f.c.path)):
-        yield KnownFile(row.path, row.size)
+        is_document = row.path.endswith((".json", ".avro"))
+        yield KnownFile(row.path, row.size, verify=_is_document if is_document else None)
+
+
+def _is_document(data: bytes) -> str | None:
+    """JSON, or an Avro file: its blocks end with the marker that its header announces."""
+    if data.startswith(b"Obj\x01"):
+        return None if data.count(data[-16:]) >= 2 else "it is cut, or its last block is damaged"
+    try:
+        json.loads(data)
+    except ValueError:
+        return "it is neither JSON nor an Avro file"
+    return None
 
 
 def _vector_files(connection: sa.Connection, after: int) -> Iterator[KnownFile]:

@@ -101,16 +101,23 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check every row and every file against what was recorded; exit 1 when something is wrong."""
+    from moulin.iceberg.check_projections import check_projections
+    from moulin.ingest.check_streams import check_streams
+
     if iceberg is not None:
         _check_iceberg(context, iceberg, quick, as_json)
         return
     with open_lake(context) as lake, progress("Checking", quiet=as_json) as bar:
         task = bar.task_ids[0]
+        catalog = lake.own_catalog()
         findings = check_catalog(
-            lake.own_catalog(),
+            catalog,
             data=not quick,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
+        findings += check_streams(catalog, data=not quick)
+        if not quick:
+            findings += check_projections(catalog)
     rows = [{"rule": f.rule, "where": f.where, "found": f.found} for f in findings]
     show_rows(rows, as_json, empty="Everything is as it was written.")
     if findings:
