@@ -119,8 +119,8 @@ class Engine:
                 with connection.begin():
                     yield connection
                     decided = True
-            except exc.OperationalError as error:
-                if not decided:
+            except exc.DBAPIError as error:
+                if not decided or isinstance(error, (exc.IntegrityError, exc.DataError)):
                     raise
                 raise Unavailable(
                     f"The catalog did not confirm the change: {_reason(error)}. Its outcome is unknown: look whether "

@@ -237,8 +237,12 @@ def test_a_catalog_that_was_given_up_finds_out(place: Place) -> None:
     first.publisher.fence_seconds = 0
     first.create_database("before")
     place.lose_and_recover()
-    with pytest.raises(Fenced, match="recovered"):
+    with pytest.raises(Unavailable, match="unknown.*recovered"):
         first.create_database("after")
+    version = first.version()
+    with pytest.raises(Fenced, match="recovered"):
+        first.create_database("later")
+    assert first.version() == version, "what is refused is not committed"
     second = place.open()
     second.publisher.fence_seconds = 0
     second.create_database("kept")
