@@ -13,12 +13,14 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from uuid import UUID
 
 from moulin.catalog import mirror_source
 from moulin.catalog.identity import read_marker
-from moulin.catalog.mirror_source import Source, SourceFile
+from moulin.catalog.mirror_source import Source
+from moulin.catalog.verification import KnownFile
 from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unavailable
 from moulin.lake import Lake
 from moulin.storage import paths
@@ -63,6 +65,7 @@ class Mirror:
         """Bring the target to the newest published version. The first round compares all, later ones what is new."""
         if self._there is None:
             self._look()
+        gone = ""
         for _ in range(_ATTEMPTS):
             source = mirror_source.take(self._lake.own_catalog(), self._version)
             if mirror_source.has_successor(self._lake.own_catalog(), self._target, source.version):
@@ -71,15 +74,14 @@ class Mirror:
                 )
             try:
                 objects, size = self._copy(source, progress or (lambda done, total: None))
-            except NotFound:  # clean-up deleted it: a later version does not name it any more
+            except NotFound as error:  # clean-up deleted it: a later version does not name it any more
+                gone = error.message
                 continue
             self._version = source.version
             return MirrorReport(
                 source.version, objects, size, *mirror_source.lag(self._lake.own_catalog(), source.version)
             )
-        raise Unavailable(
-            f"Files of {self._lake.store.uri} that the catalog names are not there: run `moulin check`, or retry."
-        )
+        raise Corrupt(f"A file that the catalog names is not there: {gone} Run `moulin check`, and restore the file.")
 
     def follow(
         self, interval: float, stop: threading.Event, report: Callable[[MirrorReport], None] = lambda report: None
@@ -107,7 +109,7 @@ class Mirror:
     def _copy(self, source: Source, progress: Progress) -> tuple[int, int]:
         assert self._there is not None
         files = [file for file in source.files if self._is_missing(file)]
-        manifests = [name for _, name in source.manifests if name not in self._there]
+        manifests = [KnownFile(name) for name in source.manifests if name not in self._there]
         total, done, size = len(files) + len(manifests) + (not self._opened), 0, 0
         progress(0, total)
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="moulin-mirror") as pool:
@@ -115,7 +117,7 @@ class Mirror:
             in_order = map if self._opened else pool.map
             for jobs, run, copy in (
                 (files, pool.map, self._copy_file),
-                ([SourceFile(name) for name in manifests], in_order, self._copy_manifest),
+                (manifests, in_order, partial(self._copy_manifest, source)),
             ):
                 remaining = iter(jobs)
                 while batch := [*islice(remaining, _AT_ONCE)]:
@@ -129,13 +131,15 @@ class Mirror:
             progress(done, total)
         return done, size
 
-    def _is_missing(self, file: SourceFile) -> bool:
+    def _is_missing(self, file: KnownFile) -> bool:
         assert self._there is not None
         found = self._there.get(file.path)
         return found is None or (file.size is not None and found != file.size)
 
-    def _copy_file(self, file: SourceFile) -> int:
-        """Copy one file in pieces; it appears at the target only if it is what the catalog recorded."""
+    def _copy_file(self, file: KnownFile) -> int:
+        """Copy one file; it appears at the target only if it is what the catalog recorded."""
+        if file.verify is not None:
+            return self._copy_whole(file)
         digest, size = hashlib.sha256(), 0
         with self._lake.store.reader(file.path, file.size) as source, self._target.writer(file.path) as target:
             while piece := source.read(_CHUNK):
@@ -143,16 +147,25 @@ class Mirror:
                 size += len(piece)
                 target.write(piece)
             if file.sha256 is not None and digest.digest() != file.sha256:
-                raise Corrupt(
-                    f"{file.path} is damaged: its SHA-256 is not the one recorded. It was not copied; run "
-                    "`moulin check`."
-                )
+                raise _damaged(file.path, "its SHA-256 is not the one recorded")
         return size
 
-    def _copy_manifest(self, file: SourceFile) -> int:
+    def _copy_whole(self, file: KnownFile) -> int:
+        """A file with checksums inside, which are looked at before it is written."""
         data = self._lake.store.get(file.path)
+        if (problem := file.problem(data)) is not None:
+            raise _damaged(file.path, problem)
         self._target.put(file.path, data)
         return len(data)
+
+    def _copy_manifest(self, source: Source, file: KnownFile) -> int:
+        data = source.read_manifest(file.path)
+        self._target.put(file.path, data)
+        return len(data)
+
+
+def _damaged(path: str, problem: str) -> Corrupt:
+    return Corrupt(f"{path} is damaged: {problem}. It was not copied; run `moulin check`.")
 
 
 def describe(report: MirrorReport) -> dict[str, int | float]:

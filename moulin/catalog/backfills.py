@@ -18,12 +18,12 @@ def request_id(table_id: UUID, source: str, number: int) -> str:
     return f"{_PREFIX}{table_id}:{source}:{number}"
 
 
-def files(connection: sa.Connection, after: int) -> Iterator[str]:
-    """The lists of files of the batches committed after a version, by path; of tables that are still there."""
+def files(connection: sa.Connection, after: int) -> Iterator[tuple[str, bytes]]:
+    """Path and SHA-256 of the lists of files of the batches committed after a version, of tables still there."""
     r = s.requests
     known = set(connection.execute(sa.select(s.tables.c.id)).scalars())
     found = sa.select(r.c.id, r.c.digest).where(r.c.id.startswith(_PREFIX), r.c.version > after)
     for name, digest in connection.execute(found):
         table_id, source, number = name.removeprefix(_PREFIX).split(":")
         if digest is not None and UUID(table_id) in known:
-            yield paths.backfill_batch(UUID(table_id), source, int(number), bytes(digest))
+            yield paths.backfill_batch(UUID(table_id), source, int(number), bytes(digest)), bytes(digest)

@@ -22,11 +22,12 @@ from moulin.catalog.indexes import Coverage, IndexSize
 from moulin.catalog.ingest import IngestCatalog
 from moulin.catalog.maintenance import MaintenanceCatalog
 from moulin.catalog.names import Key
+from moulin.catalog.newest import require_newest
 from moulin.catalog.publish import Publisher
 from moulin.catalog.segments import PartitionFilter, TimeRange
 from moulin.catalog.tables import NewTable
 from moulin.config import Config
-from moulin.errors import InvalidInput
+from moulin.errors import Fenced, InvalidInput, Unavailable
 from moulin.model.entities import (
     CommitInfo,
     Database,
@@ -72,6 +73,7 @@ class Catalog:
             lake_uuid = identify(engine, store, marker)
             if marker is None:
                 write_marker(store, lake_uuid)
+            require_newest(engine, store, lake_uuid)
             catalog = cls(engine, store, lake_uuid)
             catalog.publisher.publish_quietly()
         except BaseException:
@@ -334,7 +336,15 @@ class Catalog:
         return nullcontext() if self.engine.living is None else self.engine.living.writing()
 
     def _publish(self, draft: Draft, table_ids: list[UUID]) -> None:
-        self.publisher.publish_quietly()
+        """After a commit: no error follows it but Unavailable, which says that nobody knows what became of it."""
+        try:
+            self.publisher.publish_quietly()
+        except Fenced as error:
+            if not draft.is_saved:
+                raise
+            raise Unavailable(
+                f"The outcome of the change is unknown: it was made in a catalog that does not count. {error.message}"
+            ) from error
         if draft.longest_chain > self.config.manifest_deltas:
             self.publisher.write_full_if_due(table_ids)
 

@@ -4,22 +4,19 @@ facts.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
 from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
-from moulin.errors import MoulinError
-from moulin.formats import manifest as codec
-from moulin.formats.journal import Journal
-from moulin.formats.key_index import KeyIndex
-from moulin.formats.puffin import read_deletion_vectors
-from moulin.formats.secondary_index import IndexFile
+from moulin.catalog.identity import read_marker
+from moulin.catalog.manifest_index import ManifestIndex
+from moulin.catalog.published import published_line
+from moulin.catalog.verification import KnownFile, known_files, projection_files
+from moulin.errors import MoulinError, NotFound
 from moulin.storage import paths
 
 
@@ -41,11 +38,12 @@ def check(catalog: Catalog, *, data: bool = True, progress: Progress | None = No
     with catalog.engine.read() as connection:
         for invariant in INVARIANTS:
             findings.extend(invariant(connection))
-        files = list(_files(connection))
-    for done, (path, size, verify) in enumerate(files, start=1):
-        findings.extend(_check_file(catalog, path, size, verify if data else None))
+        files = [*known_files(connection), *projection_files(connection)]
+    for done, file in enumerate(files, start=1):
+        findings.extend(_check_file(catalog, file, data))
         if progress:
             progress(done, len(files))
+    findings.extend(_check_marker(catalog))
     findings.extend(_check_manifests(catalog))
     return findings
 
@@ -164,110 +162,41 @@ INVARIANTS: tuple[Callable[[sa.Connection], Iterator[Finding]], ...] = (
     references_are_live,
 )
 
-Verify = Callable[[bytes], str | None]
 
-
-def _files(connection: sa.Connection) -> Iterator[tuple[str, int | None, Verify | None]]:
-    """Every file that a row names: its path, its size where known, and what its bytes must satisfy."""
-    g, d = s.segments, s.deletion_vectors
-    for row in connection.execute(sa.select(g.c.path, g.c.size, g.c.sha256, g.c.index_size).order_by(g.c.number)):
-        yield row.path, row.size, _has_hash(row.sha256)
-        if row.index_size:
-            path = paths.key_index_path(row.path)
-            yield path, row.index_size, partial(_is_key_index, path)
-    vectors: dict[str, list[Any]] = {}
-    for row in connection.execute(
-        sa.select(d, g.c.path.label("segment_path")).join(g, g.c.number == d.c.segment).order_by(d.c.path)
-    ):
-        vectors.setdefault(row.path, []).append(row)
-    for path, rows in vectors.items():
-        yield path, None, _holds_vectors(rows)
-    for path in connection.execute(sa.select(s.journals.c.path)).scalars():
-        yield path, None, _is_journal
-    yield from _index_files(connection)
-
-
-def _index_files(connection: sa.Connection) -> Iterator[tuple[str, int | None, Verify | None]]:
-    """Files of secondary indexes that cover a segment; others wait for clean-up."""
-    c, f, g = s.index_coverage, s.index_files, s.segments
-    covered: dict[str, dict[int, int]] = {}
-    query = sa.select(c.c.path, c.c.segment, g.c.rows).join(g, g.c.number == c.c.segment)
-    for row in connection.execute(query):
-        covered.setdefault(row.path, {})[row.segment] = row.rows
-    for row in connection.execute(sa.select(f.c.path, f.c.size, f.c.entries).order_by(f.c.path)):
-        if row.path in covered:
-            yield row.path, row.size, partial(_is_index, row.path, row.entries, covered[row.path])
-
-
-def _has_hash(expected: bytes) -> Verify:
-    def verify(data: bytes) -> str | None:
-        return None if hashlib.sha256(data).digest() == expected else "its SHA-256 is not the one recorded"
-
-    return verify
-
-
-def _holds_vectors(rows: list[Any]) -> Verify:
-    """A Puffin file holds the vectors that rows say, at their places, for the files they are for."""
-
-    def verify(data: bytes) -> str | None:
-        found = {place.offset: (blob, place) for blob, place in read_deletion_vectors(data)}
-        for row in rows:
-            blob, place = found.get(row.offset, (None, None))
-            if blob is None or place is None or place.length != row.length:
-                return f"the vector of segment {row.segment} is not at offset {row.offset}"
-            if not blob.referenced_data_file.endswith(row.segment_path):
-                return f"the vector at offset {row.offset} is not for segment {row.segment}"
-            if place.cardinality != row.cardinality:
-                return f"the vector of segment {row.segment} marks {place.cardinality} rows, not {row.cardinality}"
-        return None
-
-    return verify
-
-
-def _is_key_index(path: str, data: bytes) -> str | None:
-    index = KeyIndex(lambda start, length: data[start : start + length], len(data), path)
-    for number in range(index.blocks):
-        index.load(number)
-    return None
-
-
-def _is_index(path: str, entries: int, segments: dict[int, int], data: bytes) -> str | None:
-    index = IndexFile(lambda start, length: data[start : start + length], len(data), path)
-    index.verify()
-    if index.entries != entries:
-        return f"it has {index.entries} entries, not {entries}"
-    for number, rows in segments.items():
-        place = index.place.get(number)
-        if place is None or int(index.rows[place]) != rows:
-            return f"it does not cover the {rows} rows of segment {number}"
-    return None
-
-
-def _is_journal(data: bytes) -> str | None:
-    Journal.decode(data).verify()
-    return None
-
-
-def _check_file(catalog: Catalog, path: str, size: int | None, verify: Verify | None) -> Iterator[Finding]:
+def _check_file(catalog: Catalog, file: KnownFile, data: bool) -> Iterator[Finding]:
     try:
-        if verify is None:
-            found = catalog.store.head(path).size
-            problem = None if size is None or found == size else f"it has {found} bytes, not {size}"
+        if data:
+            problem = file.problem(catalog.store.get(file.path))
         else:
-            data = catalog.store.get(path)
-            problem = verify(data) if size is None or len(data) == size else f"it has {len(data)} bytes, not {size}"
+            found = catalog.store.head(file.path).size
+            problem = None if file.size in (None, found) else f"it has {found} bytes, not {file.size}"
     except MoulinError as error:
         problem = error.message
     if problem:
-        yield Finding("a file is as it was written", path, problem)
+        yield Finding("a file is as it was written", file.path, problem)
+
+
+def _check_marker(catalog: Catalog) -> Iterator[Finding]:
+    try:
+        problem = None if read_marker(catalog.store) is not None else "it is missing; opening the lake writes it again"
+    except MoulinError as error:
+        problem = error.message
+    if problem:
+        yield Finding("the marker says which lake this is", paths.marker(), problem)
 
 
 def _check_manifests(catalog: Catalog) -> Iterator[Finding]:
-    """Every manifest in storage can be read."""
-    for prefix in (paths.lake_manifests_prefix(), paths.tables_prefix()):
-        for info in catalog.store.list(prefix):
-            if paths.parse_lake_manifest(info.path) or paths.parse_table_manifest(info.path):
-                try:
-                    codec.decode(catalog.store.get(info.path), info.path)
-                except MoulinError as error:
-                    yield Finding("a manifest can be read", info.path, error.message)
+    """Every manifest in storage can be read, and all that a recovery needs are there."""
+    index = ManifestIndex(catalog.store, catalog.uuid, writing=False)
+    damaged = False
+    for _, name in index.names():
+        try:
+            index.read(name)
+        except NotFound:  # cleaned up since it was listed
+            continue
+        except MoulinError as error:
+            damaged = True
+            yield Finding("a manifest can be read", name, error.message)
+    if not damaged:
+        for problem in published_line(catalog)[1]:
+            yield Finding("every manifest of a kept version is there", paths.lake_manifests_prefix(), problem.message)

@@ -65,6 +65,11 @@ class Draft:
         self.write.routing_seq = self.version
         self.lake().routing_changed = True
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether a version was taken."""
+        return self._version is not None
+
     def save(self) -> None:
         """Put the manifests into the outbox; nothing when no version was taken."""
         if self._version is None:

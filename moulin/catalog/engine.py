@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,10 @@ from moulin.errors import (
 )
 
 HEAD_REVISION = "0007"
+GIVEN_UP = (
+    "This catalog is not the lake's any more: manifests of another one lie in its storage. Use that one, or move this "
+    "one away and run `moulin recover`."
+)
 _SQLITE = "sqlite:///"
 _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
 _ALEMBIC = threading.Lock()  # it keeps what it works on in module variables
@@ -95,6 +99,8 @@ class Engine:
         self.living: Living | None = None
         if self._file is not None:
             self.living = Living(Path(self._file), config.orphan_grace)
+        self._newest = 0  # the newest version that this process has committed
+        self.given_up: str | None = None
 
     def close(self) -> None:
         if self.living is not None:
@@ -118,8 +124,18 @@ class Engine:
         """
         with self._turn(), _translated(), self._engine.connect() as connection:
             connection = connection.execution_options(moulin_write="FULL" if durable else "NORMAL")
-            with connection.begin():
-                yield connection
+            decided = False
+            try:
+                with connection.begin():
+                    yield connection
+                    decided = True
+            except exc.DBAPIError as error:
+                if not decided or isinstance(error, (exc.IntegrityError, exc.DataError)):
+                    raise
+                raise Unavailable(
+                    f"The catalog did not confirm the change: {_reason(error)}. Its outcome is unknown: look whether "
+                    "it was made before repeating it."
+                ) from error
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -142,8 +158,7 @@ class Engine:
             row = connection.execute(_LOCK_COUNTER).one()
             if (gone := gave_up.get()) is not None and gone():
                 raise Unavailable("The call was given up while it waited for others; nothing was done.")
-            if self.incarnation not in (None, row.incarnation) or self._was_replaced():
-                raise Fenced("The lake's catalog was replaced since it was opened; connect to the lake again.")
+            self._require_newest(row)
             clock = self.now(connection)
             now = max(row.clock_ns + 1, clock)
             rest = (row.deltas, row.incarnation, row.response_seq, row.routing_seq)
@@ -152,6 +167,28 @@ class Engine:
             kept = ("version", "deltas", "response_seq", "routing_seq")
             changed = {"clock_ns": now, **{name: getattr(write, name) for name in kept}}
             connection.execute(s.counter.update().where(s.counter.c.id == 1).values(changed))
+        self._newest = max(self._newest, write.version)
+
+    def _require_newest(self, row: Any) -> None:
+        """Refuse a catalog that is not the truth any more, before anything is committed to it."""
+        if self.given_up is not None or row.incarnation < 0:
+            raise Fenced(self.given_up or GIVEN_UP)
+        if self.incarnation not in (None, row.incarnation) or self._was_replaced():
+            raise Fenced("The lake's catalog was replaced since it was opened; connect to the lake again.")
+        if row.version < self._newest:
+            raise Fenced(
+                f"The catalog went back from version {self._newest} to {row.version} while it was open: an older copy "
+                "was put in its place. Stop, and connect to the lake again."
+            )
+
+    def give_up(self, reason: str) -> None:
+        """Take no more changes, here and in every process: storage belongs to another catalog.
+
+        The mark is the sign of the incarnation, which every mutation reads in any case.
+        """
+        self.given_up = reason
+        with suppress(Unavailable), self.unordered() as connection:
+            connection.execute(s.lake.update().values(incarnation=-sa.func.abs(s.lake.c.incarnation)))
 
     def _was_replaced(self) -> bool:
         """Whether the file that this process has open is no longer the lake's catalog: it would commit into nowhere."""

@@ -47,16 +47,16 @@ def look(store: Store, lake_uuid: UUID, version: int, incarnation: int, table_id
     """The complete versions after `version`. Raises Rebuild when they cannot be had one by one."""
     search = _Search(store, lake_uuid, version, incarnation, table_ids)
     news = News()
-    looked_twice = False
+    sure: int | None = None
     while search.newest > version and len(news.versions) < _VERSIONS_AT_ONCE:
         manifests, complete = search.read(version + 1)
-        if not complete and not looked_twice:
-            looked_twice = True  # what a listing misses, while a later version is there, the next one finds
+        if not complete and sure is None:
+            sure = search.index.published_through  # what a listing misses of these versions, the next one finds
             search = _Search(store, lake_uuid, version, incarnation, table_ids)
             continue
         if not complete:
-            if search.index.lake["full"]:
-                raise Rebuild
+            if search.index.lake["full"] or (sure is not None and version < sure):
+                raise Rebuild  # which names what is missing, if clean-up did not remove it
             return news
         version += 1
         news.versions[version] = manifests
@@ -73,7 +73,7 @@ class _Search:
         self._cache: dict[str, pb.Manifest] = {}
         self._purged: set[bytes] = set()
         self._last_purge = 0
-        known = set(table_ids)
+        known, purges = set(table_ids), dict[int, set[UUID]]()
         for full in self.index.lake["full"]:
             if self._read(paths.lake_manifest(full, "full")).incarnation > incarnation:
                 raise Rebuild
@@ -81,8 +81,11 @@ class _Search:
             known.update(UUID(bytes=entry.id) for entry in manifest.table_entries)
             if manifest.purged:
                 self._purged.update(manifest.purged)
-                self._last_purge = manifest.version
+                purges[manifest.version] = known.intersection(UUID(bytes=gone) for gone in manifest.purged)
         self.index.add_tables(known, version)
+        for number, tables in purges.items():
+            if not all(map(self.index.has_table, tables)):
+                self._last_purge = number
         self._parts: dict[int, set[str]] = {}
         for number in self.index.lake["delta"]:
             self._parts.setdefault(number, set()).add(paths.lake_manifest(number, "delta"))

@@ -223,6 +223,9 @@ def _empty_trash(catalog: Catalog, result: Collection) -> None:
         result.waiting = connection.execute(
             sa.select(sa.func.count()).select_from(t).where(t.c.delete_after > now)
         ).scalar_one()
+    if any(row.path.endswith("/") for row in due) and not result.dry_run:
+        # With it, no recovery looks at versions whose only manifests go with the folder of a purged table.
+        catalog.publisher.write_full(None)
     for rows in _blocks(due):
         with catalog.engine.read() as connection:
             kept = _still_named(connection, [row.path for row in rows])
@@ -303,8 +306,11 @@ def _sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
 def _sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
     """Files of failed or repeated tasks and of killed writers: named by no row, and old.
 
-    After a recovery they wait as long: they may be all that is left of commits that were never published.
+    After a recovery they wait as long: they may be all that is left of commits that were never published. While
+    manifests that a recovery gave up lie aside, none is deleted: they may be files of those versions.
     """
+    if any(True for _ in catalog.store.list(paths.discarded_manifests_prefix())):
+        return
     with catalog.engine.read() as connection:
         now = result.clock()
         lives = s.incarnations

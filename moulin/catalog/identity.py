@@ -9,8 +9,8 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog import schema as s
-from moulin.catalog.engine import Engine
-from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unsupported
+from moulin.catalog.engine import GIVEN_UP, Engine
+from moulin.errors import Corrupt, FailedPrecondition, Fenced, NotFound, Unsupported
 from moulin.model.ids import new_id
 from moulin.storage import paths
 from moulin.storage.store import Store
@@ -47,6 +47,11 @@ def beyond(number: int) -> int:
     return (number // _BLOCK + 2) * _BLOCK
 
 
+def first_of_life(version: int) -> int:
+    """The version that the life of the catalog which wrote `version` began with, if it was recovered ever."""
+    return version // _BLOCK * _BLOCK
+
+
 def lost_catalog(store: Store) -> FailedPrecondition:
     return FailedPrecondition(
         f"The lake in {store.uri} has lost its catalog; `moulin recover` rebuilds it from the manifests in storage."
@@ -73,6 +78,8 @@ def identify(engine: Engine, store: Store, marker: Mapping[str, object] | None) 
         raise FailedPrecondition(f"The catalog and {store.uri} belong to different lakes; check both addresses.")
     if marker is None and row.storage != store.uri:
         raise FailedPrecondition(f"The catalog belongs to the lake in {row.storage}, and {store.uri} holds none.")
+    if row.incarnation < 0:
+        raise Fenced(GIVEN_UP)
     engine.incarnation = row.incarnation
     found: UUID = row.uuid
     return found

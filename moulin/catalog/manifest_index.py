@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from uuid import UUID
 
@@ -29,6 +31,12 @@ def _sort(kinds: Versions) -> None:
         versions.sort()
 
 
+def _name(table_id: UUID | None, version: int, kind: paths.ManifestKind) -> str:
+    if table_id is None:
+        return paths.lake_manifest(version, kind)
+    return paths.table_manifest(table_id, version, kind)
+
+
 class ManifestIndex:
     """Manifests of a lake, by version: all of them, or those `after` a version that `add_lake` and `add_tables` find.
 
@@ -37,7 +45,7 @@ class ManifestIndex:
     """
 
     def __init__(self, store: Store, lake_uuid: UUID, *, after: int | None = None, writing: bool = True) -> None:
-        self._store, self._lake_uuid, self._writing = store, lake_uuid, writing
+        self._store, self.lake_uuid, self._writing = store, lake_uuid, writing
         self._cache: dict[str, bytes] = {}
         self._room = _CACHE_BYTES
         self.lake = _versions()
@@ -82,6 +90,42 @@ class ManifestIndex:
         every = (self.lake, *self.tables.values())
         return max((versions[-1] for kinds in every for versions in kinds.values() if versions), default=0)
 
+    @property
+    def published_through(self) -> int:
+        """Every version up to this one was published whole: a full manifest of it, or a later version, is there."""
+        every = (self.lake, *self.tables.values())
+        fulls = (kinds["full"][-1] for kinds in every if kinds["full"])
+        deltas = (kinds["delta"][-1] - 1 for kinds in every if kinds["delta"])
+        return max((0, *fulls, *deltas))
+
+    def newest_incarnation(self, after: int) -> int:
+        """The highest life of the catalog that wrote a manifest after a version; those that are damaged do not tell."""
+        lives = [0]
+        for version, name in self.names():
+            if version > after:
+                with suppress(Corrupt, Unsupported):
+                    lives.append(self.read(name).incarnation)
+        return max(lives)
+
+    def has_table(self, table_id: UUID) -> bool:
+        """Whether a manifest of the table was found."""
+        return table_id in self.tables and any(self.tables[table_id].values())
+
+    def names(self) -> Iterator[tuple[int, str]]:
+        """Version and name of every manifest that was found."""
+        for table_id, kinds in ((None, self.lake), *self.tables.items()):
+            for kind, versions in kinds.items():
+                for version in versions:
+                    yield version, _name(table_id, version, kind)
+
+    def parts(self, after: int) -> dict[int, list[str]]:
+        """The deltas of each version after `after`."""
+        parts: dict[int, list[str]] = {}
+        for table_id, kinds in ((None, self.lake), *self.tables.items()):
+            for version in kinds["delta"][bisect_right(kinds["delta"], after) :]:
+                parts.setdefault(version, []).append(_name(table_id, version, "delta"))
+        return parts
+
     def read(self, path: str, *, again: bool = False) -> pb.Manifest:
         """The manifest at `path`, which must be what the name promises; `again` says that it will be read once more."""
         data = self._fetch(path)
@@ -89,6 +133,12 @@ class ManifestIndex:
             self._room -= len(data)
             self._cache[path] = data
         return self._decode(path, data)
+
+    def read_bytes(self, path: str) -> bytes:
+        """The bytes of the manifest at `path`, which must be what the name promises."""
+        data = self._fetch(path)
+        self._decode(path, data)
+        return data
 
     def read_in_order(self, names: Iterable[str]) -> Iterator[pb.Manifest]:
         """Manifests one by one, the next ones fetched meanwhile."""
@@ -116,13 +166,9 @@ class ManifestIndex:
         except ValueError:
             raise Corrupt(f"Manifest {path} names no table: restore it from a copy.") from None
         kind: paths.ManifestKind = "full" if decoded.full else "delta"
-        named = (
-            paths.lake_manifest(manifest.version, kind)
-            if table_id is None
-            else paths.table_manifest(table_id, manifest.version, kind)
-        )
+        named = _name(table_id, manifest.version, kind)
         if named != path:
             raise Corrupt(f"Manifest {path} holds what belongs into {named}: it was moved. Put it back.")
-        if manifest.lake_uuid != self._lake_uuid.bytes:
+        if manifest.lake_uuid != self.lake_uuid.bytes:
             raise Corrupt(f"Manifest {path} belongs to another lake: remove it.")
         return manifest

@@ -67,6 +67,17 @@ def is_newest(engine: Engine, table_id: UUID, format_version: int, version: int)
     return _one(engine, newer) is None
 
 
+def newest(engine: Engine) -> list[str]:
+    """Where the metadata of the newest projection of each table and format version lies."""
+    p = s.projections
+    mine = sa.and_(p.c.parent.is_not(None), p.c.table_id.in_(sa.select(s.tables.c.id)))
+    last = sa.select(p.c.table_id, p.c.format_version, sa.func.max(p.c.version).label("version")).where(mine)
+    found = last.group_by(p.c.table_id, p.c.format_version).subquery()
+    same = sa.and_(*(p.c[name] == found.c[name] for name in ("table_id", "format_version", "version")))
+    with engine.read() as connection:
+        return list(connection.execute(sa.select(p.c.path).join(found, same).order_by(p.c.path)).scalars())
+
+
 def record(
     engine: Engine,
     table_id: UUID,

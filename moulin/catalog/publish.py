@@ -21,7 +21,7 @@ from moulin.catalog import full_manifests
 from moulin.catalog import schema as s
 from moulin.catalog.engine import Engine
 from moulin.catalog.identity import beyond
-from moulin.errors import AlreadyExists, FailedPrecondition, Fenced, MoulinError, Unavailable
+from moulin.errors import AlreadyExists, Fenced, MoulinError
 from moulin.storage import paths
 from moulin.storage.store import Store
 
@@ -46,8 +46,17 @@ class Publisher:
     def publish(self) -> None:
         """Put every manifest that waits into storage. Raises Unavailable when storage does not take it.
 
-        Fenced when the lake was recovered into another catalog: what is published here no longer counts.
+        Fenced when storage belongs to another catalog: then this one takes no more changes, whoever makes them.
         """
+        if self._engine.given_up is not None:
+            raise Fenced(self._engine.given_up)
+        try:
+            self._publish()
+        except Fenced as error:
+            self._engine.give_up(error.message)
+            raise
+
+    def _publish(self) -> None:
         with self._lock:
             more = True
             while more:
@@ -60,14 +69,30 @@ class Publisher:
                         connection.execute(s.outbox.delete().where(s.outbox.c.version <= rows[-1].version))
 
     def publish_quietly(self) -> None:
-        """Publish after a commit: what storage refuses now stays in the outbox, and the commit stands."""
+        """Publish after a commit: what storage refuses now stays in the outbox, and the commit stands.
+
+        Raises nothing but Fenced.
+        """
         try:
             self.publish()
-        except (Unavailable, FailedPrecondition) as error:
+        except Fenced:
+            raise
+        except MoulinError as error:
             log.warning("Manifests wait in the outbox: %s", error)
+        except Exception:
+            log.exception("Manifests wait in the outbox")
 
     def write_full_if_due(self, table_ids: list[UUID]) -> None:
-        """Start full manifests, in the background, for tables (and the lake) whose chain of deltas grew long."""
+        """Start full manifests, in the background, for tables (and the lake) whose chain of deltas grew long.
+
+        Raises nothing: the commit that it follows stands, and the next one tries again.
+        """
+        try:
+            self._write_full_if_due(table_ids)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is not an error of the commit
+            log.warning("Full manifests were not started: %s", error)
+
+    def _write_full_if_due(self, table_ids: list[UUID]) -> None:
         limit = self._engine.config.manifest_deltas
         t = s.tables
         due: list[UUID | None] = []

@@ -23,6 +23,7 @@ from moulin.catalog.engine import Engine, engine_url
 from moulin.catalog.follow import Rebuild, apply, look
 from moulin.catalog.identity import read_marker
 from moulin.catalog.manifest_index import ManifestIndex
+from moulin.catalog.manifest_line import Line, read_line
 from moulin.catalog.recover import fill
 from moulin.config import Config
 from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unavailable
@@ -137,23 +138,23 @@ class ReplicaCatalog(Catalog):
             shown = connection.execute(sa.select(s.counter.c.version)).scalar() or 0
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                index = ManifestIndex(self.store, self.uuid, writing=False)
+                index, line = read_line(self.store, self.uuid, writing=False)
                 with self.engine.filling() as connection:
-                    self._fill(connection, index, shown)
+                    self._fill(connection, index, line, shown)
                 return
             except (NotFound, Corrupt) as error:
                 if attempt == _ATTEMPTS and isinstance(error, Corrupt):
                     raise
         raise Unavailable(f"The manifests in {self.store.uri} are being cleaned up faster than they are read: retry.")
 
-    def _fill(self, connection: sa.Connection, index: ManifestIndex, shown: int) -> None:
+    def _fill(self, connection: sa.Connection, index: ManifestIndex, line: Line, shown: int) -> None:
         for table in reversed(s.metadata.sorted_tables):
             connection.execute(table.delete())
-        plan, highest, _ = fill(self.engine, connection, index, lambda done, total: None)
-        if plan.version < shown:
-            raise NotFound(f"Version {shown} was shown already, and the manifests found lead to {plan.version} only.")
-        state = plan.lake.state
+        highest, _ = fill(self.engine, connection, index, line, lambda done, total: None)
+        if line.version < shown:
+            raise NotFound(f"Version {shown} was shown already, and the manifests found lead to {line.version} only.")
+        state = line.lake.state
         values = {"uuid": self.uuid, "format": s.FORMAT, "storage": self.store.uri, "created_at": state.created_at}
-        connection.execute(s.lake.insert().values(id=1, incarnation=plan.lake.incarnation, **values))
-        counter = {"version": plan.version, "response_seq": state.response_seq, "clock_ns": highest.timestamp_ns}
+        connection.execute(s.lake.insert().values(id=1, incarnation=line.lake.incarnation, **values))
+        counter = {"version": line.version, "response_seq": state.response_seq, "clock_ns": highest.timestamp_ns}
         connection.execute(s.counter.insert().values(id=1, deltas=0, **counter))

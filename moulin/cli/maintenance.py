@@ -101,16 +101,23 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check every row and every file against what was recorded; exit 1 when something is wrong."""
+    from moulin.iceberg.check_projections import check_projections
+    from moulin.ingest.check_streams import check_streams
+
     if iceberg is not None:
         _check_iceberg(context, iceberg, quick, as_json)
         return
     with open_lake(context) as lake, progress("Checking", quiet=as_json) as bar:
         task = bar.task_ids[0]
+        catalog = lake.own_catalog()
         findings = check_catalog(
-            lake.own_catalog(),
+            catalog,
             data=not quick,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
+        findings += check_streams(catalog, data=not quick)
+        if not quick:
+            findings += check_projections(catalog)
     rows = [{"rule": f.rule, "where": f.where, "found": f.found} for f in findings]
     show_rows(rows, as_json, empty="Everything is as it was written.")
     if findings:
@@ -136,15 +143,27 @@ def _check_iceberg(context: typer.Context, what: str, quick: bool, as_json: bool
         raise typer.Exit(1)
 
 
-def recover(context: typer.Context, as_json: Json = False) -> None:
-    """Rebuild a lost catalog from the manifests in storage."""
+def recover(
+    context: typer.Context,
+    to_version: Annotated[int | None, typer.Option(help="Go back to this version instead of the newest.")] = None,
+    discard_newer: Annotated[
+        bool, typer.Option("--discard-newer", help="Give up the versions after it; their manifests are set aside.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Rebuild a lost catalog from the manifests in storage; stops at a missing or damaged one and names it."""
     address = require_address(context)
     assert address.lake is not None
     uri, store, config = locate(address.lake, address.storage, address.storage_options or None, None)
     with progress("Reading manifests", quiet=as_json) as bar:
         task = bar.task_ids[0]
         found = recover_catalog(
-            store, uri, config, progress=lambda done, total: bar.update(task, completed=done, total=total)
+            store,
+            uri,
+            config,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            to_version=to_version,
+            discard_newer=discard_newer,
         )
     values = {
         "version": found.version,
@@ -155,6 +174,7 @@ def recover(context: typer.Context, as_json: Json = False) -> None:
         "goes on with version": found.first_version,
         "left out": found.incomplete,
         "ignored": list(found.ignored),
+        "set aside": list(found.set_aside),
     }
     if not as_json:
         console.print(f"The catalog is back, as it was at version {found.version}.")

@@ -20,6 +20,7 @@ tables/<table uuid>/metadata/<32 hex>-deletes.parquet               position del
 tables/<table uuid>/data/..., metadata/... with other names          what an Iceberg engine wrote for a commit
 ingest-stream/<stream uuid>/<offset:020>.baby                       baby segments, the objects of a collector's stream
 set-aside/<stream uuid>/<offset:020>.baby                           what a nursery could not read of a baby segment
+set-aside/manifests/<incarnation>/<path of a manifest>              copies of manifests that a recovery gave up
 nursery-tries/<stream uuid>/<offset:020>/<32 hex>.try               a nursery began a batch here
 <any folder>/.<name>.<16 hex>.tmp                                   a write under way, or left by a killed process
 ```
@@ -201,6 +202,16 @@ def baby_segment(stream_id: UUID, offset: int) -> str:
 def set_aside(stream_id: UUID, offset: int) -> str:
     """What could not be read of the object of a stream that has this number, or all of it."""
     return f"set-aside/{_checked_uuid(stream_id)}/{_checked_number(offset, 'offset'):020}.baby"
+
+
+def discarded_manifests_prefix() -> str:
+    """The folder of manifests that recoveries gave up. Nothing deletes them, and nothing reads them."""
+    return "set-aside/manifests"
+
+
+def discarded_manifest(incarnation: int, manifest: str) -> str:
+    """The copy of a manifest that the recovery which began an incarnation gave up."""
+    return f"{discarded_manifests_prefix()}/{_checked_number(incarnation, 'incarnation')}/{checked(manifest)}"
 
 
 def tries_prefix(stream_id: UUID, offset: int | None = None) -> str:

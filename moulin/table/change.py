@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from uuid import UUID
@@ -20,7 +21,7 @@ from pyroaring import BitMap64
 
 from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.commit import CommitResult, Stale, TableCommit
-from moulin.errors import Conflict
+from moulin.errors import Conflict, MoulinError, Unavailable
 from moulin.formats import deletion_vector
 from moulin.formats.journal import Journal, JournalSet
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
@@ -300,6 +301,19 @@ def _retry(change: DataChange, segment: int) -> Stale:
         expected="live",
         found="gone",
     )
+
+
+@contextmanager
+def after_commit() -> Iterator[None]:
+    """What follows a commit that was made: an error in it is Unavailable, never one that says nothing happened."""
+    try:
+        yield
+    except Unavailable:
+        raise
+    except MoulinError as error:
+        raise Unavailable(
+            f"The change was committed, and what followed failed: {error.message} Look at the table before repeating it."
+        ) from error
 
 
 def retried(attempts: int, run: Callable[[], _T]) -> _T:

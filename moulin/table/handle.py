@@ -12,7 +12,7 @@ from moulin.model.arrow import arrow_schema
 from moulin.model.entities import Region, TableState
 from moulin.model.operations import Operation
 from moulin.model.refs import shown
-from moulin.table.change import SettingChange
+from moulin.table.change import SettingChange, after_commit
 from moulin.table.context import Context
 from moulin.table.keyed import KeyedTable, keyed_table
 from moulin.table.keyed_reader import FixedReader, View
@@ -127,7 +127,8 @@ class TableHandle:
         change = SettingChange(self.id, state.version, operation)
         version = self._context.committer.commit([change]).version
         if self.id in self._context.keyed:
-            self._context.keyed[self.id].refresh()
+            with after_commit():
+                self._context.keyed[self.id].refresh()
         return Outcome(version)
 
     def _keyed(self) -> KeyedTable | None:

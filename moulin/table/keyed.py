@@ -30,6 +30,7 @@ from moulin.model.arrow import arrow_schema
 from moulin.model.entities import Region
 from moulin.model.operations import RegionUse
 from moulin.model.rows import to_batches
+from moulin.table.change import after_commit
 from moulin.table.claim import check_left, claim_region
 from moulin.table.compaction import compact
 from moulin.table.context import Context
@@ -367,7 +368,8 @@ class KeyedTable(KeyedReader):
                 writer.rotate()
                 self._flush_all(writer)
             yield self.refresh(), [writer.use_for(writer.covered) for writer in writers]
-            self.refresh()
+            with after_commit():
+                self.refresh()
 
     def _patiently(self, value: tuple[bytes | None, ...]) -> RegionWriter:
         """Claim a region, waiting a while for another process to let go of it."""

@@ -18,9 +18,19 @@ from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit import TableCommit
 from moulin.catalog.draft import Draft, add_rows
+from moulin.catalog.gc import collect
 from moulin.catalog.recover import Recovery, recover
 from moulin.config import Config
-from moulin.errors import Corrupt, FailedPrecondition, Fenced, MoulinError, NotFound, Unavailable, Unsupported
+from moulin.errors import (
+    Corrupt,
+    FailedPrecondition,
+    Fenced,
+    InvalidInput,
+    MoulinError,
+    NotFound,
+    Unavailable,
+    Unsupported,
+)
 from moulin.formats import manifest as codec
 from moulin.model.entities import TableState
 from moulin.model.evolution import AddColumn, RenameColumn
@@ -227,8 +237,12 @@ def test_a_catalog_that_was_given_up_finds_out(place: Place) -> None:
     first.publisher.fence_seconds = 0
     first.create_database("before")
     place.lose_and_recover()
-    with pytest.raises(Fenced, match="recovered"):
+    with pytest.raises(Unavailable, match="unknown.*recovered"):
         first.create_database("after")
+    version = first.version()
+    with pytest.raises(Fenced, match="recovered"):
+        first.create_database("later")
+    assert first.version() == version, "what is refused is not committed"
     second = place.open()
     second.publisher.fence_seconds = 0
     second.create_database("kept")
@@ -293,15 +307,119 @@ def test_a_version_of_several_tables_is_recovered_whole_or_not(place: Place) -> 
     version = catalog.commit(
         [TableCommit(one.id, complete, Append(added=(a,))), TableCommit(two.id, complete, Append(added=(b,)))]
     ).version
-    commit(catalog, one.id, SetProperties({"later": "yes"}))
     missing = paths.table_manifest(two.id, version, "delta")
     place.store.delete([missing])
     found = place.lose_and_recover()
     assert found.version == complete
     assert found.incomplete is not None
     assert missing in found.incomplete
-    assert set(found.ignored) == {paths.table_manifest(one.id, v, "delta") for v in (version, version + 1)}
+    assert set(found.ignored) == {paths.table_manifest(one.id, version, "delta")}
     assert dump(place.open()) == before
+
+
+@pytest.fixture
+def busy(place: Place) -> tuple[Place, Catalog]:
+    """Versions of every shape: of the lake alone, of one table, of a table and the lake, of two tables."""
+    catalog = place.open()
+    one, two = make_table(catalog, "one"), make_table(catalog, "two")
+    for _ in range(2):
+        commit(catalog, one.id, Append(added=(segment(catalog, one.id),)))
+        catalog.create_view("d", f"v{catalog.version()}", ["one"])
+        read = catalog.version()
+        catalog.commit([TableCommit(t.id, read, Append(added=(segment(catalog, t.id),))) for t in (one, two)])
+    return place, catalog
+
+
+def test_a_manifest_that_is_missing_below_a_later_version_is_named(busy: tuple[Place, Catalog]) -> None:
+    """It was published, so it is damage: nothing is recovered, and nothing is written."""
+    place, catalog = busy
+    newest = catalog.version()
+    every = [i.path for i in place.store.list() if i.path.endswith("delta")]
+    assert len(every) == 13
+    for name in every:
+        data, before = place.store.get(name), {i.path for i in place.store.list()}
+        place.store.delete([name])
+        if name.endswith(f"{newest:020}.delta"):
+            assert place.lose_and_recover().version == newest - 1
+            place.store.delete([paths.lake_manifest(2_000_000, "full")])
+        else:
+            with pytest.raises(Corrupt, match=name):
+                place.lose_and_recover()
+        place.store.put(name, data)
+        assert {i.path for i in place.store.list()} == before
+    with pytest.raises(InvalidInput, match=str(newest)):
+        recover(place.store, place.new_uri(), place.config, to_version=newest + 5, discard_newer=True)
+    assert place.lose_and_recover().version == newest
+
+
+def test_recovery_goes_back_only_when_told_to_and_keeps_what_it_gives_up(busy: tuple[Place, Catalog]) -> None:
+    place, catalog = busy
+    newest, gap = catalog.version(), catalog.version() - 2
+    state = catalog.table("d", "one")
+    kept = catalog.table_by_id(state.id, gap - 1)
+    discarded = catalog.segments(state.id, newest)[-1].facts
+    (lost,) = (i.path for i in place.store.list() if i.path.endswith(f"{gap:020}.delta"))
+    newer = [i.path for i in place.store.list() if i.path.endswith((f"{newest:020}.delta", f"{newest - 1:020}.delta"))]
+    place.store.delete([lost])
+    place.uri = place.new_uri()
+
+    def back(to_version: int | None, discard_newer: bool = True) -> Recovery:
+        return recover(place.store, place.uri, place.config, to_version=to_version, discard_newer=discard_newer)
+
+    with pytest.raises(FailedPrecondition, match="--discard-newer"):
+        back(gap - 1, discard_newer=False)
+    with pytest.raises(Corrupt, match=lost):
+        back(newest)
+    with pytest.raises(InvalidInput, match="to_version"):
+        back(None)
+    bytes_of = {name: place.store.get(name) for name in newer}
+    found = back(gap - 1)
+    assert (found.version, found.incarnation) == (gap - 1, 2)
+    assert sorted(found.set_aside) == sorted(paths.discarded_manifest(2, name) for name in newer)
+    again = place.open()
+    assert again.table_by_id(state.id, gap - 1) == kept
+    commit(again, state.id, Append(added=(segment(again, state.id),)))
+    place.store.put(discarded.path, b"rows of a version that was given up")
+    collect(again, history_keep=0, orphan_grace=-1e9, byte_floor=0)
+    collect(again, history_keep=0, orphan_grace=-1e9, byte_floor=0)
+    assert {name: place.store.get(paths.discarded_manifest(2, name)) for name in newer} == bytes_of
+    assert place.store.exists(discarded.path), "the files of what was given up are there as long as its manifests are"
+    before = dump(again)
+    place.lose_and_recover()
+    assert dump(place.open()) == before, "what lies aside is not read again"
+
+
+def test_the_full_manifest_that_a_recovered_lake_begins_with_is_missed(busy: tuple[Place, Catalog]) -> None:
+    place, _ = busy
+    first = place.lose_and_recover().first_version
+    place.open().create_database("later")
+    name = paths.lake_manifest(first, "full")
+    place.store.delete([name])
+    with pytest.raises(Corrupt, match=name):
+        place.lose_and_recover()
+
+
+def test_manifests_that_two_catalogs_wrote_for_one_version_are_told_apart(busy: tuple[Place, Catalog]) -> None:
+    """Of two tables each has a part, and neither names the other."""
+    place, catalog = busy
+    one, two = (catalog.table("d", name) for name in ("one", "two"))
+    version = commit(catalog, one.id, SetProperties({"a": "b"})).version
+    other = codec.decode(place.store.get(paths.table_manifest(one.id, version, "delta")), "x").manifest
+    other.table_uuid = str(two.id)
+    del other.tables[:]
+    other.tables.append(two.id.bytes)
+    place.store.put(paths.table_manifest(two.id, version, "delta"), codec.encode(other, full=False))
+    with pytest.raises(Corrupt, match="two catalogs"):
+        place.lose_and_recover()
+
+
+def test_segments_without_a_single_manifest_are_not_an_empty_lake(place: Place) -> None:
+    catalog = place.open()
+    state = make_table(catalog)
+    place.store.put(paths.segment_path(state.id, 5, "00c0ffee"), b"rows")
+    place.store.delete([i.path for i in place.store.list() if i.path.endswith("delta")])
+    with pytest.raises(Corrupt, match="manifest"):
+        place.lose_and_recover()
 
 
 def test_a_new_table_needs_both_of_its_manifests(place: Place) -> None:
@@ -432,17 +550,19 @@ def recover_again_fails_alike(place: Place, name: str) -> bool:
     return True
 
 
-def test_a_damaged_manifest_at_the_very_end_is_left_out(place: Place) -> None:
+def test_a_damaged_manifest_at_the_very_end_is_named(place: Place) -> None:
+    """It appeared whole, or not at all: what is damaged now was published, and its version was acknowledged."""
     catalog = place.open()
     state = make_table(catalog)
     before, version = dump(catalog), catalog.version()
     last = commit(catalog, state.id, SetProperties({"a": "b"})).version
     name = paths.table_manifest(state.id, last, "delta")
     place.store.put(name, place.store.get(name)[:-3])
-    found = place.lose_and_recover()
+    with pytest.raises(Corrupt, match=name):
+        place.lose_and_recover()
+    found = recover(place.store, place.uri, place.config, to_version=version, discard_newer=True)
     assert (found.version, found.ignored) == (version, (name,))
-    assert found.incomplete is not None
-    assert name in found.incomplete
+    assert place.store.exists(paths.discarded_manifest(2, name))
     assert dump(place.open()) == before
 
 
@@ -461,18 +581,15 @@ def test_a_damaged_full_manifest_of_the_lake(place: Place) -> None:
     assert dump(place.open()) == before, "the deltas tell the same"
 
 
-def test_full_manifests_beyond_the_last_complete_version_do_not_count(place: Place) -> None:
+def test_a_full_manifest_proves_that_all_deltas_up_to_it_were_published(place: Place) -> None:
     catalog = place.open()
     state = make_table(catalog)
-    before, complete = dump(catalog), catalog.version()
     last = commit(catalog, state.id, Append(added=(segment(catalog, state.id),))).version
     catalog.publisher.write_full(state.id)
-    place.store.delete([paths.table_manifest(state.id, last, "delta")])
-    commit(catalog, state.id, SetProperties({"a": "b"}))
-    found = place.lose_and_recover()
-    assert found.version == complete
-    assert paths.table_manifest(state.id, last, "full") in found.ignored
-    assert dump(place.open()) == before
+    name = paths.table_manifest(state.id, last, "delta")
+    place.store.delete([name])
+    with pytest.raises(Corrupt, match=name):
+        place.lose_and_recover()
 
 
 def test_a_full_manifest_never_comes_before_the_deltas_that_it_stands_for(
