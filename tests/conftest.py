@@ -62,7 +62,7 @@ def deletions_file() -> Iterator[Path]:
     """Where processes that tests start write what the deletion oracle sees in them."""
     number, name = tempfile.mkstemp(prefix="moulin-deletions-")
     os.close(number)
-    os.environ["MOULIN_TEST_DELETIONS"] = name
+    os.environ["TEST_DELETIONS_FILE"] = name
     yield Path(name)
     Path(name).unlink()
 

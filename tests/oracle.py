@@ -1,4 +1,4 @@
-"""The deletion oracle: watches every delete that Moulin makes in a lake's storage, and remembers those that must not be.
+"""The deletion oracle: watches every delete that Moulin makes in a lake's storage, and notes those that must not be.
 
 An object must live while it is named by a segment, vector, journal, index file or projection of a version that is kept
 or pinned, while its number is handed out, while it is a manifest that recovery starts from, or a part of a log or
@@ -12,6 +12,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,19 +28,16 @@ from moulin.storage.interface import Store
 from moulin.storage.local import LocalStore
 from moulin.storage.remote import RemoteStore
 
-VARIABLE = "MOULIN_TEST_DELETIONS"  # the file to which processes that tests start write what they see
+VARIABLE = "TEST_DELETIONS_FILE"  # the file to which processes that tests start write what they see
 _MOULIN = str(Path(sys.modules[Catalog.__module__].__file__ or "").parent.parent)
 _STORAGE = f"{_MOULIN}{os.sep}storage"
 _CATALOGS: weakref.WeakSet[Catalog] = weakref.WeakSet()
-_installed = False
 
 
 def install() -> None:
     """Watch the stores of this process, once."""
-    global _installed
-    if _installed:
+    if hasattr(LocalStore.delete, "__wrapped__"):
         return
-    _installed = True
     for kind in (LocalStore, RemoteStore):
         kind.delete = _watched(kind.delete)  # type: ignore[method-assign]
     made = Catalog.__init__
@@ -52,6 +50,7 @@ def install() -> None:
 
 
 def _watched(delete: Callable[[Any, Iterable[str]], None]) -> Callable[[Any, Iterable[str]], None]:
+    @wraps(delete)
     def watched(self: Store, objects: Iterable[str]) -> None:
         if _by_a_test():
             return delete(self, objects)

@@ -41,6 +41,7 @@ def require_delivered(catalog: Catalog, commits: Sequence[TableCommit]) -> None:
             if commit.table_id not in states:
                 states[commit.table_id] = catalog.table_by_id(commit.table_id)
             for facts in operation.added:
+                _check_key_index(states[commit.table_id], facts)
                 check_fits(states[commit.table_id], facts)
     require_objects(catalog.store, [one for commit in commits for one in named_objects(commit)])
 
@@ -89,17 +90,21 @@ def _require(store: Store, one: _Object) -> None:
         raise InvalidInput(f"{path} has {found} bytes, not {size}.")
 
 
+def _check_key_index(state: TableState, facts: SegmentFacts) -> None:
+    """Without its key index a segment would hide from writers that look for a key, and a key could be there twice."""
+    keyed = bool(state.schema.identifier_field_ids)
+    if facts.rows and keyed != bool(facts.index_size):
+        raise InvalidInput(
+            f"{facts.path} {'lacks' if keyed else 'has'} a key index: segments of keyed tables have one, others do not."
+        )
+
+
 def check_fits(state: TableState, facts: SegmentFacts) -> None:
-    """Refuse facts whose bounds, partition, times or keys are not of the table's types."""
+    """Refuse facts whose bounds or partition are not of the table's types."""
     where = f"segment {facts.number} of {state.full_name}"
     schema, spec = state.schemas.get(facts.schema_id), state.specs.get(facts.spec_id)
     if schema is None or spec is None:
         raise InvalidInput(f"The schema or partitioning of {where} is not one of the table.")
-    if state.event_time is None and facts.time_min is not None:
-        raise InvalidInput(f"{where} has event times, and its table has none.")
-    keyed = bool(state.schema.identifier_field_ids)
-    if facts.rows and keyed != bool(facts.index_size):
-        raise InvalidInput(f"{where} {'needs' if keyed else 'has'} a key index: keyed tables have one, others not.")
     for column in facts.columns:
         field = schema.find_column_name(column.field_id)
         if field is None:

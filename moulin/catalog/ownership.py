@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from uuid import UUID
 
 import sqlalchemy as sa
 
 from moulin.catalog import schema as s
-from moulin.catalog.engine import chunks
+from moulin.catalog.engine import Engine, chunks
 from moulin.model.refs import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, statistics_of
 from moulin.storage import paths
+from moulin.storage.file_kinds import FileKind, identify
 
 
 def in_use(connection: sa.Connection, every: Sequence[str]) -> set[str]:
@@ -28,6 +30,18 @@ def in_trash(connection: sa.Connection, every: Sequence[str]) -> set[str]:
         found.update(connection.execute(sa.select(t.c.path).where(t.c.path.in_(chunk))).scalars())
     folders = tuple(connection.execute(sa.select(t.c.path).where(t.c.path.like("%/"))).scalars())
     return found.union(path for path in every if folders and path.startswith(folders))
+
+
+def leftovers(engine: Engine, table_ids: Collection[UUID], candidates: Sequence[str]) -> list[str]:
+    """Those of `candidates` that an engine wrote for these tables and that the lake does not have: nobody needs them.
+
+    What has the shape of the lake's own files stays, whether or not a row names it yet.
+    """
+    known = {path: found for path in candidates if (found := identify(path)) is not None}
+    theirs = [path for path, found in known.items() if found.kind is FileKind.ENGINE_FILE and found.owner in table_ids]
+    with engine.read() as connection:
+        kept = in_use(connection, theirs) | in_trash(connection, theirs)
+    return [path for path in theirs if path not in kept]
 
 
 def _named(connection: sa.Connection, every: Sequence[str]) -> set[str]:

@@ -78,7 +78,7 @@ def vector(table_id: UUID, number: int, cardinality: int, seen: int = 0) -> NewV
 
 
 def journal(table_id: UUID) -> str:
-    """The path of a journal that was never written; later ones sort after earlier ones."""
+    """The path of a journal that was never written."""
     return paths.journal_path(table_id, new_id())
 
 

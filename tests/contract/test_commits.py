@@ -207,7 +207,7 @@ def test_merges_are_found_by_what_they_consumed(catalog: Catalog) -> None:
     state = make_table(catalog)
     a, b, c, d = (segment(catalog, state.id) for _ in range(4))
     commit(catalog, state.id, Append(added=(a, b)))
-    j1, j2, j3, j4 = (journal(state.id) for _ in range(4))
+    j1, j2, j3, j4 = sorted(journal(state.id) for _ in range(4))
     first = commit(
         catalog,
         state.id,
