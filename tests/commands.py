@@ -29,6 +29,7 @@ PRELOADED = [
     "moulin.pipeline.nursery",
     "moulin.table.merge_worker",
     "psycopg",
+    "tests.oracle",
 ]
 
 
@@ -36,9 +37,17 @@ def fork(target: Callable[..., None], *arguments: Any) -> multiprocessing.proces
     """Runs a function of some module in a new process; one that is left over ends with the tests."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    process = context.Process(target=target, args=arguments, daemon=True)
+    process = context.Process(target=_watched, args=(target, *arguments), daemon=True)
     process.start()
     return process
+
+
+def _watched(target: Callable[..., None], *arguments: Any) -> None:
+    """Run in a forked process, with the deletion oracle: what it sees goes to the file that a variable names."""
+    from tests import oracle
+
+    oracle.install()
+    target(*arguments)
 
 
 def run_command(arguments: Sequence[str], environment: Mapping[str, str], out: str) -> None:

@@ -54,6 +54,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _OneSpa
     return _OneSpark(config, log)
 
 
+@pytest.fixture(scope="session")
+def deletions_file() -> Iterator[Path]:
+    """Where processes that tests start write what the deletion oracle sees in them."""
+    number, name = tempfile.mkstemp(prefix="moulin-deletions-")
+    os.close(number)
+    os.environ["TEST_DELETIONS_FILE"] = name
+    yield Path(name)
+    Path(name).unlink()
+
+
+@pytest.fixture(autouse=True)
+def deletion_oracle(deletions_file: Path) -> Iterator[None]:
+    """Fails a test that deletes an object which must live, in this process or in one that `tests.commands` starts."""
+    from tests import oracle
+
+    oracle.install()
+    yield
+    seen = deletions_file.read_text().splitlines() if deletions_file.stat().st_size else []
+    deletions_file.write_text("")
+    if seen:
+        pytest.fail("Objects that must live were deleted:\n" + "\n".join(seen[:20]))
+
+
 S3_KEYS = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -41,7 +42,13 @@ from moulin.model.entities import (
 )
 from moulin.model.facts import LiveSegment
 from moulin.model.operations import DataOperation
+from moulin.model.texts import check_text
 from moulin.storage.store import Store
+
+MAX_RESERVED: Final = 1 << 32
+"""Segment numbers of one reservation: those of a Spark job, which does not know how many tasks it will have."""
+_MAX_REQUEST_ID: Final = 1024
+_MAX_DIGEST: Final = 1024
 
 
 class Catalog:
@@ -300,6 +307,8 @@ class Catalog:
 
     def reserve_segments(self, count: int) -> int:
         """Segment numbers that are never given again; returns the first of `count`."""
+        if count > MAX_RESERVED:
+            raise InvalidInput(f"At most {MAX_RESERVED} segment numbers are handed out at once, not {count}.")
         return self.engine.reserve("segment", count)
 
     def commit(
@@ -311,6 +320,10 @@ class Catalog:
         """
         if not changes:
             raise InvalidInput("There is nothing to commit.")
+        if request_id is not None:
+            check_text(request_id, "request id", _MAX_REQUEST_ID)
+        if len(digest or b"") > _MAX_DIGEST:
+            raise InvalidInput(f"A digest has at most {_MAX_DIGEST} bytes, not {len(digest or b'')}.")
         kinds = {change.operation.kind.value for change in changes}
         with self.engine.write() as write:
             if request_id is not None and (earlier := _replay(write.connection, request_id)):

@@ -15,10 +15,10 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import data, indexes, regions, restore, settings, tables
+from moulin.catalog import arrivals, data, indexes, regions, restore, settings, tables
 from moulin.catalog import schema as s
 from moulin.catalog.draft import Draft
-from moulin.errors import Conflict
+from moulin.errors import Conflict, InvalidInput
 from moulin.model.ids import new_snapshot_id
 from moulin.model.operations import (
     DataOperation,
@@ -81,6 +81,8 @@ class TableChange:
             draft.connection, commit.table_id, dropped_after=draft.now if commit.into_dropped else None
         )
         self.name = f"{self.row.database}.{self.row.name}"
+        if not 0 <= commit.read_version <= draft.version:
+            raise InvalidInput(f"A commit is prepared from a version up to {draft.version}, not {commit.read_version}.")
         self.manifest = draft.table(commit.table_id)
         self.updates: dict[str, Any] = {}
         self.added_rows = 0
@@ -144,6 +146,8 @@ class TableChange:
 
 def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
     """Apply all operations as one version, or raise and leave nothing."""
+    for commit in commits:
+        arrivals.check(commit)
     snapshot_ids = {commit.table_id: commit.snapshot_id or new_snapshot_id() for commit in commits}
     ordinals = dict.fromkeys(snapshot_ids, 0)
     numbered = set()

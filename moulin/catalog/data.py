@@ -9,7 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
-from moulin.catalog import merge_tasks
+from moulin.catalog import arrivals, merge_tasks
 from moulin.catalog import schema as s
 from moulin.catalog.engine import chunks, take
 from moulin.catalog.segments import encode_partition, time_class
@@ -34,6 +34,7 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
         )
     if isinstance(operation, Upsert) and not change.commit.regions:  # else nobody but a merge can have added any
         _require_no_new_segments(change)
+    arrivals.check_numbers(change, operation)
     spans = _expected_spans(change, expected)
     _remove(change, [spans[e.segment] for e in operation.removed])
     if isinstance(operation, Overwrite) and operation.everything:
@@ -220,9 +221,11 @@ def _check_added(change: TableChange, added: Sequence[SegmentFacts], vectors: Ma
     for number, vector in vectors.items():
         if vector.segment != number or not 0 < vector.cardinality <= rows.get(number, 0):
             raise InvalidInput(f"The deletion vector of added segment {number} does not fit it.")
+    arrivals.check_sums(change.row._mapping, sum(rows.values()), sum(facts.size for facts in added))
     for source, used in (
         (s.table_schemas, {facts.schema_id for facts in added} - {change.row.schema_id}),
         (s.table_specs, {facts.spec_id for facts in added} - {change.row.spec_id}),
+        (s.table_sort_orders, {facts.sort_order_id for facts in added} - {0, change.row.sort_order_id}),
     ):
         if used:  # older than the current one: it must have existed
             query = sa.select(source.c[1]).where(source.c.table_id == change.table_id)

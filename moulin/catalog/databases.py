@@ -16,6 +16,7 @@ from moulin.errors import AlreadyExists, FailedPrecondition, NotFound
 from moulin.model.entities import Database, DropPreview, Member
 from moulin.model.ids import new_id
 from moulin.model.names import check_name
+from moulin.model.texts import check_texts
 
 
 def find(connection: sa.Connection, key: Key, *, include_dropped: bool = False) -> Any:
@@ -46,6 +47,7 @@ def to_database(row: Any) -> Database:
 
 def create(draft: Draft, name: str, properties: Mapping[str, str], *, if_not_exists: bool) -> Database:
     check_name(name, "database")
+    check_texts(properties, "property")
     if not if_not_exists:
         _require_free(draft.connection, name)
     row = _live(draft.connection, name)
@@ -78,6 +80,7 @@ def rename(draft: Draft, key: Key, new_name: str) -> Database:
 
 def set_properties(draft: Draft, key: Key, updates: Mapping[str, str], removals: Collection[str]) -> Database:
     """Properties set, and removed."""
+    check_texts(updates, "property")
     row = find(draft.connection, key)
     properties = {name: value for name, value in row.properties.items() if name not in removals} | dict(updates)
     draft.connection.execute(s.databases.update().where(s.databases.c.id == row.id).values(properties=properties))

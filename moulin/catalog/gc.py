@@ -18,19 +18,33 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import clocks, expiry, leases, merge_task_list, requests, staging, streams
+from moulin.catalog import clocks, expiry, leases, merge_task_list, ownership, requests, staging, streams
 from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.draft import Draft
 from moulin.catalog.expiry import Expired, Garbage
 from moulin.catalog.tombstones import NANOS
-from moulin.errors import MoulinError
-from moulin.model.refs import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, statistics_of
+from moulin.errors import FailedPrecondition, MoulinError
 from moulin.storage import paths
+from moulin.storage.file_kinds import FileKind, identify, table_of_folder
 from moulin.storage.store import ObjectInfo
 
 _BATCH = 500
 _AT_ONCE = 5000  # rows deleted in one transaction
+# What clean-up deletes one by one; logs and lists of backfills go with the folder of a purged table alone.
+_SWEPT = frozenset(
+    {
+        FileKind.SEGMENT,
+        FileKind.KEY_INDEX,
+        FileKind.VECTORS,
+        FileKind.JOURNAL,
+        FileKind.INDEX_FILE,
+        FileKind.PROJECTION,
+        FileKind.ENGINE_FILE,
+        FileKind.TEMPORARY,
+    }
+)
+_MANIFESTS = frozenset({FileKind.TABLE_MANIFEST, FileKind.LAKE_MANIFEST})
 _T = TypeVar("_T")
 
 
@@ -242,7 +256,7 @@ def _empty_trash(catalog: Catalog, result: Collection) -> None:
 def _delete(catalog: Catalog, rows: Sequence[Any], result: Collection) -> Sequence[Any]:
     """Delete objects, one by one if the store refuses all at once; returns the rows of those that are gone."""
     try:
-        catalog.store.delete(chain.from_iterable(_objects(catalog, row.path) for row in rows))
+        _erase(catalog, (row.path for row in rows))
     except MoulinError as error:
         if len(rows) > 1:
             return [row for row in rows for _ in _delete(catalog, [row], result)]
@@ -251,18 +265,29 @@ def _delete(catalog: Catalog, rows: Sequence[Any], result: Collection) -> Sequen
     return rows
 
 
+def _erase(catalog: Catalog, objects: Iterable[str]) -> None:
+    """The one place that deletes bytes. What has no shape that clean-up deletes stops it, and stays."""
+    catalog.store.delete(chain.from_iterable(_shaped(catalog, path) for path in objects))
+
+
+def _shaped(catalog: Catalog, path: str) -> Iterator[str]:
+    """The object of this path, or all objects of a table that was purged. No other folder is ever listed."""
+    table_id, found = table_of_folder(path), identify(path)
+    if table_id is not None:
+        yield from (info.path for info in catalog.store.list(paths.table_prefix(table_id)))
+    elif found is not None and found.kind in _SWEPT | _MANIFESTS:
+        yield path
+    else:
+        raise FailedPrecondition(
+            f"{path[:200]!r} is not the name of a file that clean-up deletes: it stays. Find out what put it there."
+        )
+
+
 def _still_named(connection: sa.Connection, trash: Sequence[str]) -> set[str]:
     """What lies in the trash and is in use. Nothing brings it back, but deleted bytes stay deleted: look again."""
-    named = _in_use(connection, trash)
+    named = ownership.in_use(connection, trash)
     tables = {f"{paths.table_prefix(table_id)}/" for table_id in connection.execute(sa.select(s.tables.c.id)).scalars()}
     return named | tables.intersection(trash)
-
-
-def _objects(catalog: Catalog, path: str) -> Iterator[str]:
-    if path.endswith("/"):
-        yield from (info.path for info in catalog.store.list(path.rstrip("/")))
-    else:
-        yield path
 
 
 def _note_failure(catalog: Catalog, rows: Sequence[Any], error: MoulinError, result: Collection) -> None:
@@ -292,7 +317,7 @@ def _sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
             continue
         if not result.dry_run:
             try:
-                catalog.store.delete(info.path for info in left)
+                _erase(catalog, (info.path for info in left))
             except MoulinError as error:
                 result.failures.append(error.message)
                 continue
@@ -329,7 +354,7 @@ def _sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
         garbage = [Garbage(info.path, info.size, "orphan") for info in orphans]
         if not result.dry_run:
             try:
-                catalog.store.delete(info.path for info in orphans)
+                _erase(catalog, (info.path for info in orphans))
             except MoulinError as error:
                 result.failures.append(error.message)
                 continue
@@ -342,12 +367,10 @@ def _named(connection: sa.Connection, infos: Sequence[ObjectInfo], now: int = 0)
     With `now`, also those that somebody may still register.
     """
     every = [info.path for info in infos]
-    named = {path for path in every if not _is_data(path) and not paths.is_temporary(path)}
-    named.update(connection.execute(sa.select(s.trash.c.path).where(s.trash.c.path.in_(every))).scalars())
-    named.update(_in_use(connection, every))
+    named = {path for path in every if (found := identify(path)) is None or found.kind not in _SWEPT}
+    named.update(ownership.in_trash(connection, every))
+    named.update(ownership.in_use(connection, every))
     named.update(_staged(connection, every, now))
-    folders = connection.execute(sa.select(s.trash.c.path).where(s.trash.c.path.like("%/"))).scalars().all()
-    named.update(path for path in every if path.startswith(tuple(folders)) and folders)
     return named
 
 
@@ -359,42 +382,7 @@ def _staged(connection: sa.Connection, every: Sequence[str], now: int) -> Iterat
             yield path
 
 
-def _in_use(connection: sa.Connection, every: Sequence[str]) -> set[str]:
-    """The paths among `every` that a segment, deletion vector, journal, index, projection or statistics has."""
-    owners = {path: paths.parse_key_index_path(path) or path for path in every}
-    numbers = {found[1] for path in owners.values() if (found := paths.parse_segment_path(path))}
-    g = s.segments
-    segments = {*connection.execute(sa.select(g.c.path).where(g.c.number.in_(numbers))).scalars()}
-    used = {path for path, owner in owners.items() if owner in segments}
-    for source in (s.deletion_vectors, s.journals, s.index_files, s.projection_files):
-        used.update(connection.execute(sa.select(source.c.path).where(source.c.path.in_(every))).scalars())
-    return used | _statistics(connection, every)
-
-
-def _statistics(connection: sa.Connection, every: Sequence[str]) -> set[str]:
-    """The paths among `every` that are statistics which an engine attached to a snapshot."""
-    tables = {table_id for path in every if (table_id := paths.parse_engine_path(path)) is not None}
-    rows = connection.execute(sa.select(s.tables.c.properties).where(s.tables.c.id.in_(tables))).scalars().all()
-    prefixes = (STATISTICS_PREFIX, PARTITION_STATISTICS_PREFIX)
-    files = (one for has in rows for prefix in prefixes for one in statistics_of(has, prefix).values())
-    named = [str(one["statistics-path"]) for one in files]
-    return {path for path in every if any(name.endswith(f"/{path}") for name in named)}
-
-
 def _blocks(items: Iterable[_T]) -> Iterator[list[_T]]:
     source = iter(items)
     while block := list(islice(source, _BATCH)):
         yield block
-
-
-def _is_data(path: str) -> bool:
-    parsers = (
-        paths.parse_segment_path,
-        paths.parse_key_index_path,
-        paths.parse_vector_path,
-        paths.parse_journal_path,
-        paths.parse_index_path,
-        paths.parse_projection_path,
-        paths.parse_engine_path,
-    )
-    return any(parse(path) is not None for parse in parsers)

@@ -18,13 +18,14 @@ from moulin.catalog import schema as s
 from moulin.catalog import streams
 from moulin.catalog.commit import TableCommit
 from moulin.catalog.draft import Draft, add_rows
-from moulin.catalog.engine import Write, chunks
+from moulin.catalog.engine import Write
 from moulin.catalog.tombstones import NANOS
-from moulin.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidInput
+from moulin.errors import Conflict, FailedPrecondition, InvalidInput
 from moulin.model import request_ids
 from moulin.model.facts import SegmentFacts
 from moulin.model.ingest import Advance, Frontier, NurseryBatch, Registration, SetAside
 from moulin.model.operations import Append
+from moulin.model.texts import check_text
 from moulin.storage import paths
 
 KIND = "append"
@@ -66,7 +67,6 @@ def register(
     asked: bytes,
 ) -> list[Draft]:
     """Add segments to one table, one version for each, in order; then move the streams that brought nothing."""
-    _check_segments(write.connection, {table_id: [registration.segment for registration in registrations]})
     gave = {advance.stream_id for registration in registrations for advance in registration.advances}
     if both := gave.intersection(advance.stream_id for advance in idle):
         raise InvalidInput(f"Stream {min(both)} brought segments to this batch; it cannot be idle, too.")
@@ -99,7 +99,6 @@ def commit_batch(draft: Draft, batch: NurseryBatch, key: str, asked: bytes) -> N
             expected=batch.routing_seq,
             found=draft.write.routing_seq,
         )
-    _check_segments(draft.connection, batch.segments)
     added = {table_id: facts for table_id, facts in batch.segments.items() if facts}
     _append(draft, added)
     for frontier in batch.frontiers:
@@ -118,26 +117,6 @@ def _append(draft: Draft, segments: Mapping[UUID, Sequence[SegmentFacts]]) -> No
             for table_id, facts in sorted(segments.items())
         ],
     )
-
-
-def _check_segments(connection: sa.Connection, segments: Mapping[UUID, Sequence[SegmentFacts]]) -> None:
-    """Each segment lies where its number says, the number was handed out, and nobody registered it before."""
-    numbers: list[int] = []
-    for table_id, facts in segments.items():
-        for one in facts:
-            if paths.parse_segment_path(one.path) != (table_id, one.number):
-                raise InvalidInput(f"{one.path!r} is not the path of segment {one.number} of table {table_id}.")
-            numbers.append(one.number)
-    if len(set(numbers)) != len(numbers):
-        raise InvalidInput("A batch names each segment once.")
-    reserved = connection.execute(sa.select(s.reserves.c.next).where(s.reserves.c.name == "segment")).scalar_one()
-    if unknown := [number for number in numbers if not 0 < number < reserved]:
-        raise InvalidInput(f"Segment number {unknown[0]} was never handed out; stage segments to get numbers.")
-    g = s.segments
-    for chunk in chunks(numbers):
-        taken = connection.execute(sa.select(g.c.path).where(g.c.number.in_(chunk)).limit(1)).scalar()
-        if taken is not None:
-            raise AlreadyExists(f"Segment {taken} was registered before; read the streams again.")
 
 
 def _advance(draft: Draft, table_id: UUID, advance: Advance, *, least: int) -> UUID:
@@ -235,8 +214,9 @@ def _set_aside(draft: Draft, rows: Sequence[SetAside], moved: set[UUID]) -> None
             raise InvalidInput(f"Records of stream {row.stream_id} cannot be set aside without moving its frontier.")
         if row.records < 0 or not row.reason.strip():
             raise InvalidInput("What is set aside needs a reason, and a number of records that is not negative.")
-        if "\0" in row.reason + row.path:
-            raise InvalidInput("Why and where records are set aside must not hold a zero byte.")
+        check_text(row.reason, "reason why records are set aside")
+        if row.path:
+            paths.checked(row.path)
         values: dict[str, Any] = {
             "version": draft.version,
             "ordinal": ordinal,

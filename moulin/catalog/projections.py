@@ -129,6 +129,28 @@ def record(
     return True
 
 
+def files(engine: Engine, table_id: UUID, format_version: int, version: int) -> set[str]:
+    """The paths of the files that the projection of a version is made of."""
+    f = s.projection_files
+    span = sa.and_(f.c.added_version <= version, f.c.removed_version > version)
+    mine = sa.and_(f.c.table_id == table_id, f.c.format_version == format_version, span)
+    with engine.read() as connection:
+        return set(connection.execute(sa.select(f.c.path).where(mine)).scalars())
+
+
+def forget(engine: Engine, table_id: UUID, format_version: int) -> None:
+    """Remember no projection of a table in this format: one lost a file, and others may share it.
+
+    What is left of their files goes once the version of now is no longer kept, as if another projection had followed.
+    """
+    f, p = s.projection_files, s.projections
+    with engine.unordered() as connection:
+        head = tables.find_by_id(connection, table_id).head_version
+        mine = sa.and_(f.c.table_id == table_id, f.c.format_version == format_version, f.c.removed_version > head)
+        connection.execute(f.update().where(mine).values(removed_version=head))
+        connection.execute(p.delete().where(p.c.table_id == table_id, p.c.format_version == format_version))
+
+
 def data_commit(engine: Engine, table_id: UUID, version: int) -> DataCommit | None:
     """The commit of the newest sequence number at `version`; None when no rows were ever written by then."""
     c = s.table_commits

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortOrder
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
-from moulin.catalog import databases, references
+from moulin.catalog import databases, new_table, references
 from moulin.catalog import schema as s
 from moulin.catalog.draft import Draft, add_rows
 from moulin.catalog.names import Key, by_key, require_free_name, same
+from moulin.catalog.new_table import NewTable as NewTable
 from moulin.catalog.references import InUse
 from moulin.catalog.tombstones import bury, lift, to_resurrect, tombstone_of
 from moulin.errors import AlreadyExists, NotFound
@@ -29,21 +27,6 @@ from moulin.model.schema import schema_from_json, schema_to_json
 from moulin.model.sort import sort_from_json, sort_to_json
 
 CREATE = "create"
-
-
-@dataclass(frozen=True, slots=True)
-class NewTable:
-    """What a table is made of; ids are assigned already."""
-
-    schema: Schema
-    last_column_id: int
-    spec: PartitionSpec
-    last_partition_id: int
-    sort_order: SortOrder
-    event_time: int | None
-    properties: Mapping[str, str]
-    # Given when the table's folder was named before the table was made; else a fresh one.
-    id: UUID | None = None
 
 
 def find(connection: sa.Connection, database: Key, key: Key, *, include_dropped: bool = False) -> Any:
@@ -76,6 +59,7 @@ def find_by_id(connection: sa.Connection, table_id: UUID, *, dropped_after: int 
 
 def create(draft: Draft, database: Key, name: str, new: NewTable) -> UUID:
     check_name(name, "table")
+    new_table.check(new)
     parent = databases.find_parent(draft.connection, database)
     require_free_name(draft.connection, parent, name)
     table_id = new.id or new_id()

@@ -17,6 +17,7 @@ from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import Member, View
 from moulin.model.ids import new_id
 from moulin.model.names import check_name
+from moulin.model.texts import check_text
 
 
 def find(connection: sa.Connection, database: Key, key: Key, *, include_dropped: bool = False) -> Any:
@@ -30,8 +31,8 @@ def load(connection: sa.Connection, database: Key, key: Key, *, include_dropped:
 
 def create(draft: Draft, database: Key, name: str, members: Sequence[Key], description: str | None) -> View:
     check_name(name, "view")
-    if description is not None and "\0" in description:
-        raise InvalidInput("The description of a view must not hold a zero byte.")
+    if description is not None:
+        check_text(description, "description of a view")
     parent = databases.find_parent(draft.connection, database)
     ids = _member_ids(draft.connection, parent, members)
     require_free_name(draft.connection, parent, name)

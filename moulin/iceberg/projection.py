@@ -9,6 +9,9 @@ is killed leaves files that no row names, and who comes second takes what the fi
 from __future__ import annotations
 
 import json
+import logging
+import math
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,6 +35,11 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
 _ATTEMPTS = 10
+LOOK_SECONDS = 10.0
+"""How long the files of a projection are believed to be where they were seen."""
+_REMEMBERED = 4096
+_looked: dict[str, float] = {}
+log = logging.getLogger("moulin.iceberg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +77,60 @@ def project(
     for _ in range(_ATTEMPTS):
         state = context.catalog.table_by_id(table_id, version)
         chosen = format_version or documents.format_version(state)
-        found = projections.find(context.own_catalog().engine, table_id, chosen, state.head_version)
-        if found is None:
-            found = _Projector(context, state, chosen).run()
-        if found is not None:
-            try:
+        found: Projected | None = None
+        try:
+            found = find_whole(context, table_id, chosen, state.head_version)
+            if found is None:
+                _find_base(context, table_id, chosen, state.head_version)
+                found = _Projector(context, state, chosen).run()
+            if found is not None:
                 return _load(context, table_id, chosen, found)
-            except NotFound:
-                continue  # cleaned up since it was looked up
+        except NotFound:
+            # Of this projection or the one before it: cleaned up since it was looked up, or lost.
+            if found is None and not _forget_lost(context, table_id, chosen, state.head_version):
+                raise
     raise Unavailable(f"Others kept projecting {table_id} at the same time: try again.")
+
+
+def find_whole(context: Context, table_id: UUID, chosen: int, version: int) -> Projected | None:
+    """The projection of exactly this version. One that lost a file is forgotten, with all that may share it: None."""
+    found = projections.find(context.own_catalog().engine, table_id, chosen, version)
+    return found if found is None or _is_whole(context, table_id, chosen, found) else None
+
+
+def _find_base(context: Context, table_id: UUID, chosen: int, version: int) -> None:
+    """Forget the projection that the next one would continue if it lost a file."""
+    base = projections.before(context.own_catalog().engine, table_id, chosen, version)
+    if base is not None:
+        _is_whole(context, table_id, chosen, base)
+
+
+def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -> bool:
+    """Whether all files of a projection are in storage; looked for once in a while, in one listing."""
+    now = time.monotonic()
+    if _looked.get(found.path, -math.inf) > now - LOOK_SECONDS:
+        return True
+    if _forget_lost(context, table_id, chosen, found.version):
+        return False
+    if len(_looked) >= _REMEMBERED:
+        _looked.clear()
+    _looked[found.path] = now
+    return True
+
+
+def _forget_lost(context: Context, table_id: UUID, chosen: int, version: int) -> bool:
+    """Forget the projections of a table if a file of the one of this version, or of the one before, is lost."""
+    engine = context.own_catalog().engine
+    base = projections.before(engine, table_id, chosen, version)
+    named = projections.files(engine, table_id, chosen, version)
+    if base is not None:
+        named |= projections.files(engine, table_id, chosen, base.version)
+    there = {info.path for info in context.store.list(paths.metadata_prefix(table_id))}
+    if named <= there:
+        return False
+    log.warning("files of a projection are lost, and made again", extra={"table": str(table_id)})
+    projections.forget(engine, table_id, chosen)
+    return True
 
 
 def _load(context: Context, table_id: UUID, chosen: int, found: Projected) -> Projection:
@@ -221,4 +274,4 @@ class _Projector:
         return location(self.store, path)
 
 
-__all__ = ["Projection", "named_commits", "project", "read_metadata"]
+__all__ = ["Projection", "find_whole", "named_commits", "project", "read_metadata"]

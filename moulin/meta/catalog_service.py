@@ -10,6 +10,7 @@ from typing import Any
 import moulin
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1 import catalog_pb2_grpc
+from moulin.catalog.delivery import require_delivered
 from moulin.catalog.merge_tasks import PlannedMerge
 from moulin.catalog.segments import PartitionFilter
 from moulin.errors import InvalidInput
@@ -140,6 +141,9 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             raise InvalidInput("A request id is not empty: leave it out, or send a unique one.")
         digest = request.digest if request.HasField("digest") else None
         changes = list(map(from_commit, request.changes))
+        # A request that was committed before is answered as it was then: its files may be merged and gone by now.
+        if request_id is None or self._catalog.committed(request_id) is None:
+            require_delivered(self._catalog, changes)
         return to_result(self._catalog.commit(changes, request_id=request_id, digest=digest))
 
     def FindCommit(self, request: pb.FindCommitRequest, context: Any) -> pb.FindCommitResponse:

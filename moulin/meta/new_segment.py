@@ -8,6 +8,8 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 
 from moulin._proto.moulin.meta.v1 import common_pb2 as pb
+from moulin.catalog.arrivals import check_segment
+from moulin.catalog.delivery import check_fits, require_objects, segment_objects
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec
 from moulin.formats.segment_footer import (
@@ -91,9 +93,13 @@ def _given(message: pb.CreateSegment, path: str, number: int, state: TableState,
     spec = state.specs.get(ref.spec_id)
     if spec is None or len(spec.fields) != len(ref.partition):
         raise InvalidInput(f"data_file of {path} names a partition that the table's partitioning does not have.")
+    facts = codec.ref_to_segment(ref).facts
+    check_segment(state.id, facts)
+    check_fits(state, facts)
+    require_objects(store, list(segment_objects(facts)))
     if ref.level:
         check_level(_footer(path, store), ref.level, path)
-    return codec.ref_to_segment(ref).facts
+    return facts
 
 
 def _footer(path: str, store: Store) -> pq.FileMetaData:

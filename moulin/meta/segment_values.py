@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from moulin._proto.moulin.format.v1 import manifest_pb2 as format_pb
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.catalog.changes import CommitNumbers, SegmentChange, VersionChange
-from moulin.errors import InvalidInput
 from moulin.formats import manifest as codec
 from moulin.meta.values import pages
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
@@ -26,12 +25,8 @@ def to_facts(facts: SegmentFacts) -> format_pb.DataFileRef:
 
 
 def from_facts(m: format_pb.DataFileRef) -> SegmentFacts:
-    facts = codec.ref_to_segment(m).facts
-    if facts.number < 1 or min(facts.rows, facts.size, facts.level, facts.index_size, facts.region) < 0:
-        raise InvalidInput(f"Segment {facts.number} cannot have such numbers: rows, sizes and levels are 0 or more.")
-    if not facts.path or facts.path.startswith("/") or ".." in facts.path.split("/"):
-        raise InvalidInput(f"{facts.path[:200]!r} is not a path below the lake's storage.")
-    return facts
+    """The facts that somebody sent; `catalog.arrivals` checks them."""
+    return codec.ref_to_segment(m).facts
 
 
 def to_vector(vector: VectorFacts) -> pb.Vector:

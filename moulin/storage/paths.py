@@ -297,6 +297,13 @@ def parse_index_path(path: str) -> tuple[UUID, UUID] | None:
     return _parse_pair(_INDEX_FILE, path)
 
 
+def parse_backfill_batch(path: str) -> tuple[UUID, int] | None:
+    """Table and number of the list of files of a batch."""
+    match = _BACKFILL_BATCH.fullmatch(path)
+    number = _number(match[3]) if match else None
+    return (UUID(match[1]), number) if match and number is not None else None
+
+
 def parse_log_object(path: str) -> tuple[UUID, int, int] | None:
     """Table, region and first position of an object of a log."""
     match = _LOG_OBJECT.fullmatch(path)

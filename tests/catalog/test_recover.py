@@ -48,7 +48,7 @@ from moulin.model.operations import (
 from moulin.storage import paths
 from moulin.storage.store import Store, open_store
 from tests.contract.processes import start_worker, versions_of
-from tests.contract.samples import commit, live, make_table, segment, vector
+from tests.contract.samples import commit, journal, live, make_table, segment, vector
 
 NOT_RECOVERED = {
     "lake",
@@ -144,7 +144,7 @@ def keep_busy(catalog: Catalog) -> TableState:
         removed=(Expected(a.number, seen[a.number]), Expected(b.number, seen[b.number])),
         added=(d,),
         added_vectors={d.number: vector(state.id, d.number, 1).facts},
-        journals=("tables/j1", "tables/j2"),
+        journals=(journal(state.id), journal(state.id)),
     )
     commit(catalog, state.id, merge)
     commit(catalog, state.id, AlterSchema((AddColumn("note", "string", default="é"),)))  # type: ignore[arg-type]

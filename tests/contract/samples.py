@@ -77,6 +77,11 @@ def vector(table_id: UUID, number: int, cardinality: int, seen: int = 0) -> NewV
     return NewVector(Expected(number, seen), VectorFacts(0, number, path, 4, 40, cardinality))
 
 
+def journal(table_id: UUID) -> str:
+    """The path of a journal that was never written."""
+    return paths.journal_path(table_id, new_id())
+
+
 def commit(
     catalog: Catalog, table_id: UUID, operation: Operation, read: int | None = None, **more: Any
 ) -> CommitResult:

@@ -24,7 +24,7 @@ from moulin.model.operations import (
     SetPartitioning,
     SetProperties,
 )
-from tests.contract.samples import commit, live, make_table, segment, vector
+from tests.contract.samples import commit, journal, live, make_table, segment, vector
 
 
 def test_row_ids_and_sequences_run_on(catalog: Catalog) -> None:
@@ -207,20 +207,21 @@ def test_merges_are_found_by_what_they_consumed(catalog: Catalog) -> None:
     state = make_table(catalog)
     a, b, c, d = (segment(catalog, state.id) for _ in range(4))
     commit(catalog, state.id, Append(added=(a, b)))
+    j1, j2, j3, j4 = sorted(journal(state.id) for _ in range(4))
     first = commit(
         catalog,
         state.id,
-        Merge(removed=(Expected(a.number, 0), Expected(b.number, 0)), added=(c,), journals=("j2", "j1")),
+        Merge(removed=(Expected(a.number, 0), Expected(b.number, 0)), added=(c,), journals=(j2, j1)),
     ).version
-    second = commit(catalog, state.id, Merge(removed=(Expected(c.number, 0),), added=(d,), journals=("j3",))).version
+    second = commit(catalog, state.id, Merge(removed=(Expected(c.number, 0),), added=(d,), journals=(j3,))).version
     found = catalog.merges_of([b.number, c.number, d.number], 0)
     assert [(m.segment, m.version, m.journals) for m in found] == [
-        (b.number, first, ("j1", "j2")),
-        (c.number, second, ("j3",)),
+        (b.number, first, (j1, j2)),
+        (c.number, second, (j3,)),
     ]
     assert [m.segment for m in catalog.merges_of([a.number, c.number], first)] == [c.number]
     commit(catalog, state.id, Restore(first - 1))
-    third = commit(catalog, state.id, Merge(removed=(Expected(a.number, 0),), journals=("j4",))).version
+    third = commit(catalog, state.id, Merge(removed=(Expected(a.number, 0),), journals=(j4,))).version
     assert [m.version for m in catalog.merges_of([a.number], 0)] == [first, third], "a segment may come back"
 
 

@@ -29,7 +29,7 @@ from moulin.model.operations import (
     SetProperties,
 )
 from tests.contract.conftest import Backend, memory_store
-from tests.contract.samples import make_table, segment, vector
+from tests.contract.samples import journal, make_table, segment, vector
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,7 @@ def _remove(m: Model, a: int, b: int) -> tuple[Operation, State]:
 def _merge(m: Model, a: int, b: int) -> tuple[Operation, State]:
     gone, added = m.some(a, 1 + b % 3), m.new(a)
     carried = {added.number: vector(m.table.id, added.number, 2).facts} if b % 2 else {}
-    journal = f"{m.table.name}-{added.number}"
-    merge = Merge(removed=m.expect(gone), added=(added,), added_vectors=carried, journals=(journal,))
+    merge = Merge(removed=m.expect(gone), added=(added,), added_vectors=carried, journals=(journal(m.table.id),))
     return merge, replace(m.now, segments={**m.without(gone), added.number: (added, 2 if b % 2 else 0)})
 
 

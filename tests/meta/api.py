@@ -104,11 +104,12 @@ class Api:
         return database_id, table_ids, self.stream(self.token(database_id, table_ids[0])[1])
 
     def segment(self, database_id: str, table_id: str, rows: int = 10, **fields: Any) -> common_pb2.CreateSegment:
-        """A segment that was never written: with `data_file`, the server does not look for it."""
+        """A segment without rows in it: with `data_file`, the server looks whether it is there, and not inside."""
         key = self.StageSegments(database_id=database_id, table_id=table_id, count=1).keys[0]
         path = f"{key.prefix.prefix}/{key.key}"
         parsed = paths.parse_segment_path(path)
         assert parsed is not None
+        self.live.lake.store.put(path, bytes(100))
         digest = hashlib.sha256(path.encode()).digest()
         facts = SegmentFacts(parsed[1], path, rows, 100, 0, 0, 0, (), digest, time_min=1, time_max=2)
         message = common_pb2.CreateSegment(

@@ -270,13 +270,15 @@ def test_bad_segments(api: Api, fields: dict[str, object]) -> None:
 
 
 @rule("NU-48")
-def test_a_segment_that_was_never_written_is_refused_without_its_facts(api: Api) -> None:
+def test_a_segment_that_was_never_written_is_refused(api: Api) -> None:
     database_id, (table_id,), stream_id = api.ingest()
     segment = api.segment(database_id, table_id)
-    segment.ClearField("data_file")
-    merge = pb.MergeRegistration(segment=segment, stream_offsets=[api.offset(stream_id, table_id, -1, 1)])
-    with refused(StatusCode.FAILED_PRECONDITION, "not in storage"):
-        api.RegisterMergedSegments(database_id=database_id, merges=[merge], register_request_id=name("r"))
+    api.live.lake.store.delete([segment.data_file.path])
+    for _ in ("with its facts", "and without them"):
+        merge = pb.MergeRegistration(segment=segment, stream_offsets=[api.offset(stream_id, table_id, -1, 1)])
+        with refused(StatusCode.FAILED_PRECONDITION, "not in storage"):
+            api.RegisterMergedSegments(database_id=database_id, merges=[merge], register_request_id=name("r"))
+        segment.ClearField("data_file")
 
 
 @dataclass(frozen=True)
@@ -357,6 +359,7 @@ def test_a_number_that_was_never_handed_out(api: Api) -> None:
     folder = f"tables/{table_id}/data/_moulin_segment=9000000"
     segment.cloud_object_key.prefix.prefix = folder
     segment.data_file.path, segment.data_file.number = f"{folder}/{segment.cloud_object_key.key}", 9_000_000
+    api.live.lake.store.put(segment.data_file.path, bytes(100))
     merge = pb.MergeRegistration(segment=segment, stream_offsets=[api.offset(stream_id, table_id, -1, 1)])
     with refused(StatusCode.INVALID_ARGUMENT, "handed out"):
         api.RegisterMergedSegments(database_id=database_id, merges=[merge], register_request_id=name("r"))

@@ -16,6 +16,7 @@ from uuid import UUID
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
+from moulin.catalog import ownership
 from moulin.catalog.commit import Stale, TableCommit
 from moulin.catalog.projections import ENGINE_PREFIX
 from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
@@ -120,6 +121,7 @@ class _Attempt:
         self.commits: list[TableCommit] = []
         self.leftovers: list[str] = []
         self.made: list[UUID] = []
+        self.tables: set[UUID] = set()
 
     def run(self) -> None:
         found = [self._state(change) for change in self.changes]
@@ -171,6 +173,7 @@ class _Attempt:
             before = next((one for one in base["snapshots"] if one["snapshot-id"] == main), None)
             taken = take_in(self.context, planned.state, before, planned.snapshot, planned.state.schema_id)
             self.leftovers += taken.leftovers
+            self.tables.add(state.id)
             if taken.operation is not None:
                 operations.append(taken.operation)
                 snapshot_id = planned.snapshot["snapshot-id"]
@@ -204,9 +207,13 @@ class _Attempt:
                 log.warning("a table of a failed commit stays", extra={"table": str(table_id), "error": error.message})
 
     def _clean_up(self) -> None:
-        """The engine's files were copied. Those that a crash leaves here are in nobody's way."""
+        """The engine's files were copied, and go; the lake's own, which a commit may name, too, stay.
+
+        Those that a crash leaves here are in nobody's way.
+        """
         try:
-            self.context.store.delete(self.leftovers)
+            mine = ownership.leftovers(self.catalog.engine, self.tables, self.leftovers)
+            self.context.store.delete(mine)
         except MoulinError as error:
             log.warning("files of a commit stay", extra={"files": len(self.leftovers), "error": error.message})
 

@@ -11,12 +11,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse, Response
 
-from moulin.catalog import projections
 from moulin.errors import InvalidInput, NotFound
 from moulin.iceberg import metadata as documents
 from moulin.iceberg.avro import Json
 from moulin.iceberg.deletes import location
-from moulin.iceberg.projection import Projection, project
+from moulin.iceberg.projection import Projection, find_whole, project
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.errors import RestError, no_such
 from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, database, database_in_body, field, page
@@ -47,7 +46,7 @@ def load_table(
     lake.context.flush()
     state = find(lake, namespace, table)
     chosen = documents.format_version(state)
-    known = projections.find(lake.own_catalog().engine, state.id, chosen, state.head_version)
+    known = find_whole(lake.context, state.id, chosen, state.head_version)
     if known is None or (snapshots == "refs" and if_none_match is None):
         return loaded(lake, state, snapshots)
     tag = etag(state, chosen, snapshots)
