@@ -50,10 +50,8 @@ class Catalyst:
         self._unresolved_alias = catalyst.analysis.UnresolvedAlias
         self._one_row, self._project = logical.OneRowRelation, logical.Project
         self._subquery_alias, self._alias_identifier = logical.SubqueryAlias, catalyst.AliasIdentifier
-        self._named, self._positional = (
-            catalyst.parser.NamedParameterContext,
-            catalyst.parser.PositionalParameterContext,
-        )
+        self._named = catalyst.parser.NamedParameterContext
+        self._positional = catalyst.parser.PositionalParameterContext
         self._list, self._map = jvm.java.util.ArrayList, jvm.java.util.HashMap
         self._converters = jvm.scala.jdk.javaapi.CollectionConverters
         self._option = jvm.scala.Option
