@@ -50,10 +50,8 @@ class Catalyst:
         self._unresolved_alias = catalyst.analysis.UnresolvedAlias
         self._one_row, self._project = logical.OneRowRelation, logical.Project
         self._subquery_alias, self._alias_identifier = logical.SubqueryAlias, catalyst.AliasIdentifier
-        self._named, self._positional = (
-            catalyst.parser.NamedParameterContext,
-            catalyst.parser.PositionalParameterContext,
-        )
+        self._named = catalyst.parser.NamedParameterContext
+        self._positional = catalyst.parser.PositionalParameterContext
         self._list, self._map = jvm.java.util.ArrayList, jvm.java.util.HashMap
         self._converters = jvm.scala.jdk.javaapi.CollectionConverters
         self._option = jvm.scala.Option
@@ -104,13 +102,12 @@ class Catalyst:
         return bool(self._types.isInstanceOf(_COMMAND, plan))
 
     def replace(self, plan: Plan, places: Sequence[tuple[Plan, Plan]]) -> Plan:
-        """The plan with the second of each pair wherever the first stands, nearest the root first."""
-        if not places:
-            return plan
-        found = self._map()
-        for old, new in places:
-            found.put(old, new)
-        return plan.transformDownWithSubqueries(self._converters.asScala(found))  # a Scala map is a partial function
+        """The plan with the second of each pair wherever the first stands, nearest the root first; sub-queries too."""
+        return plan.transformDownWithSubqueries(self._function(places)) if places else plan
+
+    def replace_below(self, plan: Plan, old: Plan, new: Plan) -> Plan:
+        """The plan with `new` wherever `old` stands, in sub-queries excepted."""
+        return plan.transformDown(self._function([(old, new)]))
 
     def table(self, database: str, name: str, frame: DataFrame) -> Plan:
         """The rows of a frame, as Spark would show a table of this name."""
@@ -130,6 +127,13 @@ class Catalyst:
     def run(self, plan: Plan) -> DataFrame:
         """A DataFrame of a plan, analyzed; a command runs at once."""
         return DataFrame(self._dataset.ofRows(self._session, plan), self._spark)
+
+    def _function(self, pairs: Sequence[tuple[Plan, Plan]]) -> Any:
+        """From the first of each pair to the second: a Scala map is a partial function."""
+        found = self._map()
+        for old, new in pairs:
+            found.put(old, new)
+        return self._converters.asScala(found)
 
     def _parameters(self, args: Arguments) -> Any:
         if isinstance(args, Mapping):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -26,6 +25,7 @@ from moulin.table.versions import to_nanos
 _CHANGES = {"InsertIntoStatement", "InsertIntoDir", "UpdateTable", "DeleteFromTable", "MergeIntoTable"}
 _DESCRIPTIONS = {"DescribeRelation", "DescribeColumn", "DescribeRelationJsonCommand", "DescribeFunction"}
 _RELATIONS = {"UnresolvedRelation", "RelationTimeTravel"}
+_NAMES = {*_RELATIONS, "UnresolvedTableOrView"}
 _IDENTIFIER = "PlanWithUnresolvedIdentifier"
 _SEPARATOR = "\0"
 
@@ -123,22 +123,26 @@ class Query:
             )
 
     def _find(self, nodes: Sequence[tuple[str, Plan]]) -> list[_Place]:
-        """Filters come first: whoever reads a table through one need not read all of it."""
-        asked = [place for name, node in nodes if name == "Filter" for place in self._asked(node)]
-        filtered = Counter(replace(place.reference, known=()) for place in asked)
+        """Filters come first: a table that is read through them alone is not read as a whole."""
+        asked = [found for name, node in nodes if name == "Filter" for found in self._asked(node)]
+        below = Counter((replace(place.reference, known=()), written) for written, place in asked)
         plain = []
         for name, node in nodes:
             reference = self._reference(node, name)
             if reference is None:
                 continue
-            if filtered[reference]:
-                filtered[reference] -= 1
+            key = (reference, node.toJSON()) if below else None  # a table and a moment may be written in several ways
+            if key is not None and below[key]:
+                below[key] -= 1
             else:
                 plain.append(_Place(node, reference, self._maker(node, name, reference)))
-        return [*asked, *plain]
+        return [*(place for _, place in asked), *plain]
 
-    def _asked(self, node: Plan) -> list[_Place]:
-        """A filter on a lake table alone that says something for sure of the rows that pass it."""
+    def _asked(self, node: Plan) -> list[tuple[str, _Place]]:
+        """A filter on a lake table alone that says something for sure of the rows that pass it.
+
+        With it, the JSON of the node that names the table.
+        """
         below = node.child()
         name, alias = below.nodeName(), None
         if name == "SubqueryAlias":
@@ -153,18 +157,23 @@ class Query:
         if not known:
             return []
         make = self._maker(below, name, reference)
-        below_made = lambda frame: self._catalyst.replace(node, [(below, make(frame))])  # noqa: E731
-        return [_Place(node, replace(reference, known=known), below_made)]
+
+        def filtered(frame: NamedFrame) -> Plan:
+            return self._catalyst.replace_below(node, below, make(frame))
+
+        return [(below.toJSON(), _Place(node, replace(reference, known=known), filtered))]
 
     def _reference(self, node: Plan, name: str) -> Reference | None:
         """The lake table that this node names; None when it names none."""
-        if name == "UnresolvedTableOrView":
-            return _reference_of(node)
-        if name == "UnresolvedRelation":
-            return _checked(node, _reference_of(node))
-        if name != "RelationTimeTravel" or (reference := _reference_of(node.relation())) is None:
+        if name not in _NAMES:
             return None
-        reference = _checked(node.relation(), reference)
+        named = node.relation() if name == "RelationTimeTravel" else node
+        reference = _reference_of(named)
+        if reference is None or name == "UnresolvedTableOrView":
+            return reference
+        _check_plain(named, reference)
+        if name == "UnresolvedRelation":
+            return reference
         if node.version().isDefined():
             return replace(reference, version=_version(node.version().get()))
         return replace(reference, timestamp_ns=self._nanos(node.timestamp().get()))
@@ -180,7 +189,7 @@ class Query:
         if text is not None:
             return to_nanos(text)
         micros = self._value(expression, "timestamp as of", lambda value: F.unix_micros(value.cast("timestamp")))
-        return int(micros) * 1000
+        return max(-(2**63), min(int(micros) * 1000, 2**63 - 1))
 
     def _value(self, expression: Expression, clause: str, convert: Callable[[Column], Column]) -> str:
         """The value of an expression that may ask no table."""
@@ -196,16 +205,12 @@ class Query:
         return str(row[0])
 
 
-_R = TypeVar("_R", Reference, Reference | None)
-
-
-def _checked(node: Plan, reference: _R) -> _R:
+def _check_plain(node: Plan, reference: Reference) -> None:
     """Refuse what a lake table does not take."""
-    if reference is not None and node.isStreaming():
+    if node.isStreaming():
         raise Unsupported('lake.sql does not stream: use spark.readStream.format("moulin").')
-    if reference is not None and not node.options().isEmpty():
+    if not node.options().isEmpty():
         raise Unsupported(f"Table {reference.database}.{reference.name} takes no options: leave out `with (...)`.")
-    return reference
 
 
 def _reference_of(node: Plan) -> Reference | None:

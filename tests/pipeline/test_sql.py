@@ -122,6 +122,15 @@ def test_a_reference_carries_what_its_rows_are_sure_to_have(
     assert [(one.column, one.values) for one in reference.known] == known
 
 
+@pytest.mark.spark
+def test_a_table_is_found_under_each_of_its_names(lake: Lake, orders: Table, rows: Rows) -> None:
+    orders.append(rows(0, 3))
+    for first in ("moulin.shop.orders", "SHOP.orders", "shop.orders timestamp as of '2999-01-01'"):
+        for second in ("shop.orders", "shop.orders timestamp as of timestamp '2999-01-01 00:00:00'"):
+            text = f"select id from {first} union all select id from {second} where id = 1"
+            assert sorted(row.id for row in lake.sql(text).collect()) == [0, 1, 1, 2], text
+
+
 def test_each_condition_on_a_table_is_a_reference_of_its_own(catalyst: Catalyst) -> None:
     text = "select * from shop.a where id = 1 union all (select * from shop.a where id = 2) union all (table shop.a)"
     assert [reference.known for reference in Query(catalyst, text).references] == [
@@ -156,6 +165,7 @@ def test_files_that_indexes_rule_out_are_not_read_by_spark(lake: Lake, spark: Sp
     look(f"select id from shop.t version as of {whole} where name = 'n7'", [7], 1)
     look("select id from shop.t where day = '2024-03-08' and id < 8", [7, 7], 4)  # how text is a date is left to Spark
     look("select id from shop.t where id = '7' and name = 'n7'", [7, 7], 2)
+    look("select id from shop.t where name = 'n7' and (select count(*) from shop.t) = 60", [7, 7], 2)
     twice = lake.sql("select * from shop.t where name = 'n7' union all select * from shop.t where name = 'n8'")
     assert sorted(row.id for row in twice.collect()) == [7, 7, 8]
 

@@ -32,21 +32,29 @@ Answer = tuple[tuple[str, ...], Counter[str]] | None
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """A lake with the tables of the grammar."""
+    """A lake with the tables of the grammar, whose files may be left out for what a query asks."""
     with moulin.connect(tmp_path_factory.mktemp("names") / "lake") as lake:
         for database in DATABASES:
             lake.create_database(database)
         for name, columns in TABLES.items():
             frame = spark.createDataFrame(ROWS[name], columns)
             lake.create_table(name, [(f.name, _lake_type(f.dataType.simpleString())) for f in frame.schema])
-            lake.table(name).append(frame.coalesce(1))
+            table = lake.table(name)
+            for part in ("id <= 2", "id > 2"):
+                table.append(frame.where(part).coalesce(1))
+            table.create_index("id")
         yield lake
 
 
 @pytest.fixture(scope="module")
 def settings(spark: SparkSession) -> Iterator[None]:
     """Small plans for small tables."""
-    wanted = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
+    wanted = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
     before = {key: spark.conf.get(key) for key in wanted}
     for key, value in wanted.items():
         spark.conf.set(key, value)
@@ -118,7 +126,7 @@ select orders.id, items.orders.id, shop.orders.id from shop.items
 select shop.orders.id from shop.items, shop.orders
 with orders as (select * from other.orders) select orders.w, shop.orders.id from orders join shop.orders using (id)
 with orders as (select * from orders) select * from orders
-with recursive orders(id) as (select min(id) from shop.orders union all select id + 1 from orders where id < 3) table orders
+with recursive orders(id) as (select min(id) from shop.orders union all select 3 from orders where id < 3) table orders
 select id from shop.orders union select id from other.orders except select id from shop.items
 select v, count(*) from shop.orders group by shop.orders.v having max(orders.id) > (select min(id) from other.orders)
 select id, row_number() over w from shop.orders window w as (partition by s.f order by shop.orders.id)
@@ -147,7 +155,7 @@ select /*+ broadcast(other.orders), merge(x) */ shop.orders.id from shop.orders 
 @pytest.mark.spark
 @pytest.mark.usefixtures("settings")
 def test_nested_queries_mean_what_they_mean_in_spark(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
-    queries = [*EXAMPLES, *Grammar(7).queries(40)]
+    queries = [*EXAMPLES, *Grammar(7).queries(20)]
     assert compare(lake, spark, tmp_path, queries) > len(queries) / 2
 
 
