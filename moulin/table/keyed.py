@@ -307,7 +307,7 @@ class KeyedTable(KeyedReader):
                     if writer.is_crowded:
                         self.refresh()  # another process may have merged
                     failures = 0
-                except (Fenced, NotFound, Closed) as error:
+                except (Fenced, NotFound, Corrupt, Closed) as error:
                     writer.fail(error)
                 except Exception as error:  # noqa: BLE001 - whatever it is: writers are told, and it is tried again
                     failures += 1
