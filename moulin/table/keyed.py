@@ -130,6 +130,9 @@ class KeyedTable(KeyedReader):
                 self._sole = writer
             self._tails = tuple(tail for tail in self._tails if tail.region.number != writer.region.number)
             self._show(self._load())
+            writer.look_for_room()
+            if writer.is_crowded:
+                self._merge_due.set()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._flush_loop, name="moulin-flush", daemon=True)
                 self._thread.start()
