@@ -86,8 +86,9 @@ class Config:
     log_folder: str = ""
     log_file_bytes: int = 64 * MIB
     # A memtable of `memtable_bytes` is flushed. Writers wait a little from `memtable_slowdown` waiting ones on or
-    # `level0_slowdown` level-0 segments, and until there are fewer at `memtable_stop` and `level0_stop`, for at most
-    # `stall_seconds`.
+    # `level0_slowdown` level-0 segments of a region, and until there are fewer at `memtable_stop` and `level0_stop`,
+    # for at most `stall_seconds`. A waiting memtable counts as a level-0 segment, so puts never make more of these than
+    # `level0_stop`; in a partitioned table a memtable may become one for each partition.
     memtable_bytes: int = 64 * MIB
     memtable_slowdown: int = 2
     memtable_stop: int = 4

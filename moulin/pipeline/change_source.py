@@ -229,7 +229,7 @@ def plan(lake: Lake, state: TableState, since: int, columns: StructType, *, net:
     schema = optional(state.schema)
     known = {field.name for field in schema.fields}
     names = tuple(name for name in columns.names if name in known)
-    reader = ChangeReader(lake.store, schema, names, None, lake.context.config.scan_batch_rows)
+    reader = ChangeReader(lake.context.store, schema, names, None, lake.context.config.scan_batch_rows)
     groups: list[list[_Part]] = []
     size = _PARTITION_BYTES
     changes = lake.catalog.changes(state.id, since, state.version, net=net) if since < state.version else iter(())

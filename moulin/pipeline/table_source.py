@@ -149,7 +149,7 @@ class TableSourceReader(DataSourceReader):
     def __init__(self, place: Place, columns: StructType) -> None:
         with place.open() as lake:
             state = place.state(lake)
-            self._store, self._schema, self._version = (lake.store, state.schema, state.version)
+            self._store, self._schema, self._version = (lake.context.store, state.schema, state.version)
         parse_where(place.where, state.schema)
         self._place = place
         self._columns = _checked_columns(columns, state)

@@ -16,6 +16,7 @@ from moulin.errors import FailedPrecondition, MoulinError
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.storage.store import Store
+from moulin.storage.table_store import TableStore
 from moulin.table.change import Committer
 from moulin.table.index_search import SecondaryIndexes
 from moulin.table.locate import KeyIndexes
@@ -82,6 +83,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.pins = Pins(self.catalog)
+        self.store = TableStore(self.store)
         self.committer = Committer(self.catalog, self.store, self.vectors)
         self.indexes = KeyIndexes(self.store, self.config.key_cache_bytes)
         self.secondary = SecondaryIndexes(self.store, self.config.key_cache_bytes)

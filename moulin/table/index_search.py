@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.indexes import Coverage
-from moulin.errors import NotFound
 from moulin.formats.key_index import hash_keys
 from moulin.formats.secondary_index import IndexFile, IndexKind, SortedChunk, Span, filter_holds
 from moulin.model.entities import TableState
@@ -25,6 +24,7 @@ from moulin.model.key import successor
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import And, Column, Compare, Condition, In, IsNan, Like, Or, leaves
 from moulin.storage.store import Store
+from moulin.storage.table_store import Lost
 from moulin.table.index_build import KINDS, open_index
 from moulin.table.locate import ByteCache
 
@@ -146,8 +146,8 @@ class _Search:
             if file.kind is IndexKind.BLOOM:
                 return self._look_bloom(covering, file, column, spans, wanted)
             return self._look_sorted(covering, file, spans, wanted)
-        except NotFound:
-            return {}  # cleaned up since it was looked up
+        except Lost:
+            return {}  # cleaned up since it was looked up, or lost: the rows tell the same
 
     def _look_sorted(self, covering: Coverage, file: IndexFile, spans: Sequence[Span], wanted: Sequence[int]) -> Found:
         spans = [_cut(span) for span in spans] if not file.width else spans

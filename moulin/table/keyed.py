@@ -131,6 +131,9 @@ class KeyedTable(KeyedReader):
                 self._sole = writer
             self._tails = tuple(tail for tail in self._tails if tail.region.number != writer.region.number)
             self._show(self._load())
+            writer.look_for_room()
+            if writer.is_crowded:
+                self._merge_due.set()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._flush_loop, name="moulin-flush", daemon=True)
                 self._thread.start()
@@ -177,15 +180,17 @@ class KeyedTable(KeyedReader):
         """Claim and flush every log without a living owner; read those whose owner may live, or claim them too."""
         with self._holding:
             mine = {writer.region.number for writer in list(self._regions.values())}
-            left = self._left(mine)
-            if left or self._tails:
-                with self._flushing, self._lock:
-                    self._settle(left, take_over=take_over)
+            deadline = time.monotonic() + self._context.config.lock_seconds
+            again = True
+            while again:  # while others settle the same logs
+                again, left = False, self._left(mine, deadline)
+                if left or self._tails:
+                    with self._flushing, self._lock:
+                        again = self._settle(left, take_over=take_over) and time.monotonic() < deadline
             self._look_at = time.monotonic() + LOOK_SECONDS
 
-    def _left(self, mine: Collection[int]) -> list[LeftLog]:
-        """The logs that were left; waits a while for another process that is flushing one."""
-        deadline = time.monotonic() + self._context.config.lock_seconds
+    def _left(self, mine: Collection[int], deadline: float) -> list[LeftLog]:
+        """The logs that were left; waits for another process that is flushing one, until the deadline."""
         while True:
             regions = self._context.catalog.regions(self.id)
             left = left_logs(self._context, self.id, self.config, regions, mine)
@@ -193,11 +198,18 @@ class KeyedTable(KeyedReader):
                 return [log for log in left if not log.is_changing]
             time.sleep(0.02)
 
-    def _settle(self, left: Sequence[LeftLog], *, take_over: bool) -> None:
-        may_write, unread = self._context.catalog.may_write, []
+    def _settle(self, left: Sequence[LeftLog], *, take_over: bool) -> bool:
+        """Flush or read these logs; whether another process took one of them, so that they must be looked at again.
+
+        REQUIRES: `_holding`, `_flushing` and `_lock` are held, so that nobody here claims one.
+        """
+        may_write, unread, taken = self._context.catalog.may_write, [], False
         for log in left:
-            if not (may_write and (log.is_dead or take_over) and self._flush_left(log.region)):
-                unread.append(log)
+            try:
+                if not (may_write and (log.is_dead or take_over) and self._flush_left(log.region)):
+                    unread.append(log)
+            except Fenced:
+                taken = True
         known = {tail.region.number: tail for tail in self._tails}
         view = self._load()
         self._show(view)
@@ -210,24 +222,21 @@ class KeyedTable(KeyedReader):
             elif (tail := read_tail(log, view.state)) is not None:
                 tails.append(tail)
         self._tails = tuple(tail for tail in tails if len(tail))
+        return taken
 
     def _flush_left(self, region: Region) -> bool:
         """Claim and flush a log that was left; False when it can only be read, for want of a folder to write to.
 
-        REQUIRES: `_holding`, `_flushing` and `_lock` are held, so that nobody here claims it.
+        Raises Fenced when another process was faster.
         """
         try:
             writer = self._claim(region, flushing=True)
-        except Fenced:
-            return True  # another process was faster
         except FailedPrecondition:
             return False
         try:
             writer.rotate()
             while (memtable := writer.oldest()) is not None:
                 self._flush_one(writer, memtable)
-        except Fenced:
-            pass
         finally:
             self._end(writer)
         return True
@@ -308,7 +317,7 @@ class KeyedTable(KeyedReader):
                     if writer.is_crowded:
                         self.refresh()  # another process may have merged
                     failures = 0
-                except (Fenced, NotFound, Closed) as error:
+                except (Fenced, NotFound, Corrupt, Closed) as error:
                     writer.fail(error)
                 except Exception as error:  # noqa: BLE001 - whatever it is: writers are told, and it is tried again
                     failures += 1

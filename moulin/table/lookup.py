@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from moulin.errors import NotFound
 from moulin.formats.segment_reader import SegmentReader
 from moulin.model.facts import LiveSegment
 from moulin.model.key import Key
+from moulin.storage.table_store import Lost
 from moulin.table.context import Context
 from moulin.table.locate import ByteCache, locate
 
@@ -64,7 +64,7 @@ class Lookup:
         self.misses += 1
         try:
             row = self._find(shown, key, value)
-        except NotFound:
+        except Lost:
             age = self._age
             row = self._find(view(), key, value)
         if row is None:

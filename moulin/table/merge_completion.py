@@ -13,6 +13,7 @@ from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.merge_task import ClaimedMerge
 from moulin.model.operations import Claim
 from moulin.storage import paths
+from moulin.storage.table_store import Lost
 from moulin.table.change import MergeChange
 from moulin.table.context import Context
 from moulin.table.merge_job import commit_merge
@@ -93,7 +94,7 @@ def _journal(context: Context, path: str, claimed: ClaimedMerge) -> Journal:
         raise InvalidInput(f"{path!r} is not a place for a journal of this table: journals/<32 hex>.journal is.")
     try:
         return Journal.decode(context.store.get(path), source=f"Journal {path}")
-    except NotFound:
+    except Lost:
         raise FailedPrecondition(f"{path} is not in storage; write it before the task is completed.") from None
 
 

@@ -263,9 +263,16 @@ class RegionWriter:
 
     def rotate(self) -> None:
         """Let the memtable that is being written wait for its flush."""
-        with self.lock:
+        with self._room:
             if len(self._active):
                 self._start()
+                self.look_for_room()
+
+    def look_for_room(self) -> None:
+        """Let the next writer wait when flushes or merges do not keep pace. Called when a memtable is begun."""
+        with self._room:
+            self._crowded = self._pressure() > 0
+            self._change()
 
     def oldest(self) -> Memtable | None:
         """What is to be flushed next."""
@@ -349,16 +356,18 @@ class RegionWriter:
             if self._active.size <= self._limit:
                 return
             self._start()
-            self._crowded = self._pressure() > 0
-            self._change()
+            self.look_for_room()
         self._wake()
 
     def _pressure(self) -> float:
-        """How far flushes and merges are behind: above 0 writers wait a little, from 1 on until it is less."""
+        """How far flushes and merges are behind: above 0 writers wait a little, from 1 on until it is less.
+
+        A memtable that waits counts as the level-0 segment that it will be.
+        """
         config, waiting = self._config, len(self.memtables) - 1
         return max(
             _share(waiting, config.memtable_slowdown, config.memtable_stop),
-            _share(self._level0(), config.level0_slowdown, config.level0_stop),
+            _share(waiting + self._level0(), config.level0_slowdown, config.level0_stop),
         )
 
     def _hold_up(self) -> None:

@@ -108,7 +108,8 @@ def test_how_long_a_writer_waits_is_a_knob(tmp_path: Path, monkeypatch: pytest.M
         assert writer_of(items).stalls.stopped == 1
         check_flushed(lake, items, {1: row(1), 2: row(2)})
     with pytest.raises(AssertionError, match="nothing held"):
-        until_held_up(tmp_path / "patient", monkeypatch, memtable_slowdown=60, memtable_stop=60)
+        knobs = {"memtable_slowdown": 60, "memtable_stop": 60, "level0_slowdown": 60, "level0_stop": 60}
+        until_held_up(tmp_path / "patient", monkeypatch, **knobs)
 
 
 # Sync modes
@@ -304,3 +305,43 @@ def test_a_log_on_a_disk_that_cannot_be_written(tmp_path: Path, disk: Disk) -> N
         items = lake.table("shop.items")
         items.put(row(9))
         check_flushed(lake, items, {n: row(n) for n in (*range(5), 9)})
+
+
+LIMITS = [(stop, memtables, flushes) for stop in (1, 2, 5) for memtables in (1, 8) for flushes in (False, True)]
+
+
+@pytest.mark.parametrize(("stop", "memtables", "flushes"), LIMITS)
+def test_level0_never_grows_beyond_where_writers_stop(tmp_path: Path, stop: int, memtables: int, flushes: bool) -> None:
+    """However many memtables wait, and however often a user flushes; compaction lets writers go on."""
+    settings = {
+        "memtable_bytes": 300,
+        "memtable_stop": memtables,
+        "memtable_slowdown": memtables,
+        "level0_stop": stop,
+        "level0_slowdown": stop,
+        "stall_seconds": 0.01,
+        "merge_background": "off",
+    }
+    with Lake.open(tmp_path / "lake", settings=settings) as lake:
+        lake.create_database("shop")
+        items = lake.create_table("shop.items", ITEMS, primary_key=["id"])
+
+        def level0() -> int:
+            return sum(s.facts.level == 0 for s in lake.catalog.segments(items.id, lake.version, with_columns=False))
+
+        written = 0
+        for _ in range(2):
+            while True:  # writers may have to wait for memtables first; a flush helps against that
+                try:
+                    items.put(row(written))
+                    written += 1
+                    if flushes:
+                        items.flush()
+                except Unavailable:
+                    items.flush()
+                    if level0() == stop:
+                        break
+                assert level0() <= stop
+            assert items.scan().count() == written
+            items.compact(everything=True)
+            assert level0() == 0

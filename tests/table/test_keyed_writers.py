@@ -150,7 +150,7 @@ def test_a_log_that_failed_takes_no_more_and_reopening_mends_it(
 @pytest.mark.parametrize("knob", ["memtable", "level0"])
 def test_writers_are_stopped_before_they_write(tmp_path: Path, knob: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stop = (
-        {"memtable_stop": 1, "memtable_slowdown": 1} if knob == "memtable" else {"level0_stop": 1, "level0_slowdown": 1}
+        {"memtable_stop": 1, "memtable_slowdown": 1} if knob == "memtable" else {"level0_stop": 2, "level0_slowdown": 2}
     )
     settings = {"memtable_bytes": 1, "stall_seconds": 0.1, "merge_background": "off", **stop}
     with Lake.open(tmp_path / "lake", settings=settings) as lake:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -146,6 +148,21 @@ def test_the_first_read_of_the_next_process_shows_every_row(left: Address, first
     with Lake.open(**address) as lake:
         assert FIRST[first](lake.table("shop.items")) == EXPECTED
         assert all(region.owner == "" for region in lake.catalog.regions(lake.table("shop.items").id)), "given up again"
+
+
+@pytest.mark.parametrize("address", PLACES[:2], indirect=True)
+def test_readers_that_come_at_once_all_see_every_row(left: Address) -> None:
+    """One of them flushes; the others wait for it."""
+    started = threading.Barrier(4)
+
+    def read(number: int) -> int:
+        with Lake.open(**left) as lake:
+            table = lake.table("shop.items")
+            started.wait()
+            return table.scan().count()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(read, range(4))) == [len(KEYS)] * 4
 
 
 @pytest.mark.parametrize("address", PLACES[:2], indirect=True)

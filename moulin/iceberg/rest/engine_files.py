@@ -26,6 +26,7 @@ from moulin.model.entities import TableState
 from moulin.model.partition import PartitionTuple, format_partition, split_by_partition
 from moulin.storage import paths
 from moulin.storage.store import Store
+from moulin.storage.table_store import Lost
 
 _COUNTS = {1: ("added_files_count", "added_rows_count"), 0: ("existing_files_count", "existing_rows_count")}
 
@@ -59,7 +60,7 @@ class Folder:
         path = self.path(where)
         try:
             return self._store.get(path)
-        except NotFound:
+        except (NotFound, Lost):
             raise InvalidInput(f"{where} is not there: write files before the commit that names them.") from None
 
     def size(self, where: object) -> int:

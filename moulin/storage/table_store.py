@@ -1,0 +1,93 @@
+"""The storage of a lake as its tables read it: a file that a version names is there, or it is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from moulin.errors import Corrupt, NotFound
+from moulin.storage.cache import is_immutable
+from moulin.storage.interface import ObjectInfo, Store
+
+
+class Lost(Corrupt):
+    """A file that never changes, and that whoever reads it knows from the catalog, is gone."""
+
+
+class TableStore(Store):
+    """A store in which segments and what lies beside them are read by those who know them from the catalog.
+
+    A missing one is Lost, not NotFound, which would read as "no such row". `head` and everything else are as they were.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store.uri)
+        self._store = store
+
+    @property
+    def is_local(self) -> bool:
+        return self._store.is_local
+
+    @property
+    def service(self) -> tuple[str, str]:
+        return self._store.service
+
+    def local_path(self, path: str) -> Path | None:
+        return self._store.local_path(path)
+
+    def get(self, path: str) -> bytes:
+        with _named(path):
+            return self._store.get(path)
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        with _named(path):
+            return self._store.get_range(path, start, length)
+
+    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> tuple[bytes, ...]:
+        with _named(path):
+            return self._store.get_ranges(path, ranges)
+
+    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+        with _named(path):
+            return self._store.reader(path, size)
+
+    def head(self, path: str) -> ObjectInfo:
+        return self._store.head(path)
+
+    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        return self._store.list(prefix, after)
+
+    def put(self, path: str, data: bytes) -> None:
+        self._store.put(path, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        self._store.put_if_absent(path, data)
+
+    def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
+        return self._store.writer(path)
+
+    def delete(self, objects: Iterable[str]) -> None:
+        self._store.delete(objects)
+
+    def remove_empty_folders(self, prefix: str = "") -> None:
+        self._store.remove_empty_folders(prefix)
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    try:
+        yield
+    except NotFound as error:
+        if not is_immutable(path):
+            raise
+        raise Lost(
+            f"{path} is gone: it was lost, or clean-up passed the version while it was read. Run `moulin check`, and "
+            "restore the file from a copy."
+        ) from error
+
+
+__all__ = ["Lost", "TableStore"]
