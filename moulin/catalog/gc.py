@@ -281,12 +281,9 @@ def _sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
     for staged in over:
         folders = (paths.segment_folder(staged.table_id, staged.first + place) for place in range(staged.count))
         infos = [info for folder in folders for info in catalog.store.list(folder)]
-        in_use = catalog.engine.in_use()
         with catalog.engine.read() as connection:
             named = _named(connection, infos)
         left = [info for info in infos if info.path not in named]
-        if any(in_use.may_be_committed(info.path) for info in left):
-            continue
         if not result.dry_run:
             try:
                 catalog.store.delete(info.path for info in left)
