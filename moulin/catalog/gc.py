@@ -94,12 +94,11 @@ def collect(
 
 
 def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
-    in_use = catalog.engine.in_use()
     if not result.dry_run:
         _empty_doomed_tables(catalog, result)
     with suppress(_Undo), catalog.engine.write() as write:
         draft = Draft(write, catalog.uuid, "purge")
-        now = result.clock()
+        now, in_use = result.clock(), catalog.engine.in_use()  # no table is dropped between here and the purge
         result.purged, garbage = expiry.purge(draft, now, catalog.config.token_recheck, in_use.pins)
         keep = max(catalog.config.checkpoint_keep, catalog.config.blob_keep)  # they say which objects may go
         streams.purge(draft, now, catalog.config.blob_keep, keep, in_use.oldest_pin())
@@ -113,9 +112,9 @@ def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
 def _empty_doomed_tables(catalog: Catalog, result: Collection) -> None:
     """Nobody can bring back a table past its grace window: its rows go ahead of it, in steps, without the lock."""
     with catalog.engine.read() as connection:
-        doomed = expiry.doomed(result.clock(), catalog.engine.in_use().pins)
-        ids = list(connection.execute(sa.select(s.tables.c.id).where(doomed)).scalars())
-    for table_id in ids:
+        doomed = sa.select(s.tables.c.id).where(expiry.doomed(result.clock()))
+        ids = set(connection.execute(doomed).scalars())
+    for table_id in ids - catalog.engine.in_use().pins.keys():
         more = True
         while more:
             with catalog.engine.unordered() as connection:
