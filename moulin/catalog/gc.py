@@ -312,7 +312,7 @@ def _sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
     before = datetime.fromtimestamp(now / NANOS, UTC) - timedelta(seconds=grace)
     old = (info for info in catalog.store.list(paths.tables_prefix()) if info.modified < before)
     for infos in _blocks(old):
-        in_use = catalog.engine.in_use()  # before the catalog is asked: who commits meanwhile gives up numbers later
+        in_use = catalog.engine.in_use()  # before the catalog is asked: a commit comes before its numbers are given up
         with catalog.engine.read() as connection:
             named = _named(connection, infos, now)
         orphans = [info for info in infos if info.path not in named and not in_use.may_be_committed(info.path)]

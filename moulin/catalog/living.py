@@ -254,7 +254,7 @@ def _add(found: InUse, path: str) -> None:
 
 
 def _read(fd: int, path: str) -> dict[str, Any]:
-    """The content, which its process may be changing: the checksum says when it is whole."""
+    """The content, which its process may be changing: the checksum shows when it is whole."""
     for attempt in range(_READS):
         data = os.pread(fd, os.fstat(fd).st_size, 0)
         if not data:

@@ -185,7 +185,7 @@ class Scan:
                     hold.check()
                     yield table
             except NotFound:
-                hold.check(ask=True)  # says why a file is gone, when the pin is
+                hold.check(ask=True)  # the reason why a file is gone, when the pin is lost
                 raise
 
     def _tables(self) -> Iterator[pa.Table]:
