@@ -56,9 +56,11 @@ def agreed(engine: Engine, store: Store) -> Callable[[], int]:
             "set this clock if it is wrong; if it is right, that of a process that changed the lake was ahead: wait "
             "until that time, or clean up with a larger clock_tolerance",
         )
+    least = newest if newest < mine + NANOS else 0  # stamps may be ahead of a coarse clock, as one follows another
     if isinstance(engine.clock, SimulatedClock):
-        return engine.clock
-    return lambda: mine + int((seconds_since_boot() - began) * NANOS)
+        simulated = engine.clock
+        return lambda: max(least, simulated())
+    return lambda: max(least, mine + int((seconds_since_boot() - began) * NANOS))
 
 
 def _now(store: Store) -> int:

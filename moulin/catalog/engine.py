@@ -52,8 +52,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Write:
-    """An open mutation: the counter is locked, `now` is its stamp. That is never before an earlier stamp; `clock` is
-    the time without regard to those, which may come from a clock that was ahead.
+    """An open mutation: the counter is locked, `now` is its stamp, which is later than all before it.
+
+    `clock` is the same, unless stamps are so far ahead that they must come from a wrong clock; then it is the time.
     """
 
     connection: sa.Connection
@@ -161,6 +162,7 @@ class Engine:
             self._require_newest(row)
             clock = self.now(connection)
             now = max(row.clock_ns + 1, clock)
+            clock = now if now - clock <= self.config.clock_tolerance * 1e9 else clock
             rest = (row.deltas, row.incarnation, row.response_seq, row.routing_seq)
             write = Write(connection, row.version, now, clock, *rest)
             yield write

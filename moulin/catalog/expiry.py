@@ -56,9 +56,7 @@ def oldest_kept(
     or has a name. `pinned_here` is the oldest that a living process of this machine reads."""
     keep = _seconds(row.properties.get(KEEP_PROPERTY), keep_seconds)
     v = s.versions
-    if connection.dialect.name == "postgresql":
-        # Waits for pins that are being made, and holds off others until it is decided.
-        connection.execute(sa.text("LOCK TABLE pins IN SHARE MODE"))
+    _hold_off_pins(connection)
     before = sa.select(v.c.version).where(v.c.timestamp_ns <= now - int(keep * NANOS))
     kept = connection.execute(
         before.order_by(v.c.timestamp_ns.desc(), v.c.version.desc()).limit(1)
@@ -71,6 +69,12 @@ def oldest_kept(
     if kept is None:
         return int(row.oldest_version)
     return int(max(row.oldest_version, min([row.head_version, *candidates])))
+
+
+def _hold_off_pins(connection: sa.Connection) -> None:
+    """Waits for pins that are being made, and holds off others until it is decided."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text("LOCK TABLE pins IN SHARE MODE"))
 
 
 def _seconds(text: object, default: float) -> float:
@@ -184,6 +188,7 @@ def purge(
     live, and a token is needed as long as streams may hold records of it.
     """
     connection = draft.connection
+    _hold_off_pins(connection)
     names: list[str] = []
     garbage: list[Garbage] = []
     for kind, source, over in (

@@ -108,12 +108,11 @@ def collect(
 
 
 def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
-    in_use = catalog.engine.in_use()
     if not result.dry_run:
         _empty_doomed_tables(catalog, result)
     with suppress(_Undo), catalog.engine.write() as write:
         draft = Draft(write, catalog.uuid, "purge")
-        now = result.clock()
+        now, in_use = result.clock(), catalog.engine.in_use()  # no table is dropped between here and the purge
         result.purged, garbage = expiry.purge(draft, now, catalog.config.token_recheck, in_use.pins)
         keep = max(catalog.config.checkpoint_keep, catalog.config.blob_keep)  # they say which objects may go
         streams.purge(draft, now, catalog.config.blob_keep, keep, in_use.oldest_pin())
@@ -127,9 +126,9 @@ def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
 def _empty_doomed_tables(catalog: Catalog, result: Collection) -> None:
     """Nobody can bring back a table past its grace window: its rows go ahead of it, in steps, without the lock."""
     with catalog.engine.read() as connection:
-        doomed = expiry.doomed(result.clock(), catalog.engine.in_use().pins)
-        ids = list(connection.execute(sa.select(s.tables.c.id).where(doomed)).scalars())
-    for table_id in ids:
+        doomed = sa.select(s.tables.c.id).where(expiry.doomed(result.clock()))
+        ids = set(connection.execute(doomed).scalars())
+    for table_id in ids - catalog.engine.in_use().pins.keys():
         more = True
         while more:
             with catalog.engine.unordered() as connection:
@@ -309,12 +308,9 @@ def _sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
     for staged in over:
         folders = (paths.segment_folder(staged.table_id, staged.first + place) for place in range(staged.count))
         infos = [info for folder in folders for info in catalog.store.list(folder)]
-        in_use = catalog.engine.in_use()
         with catalog.engine.read() as connection:
             named = _named(connection, infos)
         left = [info for info in infos if info.path not in named]
-        if any(in_use.may_be_committed(info.path) for info in left):
-            continue
         if not result.dry_run:
             try:
                 _erase(catalog, (info.path for info in left))
@@ -347,7 +343,7 @@ def _sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
     before = datetime.fromtimestamp(now / NANOS, UTC) - timedelta(seconds=grace)
     old = (info for info in catalog.store.list(paths.tables_prefix()) if info.modified < before)
     for infos in _blocks(old):
-        in_use = catalog.engine.in_use()  # before the catalog is asked: who commits meanwhile gives up numbers later
+        in_use = catalog.engine.in_use()  # before the catalog is asked: a commit comes before its numbers are given up
         with catalog.engine.read() as connection:
             named = _named(connection, infos, now)
         orphans = [info for info in infos if info.path not in named and not in_use.may_be_committed(info.path)]

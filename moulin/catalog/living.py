@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from moulin.errors import FailedPrecondition
+from moulin.errors import FailedPrecondition, MoulinError, Unavailable
 from moulin.storage import paths
 
 _READS = 100  # of a file that its process is changing right now
@@ -94,7 +94,11 @@ class Living:
     def pin(self, table_id: UUID, version: int) -> None:
         with self._lock:
             self._pins.setdefault(table_id, Counter())[version] += 1
-            self._write()
+            try:
+                self._write()
+            except MoulinError:
+                self.unpin(table_id, version)
+                raise
 
     def unpin(self, table_id: UUID, version: int) -> None:
         with self._lock:
@@ -106,7 +110,7 @@ class Living:
                 del versions[version]
             if not versions:
                 del self._pins[table_id]
-            self._write()
+            self._write_less()
 
     def reserve(self, first: int, count: int) -> None:
         """Note numbers that this process may write files under."""
@@ -129,20 +133,21 @@ class Living:
                     if first <= number < first + count:
                         del self._numbers[first]
                         break
-            self._write()
+            self._write_less()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """While it is open, clean-up leaves alone files that have no segment number and that no version names."""
         with self._lock:
             self._writes += 1
-            self._write()
         try:
+            with self._lock:
+                self._write()
             yield
         finally:
             with self._lock:
                 self._writes -= 1
-                self._write()
+                self._write_less()
 
     def close(self) -> None:
         """Give up everything."""
@@ -159,6 +164,11 @@ class Living:
     def __del__(self) -> None:
         self.close()
 
+    def _write_less(self) -> None:
+        """Note that less is in use. What is noted too much does no harm, and nothing may fail that is done already."""
+        with suppress(MoulinError):
+            self._write()
+
     def _write(self) -> None:
         while (content := self._content()) != self._written:
             if self._fd is None:
@@ -166,8 +176,14 @@ class Living:
             data = json.dumps(content).encode()
             data = b"%08x%s" % (zlib.crc32(data), data)
             self._written = content
-            os.pwrite(self._fd, data, 0)
-            os.ftruncate(self._fd, len(data))
+            try:
+                os.pwrite(self._fd, data, 0)
+                os.ftruncate(self._fd, len(data))
+            except OSError as error:
+                self._written = {}
+                raise Unavailable(
+                    f"{self._folder} cannot be written ({error.strerror}): make room or mend the disk, then retry."
+                ) from error
 
     def _content(self) -> dict[str, Any]:
         return {
@@ -238,7 +254,7 @@ def _add(found: InUse, path: str) -> None:
 
 
 def _read(fd: int, path: str) -> dict[str, Any]:
-    """The content, which its process may be changing: the checksum says when it is whole."""
+    """The content, which its process may be changing: the checksum shows when it is whole."""
     for attempt in range(_READS):
         data = os.pread(fd, os.fstat(fd).st_size, 0)
         if not data:

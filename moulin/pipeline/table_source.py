@@ -157,7 +157,7 @@ class TableSourceReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         with self._place.open() as lake:
             state = lake.table(self._place.table).state(self._version)
-            lake.catalog.pin(state.id, state.version)  # runs out by itself: nobody is told when the job has ended
+            lake.catalog.pin(state.id, state.version)  # runs out by itself: nothing reports the end of the job
             where = parse_where(self._place.where, state.schema)
             planned = plan_segments(lake.catalog, state, where)
             found = narrow(lake.catalog, lake.context.secondary, state, where, planned).segments

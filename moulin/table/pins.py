@@ -101,7 +101,7 @@ class Pins:
     def hold(self, table_id: UUID, version: int, *, check: bool = True) -> Hold:
         """Keep a version of a table from clean-up, as long as the hold lives; NotFound when it is not kept any more.
 
-        Who asks the catalog for the segments of the version afterwards is told so then, and need not `check`.
+        A caller that asks the catalog for the segments afterwards gets that error then, and need not `check`.
         """
         if not self._binds:
             return Hold(_nothing, _nothing)

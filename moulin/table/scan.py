@@ -91,12 +91,12 @@ class Scan:
         where: Where = None,
         limit: int | None = None,
         indexes: SecondaryIndexes | None = None,
-        pins: Pins,
+        pins: Pins | None = None,
     ) -> None:
         if limit is not None and limit < 0:
             raise InvalidInput(f"limit must be zero or more, not {limit}.")
         self._catalog, self._store, self._vectors, self._state = catalog, store, vectors, state
-        self._indexes, self._pins = indexes, pins
+        self._indexes, self._pins = indexes, pins or Pins(catalog)
         self._predicate = parse_where(where, state.schema)
         self._limit = limit
         self._lineage = [name for name in columns or () if name in (ROW_ID, LAST_UPDATED_VERSION)]
@@ -185,7 +185,7 @@ class Scan:
                     hold.check()
                     yield table
             except NotFound:
-                hold.check(ask=True)  # says why a file is gone, when the pin is
+                hold.check(ask=True)  # the reason why a file is gone, when the pin is lost
                 raise
 
     def _tables(self) -> Iterator[pa.Table]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.table import StaticTable
 
+from moulin.catalog.gc import collect
 from moulin.cli.main import app
 from moulin.errors import FailedPrecondition
 from moulin.iceberg import checker
@@ -126,3 +128,24 @@ def test_commands(lake: Lake, orders: Table, tmp_path: Path) -> None:
     reads = {row["engine"]: row["reads it"] for row in json.loads(shown.output)}
     assert reads["duckdb"]
     assert reads["daft"] == (orders.properties["format-version"] == "2")
+
+
+def test_an_export_copies_everything_whatever_is_cleaned_up(
+    lake: Lake, orders: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.append(rows(0, 10))
+    orders.append(rows(10, 10))
+    copied: list[str] = []
+    reader = lake.store.reader
+
+    def clean_first(path: str, size: int | None = None) -> Any:
+        if not copied:
+            orders.overwrite(rows(90, 1))
+            collect(lake.own_catalog(), history_keep=0, byte_floor=0, orphan_grace=0)
+        copied.append(path)
+        return reader(path, size)
+
+    monkeypatch.setattr(lake.store, "reader", clean_first)
+    done = orders.export_iceberg(tmp_path / "out", copy=True)
+    assert len(copied) == 2
+    assert sorted(StaticTable.from_metadata(done.metadata_location).scan().to_arrow()["id"].to_pylist()) == [*range(20)]

@@ -36,6 +36,7 @@ def api(live: Live) -> Api:
 
 
 def state(live: Live) -> dict[str, list[tuple[Any, ...]]]:
+    live.catalog.release_idle_pins()  # those of reads that are over go by themselves at some time
     with live.catalog.engine.read() as connection:
         return {
             table.name: sorted(tuple(map(repr, row)) for row in connection.execute(sa.select(table)))

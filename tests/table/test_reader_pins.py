@@ -222,7 +222,7 @@ class TestRows:
         assert sum(batch.num_rows for batch in (*got, *batches)) == ROWS
         place.lake.close()
 
-    def test_a_reader_that_lost_its_pin_is_told_and_gets_no_part_of_the_rows(
+    def test_a_reader_that_lost_its_pin_gets_an_error_and_no_part_of_the_rows(
         self, open_it: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """As after a stop: nothing was renewed for longer than the pin lasts."""
