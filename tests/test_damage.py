@@ -150,7 +150,7 @@ class Ruin:
             for database in replica.databases():
                 for entry in replica.tables(database.name):
                     table = replica.table(f"{database.name}.{entry.name}")
-                    for info in table.history():
+                    for info in table.history(None if database.name == "d" else 1):
                         table.scan(version=info.version).to_arrow()
                         if entry.name == "events":
                             table.scan(where="name = 'row 3'", version=info.version).to_arrow()
@@ -231,17 +231,21 @@ def test_there_are_files_of_every_kind_and_each_tool_finds_them_whole(ruin: Ruin
 
 @pytest.mark.parametrize("tool", ["check", "mirror", "replica", "recover"])
 def test_a_file_that_is_missing_is_named(ruin: Ruin, tool: str) -> None:
-    wrong = []
+    wrong, done = [], set()
     for path in ruin.files():
+        kind = ruin.kind(path)
+        excused = (tool, kind) in NOT_NEEDED
+        if excused and kind in done:
+            continue
+        done.add(kind)
         file = ruin.folder / path
         aside = file.rename(ruin.scratch / "aside")
         try:
             said = ruin.said_by(tool)
         finally:
             aside.rename(file)
-        excused = (tool, ruin.kind(path)) in NOT_NEEDED
         if (path not in said) != excused:
-            wrong.append((ruin.kind(path), path, said))
+            wrong.append((kind, path, said))
     assert not wrong, "\n".join(map(str, wrong))
 
 
@@ -318,6 +322,7 @@ def test_clean_up_is_not_taken_for_damage_by_those_who_look_at_manifests(ruin: R
     gone.append(rows(1, 1))
     lake.drop_table("d.gone", immediate=True)
     table = lake.table("d.events")
+    table.drop_tag("kept")
     lake.own_catalog().publisher.write_full(table.id)
     table.append(rows(50, 1))
     for _ in range(3):
