@@ -18,7 +18,7 @@ import moulin
 from moulin.catalog import backfills
 from moulin.catalog.check import check
 from moulin.catalog.gc import collect
-from moulin.catalog.published import published_line
+from moulin.catalog.published import published_line, write_full_manifests
 from moulin.catalog.recover import recover
 from moulin.catalog.verification import projection_files
 from moulin.config import Config
@@ -333,3 +333,21 @@ def test_clean_up_is_not_taken_for_damage_by_those_who_look_at_manifests(ruin: R
     assert published_line(lake.own_catalog())[1] == []
     for tool in ("check", "mirror", "replica", "recover"):
         assert ruin.said_by(tool) == ""
+
+
+def test_without_a_copy_the_history_before_a_lost_manifest_is_given_up_and_the_rest_is_whole(tmp_path: Path) -> None:
+    with moulin.connect(tmp_path / "lake") as lake:
+        ruin = _fill(lake)
+        events = lake.table("d.events")
+        lost = sorted(i.path for i in lake.store.list(paths.table_manifests_prefix(events.id)))[2]
+        lake.store.delete([lost])
+        assert lost in ruin.said_by("check")
+        expected = events.scan().to_arrow()
+        events.drop_tag("kept")
+        write_full_manifests(lake.own_catalog())
+        for _ in range(2):
+            collect(lake.own_catalog(), history_keep=0, byte_floor=0, orphan_grace=1e9)
+        for tool in ("check", "mirror", "replica", "recover"):
+            assert ruin.said_by(tool) == ""
+        with moulin.connect(tmp_path / "lake", read_only=True) as replica:
+            assert replica.table("d.events").scan().to_arrow() == expected
