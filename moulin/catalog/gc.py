@@ -7,6 +7,7 @@ lain in the trash for `byte_floor` is deleted, and files that no row names and t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,12 +23,14 @@ from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.draft import Draft
 from moulin.catalog.expiry import Expired, Garbage
+from moulin.catalog.manifest_index import ManifestIndex
 from moulin.catalog.tombstones import NANOS
 from moulin.errors import MoulinError
 from moulin.model.refs import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, statistics_of
 from moulin.storage import paths
 from moulin.storage.store import ObjectInfo
 
+log = logging.getLogger(__name__)
 _BATCH = 500
 _AT_ONCE = 5000  # rows deleted in one transaction
 _T = TypeVar("_T")
@@ -178,6 +181,8 @@ def _trim_manifests(catalog: Catalog, result: Collection, floor: float) -> None:
     listed = list(catalog.store.list(paths.lake_manifests_prefix()))
     parsed = [(found, info) for info in listed if (found := paths.parse_lake_manifest(info.path))]
     newest = max((version for (version, kind), _ in parsed if kind == "full"), default=0)
+    if not _is_readable(catalog, paths.lake_manifest(newest, "full")):
+        return
     garbage += [Garbage(info.path, info.size, "old manifest") for (version, _), info in parsed if version < newest]
     # Versions up to the lake's full manifest need no proof of being complete, so parts of them may go.
     garbage = [g for g in garbage if _version_of(g.path) < newest]
@@ -191,7 +196,18 @@ def _old_table_manifests(catalog: Catalog, table_id: UUID, oldest: int) -> list[
     infos = catalog.store.list(paths.table_manifests_prefix(table_id))
     listed = [(found, info) for info in infos if (found := paths.parse_table_manifest(info.path))]
     base = max((version for (_, version, kind), _ in listed if kind == "full" and version <= oldest), default=0)
-    return [Garbage(info.path, info.size, "old manifest") for (_, version, _), info in listed if version < base]
+    garbage = [Garbage(info.path, info.size, "old manifest") for (_, version, _), info in listed if version < base]
+    return garbage if garbage and _is_readable(catalog, paths.table_manifest(table_id, base, "full")) else []
+
+
+def _is_readable(catalog: Catalog, full: str) -> bool:
+    """Whether a full manifest can stand for those before it. They are kept where it is damaged."""
+    try:
+        ManifestIndex(catalog.store, catalog.uuid, after=0).read(full)
+    except MoulinError as error:
+        log.error("Older manifests are kept: %s", error)
+        return False
+    return True
 
 
 def _version_of(path: str) -> int:
