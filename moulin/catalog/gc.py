@@ -8,6 +8,7 @@ Nothing is done unless all clocks agree (clocks.py), and nothing that a living p
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,12 +24,14 @@ from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.draft import Draft
 from moulin.catalog.expiry import Expired, Garbage
+from moulin.catalog.manifest_index import ManifestIndex
 from moulin.catalog.tombstones import NANOS
 from moulin.errors import FailedPrecondition, MoulinError
 from moulin.storage import paths
 from moulin.storage.file_kinds import FileKind, identify, table_of_folder
 from moulin.storage.store import ObjectInfo
 
+log = logging.getLogger(__name__)
 _BATCH = 500
 _AT_ONCE = 5000  # rows deleted in one transaction
 # What clean-up deletes one by one; logs and lists of backfills go with the folder of a purged table alone.
@@ -201,6 +204,8 @@ def _trim_manifests(catalog: Catalog, result: Collection, floor: float) -> None:
     listed = list(catalog.store.list(paths.lake_manifests_prefix()))
     parsed = [(found, info) for info in listed if (found := paths.parse_lake_manifest(info.path))]
     newest = max((version for (version, kind), _ in parsed if kind == "full"), default=0)
+    if not _is_readable(catalog, paths.lake_manifest(newest, "full")):
+        return
     garbage += [Garbage(info.path, info.size, "old manifest") for (version, _), info in parsed if version < newest]
     # Versions up to the lake's full manifest need no proof of being complete, so parts of them may go.
     garbage = [g for g in garbage if _version_of(g.path) < newest]
@@ -214,7 +219,18 @@ def _old_table_manifests(catalog: Catalog, table_id: UUID, oldest: int) -> list[
     infos = catalog.store.list(paths.table_manifests_prefix(table_id))
     listed = [(found, info) for info in infos if (found := paths.parse_table_manifest(info.path))]
     base = max((version for (_, version, kind), _ in listed if kind == "full" and version <= oldest), default=0)
-    return [Garbage(info.path, info.size, "old manifest") for (_, version, _), info in listed if version < base]
+    garbage = [Garbage(info.path, info.size, "old manifest") for (_, version, _), info in listed if version < base]
+    return garbage if garbage and _is_readable(catalog, paths.table_manifest(table_id, base, "full")) else []
+
+
+def _is_readable(catalog: Catalog, full: str) -> bool:
+    """Whether a full manifest can stand for those before it. They are kept where it is damaged."""
+    try:
+        ManifestIndex(catalog.store, catalog.uuid, after=0).read(full)
+    except MoulinError as error:
+        log.error("Older manifests are kept: %s", error)
+        return False
+    return True
 
 
 def _version_of(path: str) -> int:

@@ -126,7 +126,8 @@ def lost(name: str, version: int) -> Corrupt:
     """The error for a manifest that is not there although later ones are."""
     return Corrupt(
         f"{name} is missing, although later manifests are there: version {version} is damaged. Restore the manifest "
-        "from a mirror or another copy. `moulin recover --to-version N --discard-newer` gives up what came after N."
+        "from a mirror or another copy. If the catalog is lost, too, `moulin recover --to-version N --discard-newer` "
+        "goes back to version N and gives up what came after it."
     )
 
 

@@ -105,9 +105,7 @@ def recover(
         engine.close()
 
 
-def _require_line(
-    store: Store, index: ManifestIndex, line: Line, to_version: int | None, discard_newer: bool
-) -> None:
+def _require_line(store: Store, index: ManifestIndex, line: Line, to_version: int | None, discard_newer: bool) -> None:
     """Refuse what would lose something that nobody gave up."""
     if index.highest_segment and not index.highest_version:
         raise Corrupt(f"{store.uri} holds segments and not one manifest: restore {paths.lake_manifests_prefix()}/.")

@@ -136,15 +136,19 @@ class ReplicaCatalog(Catalog):
         """Start from full manifests. The lake goes on meanwhile: what is cleaned up under our hands is tried again."""
         with self.engine.read() as connection:
             shown = connection.execute(sa.select(s.counter.c.version)).scalar() or 0
+        damage = ""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 index, line = read_line(self.store, self.uuid, writing=False)
                 with self.engine.filling() as connection:
                     self._fill(connection, index, line, shown)
                 return
-            except (NotFound, Corrupt) as error:
-                if attempt == _ATTEMPTS and isinstance(error, Corrupt):
+            except NotFound:
+                continue
+            except Corrupt as error:
+                if attempt == _ATTEMPTS or error.message == damage:
                     raise
+                damage = error.message
         raise Unavailable(f"The manifests in {self.store.uri} are being cleaned up faster than they are read: retry.")
 
     def _fill(self, connection: sa.Connection, index: ManifestIndex, line: Line, shown: int) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from moulin.catalog.check import check as check_catalog
 from moulin.catalog.gc import collect
+from moulin.catalog.published import write_full_manifests
 from moulin.catalog.recover import recover as recover_catalog
 from moulin.cli.options import DryRun, Json, TableName, open_lake, require_address
 from moulin.cli.output import console, progress, say, show_json, show_rows, show_values, size
@@ -61,10 +62,15 @@ def gc(
         float | None, typer.Option(help="Spare unnamed files younger than this, in seconds.")
     ] = None,
     byte_floor: Annotated[float | None, typer.Option(help="Spare garbage younger than this, in seconds.")] = None,
+    full_manifests: Annotated[
+        bool, typer.Option("--full-manifests", help="Write full manifests first: a lost manifest is not needed then.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Clean up: purge what was dropped, forget old versions, delete files that nothing names."""
     with open_lake(context) as lake, progress("Cleaning up", quiet=as_json):
+        if full_manifests and not dry_run:
+            write_full_manifests(lake.own_catalog())
         done = collect(
             lake.own_catalog(),
             dry_run=dry_run,

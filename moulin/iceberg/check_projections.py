@@ -1,4 +1,4 @@
-"""The newest projection of each table against the Iceberg specification, with all snapshots that it lists."""
+"""The newest projection of each table against the Iceberg specification."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from moulin.iceberg.files import Files
 
 
 def check_projections(catalog: Catalog) -> Iterator[Finding]:
-    """Metadata, manifest lists and manifests are read; `moulin.catalog.check` reads the data files."""
+    """Metadata, manifest list and manifests are read. `moulin.catalog.check` looks for the other files in use.
+
+    Snapshots before the current one may be listed although clean-up has removed their files.
+    """
     files = Files(catalog.store)
     for path in projections.newest(catalog.engine):
-        for found in check(catalog.store.location(path), files, data=False, every_snapshot=True):
+        for found in check(catalog.store.location(path), files, data=False):
             yield Finding(found.rule, found.where, found.found)

@@ -199,3 +199,20 @@ def test_recovery_after_clean_up(open_lake: OpenLake, clock: HandClock, tmp_path
     with pytest.raises(NotFound):
         again.table("shop.t").at(version=kept - 1)
     assert check(again.catalog) == []
+
+
+def test_manifests_are_kept_while_the_full_one_after_them_is_damaged(lake: Lake, table: Table, tmp_path: Path) -> None:
+    lake.catalog.publisher.write_full(table.id)
+    table.append(rows(100, 1))
+    (full,) = files(tmp_path / "lake", "*.full")
+    data, before = full.read_bytes(), set(files(tmp_path / "lake", "*.delta"))
+    full.write_bytes(data[:-1])
+    for _ in range(2):
+        collect(lake.catalog, history_keep=0, byte_floor=0)
+    assert before <= set(files(tmp_path / "lake", "*.delta"))
+    assert full.name in str(check(lake.catalog))
+    full.write_bytes(data)
+    for _ in range(2):
+        collect(lake.catalog, history_keep=0, byte_floor=0)
+    assert not before <= set(files(tmp_path / "lake", "*.delta"))
+    assert check(lake.catalog) == []

@@ -360,6 +360,7 @@ def test_recovery_goes_back_only_when_told_to_and_keeps_what_it_gives_up(busy: t
     discarded = catalog.segments(state.id, newest)[-1].facts
     (lost,) = (i.path for i in place.store.list() if i.path.endswith(f"{gap:020}.delta"))
     newer = [i.path for i in place.store.list() if i.path.endswith((f"{newest:020}.delta", f"{newest - 1:020}.delta"))]
+    restored = place.store.get(lost)
     place.store.delete([lost])
     place.uri = place.new_uri()
 
@@ -373,6 +374,7 @@ def test_recovery_goes_back_only_when_told_to_and_keeps_what_it_gives_up(busy: t
     with pytest.raises(InvalidInput, match="to_version"):
         back(None)
     bytes_of = {name: place.store.get(name) for name in newer}
+    expected = dump(catalog)
     found = back(gap - 1)
     assert (found.version, found.incarnation) == (gap - 1, 2)
     assert sorted(found.set_aside) == sorted(paths.discarded_manifest(2, name) for name in newer)
@@ -387,6 +389,11 @@ def test_recovery_goes_back_only_when_told_to_and_keeps_what_it_gives_up(busy: t
     before = dump(again)
     place.lose_and_recover()
     assert dump(place.open()) == before, "what lies aside is not read again"
+    for name, data in {**bytes_of, lost: restored}.items():
+        place.store.put(name, data)
+    place.uri = place.new_uri()
+    assert back(newest).version == newest, "with the lost manifest back, what was given up can be had again"
+    assert dump(place.open()) == expected
 
 
 def test_the_full_manifest_that_a_recovered_lake_begins_with_is_missed(busy: tuple[Place, Catalog]) -> None:

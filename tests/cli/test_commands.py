@@ -97,6 +97,41 @@ def test_merge_check_gc_and_recover(lake: Run, tmp_path: Path) -> None:
     assert any(segment.name in json.dumps(finding) for finding in damaged.json())
 
 
+def test_recovery_stops_at_a_lost_manifest_unless_told_to_go_back(lake: Run, tmp_path: Path) -> None:
+    for n in range(3):
+        assert lake("append", "shop.orders", "-", stdin=ndjson(n * 10, 10)).code == 0
+    manifests = sorted((tmp_path / "lake" / "tables").rglob("*.delta"))
+    manifests[2].unlink()
+    broken = lake("check", "--json")
+    assert broken.code == 1
+    assert manifests[2].name in broken.out
+    for file in (tmp_path / "lake").glob("catalog.sqlite*"):
+        file.unlink()
+    stopped = lake("recover")
+    assert stopped.code == 1
+    assert manifests[2].name in "".join(stopped.err.split())
+    assert "--discard-newer" in stopped.err
+    before = int(manifests[1].stem)
+    back = lake("recover", "--to-version", str(before), "--discard-newer", "--json")
+    assert back.code == 0
+    assert back.json()["version"] == before
+    assert [Path(name).name for name in back.json()["set aside"]] == [manifests[3].name]
+    assert lake("table", "list", "shop", "--json").json()[0]["rows"] == 10
+
+
+def test_check_reads_projections(lake: Run, tmp_path: Path) -> None:
+    assert lake("append", "shop.orders", "-", stdin=ndjson(0, 10)).code == 0
+    assert lake("check", "--iceberg", "shop.orders").code == 0
+    assert lake("check").code == 0
+    manifest = next((tmp_path / "lake" / "tables").rglob("snap-*.avro"))
+    data = manifest.read_bytes()
+    for damaged in (data[:-20] + bytes(20), None):
+        manifest.unlink() if damaged is None else manifest.write_bytes(damaged)
+        found = lake("check", "--json")
+        assert found.code == 1
+        assert manifest.name in found.out
+
+
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_sql(lake: Run) -> None:

@@ -69,6 +69,35 @@ class Fleet:
             self.kills[role] += 1
         self.start(role)
 
+    def stop(self) -> None:
+        """kill -9 of all, without successors."""
+        for process in self._running.values():
+            process.kill()
+            process.join()
+        self._running.clear()
+
+    def start_all(self) -> None:
+        """The server first; the others when it answers."""
+        self.start("server")
+        end = time.monotonic() + 60
+        while not _listens(self.serve_port):
+            assert time.monotonic() < end, self.said()
+            self.revive()
+            time.sleep(0.05)
+        for role in ROLES[1:]:
+            self.start(role)
+
+    def refused(self, role: str, seconds: float = 30.0) -> str:
+        """What a role says that must not start."""
+        log = self.logs / f"{role}.log"
+        before = len(log.read_text())
+        self.start(role)
+        process = self._running.pop(role)
+        process.join(seconds)
+        said = log.read_text()[before:]
+        assert process.exitcode not in (None, 0), said
+        return " ".join(said.split())
+
     def revive(self) -> None:
         """Start what ended by itself, as a supervisor does: a collector that found no server, for instance."""
         for role, process in list(self._running.items()):
@@ -103,19 +132,10 @@ def fleet(lake: Sequence[str], storage: Sequence[str], logs: Path) -> Iterator[F
     logs.mkdir()
     made = Fleet(lake, storage, logs)
     try:
-        made.start("server")
-        end = time.monotonic() + 60
-        while not _listens(made.serve_port):
-            assert time.monotonic() < end, made.said()
-            made.revive()
-            time.sleep(0.05)
-        for role in ROLES[1:]:
-            made.start(role)
+        made.start_all()
         yield made
     finally:
-        for process in made._running.values():
-            process.kill()
-            process.join()
+        made.stop()
 
 
 def _listens(port: int) -> bool:

@@ -9,6 +9,8 @@ watermark. INV-9: nothing live points to something dead. INV-10: a database drop
 from __future__ import annotations
 
 import random
+import shutil
+import sqlite3
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -22,9 +24,10 @@ from moulin.catalog.check import check
 from moulin.catalog.gc import collect
 from moulin.ingest.setup import set_up
 from moulin.pipeline.nursery import Nursery
-from moulin.storage import paths
+from moulin.storage import open_store, paths
 from moulin.table.merge_planning import create_due_tasks
 from moulin.table.merge_worker import MergeWorker
+from tests.commands import Command
 from tests.crash.fleet import ROLES, Fleet, fleet
 from tests.ingest.test_collector_crash import Senders
 from tests.pipeline.test_nursery import bodies
@@ -164,6 +167,73 @@ def test_on_sqlite_and_a_folder(tmp_path: Path, kills: int) -> None:
             senders, watch = storm(lake, running, token, kills, seed=kills)
         settle(lake)
         verify(lake, senders, watch)
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.long)])
+def test_an_older_catalog_put_back_in_the_storm(tmp_path: Path, rounds: int) -> None:
+    """Everything dies, and an older copy of the catalog is put back: nobody starts with it, and recovery saves all."""
+    folder, chance = tmp_path / "lake", random.Random(rounds)
+    with moulin.connect(folder) as lake:
+        token = set_up(lake).token
+    assert token is not None
+    with fleet(["--lake", str(folder)], [], tmp_path / "logs") as running:
+        senders = Senders(token, target=running.target)
+        threads = senders.start()
+        try:
+            for _ in range(rounds):
+                older = _copy_in_the_storm(folder, running, senders, chance)
+                running.stop()
+                _put_back_and_recover(folder, older, running)
+                running.start_all()
+            with moulin.connect(folder) as lake:
+                watch = Watch(lake)
+                _flow(running, senders, watch, 20)
+        finally:
+            senders.ending = True
+            for thread in threads:
+                thread.join()
+        assert running.end("collector") == 0
+    with moulin.connect(folder) as lake:
+        settle(lake)
+        verify(lake, senders, watch=Watch(lake))
+
+
+def _copy_in_the_storm(folder: Path, running: Fleet, senders: Senders, chance: random.Random) -> Path:
+    """A copy of the catalog from some moment; when it is given back, the lake has gone on."""
+    copy = folder.parent / "older.sqlite"
+    copy.unlink(missing_ok=True)
+    with moulin.connect(folder) as lake:
+        watch = Watch(lake)
+        _flow(running, senders, watch, 8)
+        with sqlite3.connect(folder / "catalog.sqlite") as source, sqlite3.connect(copy) as target:
+            source.backup(target)
+        source.close()
+        target.close()
+        published = lake.own_catalog().published_version()
+        running.kill(chance.choice(ROLES))
+        end = time.monotonic() + _PATIENCE
+        while lake.own_catalog().published_version() < published + 3:
+            assert time.monotonic() < end, f"nothing is committed:\n{running.said()}"
+            _flow(running, senders, watch, 4)
+        time.sleep(chance.uniform(0, 0.2))
+    return copy
+
+
+def _put_back_and_recover(folder: Path, older: Path, running: Fleet) -> None:
+    def lose() -> None:
+        for file in folder.glob("catalog.sqlite*"):
+            file.unlink()
+
+    lose()
+    shutil.copy(older, folder / "catalog.sqlite")
+    before = {info.path for info in open_store(folder).list()}
+    for role in ("server", "nursery"):
+        assert "went back in time" in running.refused(role)
+    beside = {f"catalog.sqlite{end}" for end in ("", "-wal", "-shm")}
+    assert {info.path for info in open_store(folder).list()} - before <= beside, "and nothing was written"
+    lose()
+    with Command("--lake", str(folder), "recover", "--json") as recovery:
+        assert recovery.wait() == 0, recovery.said()
 
 
 @pytest.mark.postgres

@@ -20,7 +20,7 @@ def test_a_keyed_table_that_cannot_be_loaded_after_its_commit(
         lake.create_database("d")
         table = lake.create_table("d.t", [("id", "long", False), ("n", "long")], primary_key=["id"])
         table.append([{"id": 1, "n": 1}, {"id": 2, "n": 2}])
-        before, committed = lake.version, lake.catalog.commit
+        before = lake.version
         refresh = KeyedTable.refresh
 
         def fail_after_commit(keyed: KeyedTable) -> object:
