@@ -99,7 +99,7 @@ def check_index(store: Store, file: IndexFile) -> None:
     try:
         found = secondary_index.IndexFile(partial(store.get_range, file.path), file.size, file.path)
     except (Corrupt, Unsupported) as error:
-        raise InvalidInput(f"{file.path} cannot be a file of an index: {error.message}") from None
+        raise InvalidInput(error.message) from None
     if found.entries != file.entries or not set(file.segments) <= set(found.place):
         raise InvalidInput(f"{file.path} has {found.entries} entries of {len(found.place)} segments: not those named.")
 
@@ -131,7 +131,7 @@ def check_footer(store: Store, facts: SegmentFacts) -> None:
     except NotFound:
         raise _missing(facts.path) from None
     except Corrupt as error:
-        raise InvalidInput(f"{facts.path} cannot be a segment: {error.message}") from None
+        raise InvalidInput(error.message) from None
     if footer.num_rows != facts.rows:
         raise InvalidInput(f"{facts.path} has {footer.num_rows} rows, not {facts.rows}.")
     check_level(footer, facts.level, facts.path)
