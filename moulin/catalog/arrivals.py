@@ -30,7 +30,7 @@ from moulin.model.operations import (
     SetProperties,
     UpdateIndex,
 )
-from moulin.model.texts import check_text, check_texts
+from moulin.model.texts import MAX_KEY, check_text, check_texts
 from moulin.storage.file_kinds import FileKind, require
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def _check_operation(table_id: UUID, operation: Operation) -> None:
             check_text(operation.name, "index name")
         case SetProperties():
             check_texts(operation.updates, "property")
+            for name in operation.removals:
+                check_text(name, "property name", MAX_KEY)
 
 
 def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
@@ -114,6 +116,8 @@ def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
         _within(facts.seq_max, 0, MAX_COUNT, where, "seq_max")
     for column in facts.columns:
         _check_column(column, where)
+    if len({column.field_id for column in facts.columns}) != len(facts.columns):
+        raise InvalidInput(f"The facts of {where} describe a column twice.")
     for first, second in pairwise((0, *facts.split_offsets, facts.size)):
         if first > second:
             raise InvalidInput(f"The split offsets of {where} do not ascend from 0 to its size.")
@@ -128,6 +132,8 @@ def _check_column(column: ColumnFacts, where: str) -> None:
         ("size of a column", column.size),
     ):
         _within(value, 0, MAX_COUNT, where, name)
+    if max(column.nulls, column.nans or 0) > column.values:
+        raise InvalidInput(f"Field {column.field_id} of {where} has more nulls or NaNs than values.")
     if max(len(column.lower or b""), len(column.upper or b"")) > _MAX_BOUND:
         raise InvalidInput(f"A bound of field {column.field_id} of {where} has more than {_MAX_BOUND} bytes.")
 

@@ -187,6 +187,8 @@ def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[in
     if not added:
         return
     version, sequence = change.draft.version, change.updates.get("last_sequence", change.row.last_sequence)
+    if late := [facts for facts in added if (facts.seq_max or 0) > sequence]:
+        raise InvalidInput(f"{late[0].path} holds rows of sequence number {late[0].seq_max}, which is yet to come.")
     stored = dict(zip(vectors, _store_vectors(change, list(vectors.values())), strict=True)) if vectors else {}
     places = partition_ids(change.connection, change.table_id, {(f.spec_id, f.partition) for f in added})
     first_row_id, classes = change.row.next_row_id, change.row.time_classes

@@ -17,6 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin.catalog import schema as s
 from moulin.catalog import staging
+from moulin.catalog.arrivals import MAX_LEVEL
 from moulin.catalog.engine import Engine, chunks, take
 from moulin.catalog.tombstones import NANOS
 from moulin.errors import Fenced, InvalidInput, NotFound
@@ -61,6 +62,8 @@ def create(engine: Engine, planned: Sequence[PlannedMerge], begin: Begin | None 
     owners = {number: place for place, plan in enumerate(planned) for number in plan.inputs}
     if len(owners) != sum(len(plan.inputs) for plan in planned):
         raise InvalidInput("Merges that are planned together share no segment.")
+    if wrong := [plan.level for plan in planned if not 0 <= plan.level <= MAX_LEVEL]:
+        raise InvalidInput(f"Segments have levels from 0 to {MAX_LEVEL}: none can be merged into level {wrong[0]}.")
     wanted = sorted(owners)  # in one order, so that two who want the same do not wait for each other in turn
     # One that is claimed at once is of no use to anybody after a power cut, and does not wait for the disk.
     with engine.unordered(durable=begin is None) as connection:

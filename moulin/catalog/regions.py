@@ -17,9 +17,10 @@ from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog import schema as s
 from moulin.catalog.engine import Engine
 from moulin.catalog.segments import decode_partition, encode_partition
-from moulin.catalog.tables import find_by_id
-from moulin.errors import Fenced, NotFound
-from moulin.model.entities import Region
+from moulin.catalog.tables import find_by_id, load
+from moulin.errors import Fenced, InvalidInput, NotFound
+from moulin.model.entities import Region, TableState
+from moulin.model.region import RegionSpec
 
 if TYPE_CHECKING:
     from moulin.catalog.commit import TableChange
@@ -38,7 +39,7 @@ def find(engine: Engine, table_id: UUID, value: tuple[bytes | None, ...]) -> Reg
     if found is not None:
         return to_region(found)
     with engine.unordered() as connection:
-        find_by_id(connection, table_id)
+        _check_value(load(connection, find_by_id(connection, table_id)), value)
         # One at a time for a table, so that two do not take one number.
         connection.execute(sa.select(s.tables.c.id).where(s.tables.c.id == table_id).with_for_update())
         found = connection.execute(known).first()
@@ -49,6 +50,14 @@ def find(engine: Engine, table_id: UUID, value: tuple[bytes | None, ...]) -> Reg
         new = {"table_id": table_id, "number": number, "value": stored, "owner": ""}
         connection.execute(r.insert().values(**new, epoch=0, covered=0, generation=0))
         return Region(number, value, 0, "", 0, 0)
+
+
+def _check_value(state: TableState, value: tuple[bytes | None, ...]) -> None:
+    """Refuse a region that no key of the table can be in: it would be claimed and flushed with the others for ever."""
+    spec = RegionSpec.of(state.schema, state.properties).spec
+    parts = 0 if spec is None else len(spec.fields)
+    if not state.schema.identifier_field_ids or len(value) != parts:
+        raise InvalidInput(f"A region of {state.full_name} has {parts} values, and only a keyed table has regions.")
 
 
 def claim(engine: Engine, table_id: UUID, number: int, owner: str) -> Region:

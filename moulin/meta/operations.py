@@ -147,6 +147,12 @@ def _data(m: pb.DataOperation) -> DataOperation:
         "vectors": tuple(NewVector(_expected(v.expected), from_vector(v.vector)) for v in m.vectors),
         "added_vectors": {v.segment: from_vector(v) for v in m.added_vectors},
     }
+    if kind is not Merge and (m.journals or m.journal_outputs or m.HasField("claim")):
+        raise InvalidInput(f"Only a merge has journals and a task: leave them out of a change of kind {m.kind!r}.")
+    if kind is not Overwrite and m.everything:
+        raise InvalidInput(f"Only an overwrite removes everything, not a change of kind {m.kind!r}.")
+    if len({v.segment for v in m.added_vectors}) != len(m.added_vectors):
+        raise InvalidInput("An added segment has one deletion vector at most.")
     if kind is Merge:
         values["journals"], values["journal_outputs"] = tuple(m.journals), tuple(m.journal_outputs)
         values["claim"] = from_claim(m.claim) if m.HasField("claim") else None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from moulin._proto.moulin.format.v1 import manifest_pb2 as format_pb
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.catalog.changes import CommitNumbers, SegmentChange, VersionChange
+from moulin.errors import InvalidInput
 from moulin.formats import manifest as codec
 from moulin.meta.values import pages
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
@@ -25,8 +26,16 @@ def to_facts(facts: SegmentFacts) -> format_pb.DataFileRef:
 
 
 def from_facts(m: format_pb.DataFileRef) -> SegmentFacts:
-    """The facts that somebody sent; `catalog.arrivals` checks them."""
-    return codec.ref_to_segment(m).facts
+    """The facts that somebody sent, which `catalog.arrivals` checks; refused with what only a commit can give."""
+    facts, sent = codec.ref_to_segment(m).facts, format_pb.DataFileRef()
+    sent.CopyFrom(m)
+    sent.DiscardUnknownFields()  # a newer client may say more
+    if to_facts(facts) != sent:
+        raise InvalidInput(
+            f"Segment {facts.number} comes with a status, version, row id, sequence number or deletion vector of its "
+            "own: the commit gives those. Leave them out."
+        )
+    return facts
 
 
 def to_vector(vector: VectorFacts) -> pb.Vector:
@@ -41,6 +50,8 @@ def to_vector(vector: VectorFacts) -> pb.Vector:
 
 
 def from_vector(m: pb.Vector) -> VectorFacts:
+    if m.id:
+        raise InvalidInput(f"The deletion vector of segment {m.segment} has the id {m.id}: the commit gives those.")
     return VectorFacts(m.id, m.segment, m.path, m.offset, m.length, m.cardinality)
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from moulin.catalog.check import check
+from moulin.catalog.expiry import Garbage, throw_away
 from moulin.catalog.gc import collect
 from moulin.catalog.recover import recover
+from moulin.catalog.segment_deletion import trash_state
 from moulin.config import DAY, HOUR, MINUTE
 from moulin.errors import NotFound
 from moulin.lake import Lake, locate
@@ -216,3 +218,32 @@ def test_manifests_are_kept_while_the_full_one_after_them_is_damaged(lake: Lake,
         collect(lake.catalog, history_keep=0, byte_floor=0)
     assert not before <= set(files(tmp_path / "lake", "*.delta"))
     assert check(lake.catalog) == []
+
+
+@pytest.mark.parametrize(
+    "odd", ["tables/", "tables", "manifests/", "/", "..", "moulin.json", "catalog.sqlite", "log/", "tables/x/", ""]
+)
+def test_a_name_of_no_known_shape_is_reported_and_stays(lake: Lake, table: Table, tmp_path: Path, odd: str) -> None:
+    """A catalog of an earlier version may have let such a name into its trash."""
+    catalog = lake.own_catalog()
+    before = {info.path for info in lake.store.list("")}
+    with catalog.engine.unordered() as connection:
+        throw_away(connection, [Garbage(odd, 1, "odd")], 0)
+    done = collect(catalog, byte_floor=0, orphan_grace=0)
+    assert len(done.failures) == 1
+    assert repr(odd) in done.failures[0]
+    assert {info.path for info in lake.store.list("")} >= before
+    assert len(ids(table)) == 39
+    with catalog.engine.read() as connection:
+        assert trash_state(connection).failing == 1, "status shows it"
+
+
+def test_a_purged_table_goes_with_all_that_lies_in_its_folder(lake: Lake, table: Table) -> None:
+    other = lake.create_table("shop.other", COLUMNS)
+    other.append(rows(0, 3))
+    lake.store.put(f"tables/{table.id}/left by/somebody", b"x")
+    lake.drop_table("shop.t", immediate=True)
+    done = collect(lake.own_catalog(), byte_floor=0)
+    assert done.failures == []
+    assert {info.path.split("/")[1] for info in lake.store.list("tables")} == {str(other.id)}
+    assert ids(other) == [0, 1, 2]

@@ -7,6 +7,7 @@ from moulin.catalog.indexes import Coverage, IndexSize
 from moulin.model.entities import Index
 from moulin.model.ids import new_id
 from moulin.model.operations import Append, CreateIndex, IndexFile
+from moulin.storage import paths
 from tests.contract.samples import commit, make_table, segment
 
 
@@ -14,7 +15,7 @@ def test_indexes_their_size_and_what_they_cover(catalog: Catalog) -> None:
     state = make_table(catalog)
     made = [segment(catalog, state.id) for _ in range(3)]
     commit(catalog, state.id, Append(added=tuple(made)))
-    file = IndexFile(f"tables/{state.id}/indexes/a.index", 500, 20, (made[0].number, made[1].number))
+    file = IndexFile(paths.index_path(state.id, new_id()), 500, 20, (made[0].number, made[1].number))
     operation = CreateIndex(new_id(), "by_id", "btree", 1, (file,))
     version = commit(catalog, state.id, operation).version
     index = Index(operation.id, "by_id", "btree", 1, version)

@@ -28,7 +28,7 @@ def test_facts_come_back_as_they_were_given(catalog: Catalog) -> None:
         rows=3,
         level=2,
         partition=(b"", b"\0\0\0\0"),
-        columns=(ColumnFacts(1, 3, 1, 0, 24, b"\0", None), ColumnFacts(3, 3, 0, None, 9, None, b"z")),
+        columns=(ColumnFacts(1, 3, 1, 0, 24, bytes(8), None), ColumnFacts(3, 3, 0, None, 9, None, b"z")),
         has_lineage=True,
         seq_min=1,
         seq_max=1,

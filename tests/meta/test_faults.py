@@ -22,7 +22,8 @@ from moulin.meta.operations import to_commit
 from moulin.meta.server import build_server
 from moulin.meta.values import to_new_table
 from moulin.model.operations import Append, SetProperties
-from tests.contract.samples import make_table, new_table, segment
+from moulin.table.writes import prepare_append
+from tests.contract.samples import make_table, new_table
 from tests.meta.conftest import LOOPBACK
 
 
@@ -78,7 +79,9 @@ def _create_table(site: Site) -> Prepared:
 
 def _commit(site: Site) -> Prepared:
     state = make_table(site.catalog)
-    added = Append(added=(segment(site.catalog, state.id), segment(site.catalog, state.id)))
+    added = Append(
+        added=tuple(one for n in (1, 2) for one in prepare_append(site.lake.context, state, [{"id": n}]).added)
+    )
     changes = [added, SetProperties({"a": "b"})]
     messages = [to_commit(TableCommit(state.id, state.version, change)) for change in changes]
     return site.stub.Commit, pb.CommitRequest(changes=messages, request_id="r")

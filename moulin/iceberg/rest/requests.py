@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from moulin.iceberg.rest.errors import RestError, UnsupportedOperation, no_such
 from moulin.lake import Lake
 
 _SPELLED: dict[type, str] = {dict: "object", list: "array", str: "string", int: "number", bool: "boolean"}
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 MAX_BODY = 64 << 20
 SEPARATOR = "\x1f"
 """What stands between the parts of a nested namespace in a path."""
@@ -38,7 +40,18 @@ async def _json_body(request: Request) -> Json:
         raise InvalidInput(f"The request's body is no JSON ({str(error)[:100]}).") from None
     if not isinstance(body, dict):
         raise InvalidInput("The request's body is a JSON object.")
+    if _SURROGATE.search(data) and _is_broken(body):
+        raise InvalidInput("The request's body holds half of a character, such as \\ud800 alone: send valid Unicode.")
     return body
+
+
+def _is_broken(body: Json) -> bool:
+    """Whether a text in a body is not valid Unicode; JSON can spell what no file or catalog can hold."""
+    try:
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 LakeOf = Annotated[Lake, Depends(_lake)]

@@ -39,7 +39,8 @@ def read_spec(document: Json) -> PartitionSpec:
     given = dict(document)
     fields = given.get("fields") or []
     if isinstance(fields, list) and all(isinstance(one, dict) for one in fields):
-        first = max([FIRST_FIELD_ID - 1, *(int(one.get("field-id") or 0) for one in fields)]) + 1
+        given_ids = [one["field-id"] for one in fields if isinstance(one.get("field-id"), int)]
+        first = max([FIRST_FIELD_ID - 1, *given_ids]) + 1
         given["fields"] = [{"field-id": first + place, **one} for place, one in enumerate(fields)]
     return _read(PartitionSpec, {"spec-id": 0, **given}, "partition spec")
 
@@ -51,10 +52,13 @@ def read_order(document: Json) -> SortOrder:
     return SortOrder(*order.fields, order_id=1) if order.fields else UNSORTED_SORT_ORDER
 
 
+_UNREADABLE = (ValidationError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
+
 def _read(model: type[_Model], document: Json, what: str) -> _Model:
     try:
         return model.model_validate(document)
-    except (ValidationError, ValueError, TypeError, LookupError) as error:
+    except _UNREADABLE as error:
         raise InvalidInput(f"The {what} cannot be read ({' '.join(str(error).split())[:300]}).") from None
 
 

@@ -70,7 +70,7 @@ def read_updates(updates: Sequence[Any]) -> Wanted:
     for update in updates:
         if not isinstance(update, dict):
             raise InvalidInput("An update is a JSON object.")
-        action = update.get("action")
+        action = member(update, "action", str)
         if action in _NOT_KEPT:
             raise Unsupported(f"Update {action!r} is not taken: this catalog keeps no such thing for engines.")
         if action not in _READERS:
