@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import UUID
 
+import fastavro
 import sqlalchemy as sa
 
 from moulin.catalog import backfills
@@ -76,9 +79,13 @@ def projection_files(connection: sa.Connection) -> Iterator[KnownFile]:
 
 
 def _is_document(data: bytes) -> str | None:
-    """JSON, or an Avro file: its blocks end with the marker that its header announces."""
+    """JSON, or an Avro file: each block ends with the marker that its header announces."""
     if data.startswith(b"Obj\x01"):
-        return None if data.count(data[-16:]) >= 2 else "it is cut, or its last block is damaged"
+        try:
+            deque(fastavro.block_reader(io.BytesIO(data)), maxlen=0)
+        except Exception as error:  # noqa: BLE001 - of any kind, for damage may be anywhere
+            return f"it is cut or damaged ({error or type(error).__name__})"
+        return None
     try:
         json.loads(data)
     except ValueError:

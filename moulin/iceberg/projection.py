@@ -110,7 +110,7 @@ def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -
     now = time.monotonic()
     if _looked.get(found.path, -math.inf) > now - LOOK_SECONDS:
         return True
-    if _forget_lost(context, table_id, chosen, found.version):
+    if _forget_lost(context, table_id, chosen, found.version) or _forget_moved(context, table_id, chosen, found):
         return False
     if len(_looked) >= _REMEMBERED:
         _looked.clear()
@@ -130,6 +130,19 @@ def _forget_lost(context: Context, table_id: UUID, chosen: int, version: int) ->
         return False
     log.warning("files of a projection are lost, and made again", extra={"table": str(table_id)})
     projections.forget(engine, table_id, chosen)
+    return True
+
+
+def _forget_moved(context: Context, table_id: UUID, chosen: int, found: Projected) -> bool:
+    """Forget the projections of a table if they name files of another address: the lake was moved or copied since."""
+    try:
+        before = read_metadata(context, found.path)["location"]
+    except (Corrupt, KeyError):
+        return False  # whoever reads it says so
+    if before == location(context.store, paths.table_prefix(table_id)):
+        return False
+    log.warning("the lake was moved: the projections of a table are made again", extra={"table": str(table_id)})
+    projections.forget(context.own_catalog().engine, table_id, chosen)
     return True
 
 
