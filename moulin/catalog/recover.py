@@ -9,7 +9,7 @@ for its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog import regions, tables
 from moulin.catalog import schema as s
 from moulin.catalog.engine import Clock, Engine, chunks, engine_url
 from moulin.catalog.full_manifests import lake_manifest
@@ -27,6 +28,7 @@ from moulin.catalog.replay import TableReplay
 from moulin.config import Config
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec
+from moulin.model.entities import Region, TableState
 from moulin.storage import paths
 from moulin.storage.store import Store
 
@@ -34,6 +36,7 @@ RECOVER = "recover"  # the kind of the version that a new incarnation starts wit
 _SECOND = 1_000_000_000
 
 Progress = Callable[[int, int], None]
+FindRegions = Callable[[TableState], Iterable[Region]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +77,14 @@ def recover(
     *,
     to_version: int | None = None,
     discard_newer: bool = False,
+    find_regions: FindRegions | None = None,
 ) -> Recovery:
     """Rebuild the catalog at `uri`, which must be empty, from the manifests in `store`.
 
     Corrupt names a manifest that is damaged or missing. `to_version` with `discard_newer` gives up every version after
-    that one; copies of their manifests are set aside (`paths.discarded_manifest`).
+    that one; copies of their manifests are set aside (`paths.discarded_manifest`). `find_regions` gives the regions of
+    a keyed table by the logs that can be reached: what they hold is then in the table, even when nothing of its region
+    was ever flushed.
     """
     marker = read_marker(store)
     if marker is None:
@@ -100,9 +106,20 @@ def recover(
             index, line = read_line(store, lake_uuid, to_version=to_version)
             _require_line(store, index, line, to_version, discard_newer)
             done = progress or (lambda done, total: None)
-            return _recover(engine, connection, store, index, line, done, discard_newer)
+            found = _recover(engine, connection, store, index, line, done, discard_newer)
+            if find_regions is not None:
+                _adopt_logs(connection, find_regions)
+            return found
     finally:
         engine.close()
+
+
+def _adopt_logs(connection: sa.Connection, find_regions: FindRegions) -> None:
+    """Dropped tables may be brought back, and their logs with them."""
+    for table_id in connection.execute(sa.select(s.tables.c.id)).scalars().all():
+        state = tables.load(connection, tables.find_by_id(connection, table_id, dropped_after=-1))
+        if state.schema.identifier_field_ids:
+            regions.adopt(connection, state.id, find_regions(state))
 
 
 def _require_line(store: Store, index: ManifestIndex, line: Line, to_version: int | None, discard_newer: bool) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 RECOVERED = "a catalog that was lost"  # the owner of regions after a recovery: their logs are looked at
 EPOCH_JUMP = 1 << 20  # added by a recovery: more claims than a lost catalog can have handed out unnoticed
+NUMBER_JUMP = 1 << 20  # likewise, of regions
 
 
 def find(engine: Engine, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
@@ -46,10 +47,15 @@ def find(engine: Engine, table_id: UUID, value: tuple[bytes | None, ...]) -> Reg
         if found is not None:
             return to_region(found)
         last = sa.select(sa.func.coalesce(sa.func.max(r.c.number), 0)).where(r.c.table_id == table_id)
-        number = connection.execute(last).scalar_one() + 1 if value else 0
+        number = max(connection.execute(last).scalar_one(), _lost_numbers(engine)) + 1 if value else 0
         new = {"table_id": table_id, "number": number, "value": stored, "owner": ""}
         connection.execute(r.insert().values(**new, epoch=0, covered=0, generation=0))
         return Region(number, value, 0, "", 0, 0)
+
+
+def _lost_numbers(engine: Engine) -> int:
+    """Up to this number a lost catalog may have given some: their logs, where they are, hold rows of other regions."""
+    return ((engine.incarnation or 1) - 1) * NUMBER_JUMP
 
 
 def _check_value(state: TableState, value: tuple[bytes | None, ...]) -> None:
@@ -138,6 +144,19 @@ def stored(connection: sa.Connection, table_id: UUID) -> Iterable[pb.Region]:
         yield pb.Region(
             number=row.number, value=row.value, epoch=row.epoch, covered=row.covered, generation=row.generation
         )
+
+
+def adopt(connection: sa.Connection, table_id: UUID, found: Iterable[Region]) -> None:
+    """Add the regions of logs that a recovery found, less those that manifests know."""
+    r = s.regions
+    rows = connection.execute(sa.select(r.c.number, r.c.value).where(r.c.table_id == table_id)).all()
+    numbers, values = {row.number for row in rows}, {row.value for row in rows}
+    for region in found:
+        value = encode_partition(region.value)
+        if region.number not in numbers and value not in values:
+            made = pb.Region(number=region.number, value=value, epoch=region.epoch, covered=region.covered)
+            connection.execute(r.insert(), recovered(table_id, [made]))
+            values.add(value)
 
 
 def recovered(table_id: UUID, regions: Iterable[pb.Region]) -> Sequence[dict[str, Any]]:

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from moulin.cli.output import console, errors, show_rows, size
 from moulin.errors import FailedPrecondition
 from moulin.lake import Lake, locate
 from moulin.storage import paths
+from moulin.table.left_logs import regions_in_logs
 from moulin.table.table import Table
 
 REGIONS = ("berlin", "lagos", "lima", "osaka", "paris", "pune")
@@ -208,7 +210,7 @@ def _lose_and_recover(lake: Lake, root: Path, expected: int) -> Lake:
         console.print(f"   [red]{error.message}[/red]")
     with _timed("moulin recover"):
         catalog_uri, store, config = locate(str(root), None, None, None)
-        found = recover(store, catalog_uri, config)
+        found = recover(store, catalog_uri, config, find_regions=partial(regions_in_logs, store, config))
     lake = moulin.connect(root)
     sales = lake.table("shop.sales")
     rows, versions = sales.scan().count(), len(sales.history())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from moulin.catalog.recover import recover as recover_catalog
 from moulin.cli.options import DryRun, Json, TableName, open_lake, require_address
 from moulin.cli.output import console, progress, say, show_json, show_rows, show_values, size
 from moulin.lake import locate
+from moulin.table.left_logs import regions_in_logs
 
 
 def register(app: typer.Typer) -> None:
@@ -170,6 +172,7 @@ def recover(
             progress=lambda done, total: bar.update(task, completed=done, total=total),
             to_version=to_version,
             discard_newer=discard_newer,
+            find_regions=partial(regions_in_logs, store, config),
         )
     values = {
         "version": found.version,

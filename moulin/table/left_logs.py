@@ -8,6 +8,7 @@ where its owner may live, read it into memory, which takes nothing from its owne
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,16 +17,20 @@ from typing import Any
 from uuid import UUID
 
 from moulin.config import Config
-from moulin.errors import Corrupt
+from moulin.errors import Corrupt, MoulinError
 from moulin.model.entities import Region, TableState
+from moulin.model.region import RegionSpec
 from moulin.storage import paths
+from moulin.storage.store import Store
 from moulin.table import owner
 from moulin.table.claim import check_left, log_folder
 from moulin.table.context import Context
 from moulin.table.log_reader import LocalLogReader, LogReader, StoreLogReader
 from moulin.table.memtable import MISSING, Memtable
+from moulin.table.properties import effective
 from moulin.table.replay import replay
 
+log = logging.getLogger(__name__)
 _ATTEMPTS = 3  # to read a log that is claimed or trimmed meanwhile
 _WHOLE = 1 << 62  # one memtable per schema is enough for readers
 
@@ -74,22 +79,52 @@ def _left(context: Context, table_id: UUID, config: Config, region: Region) -> L
 def _found(context: Context, table_id: UUID, config: Config, regions: Sequence[Region]) -> Iterator[LeftLog]:
     """The logs in a storage, by what lies there: manifests name a region only once something of it was flushed."""
     known = {region.number: region for region in regions}
+    for number, reader in _readers(context.store, table_id, config):
+        is_dead = isinstance(reader, LocalLogReader) and not reader.is_open()
+        if is_dead or isinstance(reader, StoreLogReader):
+            yield LeftLog(known.get(number, Region(number, (), 0, "", 0, 0)), reader, is_dead)
+
+
+def _readers(store: Store, table_id: UUID, config: Config) -> Iterator[tuple[int, LogReader]]:
+    """Every log of a table that lies in the store or in the folder for logs, with the number of its region."""
     top = paths.logs_prefix(table_id)
-    stored = {found[1] for info in context.store.list(top) if (found := paths.parse_log_object(info.path))}
+    stored = {found[1] for info in store.list(top) if (found := paths.parse_log_object(info.path))}
     for number in sorted(stored):
-        reader = StoreLogReader(context.store, table_id, number)
-        yield LeftLog(known.get(number, _unknown(number)), reader, False)
-    folder = Path(config.log_folder) / top if config.log_folder else context.store.local_path(top)
+        yield number, StoreLogReader(store, table_id, number)
+    folder = Path(config.log_folder) / top if config.log_folder else store.local_path(top)
     names = os.listdir(folder) if folder is not None and folder.is_dir() else []
     for number in sorted(int(name) for name in names if name.isdecimal()):
         assert folder is not None
-        log = LocalLogReader(folder / str(number), table_id, number)
-        if log.firsts() and not log.is_open():
-            yield LeftLog(known.get(number, _unknown(number)), log, True)
+        reader = LocalLogReader(folder / str(number), table_id, number)
+        if reader.firsts():
+            yield number, reader
 
 
-def _unknown(number: int) -> Region:
-    return Region(number, (), 0, "", 0, 0)
+def regions_in_logs(store: Store, config: Config, state: TableState) -> list[Region]:
+    """The regions of a keyed table by the logs that can be reached: for a recovery, as manifests know a region only
+    once something of it was flushed. A log that holds nothing, or cannot be read, tells nothing."""
+    spec = RegionSpec.of(state.schema, state.properties)
+    found = []
+    for number, reader in _readers(store, state.id, effective(config, state.properties)):
+        firsts = reader.firsts()
+        try:
+            key = None if not spec.is_split else _first_key(reader, firsts, state)
+        except (MoulinError, KeyError) as error:
+            log.warning("a log is left out: %s", error, extra={"table": str(state.id), "region": number})
+            continue
+        if spec.is_split is (key is not None) and spec.is_split is (number > 0):
+            value = () if key is None else spec.value_of(key)
+            found.append(Region(number, value, 0, "", firsts[0] - 1, 0))
+    return found
+
+
+def _first_key(reader: LogReader, firsts: Sequence[int], state: TableState) -> Any:
+    """The first key that a log has a write of; None when it has none."""
+    for entry in reader.entries(firsts, firsts[0] - 1):
+        for memtable in replay([entry], state, 0, _WHOLE, 0):
+            for key in memtable.rows:
+                return key
+    return None
 
 
 class Tail:

@@ -8,18 +8,21 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import moulin
+from moulin.catalog.recover import recover
 from moulin.errors import PermissionDenied
-from moulin.lake import Lake
+from moulin.lake import Lake, locate
 from moulin.meta.auth import AccessFile
 from moulin.meta.config import ServeConfig
 from moulin.meta.roles import Role
 from moulin.meta.server import build_server
+from moulin.table.left_logs import regions_in_logs
 from moulin.table.table import Table
 from tests.table.other_process import OtherProcess
 
@@ -325,3 +328,47 @@ def test_a_process_of_the_same_number_is_not_the_owner(address: Address) -> None
     assert owner.is_alive(mine.replace(fields[2], "1")) is False, "another process had this pid"
     assert owner.is_alive(mine.replace(fields[0], "0" * 8)) is None, "another machine, or before it was started again"
     assert owner.is_alive("process 7 on elsewhere") is None, "as earlier versions wrote it"
+
+
+@pytest.mark.parametrize("log_folder", ["", "store"])
+@pytest.mark.parametrize("regions", [{}, {"moulin.regions": "bucket(4, id)"}], ids=["whole", "split"])
+def test_a_recovered_lake_shows_logs_of_which_nothing_was_flushed(
+    tmp_path: Path, regions: dict[str, str], log_folder: str
+) -> None:
+    """Manifests know a region only once something of it was flushed: the logs tell which keys are theirs."""
+    address: Address = {"uri": str(tmp_path / "lake"), "settings": {"log_folder": log_folder}}
+    with Lake.open(**address) as lake:
+        lake.create_database("shop")
+        lake.create_table("shop.items", ITEMS, primary_key=["id"], properties=regions)
+    with writer(address) as process:
+        process.call("put_all", EXPECTED)
+    for file in (tmp_path / "lake").glob("catalog.sqlite*"):
+        file.unlink()
+    uri, store, config = locate(address["uri"], None, None, address["settings"])
+    recover(store, uri, config, find_regions=partial(regions_in_logs, store, config))
+    with Lake.open(**address) as lake:
+        table = lake.table("shop.items")
+        assert in_order(table.scan().to_pylist()) == EXPECTED
+        table.put_batch([item(number, "again") for number in KEYS])
+        table.flush(take_over=True)
+        assert in_order(table.scan().to_pylist()) == [item(number, "again") for number in KEYS]
+
+
+def test_regions_of_a_recovered_lake_never_take_over_a_log_that_was_not_found(tmp_path: Path) -> None:
+    """It lies where the recovery did not look, and holds rows of another region than the next one of its number."""
+    address: Address = {"uri": str(tmp_path / "lake"), "settings": {"log_folder": str(tmp_path / "logs")}}
+    with Lake.open(**address) as lake:
+        lake.create_database("shop")
+        properties = {"moulin.regions": "bucket(4, id)"}
+        lake.create_table("shop.items", ITEMS, primary_key=["id"], properties=properties)
+    with writer(address) as process:
+        process.call("put_all", EXPECTED)
+    for file in (tmp_path / "lake").glob("catalog.sqlite*"):
+        file.unlink()
+    uri, store, config = locate(address["uri"], None, None, None)
+    recover(store, uri, config)
+    with Lake.open(**address) as lake:
+        table = lake.table("shop.items")
+        table.put_batch([item(number, "new") for number in reversed(KEYS)])
+        table.flush()
+        assert in_order(table.scan().to_pylist()) == [item(number, "new") for number in KEYS]
