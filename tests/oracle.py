@@ -109,6 +109,7 @@ class _Asker:
     def __init__(self, catalog: Catalog, connection: sa.Connection) -> None:
         self.catalog, self.connection = catalog, connection
         self.now = catalog.engine.now(connection)
+        self.in_use = catalog.engine.in_use()
 
     def run(self, files: dict[str, KnownFile]) -> Iterator[tuple[str, str]]:
         owners = {found.owner for found in files.values() if found.owner is not None}
@@ -131,7 +132,8 @@ class _Asker:
         assert found.owner is not None
         match found.kind:
             case FileKind.SEGMENT:
-                return self._segment(path, found.owner, oldest) or self._staged(found.number or 0)
+                number = found.number or 0
+                return self._segment(path, found.owner, oldest) or self._staged(number) or self._reserved(path, number)
             case FileKind.KEY_INDEX:
                 return self._segment(paths.parse_key_index_path(path) or "", found.owner, oldest)
             case FileKind.VECTORS:
@@ -172,7 +174,8 @@ class _Asker:
             n.c.version >= p.c.added_version,
             n.c.version < p.c.removed_version,
         )
-        return sa.and_(p.c.table_id == table_id, sa.or_(p.c.removed_version > oldest, pinned))
+        read = self.in_use.pins.get(table_id, s.OPEN)  # by a living process; it keeps all later versions, too
+        return sa.and_(p.c.table_id == table_id, sa.or_(p.c.removed_version > min(oldest, read), pinned))
 
     def _segment(self, path: str, table_id: UUID, oldest: int) -> str:
         g, p = s.segments, s.segment_spans
@@ -186,6 +189,13 @@ class _Asker:
         registered = sa.exists().where(s.segments.c.number == number)
         handed_out = self._any(sa.select(h.c.first).where(around, ~registered))
         return "its number is handed out, and not registered yet" if handed_out else ""
+
+    def _reserved(self, path: str, number: int) -> str:
+        """A file that a living process has written and not committed yet. One that had a version is in the trash."""
+        had = sa.select(s.trash.c.path).where(s.trash.c.path == path)
+        new = sa.select(s.segments.c.number).where(s.segments.c.number == number)
+        waits = self.in_use.may_be_committed(path) and not self._any(had) and not self._any(new)
+        return "a living process may still commit it" if waits else ""
 
     def _table_manifest(self, table_id: UUID, version: int, oldest: int) -> str:
         listed = self.catalog.store.list(paths.table_manifests_prefix(table_id))

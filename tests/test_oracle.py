@@ -13,6 +13,7 @@ import moulin
 from moulin.catalog import gc
 from moulin.catalog import schema as s
 from moulin.lake import Lake
+from moulin.storage import paths
 from tests import oracle
 from tests.commands import fork
 
@@ -65,6 +66,24 @@ def test_it_sees_a_pinned_version_go(lake: Lake, seen: Path) -> None:
     gc._erase(catalog, [segment.facts.path])
     assert segment.facts.path in seen.read_text()
     lake.catalog.unpin(pin)
+
+
+def test_it_sees_files_of_readers_and_writers_under_way_go(lake: Lake, seen: Path) -> None:
+    table = lake.table("shop.orders")
+    (segment,) = lake.catalog.segments(table.id, table.version)
+    under_way = table.scan().to_batches()
+    next(under_way)
+    table.overwrite(pa.table({"id": [1]}))
+    catalog = lake.own_catalog()
+    with catalog.engine.unordered() as connection:
+        connection.execute(s.tables.update().values(oldest_version=table.version))
+    new = paths.segment_path(table.id, catalog.reserve_segments(1), "00c0ffee")
+    lake.store.put(new, b"written, and not committed yet")
+    gc._erase(catalog, [segment.facts.path, new])
+    told = seen.read_text()
+    assert f"{segment.facts.path} was deleted although a version that is kept" in told
+    assert f"{new} was deleted although a living process" in told
+    del under_way
 
 
 def test_it_says_nothing_of_what_clean_up_may_delete(lake: Lake, seen: Path) -> None:
