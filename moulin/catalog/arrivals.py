@@ -192,7 +192,8 @@ def check_numbers(change: TableChange, operation: DataOperation) -> None:
     claim = operation.claim if isinstance(operation, Merge) else None
     task = None if claim is None else str(claim.task_id)
     for chunk in chunks(numbers or [0]):
-        rows = change.connection.execute(_known(chunk)).all()
+        asked = {"numbers": chunk, "low": min(chunk), "high": max(chunk)}
+        rows = change.connection.execute(_KNOWN, asked).all()
         for row in rows:
             match row.what:
                 case "next":
@@ -207,21 +208,23 @@ def check_numbers(change: TableChange, operation: DataOperation) -> None:
                     _check_staged([n for n in chunk if n in range(row.first, row.first + row.numbers)], mine)
 
 
-def _known(numbers: Sequence[int]) -> sa.Select[Any] | sa.CompoundSelect[Any]:
+def _known() -> sa.CompoundSelect[Any]:
     """The counter of segment numbers; those of `numbers` that are taken; and what was handed out around them."""
     r, g, t, h = s.reserves, s.segments, s.trash, s.staged_segments
     none = [sa.cast(sa.null(), column.type).label(column.name) for column in (h.c.numbers, h.c.owner, h.c.table_id)]
-    low, high = min(numbers), max(numbers)
+    numbers: sa.BindParameter[Any] = sa.bindparam("numbers", expanding=True)
+    around = sa.and_(h.c.first <= sa.bindparam("high"), h.c.first + h.c.numbers > sa.bindparam("low"))
     return sa.union_all(
         sa.select(sa.literal_column("'next'").label("what"), r.c.next.label("first"), *none).where(
             r.c.name == "segment"
         ),
         sa.select(sa.literal_column("'segment'"), g.c.number, *none).where(g.c.number.in_(numbers)),
         sa.select(sa.literal_column("'trash'"), t.c.segment, *none).where(t.c.segment.in_(numbers)),
-        sa.select(sa.literal_column("'staged'"), h.c.first, h.c.numbers, h.c.owner, h.c.table_id).where(
-            h.c.first <= high, h.c.first + h.c.numbers > low
-        ),
+        sa.select(sa.literal_column("'staged'"), h.c.first, h.c.numbers, h.c.owner, h.c.table_id).where(around),
     )
+
+
+_KNOWN = _known()  # made once: every commit asks it
 
 
 def _check_handed_out(numbers: Sequence[int], following: int) -> None:
