@@ -242,13 +242,20 @@ def survey(catalog_file: Path) -> InUse:
 
 
 def _add(found: InUse, path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:
+        raise FailedPrecondition(
+            f"{path} cannot be read, and so it is not known what a process of another user reads and writes: clean up "
+            "as that user, or as one who may read it."
+        ) from None
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         found.add(_read(fd, path))
     else:
-        os.unlink(path)
+        with suppress(PermissionError):  # its user will remove it
+            os.unlink(path)
     finally:
         os.close(fd)
 
