@@ -21,6 +21,7 @@ import sqlalchemy as sa
 
 from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
+from moulin.catalog.replica import ReplicaCatalog
 from moulin.errors import MoulinError
 from moulin.storage import paths
 from moulin.storage.file_kinds import FileKind, KnownFile, identify
@@ -85,7 +86,7 @@ def _ask(store: Store, every: list[str]) -> None:
     if not wanted:
         return
     for catalog in [*_CATALOGS]:
-        if catalog.store.uri == store.uri:
+        if catalog.store.uri == store.uri and not (isinstance(catalog, ReplicaCatalog) or catalog.engine.is_closed):
             for path, why in living(catalog, wanted):
                 _note(f"{path} was deleted although {why}.")
             return
@@ -101,7 +102,7 @@ def living(catalog: Catalog, files: dict[str, KnownFile]) -> Iterator[tuple[str,
     try:
         with catalog.engine.read() as connection:
             yield from [*_Asker(catalog, connection).run(files)]
-    except MoulinError:  # the catalog is closed, or gone: nobody can say
+    except MoulinError:  # the catalog is gone: nobody can say
         return
 
 

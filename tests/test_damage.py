@@ -98,7 +98,7 @@ class Ruin:
     projected: frozenset[str] = frozenset()
 
     def files(self) -> list[str]:
-        return sorted(i.path for i in self.lake.store.list() if not i.path.startswith("catalog.sqlite"))
+        return sorted(i.path for i in self.lake.store.list() if not i.path.startswith(("catalog.sqlite", "living/")))
 
     def kind(self, path: str) -> str:
         if paths.parse_lake_manifest(path) or paths.parse_table_manifest(path):

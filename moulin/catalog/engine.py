@@ -25,6 +25,7 @@ from moulin.catalog.creation import create_tables, stamp
 from moulin.catalog.living import InUse, Living, survey
 from moulin.config import Config
 from moulin.errors import (
+    Closed,
     Corrupt,
     FailedPrecondition,
     Fenced,
@@ -102,16 +103,23 @@ class Engine:
             self.living = Living(Path(self._file), config.orphan_grace)
         self._newest = 0  # the newest version that this process has committed
         self.given_up: str | None = None
+        self.is_closed = False
 
     def close(self) -> None:
         if self.living is not None:
             self.living.close()
+        self.is_closed = True
         self._engine.dispose()
+
+    def _connect(self) -> sa.Connection:
+        if self.is_closed:  # a pool that was disposed of would open another connection, which nobody closes
+            raise Closed("The lake was closed; connect again.")
+        return self._engine.connect()
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """One consistent snapshot. Do not keep it open across anything slow."""
-        with _translated(), self._engine.connect() as connection:
+        with _translated(), self._connect() as connection:
             if not self.is_sqlite:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection.begin():
@@ -123,7 +131,7 @@ class Engine:
 
         One that is not `durable` may be lost in a power cut, and does not wait for the disk.
         """
-        with self._turn(), _translated(), self._engine.connect() as connection:
+        with self._turn(), _translated(), self._connect() as connection:
             connection = connection.execution_options(moulin_write="FULL" if durable else "NORMAL")
             decided = False
             try:

@@ -127,7 +127,7 @@ def lost(name: str, version: int) -> Corrupt:
     return Corrupt(
         f"{name} is missing, although later manifests are there: version {version} is damaged. Restore the manifest "
         "from a mirror or another copy. If the catalog is lost, too, `moulin recover --to-version N --discard-newer` "
-        "goes back to version N and gives up what came after it."
+        f"goes back to a version N below {version} and gives up what came after it."
     )
 
 

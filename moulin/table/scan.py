@@ -24,6 +24,7 @@ from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate
 from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
+from moulin.storage.table_store import Lost
 from moulin.table.index_search import Integers, Narrowed, SecondaryIndexes, groups_of, narrow
 from moulin.table.pins import Hold, Pins
 from moulin.table.vectors import VectorCache
@@ -184,7 +185,7 @@ class Scan:
                 for table in self._tables():
                     hold.check()
                     yield table
-            except NotFound:
+            except (NotFound, Lost):
                 hold.check(ask=True)  # the reason why a file is gone, when the pin is lost
                 raise
 
