@@ -91,7 +91,8 @@ def attack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attack]:
         token = AccessFile(folder / "access.toml").create("writer", Role.WRITE)
         bystanders = Bystanders(lake, folder)
         server = build_server(lake, ServeConfig(bind="127.0.0.1:0", http_bind="", auth="on", drain_seconds=1)).start()
-        with moulin.connect(f"grpc://{server.address}", token=token) as client:
+        # Only the action itself commits while it is captured.
+        with moulin.connect(f"grpc://{server.address}", token=token, merge_background="off") as client:
             channel = grpc.insecure_channel(server.address)
             call = channel.unary_unary(
                 "/moulin.lake.v1.CatalogService/Commit",
