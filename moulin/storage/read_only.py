@@ -2,61 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import BinaryIO
 
-import pyarrow as pa
-
-from moulin.errors import FailedPrecondition, NotFound
-from moulin.storage.cache import is_immutable
-from moulin.storage.interface import ObjectInfo, Store
+from moulin.errors import FailedPrecondition, MoulinError
+from moulin.storage.table_store import TableStore
 
 
-class ReadOnlyStore(Store):
+class ReadOnlyStore(TableStore):
     """The storage of a lake that somebody else writes and cleans up.
 
     A data file that is gone was named by the version that is being read: clean-up has passed that version, and the
     error says so.
     """
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store.uri)
-        self._store = store
-
-    @property
-    def is_local(self) -> bool:
-        return self._store.is_local
-
-    @property
-    def service(self) -> tuple[str, str]:
-        return self._store.service
-
-    def local_path(self, path: str) -> Path | None:
-        return self._store.local_path(path)
-
-    def get(self, path: str) -> bytes:
-        with _kept(path):
-            return self._store.get(path)
-
-    def get_range(self, path: str, start: int, length: int) -> bytes:
-        with _kept(path):
-            return self._store.get_range(path, start, length)
-
-    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> tuple[bytes, ...]:
-        with _kept(path):
-            return self._store.get_ranges(path, ranges)
-
-    def head(self, path: str) -> ObjectInfo:
-        return self._store.head(path)
-
-    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
-        with _kept(path):
-            return self._store.reader(path, size)
-
-    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
-        return self._store.list(prefix, after)
+    def _missing(self, path: str) -> MoulinError:
+        return FailedPrecondition(
+            f"{path} was cleaned up since this replica last looked: call refresh() and read the newer version."
+        )
 
     def put(self, path: str, data: bytes) -> None:
         raise self._refused(path)
@@ -76,15 +40,3 @@ class ReadOnlyStore(Store):
 
     def _refused(self, path: str) -> FailedPrecondition:
         return FailedPrecondition(f"{self.uri} was opened read-only, so {path} cannot be changed: write elsewhere.")
-
-
-@contextmanager
-def _kept(path: str) -> Iterator[None]:
-    try:
-        yield
-    except NotFound as error:
-        if not is_immutable(path):
-            raise
-        raise FailedPrecondition(
-            f"{path} was cleaned up since this replica last looked: call refresh() and read the newer version."
-        ) from error

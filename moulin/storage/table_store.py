@@ -1,4 +1,4 @@
-"""The storage of a lake as its tables read it: a file that a version names is there, or it is lost."""
+"""The storage of a lake as its tables read it: a file that a version names is there, or the reader learns why not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from moulin.errors import Corrupt, NotFound
+from moulin.errors import Corrupt, MoulinError, NotFound
 from moulin.storage.cache import is_immutable
 from moulin.storage.interface import ObjectInfo, Store
 
@@ -28,6 +28,22 @@ class TableStore(Store):
         super().__init__(store.uri)
         self._store = store
 
+    def _missing(self, path: str) -> MoulinError:
+        """The error for a file that a version names and that is not there."""
+        return Lost(
+            f"{path} is gone: it was lost, or clean-up passed the version while it was read. Run `moulin check`, and "
+            "restore the file from a copy."
+        )
+
+    @contextmanager
+    def _named(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except NotFound as error:
+            if not is_immutable(path):
+                raise
+            raise self._missing(path) from error
+
     @property
     def is_local(self) -> bool:
         return self._store.is_local
@@ -40,19 +56,19 @@ class TableStore(Store):
         return self._store.local_path(path)
 
     def get(self, path: str) -> bytes:
-        with _named(path):
+        with self._named(path):
             return self._store.get(path)
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
-        with _named(path):
+        with self._named(path):
             return self._store.get_range(path, start, length)
 
     def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> tuple[bytes, ...]:
-        with _named(path):
+        with self._named(path):
             return self._store.get_ranges(path, ranges)
 
     def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
-        with _named(path):
+        with self._named(path):
             return self._store.reader(path, size)
 
     def head(self, path: str) -> ObjectInfo:
@@ -75,19 +91,6 @@ class TableStore(Store):
 
     def remove_empty_folders(self, prefix: str = "") -> None:
         self._store.remove_empty_folders(prefix)
-
-
-@contextmanager
-def _named(path: str) -> Iterator[None]:
-    try:
-        yield
-    except NotFound as error:
-        if not is_immutable(path):
-            raise
-        raise Lost(
-            f"{path} is gone: it was lost, or clean-up passed the version while it was read. Run `moulin check`, and "
-            "restore the file from a copy."
-        ) from error
 
 
 __all__ = ["Lost", "TableStore"]
