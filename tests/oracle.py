@@ -32,6 +32,7 @@ from moulin.storage.remote import RemoteStore
 VARIABLE = "TEST_DELETIONS_FILE"  # the file to which processes that tests start write what they see
 _MOULIN = str(Path(sys.modules[Catalog.__module__].__file__ or "").parent.parent)
 _STORAGE = f"{_MOULIN}{os.sep}storage"
+_CLEAN_UP = f"{_MOULIN}{os.sep}catalog{os.sep}gc.py"
 _CATALOGS: weakref.WeakSet[Catalog] = weakref.WeakSet()
 
 
@@ -53,41 +54,43 @@ def install() -> None:
 def _watched(delete: Callable[[Any, Iterable[str]], None]) -> Callable[[Any, Iterable[str]], None]:
     @wraps(delete)
     def watched(self: Store, objects: Iterable[str]) -> None:
-        if _by_a_test():
+        caller = _caller()
+        if not caller.startswith(_MOULIN):
             return delete(self, objects)
-        return delete(self, _asked(self, objects))
+        return delete(self, _asked(self, objects, is_clean_up=caller == _CLEAN_UP))
 
     return watched
 
 
-def _by_a_test() -> bool:
+def _caller() -> str:
+    """The file of whoever deletes."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_STORAGE):
         frame = frame.f_back
-    return not frame.f_code.co_filename.startswith(_MOULIN)
+    return frame.f_code.co_filename
 
 
-def _asked(store: Store, objects: Iterable[str]) -> Iterator[str]:
+def _asked(store: Store, objects: Iterable[str], *, is_clean_up: bool) -> Iterator[str]:
     """The same objects, asked about in blocks: a folder of a purged table is listed while it is deleted."""
     block: list[str] = []
     for path in objects:
         block.append(path)
         if len(block) == 500:
-            _ask(store, block)
+            _ask(store, block, is_clean_up)
             yield from block
             block = []
-    _ask(store, block)
+    _ask(store, block, is_clean_up)
     yield from block
 
 
-def _ask(store: Store, every: list[str]) -> None:
+def _ask(store: Store, every: list[str], is_clean_up: bool) -> None:
     known = {path: found for path in every if (found := identify(path)) is not None}
     wanted = {path: found for path, found in known.items() if found.kind is not FileKind.TEMPORARY}
     if not wanted:
         return
     for catalog in [*_CATALOGS]:
         if catalog.store.uri == store.uri and not (isinstance(catalog, ReplicaCatalog) or catalog.engine.is_closed):
-            for path, why in living(catalog, wanted):
+            for path, why in living(catalog, wanted, is_clean_up=is_clean_up):
                 _note(f"{path} was deleted although {why}.")
             return
 
@@ -97,18 +100,18 @@ def _note(text: str) -> None:
         out.write(text + "\n")
 
 
-def living(catalog: Catalog, files: dict[str, KnownFile]) -> Iterator[tuple[str, str]]:
-    """Those of `files` that must not be deleted now, each with the reason."""
+def living(catalog: Catalog, files: dict[str, KnownFile], *, is_clean_up: bool) -> Iterator[tuple[str, str]]:
+    """Those of `files` that must not be deleted now, each with the reason. Who wrote a file may take it back."""
     try:
         with catalog.engine.read() as connection:
-            yield from [*_Asker(catalog, connection).run(files)]
+            yield from [*_Asker(catalog, connection, is_clean_up).run(files)]
     except MoulinError:  # the catalog is gone: nobody can say
         return
 
 
 class _Asker:
-    def __init__(self, catalog: Catalog, connection: sa.Connection) -> None:
-        self.catalog, self.connection = catalog, connection
+    def __init__(self, catalog: Catalog, connection: sa.Connection, is_clean_up: bool) -> None:
+        self.catalog, self.connection, self.is_clean_up = catalog, connection, is_clean_up
         self.now = catalog.engine.now(connection)
         self.in_use = catalog.engine.in_use()
 
@@ -192,10 +195,15 @@ class _Asker:
         return "its number is handed out, and not registered yet" if handed_out else ""
 
     def _reserved(self, path: str, number: int) -> str:
-        """A file that a living process has written and not committed yet. One that had a version is in the trash."""
+        """A file that a living process has written and not committed yet.
+
+        One that had a version is in the trash. Numbers that were staged have a time of their own.
+        """
+        h = s.staged_segments
         had = sa.select(s.trash.c.path).where(s.trash.c.path == path)
         new = sa.select(s.segments.c.number).where(s.segments.c.number == number)
-        waits = self.in_use.may_be_committed(path) and not self._any(had) and not self._any(new)
+        staged = sa.select(h.c.first).where(h.c.first <= number, h.c.first + h.c.numbers > number)
+        waits = self.is_clean_up and self.in_use.may_be_committed(path) and not any(map(self._any, (had, new, staged)))
         return "a living process may still commit it" if waits else ""
 
     def _table_manifest(self, table_id: UUID, version: int, oldest: int) -> str:
