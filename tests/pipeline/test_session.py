@@ -23,7 +23,7 @@ import json, os, sys, zipfile
 before = dict(os.environ)
 from moulin.pipeline.session import spark_session, ship_package, start_session
 words = 'two words "quoted" it\\'s a\\\\b'
-conf = {"spark.driver.extraJavaOptions": "-Dgiven=yes"}
+conf = {"spark.driver.extraJavaOptions": "-Dgiven=yes", "spark.sql.timeType.enabled": "false"}
 spark = start_session("local[3,2]", "fresh", conf, ["-Dwords=" + words])
 jvm = spark.sparkContext._jvm
 spark.sql("create table kept (a int) using parquet")
@@ -42,6 +42,7 @@ print(json.dumps({
     "given": jvm.System.getProperty("given"),
     "memory": jvm.Runtime.getRuntime().maxMemory(),
     "partitions": spark.conf.get("spark.sql.shuffle.partitions"),
+    "time_type": spark.conf.get("spark.sql.timeType.enabled"),
     "host": spark.conf.get("spark.driver.host"),
     "shipped": spark.range(1).mapInArrow(where, "file string").first()[0],
     "again": spark_session() is spark,
@@ -132,7 +133,7 @@ def test_a_fresh_session_is_quiet_and_leaves_nothing_behind(tmp_path: Path) -> N
         "words": True,
         "given": "yes",
         "partitions": "6",
-        "push_down": "false",
+        "time_type": "false",
         "host": "127.0.0.1",
         "again": True,
     }
