@@ -139,9 +139,9 @@ def files(engine: Engine, table_id: UUID, format_version: int, version: int) -> 
 
 
 def forget(engine: Engine, table_id: UUID, format_version: int) -> None:
-    """Remember no projection of a table in this format: one lost a file, and others may share it.
+    """Forget every projection of a table in this format: one lost a file or names another address, and others may too.
 
-    What is left of their files goes once the version of now is no longer kept, as if another projection had followed.
+    Clean-up deletes their remaining files once the present version is no longer kept.
     """
     f, p = s.projection_files, s.projections
     with engine.unordered() as connection:

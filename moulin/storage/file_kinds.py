@@ -68,8 +68,8 @@ def require(path: str, kind: FileKind, table_id: UUID, number: int | None = None
     found = identify(path)
     fits = found is not None and (found.kind, found.owner) == (kind, table_id)
     if not fits or (number is not None and found is not None and found.number != number):
-        called = kind.value if number is None else f"{kind.value} {number}"
-        raise InvalidInput(f"{path[:200]!r} is not the path of a {called} of table {table_id}.")
+        called = f"a {kind.value}" if number is None else f"{kind.value} {number}"
+        raise InvalidInput(f"{path[:200]!r} is not the path of {called} of table {table_id}.")
     return path
 
 
