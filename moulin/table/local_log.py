@@ -234,7 +234,7 @@ class LocalLog:
             offset += len(data)
         if payloads:
             with self._fatal("written"):
-                self._current.write(self._offset, b"".join(parts))
+                self._current.write(self._offset, parts)
                 self._put = self._current.append
                 self._mark = 0 if marked else self._mark
                 self._offset = offset

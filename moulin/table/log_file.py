@@ -2,14 +2,15 @@
 
 A file that is synced with every entry is written call by call. Others are written `ahead`: room is allocated before it
 is needed and mapped into memory, so that an entry is one copy into pages that the operating system owns. Until the file
-is finished, zeros follow its last entry; a reader takes them for a torn tail.
+is finished, zeros follow its last entry; a reader takes them for a torn tail. A copy may store its bytes in any order,
+and a process may be killed within it, so each fragment is copied by itself: what follows a torn fragment is unwritten.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -31,18 +32,20 @@ class LogFile:
         # Writes bytes that end in the block in which the last `write` ended.
         self.append: Callable[[bytes], object] = self._write_all
 
-    def write(self, offset: int, data: bytes) -> None:
-        """Write any number of bytes to the end of the file, which is at `offset`."""
-        if self._map is not None and self._map.tell() + len(data) <= len(self._map):
-            self._map.write(data)
+    def write(self, offset: int, frames: Sequence[bytes]) -> None:
+        """Write frames to the end of the file, which is at `offset`, in their order."""
+        size = sum(map(len, frames))
+        if self._map is not None and self._map.tell() + size <= len(self._map):
+            for data in frames:
+                self._copy(self._map, data)
             return
         if self._map is not None:
             self._unmap()
             os.lseek(self.fd, offset, os.SEEK_SET)
-        self._write_all(data)
+        self._write_all(b"".join(frames))
         if self.is_ahead:
             with suppress(OSError):  # the disk is nearly full: writes use the rest of it, and say when it is
-                self._allocate(offset + len(data))
+                self._allocate(offset + size)
 
     def sync(self) -> None:
         """Return when what was written before is on disk."""
@@ -62,6 +65,18 @@ class LogFile:
             self._unmap()
             os.close(self.fd)
             self.fd = -1
+
+    @staticmethod
+    def _copy(target: mmap.mmap, data: bytes) -> None:
+        """Copy a frame, the fragment of one block after that of another."""
+        left = BLOCK_BYTES - target.tell() % BLOCK_BYTES
+        if len(data) <= left:
+            target.write(data)
+            return
+        rest = memoryview(data)
+        while rest:
+            target.write(rest[:left])
+            rest, left = rest[left:], BLOCK_BYTES
 
     def _allocate(self, end: int) -> None:
         start = end - end % _GRAIN

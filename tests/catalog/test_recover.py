@@ -675,25 +675,26 @@ def test_an_empty_lake_comes_back_empty(place: Place) -> None:
     assert place.open().databases() == []
 
 
-def test_of_two_who_recover_at_once_one_wins(place: Place) -> None:
+def test_of_those_who_recover_at_once_the_newest_incarnation_counts(place: Place) -> None:
     keep_busy(place.open())
     expected = dump(place.opened[0])
     uris = [place.new_uri(), place.new_uri()]
 
-    def attempt(uri: str) -> str | None:
+    def attempt(uri: str) -> tuple[int, str] | None:
         try:
-            recover(place.store, uri, place.config)
+            return recover(place.store, uri, place.config).incarnation, uri
         except MoulinError:
             return None
-        return uri
 
     with ThreadPoolExecutor(4) as pool:
-        winners = [uri for uri in pool.map(attempt, [*uris, *uris]) if uri]
-    assert winners
-    lives = [len(place.names(kind="full")), len(winners)]
-    assert lives[0] == lives[1], "each that succeeded has an incarnation of its own"
-    place.uri = winners[-1]
+        lives = sorted(life for life in pool.map(attempt, [*uris, *uris]) if life)
+    assert lives
+    assert len({number for number, _ in lives}) == len(lives) == len(place.names(kind="full"))
+    *others, (_, place.uri) = lives
     assert dump(place.open()) == expected
+    for _, place.uri in others:
+        with pytest.raises(Fenced, match="recovered into another catalog"):
+            place.open()
 
 
 def test_recovery_that_stops_can_be_done_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
