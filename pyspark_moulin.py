@@ -1,5 +1,5 @@
 """Spark looks for modules of this name by itself: with Moulin installed, `format("moulin")` works in any session."""
 
-from moulin.pipeline.datasource import MoulinSource as DefaultSource
+from moulin.pipeline.source.datasource import MoulinSource as DefaultSource
 
 __all__ = ["DefaultSource"]

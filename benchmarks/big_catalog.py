@@ -20,9 +20,9 @@ from benchmarks import events
 from benchmarks.harness import Bench
 from benchmarks.postgres import OwnPostgres, Postgres
 from moulin import Lake
-from moulin.catalog import data
-from moulin.catalog import schema as s
-from moulin.catalog.segments import time_class
+from moulin.catalog.commit import data
+from moulin.catalog.segments.live import time_class
+from moulin.catalog.sql import schema as s
 from moulin.formats import manifest as codec
 from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, SegmentFacts

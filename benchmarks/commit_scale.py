@@ -8,7 +8,7 @@ from benchmarks import big_catalog
 from benchmarks.harness import Bench, Contender, Line, Skipped, take_turns
 from moulin import Lake
 from moulin.model.operations import Kind
-from moulin.table.change import DataChange
+from moulin.table.commit.change import DataChange
 
 TITLE = "commit with many segments / with few"
 TARGET = 1.5

@@ -14,10 +14,10 @@ from benchmarks import big_catalog
 from benchmarks.harness import Bench, Contender, Line, Sample, Skipped, take_turns
 from benchmarks.lakes import merged_table
 from moulin import Lake
-from moulin.iceberg.projection import project
+from moulin.iceberg.projection.projection import project
 from moulin.model.operations import Kind
 from moulin.storage.local import LocalStore
-from moulin.table.change import DataChange
+from moulin.table.commit.change import DataChange
 
 TITLE = "Iceberg projection"
 TARGET = 1.5

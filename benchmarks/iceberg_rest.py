@@ -14,7 +14,7 @@ from benchmarks.lakes import merged_table
 from moulin.iceberg.rest.app import mount
 from moulin.lake import Lake
 from moulin.meta.config import ServeConfig
-from moulin.meta.http import HttpServer, build_app
+from moulin.meta.server.http import HttpServer, build_app
 
 TITLE = "Iceberg REST catalog"
 LOAD_TARGET = 0.010  # seconds, at the median

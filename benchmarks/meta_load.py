@@ -24,11 +24,11 @@ import moulin
 from benchmarks import big_catalog
 from benchmarks.harness import Bench, Contender, Line, Sample, Skipped, take_turns
 from benchmarks.postgres import OwnPostgres, Postgres
-from moulin.catalog.commit import TableCommit
+from moulin.catalog.commit.commit import TableCommit
 from moulin.errors import Conflict, MoulinError
 from moulin.lake import Lake
 from moulin.meta.config import ServeConfig
-from moulin.meta.server import build_server
+from moulin.meta.server.server import build_server
 from moulin.model.operations import SetProperties
 
 TITLE = "the meta server: reads through gRPC / in-process, and 64 clients at once"

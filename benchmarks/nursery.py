@@ -21,11 +21,11 @@ import moulin
 from benchmarks.harness import Bench, Line, Sample
 from benchmarks.otlp_corpus import Corpus
 from moulin import Lake
-from moulin.ingest.blob import Entry, encode_data
+from moulin.formats.baby_segment import Entry, encode_data
 from moulin.ingest.collector import PAYLOADS
 from moulin.ingest.setup import set_up
-from moulin.pipeline import nursery as nurseries
-from moulin.pipeline.nursery import Nursery
+from moulin.pipeline.nursery import nursery as nurseries
+from moulin.pipeline.nursery.nursery import Nursery
 from moulin.storage import paths
 
 TITLE = "OTLP to committed segments"

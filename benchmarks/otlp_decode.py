@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from benchmarks.harness import Bench, Line
 from benchmarks.otlp_corpus import Corpus
-from moulin.ingest.otlp import REQUESTS, decode
+from moulin.ingest.otlp.otlp import REQUESTS, decode
 from moulin.model.otel import SIGNALS, Signal
 
 TITLE = "OTLP to Arrow / protobuf and lists"

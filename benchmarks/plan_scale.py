@@ -9,7 +9,7 @@ from benchmarks.harness import Bench, Contender, Line, Skipped, take_turns
 from moulin import Lake
 from moulin.model.facts import LiveSegment
 from moulin.model.where import parse_where
-from moulin.table.scan import plan_segments
+from moulin.table.read.scan import plan_segments
 from moulin.table.table import Table
 
 TITLE = "plan of one hour of a year"

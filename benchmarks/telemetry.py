@@ -16,7 +16,7 @@ from benchmarks import nursery
 from benchmarks.harness import Bench, Contender, Line, Sample
 from moulin import Lake
 from moulin.model.otel import SIGNALS
-from moulin.pipeline.nursery import Nursery
+from moulin.pipeline.nursery.nursery import Nursery
 from moulin.table.table import Table
 
 TITLE = "telemetry after merges"

@@ -16,7 +16,7 @@ from moulin import errors
 
 if TYPE_CHECKING:
     from moulin.lake import Lake
-    from moulin.table.scan import Scan
+    from moulin.table.read.scan import Scan
     from moulin.table.snapshot import Snapshot
     from moulin.table.table import Table
     from moulin.table.transaction import Transaction
@@ -26,7 +26,7 @@ __all__ = ["Lake", "Scan", "Snapshot", "Table", "Transaction", "connect", "error
 
 _HOMES = {
     "Lake": "moulin.lake",
-    "Scan": "moulin.table.scan",
+    "Scan": "moulin.table.read.scan",
     "Snapshot": "moulin.table.snapshot",
     "Table": "moulin.table.table",
     "Transaction": "moulin.table.transaction",
@@ -58,12 +58,12 @@ def connect(
     from moulin.lake import Lake, SqlEngine
 
     def make_engine(lake: Lake) -> SqlEngine:
-        engine: SqlEngine = importlib.import_module("moulin.pipeline.engine").Engine(lake, spark)
+        engine: SqlEngine = importlib.import_module("moulin.pipeline.spark").Engine(lake, spark)
         return engine
 
     text = str(uri)
     if text.startswith(("grpc://", "grpcs://")) and not read_only:
-        opened: Lake = importlib.import_module("moulin.meta.client").open_lake(
+        opened: Lake = importlib.import_module("moulin.meta.client.client").open_lake(
             text,
             storage=storage,
             storage_options=storage_options,
@@ -88,7 +88,7 @@ def connect(
 
 
 def _export_iceberg(*arguments: Any, **options: Any) -> Any:
-    return importlib.import_module("moulin.iceberg.export").export(*arguments, **options)
+    return importlib.import_module("moulin.iceberg.projection.export").export(*arguments, **options)
 
 
 def __getattr__(name: str) -> Any:

@@ -11,29 +11,29 @@ import pyarrow as pa
 
 from moulin.catalog.backend import CatalogBackend, TokenBackend
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.engine import Clock
+from moulin.catalog.objects.tables import NewTable
 from moulin.catalog.replica import ReplicaCatalog
-from moulin.catalog.tables import NewTable
+from moulin.catalog.sql.pool import Clock
 from moulin.config import Config, load_config
 from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput
 from moulin.model.entities import Database, DropPreview, TableEntry, TableState, View
 from moulin.model.event_time import event_time_id
 from moulin.model.facts import SegmentFacts
-from moulin.model.key import with_key
+from moulin.model.layout.key import with_key
+from moulin.model.layout.partition import parse_spec
+from moulin.model.layout.region import RegionSpec
+from moulin.model.layout.sort import parse_sort
 from moulin.model.names import check_name, parse_table_name
-from moulin.model.partition import parse_spec
-from moulin.model.region import RegionSpec
-from moulin.model.schema import make_schema
-from moulin.model.sort import parse_sort
+from moulin.model.schema.schema import make_schema
 from moulin.storage import paths
 from moulin.storage.cache import open_cached, with_cache
 from moulin.storage.read_only import ReadOnlyStore
 from moulin.storage.store import Store, open_store
+from moulin.table.bulk.writer import RegionRun, RunPlan
 from moulin.table.context import Context
 from moulin.table.properties import check_properties
-from moulin.table.run_writer import RegionRun, RunPlan
+from moulin.table.runner import TaskRunner
 from moulin.table.table import Table
-from moulin.table.tasks import TaskRunner
 from moulin.table.transaction import Transaction
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from functools import partial
 from itertools import islice
 from uuid import UUID
 
-from moulin.catalog import mirror_source
 from moulin.catalog.identity import read_marker
-from moulin.catalog.mirror_source import Source
-from moulin.catalog.verification import KnownFile
+from moulin.catalog.upkeep import mirror_source
+from moulin.catalog.upkeep.mirror_source import Source
+from moulin.catalog.upkeep.verification import KnownFile
 from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unavailable
 from moulin.lake import Lake
 from moulin.storage import paths

@@ -112,7 +112,7 @@ def postgres_template(postgres_server: str) -> str:
     """The name of a database with the empty tables of a catalog: copying it is quicker than making them."""
     import psycopg
 
-    from moulin.catalog.engine import Engine, engine_url
+    from moulin.catalog.sql.pool import Engine, engine_url
     from moulin.config import Config
 
     with psycopg.connect(f"{postgres_server}/postgres", autocommit=True) as connection:

@@ -10,9 +10,9 @@ import duckdb
 import pyarrow as pa
 
 import moulin
-from moulin.catalog.check import check
-from moulin.catalog.gc import collect
-from moulin.catalog.recover import recover
+from moulin.catalog.manifests.recover import recover
+from moulin.catalog.upkeep.check import check
+from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
 from moulin.lake import Lake
 from moulin.storage.store import open_store

@@ -19,9 +19,9 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.replica import ReplicaCatalog
+from moulin.catalog.sql import schema as s
 from moulin.errors import MoulinError
 from moulin.storage import paths
 from moulin.storage.file_kinds import FileKind, KnownFile, identify

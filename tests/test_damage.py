@@ -15,22 +15,22 @@ from typing import Any
 import pytest
 
 import moulin
-from moulin.catalog import backfills
-from moulin.catalog.check import check
-from moulin.catalog.gc import collect
-from moulin.catalog.published import published_line, write_full_manifests
-from moulin.catalog.recover import recover
-from moulin.catalog.verification import projection_files
+from moulin.catalog.commit import backfills
+from moulin.catalog.manifests.recover import recover
+from moulin.catalog.upkeep.check import check
+from moulin.catalog.upkeep.gc import collect
+from moulin.catalog.upkeep.published import published_line, write_full_manifests
+from moulin.catalog.upkeep.verification import projection_files
 from moulin.config import Config
 from moulin.errors import Corrupt, MoulinError
-from moulin.iceberg.check_projections import check_projections
-from moulin.iceberg.projection import project
+from moulin.iceberg.check.projections import check_projections
+from moulin.iceberg.projection.projection import project
 from moulin.ingest.check_streams import check_streams
 from moulin.ingest.setup import set_up
 from moulin.mirror import Mirror
-from moulin.pipeline.nursery import Nursery
+from moulin.pipeline.nursery.nursery import Nursery
 from moulin.storage import open_store, paths
-from moulin.table.writes import prepare_append
+from moulin.table.write.writes import prepare_append
 from tests.pipeline.test_nursery import Writer, logs
 
 COLUMNS = [("id", "long", False), ("name", "string")]

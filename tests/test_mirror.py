@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import moulin
-from moulin.catalog.gc import collect
+from moulin.catalog.upkeep.gc import collect
 from moulin.errors import Corrupt, FailedPrecondition, Unavailable
 from moulin.mirror import Mirror, MirrorReport
 from moulin.storage import open_store, paths
@@ -237,7 +237,7 @@ def test_following_a_lake_that_is_written(lake: moulin.Lake, target: str) -> Non
 
 
 def test_lag_counts_what_is_not_copied(lake: moulin.Lake, target: str) -> None:
-    from moulin.catalog import mirror_source
+    from moulin.catalog.upkeep import mirror_source
 
     version = Mirror(lake, target).run_once().version
     t = lake.create_table("d.t", SCHEMA)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import moulin
-from moulin.catalog import gc
-from moulin.catalog import schema as s
+from moulin.catalog.sql import schema as s
+from moulin.catalog.upkeep import gc
 from moulin.lake import Lake
 from moulin.storage import paths
 from tests import oracle

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 import moulin
-from moulin.catalog.gc import collect
-from moulin.catalog.recover import recover
+from moulin.catalog.manifests.recover import recover
 from moulin.catalog.replica import ReplicaCatalog
+from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.storage import open_store, paths
 from moulin.storage.cache import CachedStore
@@ -132,7 +132,7 @@ def test_a_replica_catches_up_with_many_steps_at_once(
     primary: moulin.Lake, replica: moulin.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [*every_step(primary)]
-    monkeypatch.setattr("moulin.catalog.follow._VERSIONS_AT_ONCE", 4)
+    monkeypatch.setattr("moulin.catalog.manifests.follow._VERSIONS_AT_ONCE", 4)
     rebuilt: list[object] = []
     monkeypatch.setattr(ReplicaCatalog, "_rebuild", rebuilt.append)
     same(primary, replica)
@@ -364,7 +364,7 @@ def test_a_replica_reads_while_a_writer_commits(tmp_path: Path) -> None:
     program = textwrap.dedent(
         """
         import sys, moulin
-        from moulin.catalog.gc import collect
+        from moulin.catalog.upkeep.gc import collect
         with moulin.connect(sys.argv[1], manifest_deltas=8) as lake:
             for batch in range(60):
                 rows = [{"batch": batch, "n": n} for n in range(10)]

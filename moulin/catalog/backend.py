@@ -1,4 +1,4 @@
-"""What a lake asks of its catalog. `Catalog` fills it with SQL, `moulin.meta.client_catalog` over the network."""
+"""What a lake asks of its catalog. `Catalog` fills it with SQL, `moulin.meta.client.catalog` over the network."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 from uuid import UUID
 
-from moulin.catalog.changes import VersionChange
-from moulin.catalog.commit import CommitResult, TableCommit
-from moulin.catalog.history import MergeOf
-from moulin.catalog.indexes import Coverage, IndexSize
-from moulin.catalog.merge_tasks import PlannedMerge
-from moulin.catalog.names import Key
-from moulin.catalog.segments import PartitionFilter, TimeRange
-from moulin.catalog.tables import NewTable
+from moulin.catalog.commit.commit import CommitResult, TableCommit
+from moulin.catalog.commit.indexes import Coverage, IndexSize
+from moulin.catalog.objects.history import MergeOf
+from moulin.catalog.objects.names import Key
+from moulin.catalog.objects.tables import NewTable
+from moulin.catalog.segments.feed import VersionChange
+from moulin.catalog.segments.live import PartitionFilter, TimeRange
+from moulin.catalog.tasks.merge_tasks import PlannedMerge
 from moulin.config import Config
 from moulin.model.entities import CommitInfo, Database, DropPreview, Index, Region, TableEntry, TableState, View
 from moulin.model.facts import LiveSegment

@@ -10,23 +10,26 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import changes, databases, history, indexes, leases, lookup, regions, segments, tables, views
-from moulin.catalog import commit as commits
-from moulin.catalog import schema as s
-from moulin.catalog.changes import VersionChange
-from moulin.catalog.commit import CommitResult, TableCommit
-from moulin.catalog.draft import Draft
-from moulin.catalog.engine import Clock, Engine, engine_url
-from moulin.catalog.history import MergeOf
+from moulin.catalog.commit import commit as commits
+from moulin.catalog.commit import indexes, regions
+from moulin.catalog.commit.commit import CommitResult, TableCommit
+from moulin.catalog.commit.indexes import Coverage, IndexSize
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
-from moulin.catalog.indexes import Coverage, IndexSize
 from moulin.catalog.ingest import IngestCatalog
 from moulin.catalog.maintenance import MaintenanceCatalog
-from moulin.catalog.names import Key
-from moulin.catalog.newest import require_newest
-from moulin.catalog.publish import Publisher
-from moulin.catalog.segments import PartitionFilter, TimeRange
-from moulin.catalog.tables import NewTable
+from moulin.catalog.manifests.newest import require_newest
+from moulin.catalog.manifests.publish import Publisher
+from moulin.catalog.objects import databases, history, leases, lookup, tables, views
+from moulin.catalog.objects.history import MergeOf
+from moulin.catalog.objects.names import Key
+from moulin.catalog.objects.tables import NewTable
+from moulin.catalog.segments import feed as changes
+from moulin.catalog.segments import live as segments
+from moulin.catalog.segments.feed import VersionChange
+from moulin.catalog.segments.live import PartitionFilter, TimeRange
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.draft import Draft
+from moulin.catalog.sql.pool import Clock, Engine, engine_url
 from moulin.config import Config
 from moulin.errors import Fenced, InvalidInput, Unavailable
 from moulin.model.entities import (

@@ -13,11 +13,12 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import merge_tasks, tokens
-from moulin.catalog import schema as s
-from moulin.catalog.draft import Draft, add_rows
-from moulin.catalog.engine import chunks
-from moulin.catalog.tombstones import NANOS
+from moulin.catalog.objects.tombstones import NANOS
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.draft import Draft, add_rows
+from moulin.catalog.sql.pool import chunks
+from moulin.catalog.streams import tokens
+from moulin.catalog.tasks import merge_tasks
 from moulin.model.refs import refs_of
 from moulin.storage import paths
 

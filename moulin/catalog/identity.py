@@ -8,8 +8,8 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import schema as s
-from moulin.catalog.engine import GIVEN_UP, Engine
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import GIVEN_UP, Engine
 from moulin.errors import Corrupt, FailedPrecondition, Fenced, NotFound, Unsupported
 from moulin.model.ids import new_id
 from moulin.storage import paths

@@ -12,11 +12,13 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import databases, members, nursery, staging, streams, tables, tokens
-from moulin.catalog import schema as s
-from moulin.catalog.draft import Draft
-from moulin.catalog.engine import Engine, Write
-from moulin.catalog.names import Key
+from moulin.catalog.objects import databases, tables
+from moulin.catalog.objects.names import Key
+from moulin.catalog.segments import staging
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.draft import Draft
+from moulin.catalog.sql.pool import Engine, Write
+from moulin.catalog.streams import members, nursery, streams, tokens
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.ingest import (

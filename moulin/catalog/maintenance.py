@@ -8,23 +8,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
-from moulin.catalog import (
-    leases,
-    merge_task_list,
-    merge_tasks,
-    retention,
-    segment_deletion,
-    segment_lookup,
-    segment_stats,
-    segments,
-    staging,
-)
-from moulin.catalog.engine import Engine
-from moulin.catalog.merge_tasks import Begin, PlannedMerge
-from moulin.catalog.retention import Expiring
-from moulin.catalog.segment_deletion import ReadyJournal, TombstonedSegment
-from moulin.catalog.segment_lookup import FoundSegment, Page
-from moulin.catalog.segment_stats import Filter, Mergeable, TierStats, Totals
+from moulin.catalog.objects import leases
+from moulin.catalog.segments import deletion as segment_deletion
+from moulin.catalog.segments import live as segments
+from moulin.catalog.segments import retention, staging
+from moulin.catalog.segments import search as segment_lookup
+from moulin.catalog.segments import stats as segment_stats
+from moulin.catalog.segments.deletion import ReadyJournal, TombstonedSegment
+from moulin.catalog.segments.retention import Expiring
+from moulin.catalog.segments.search import FoundSegment, Page
+from moulin.catalog.segments.stats import Filter, Mergeable, TierStats, Totals
+from moulin.catalog.sql.pool import Engine
+from moulin.catalog.tasks import merge_tasks
+from moulin.catalog.tasks import task_list as merge_task_list
+from moulin.catalog.tasks.merge_tasks import Begin, PlannedMerge
 from moulin.model.facts import LiveSegment
 from moulin.model.merge_task import ClaimedMerge, MergeTask, MergeTaskFigures, StagedSegments
 from moulin.model.operations import Claim

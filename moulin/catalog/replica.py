@@ -17,14 +17,14 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.engine import Engine, engine_url
-from moulin.catalog.follow import Rebuild, apply, look
 from moulin.catalog.identity import read_marker
-from moulin.catalog.manifest_index import ManifestIndex
-from moulin.catalog.manifest_line import Line, read_line
-from moulin.catalog.recover import fill
+from moulin.catalog.manifests.follow import Rebuild, apply, look
+from moulin.catalog.manifests.index import ManifestIndex
+from moulin.catalog.manifests.line import Line, read_line
+from moulin.catalog.manifests.recover import fill
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import Engine, engine_url
 from moulin.config import Config
 from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unavailable
 from moulin.model.ids import new_id

@@ -12,15 +12,17 @@ from typing import Annotated
 import typer
 
 import moulin
-from moulin.cli import data, databases, index, ingest, maintenance, pipeline, serve, tables, tokens, views
-from moulin.cli.backfill import backfill
-from moulin.cli.changes import changes
-from moulin.cli.demo import demo
-from moulin.cli.get import get
-from moulin.cli.mirror import mirror
+from moulin.cli.demo.demo import demo
 from moulin.cli.options import Address, Json, open_lake, parse_options
 from moulin.cli.output import complain, say
-from moulin.cli.up import up
+from moulin.cli.services import ingest, pipeline, serve, tokens
+from moulin.cli.services.up import up
+from moulin.cli.tables import data, databases, index, tables, views
+from moulin.cli.tables.feed import changes
+from moulin.cli.tables.get import get
+from moulin.cli.upkeep import maintenance
+from moulin.cli.upkeep.backfill import backfill
+from moulin.cli.upkeep.mirror import mirror
 from moulin.errors import MoulinError
 
 app = typer.Typer(

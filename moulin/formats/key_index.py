@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moulin.errors import Corrupt, Unsupported
-from moulin.model.murmur3 import hash_bytes, hash_longs
+from moulin.model.layout.murmur3 import hash_bytes, hash_longs
 
 # DO NOT CHANGE THESE: they are in files.
 _MAGIC: Final = b"MKIX"

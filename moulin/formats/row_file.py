@@ -22,8 +22,8 @@ import pyarrow.types as pt
 from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
-from moulin.model.arrow import arrow_schema
-from moulin.model.rows import CHUNK_ROWS, to_batches
+from moulin.model.rows.rows import CHUNK_ROWS, to_batches
+from moulin.model.schema.arrow import arrow_schema
 
 RowFormat = Literal["parquet", "csv", "ndjson"]
 FORMATS: Final = ("parquet", "csv", "ndjson")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 from moulin.errors import InvalidInput
-from moulin.ingest.blob import Payload
+from moulin.formats.baby_segment import Payload
 
 _PLAIN = (pa.types.is_string, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 

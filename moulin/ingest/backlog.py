@@ -6,9 +6,9 @@ import logging
 from dataclasses import dataclass, field
 
 from moulin.errors import MoulinError
-from moulin.ingest.blob import HEADER_SIZE, Kind, decode_header
+from moulin.formats.baby_segment import HEADER_SIZE, Kind, decode_header
 from moulin.ingest.intake import Blob
-from moulin.ingest.otlp import ingest_time
+from moulin.ingest.otlp.otlp import ingest_time
 from moulin.model.ingest import StopReason, Stream
 from moulin.storage import paths
 from moulin.storage.interface import ObjectInfo

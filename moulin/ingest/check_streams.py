@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.check import Finding
+from moulin.catalog.upkeep.check import Finding
 from moulin.errors import MoulinError
-from moulin.ingest.blob import decode
+from moulin.formats.baby_segment import decode
 from moulin.model.ingest import Stream
 from moulin.storage import paths
 from moulin.storage.store import Store

@@ -17,7 +17,7 @@ from typing import Final
 
 from moulin.config import Config
 from moulin.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
-from moulin.ingest.blob import MAX_RAW, Entry, Payload
+from moulin.formats.baby_segment import MAX_RAW, Entry, Payload
 from moulin.ingest.registry import Grant, StreamRegistry
 from moulin.ingest.requests import Checked, TooLarge, check_arrow, check_ndjson
 from moulin.ingest.stream import StreamSettings, StreamWriter

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from moulin.errors import InvalidInput, MoulinError, NotFound, Unauthenticated
-from moulin.ingest.blob import Payload
+from moulin.formats.baby_segment import Payload
 from moulin.ingest.collector import RETRY_AFTER, Collector, Room
 from moulin.ingest.grpc_server import response
 from moulin.ingest.requests import Inflater, TooLarge, check_json, check_protobuf

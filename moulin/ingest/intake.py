@@ -16,17 +16,17 @@ from uuid import UUID
 import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, MoulinError, NotFound, Unsupported
+from moulin.formats.baby_segment import BabySegment, Entry, Payload, decode
 from moulin.ingest.appended import read_rows
-from moulin.ingest.blob import BabySegment, Entry, Payload, decode
-from moulin.ingest.otlp import decode as decode_otlp
+from moulin.ingest.otlp.otlp import decode as decode_otlp
 from moulin.ingest.routing import Router, fit
-from moulin.model.arrow import arrow_schema
 from moulin.model.ingest import RoutedTable, StreamList, TokenRouting
 from moulin.model.otel import SIGNALS, Signal, takes
-from moulin.model.rows import to_batches
+from moulin.model.rows.rows import to_batches
+from moulin.model.schema.arrow import arrow_schema
 from moulin.storage import paths
 from moulin.storage.store import Store
-from moulin.table.layout import Layout
+from moulin.table.write.layout import Layout
 
 _SIGNAL_OF: Final[Mapping[Payload, Signal]] = {
     Payload.LOGS: "logs",

@@ -17,7 +17,7 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from moulin.errors import InvalidInput
-from moulin.ingest.otlp import REQUESTS
+from moulin.ingest.otlp.otlp import REQUESTS
 from moulin.model.otel import Signal
 
 _IDS: Final = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")

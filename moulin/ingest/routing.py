@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from moulin.errors import InvalidInput
-from moulin.ingest.otlp import Decoded
-from moulin.ingest.wire import Ints
+from moulin.ingest.otlp.otlp import Decoded
+from moulin.ingest.otlp.wire import Ints
 from moulin.model.ingest import RoutedTable, TokenRouting
 from moulin.model.otel import Signal
 

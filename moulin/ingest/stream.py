@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from moulin.errors import AlreadyExists, Corrupt, Fenced, MoulinError, NotFound, Unavailable, Unsupported
-from moulin.ingest.blob import (
+from moulin.formats.baby_segment import (
     HEADER_SIZE,
     Entry,
     decode_header,

@@ -12,7 +12,7 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import InvalidInput
-from moulin.model.schema import find_column
+from moulin.model.schema.schema import find_column
 
 _TYPES = (DateType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
 

@@ -20,15 +20,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, DoubleType, FloatType, NestedField, StructType
 
 from moulin.errors import InvalidInput
-from moulin.model.conversion import Misfit, Target, absent, fit
-from moulin.model.key import Key
+from moulin.model.layout.key import Key
 from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Column, columns_of
 from moulin.model.predicate.evaluation import evaluate
-from moulin.model.python_values import from_python
-from moulin.model.type_reader import to_type
-from moulin.model.types import renumber
+from moulin.model.rows.conversion import Misfit, Target, absent, fit
+from moulin.model.rows.python_values import from_python
+from moulin.model.schema.type_reader import to_type
+from moulin.model.schema.types import renumber
 from moulin.model.where import parse_term, parse_where
 from moulin.model.where.formula import Formula, Term
 from moulin.model.where.literal import Literal
@@ -224,7 +224,7 @@ class MergeRules:
 
     @cached_property
     def _pairs(self) -> pa.Schema:
-        from moulin.model.arrow import arrow_schema
+        from moulin.model.schema.arrow import arrow_schema
 
         return arrow_schema(self._pair_schema)
 
@@ -344,7 +344,7 @@ def _literal(term: Literal, column: NestedField, target: Target, rows: int, what
 
 
 def _fitted(columns: list[pa.ChunkedArray | pa.Array], schema: Schema) -> pa.Table:
-    from moulin.model.arrow import arrow_schema
+    from moulin.model.schema.arrow import arrow_schema
 
     fitted = [_fit_column(c, Target.of(f)) for c, f in zip(columns, schema.fields, strict=True)]
     return pa.Table.from_arrays(fitted, schema=arrow_schema(schema))

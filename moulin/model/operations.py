@@ -15,7 +15,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from moulin.model.facts import SegmentFacts, VectorFacts
-from moulin.model.schema_change import SchemaChange
+from moulin.model.schema.change import SchemaChange
 
 
 class Kind(StrEnum):

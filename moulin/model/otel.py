@@ -2,7 +2,7 @@
 
 Every row has `event_time` (never after `ingest_time`), `ingest_time` (whole seconds) and `reported_time`, the moment
 the sender gave, null when it gave none. Attributes come as a map of texts and a JSON text of the others, see
-`moulin.ingest.attributes`.
+`moulin.ingest.otlp.attributes`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the request ids begin that Moulin makes itself. Those of users are theirs; see `moulin.catalog.requests`."""
+"""How the request ids begin that Moulin makes itself. For those of users see `moulin.catalog.commit.requests`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from moulin import errors
 from moulin.errors import MoulinError, Unavailable
-from moulin.table.tasks import Result, Task, run_task
+from moulin.table.runner import Result, Task, run_task
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -17,16 +17,16 @@ from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.storage.store import Store
 from moulin.storage.table_store import TableStore
-from moulin.table.change import Committer
-from moulin.table.index_search import SecondaryIndexes
-from moulin.table.locate import KeyIndexes
+from moulin.table.commit.change import Committer
+from moulin.table.commit.vectors import VectorCache
+from moulin.table.find.locate import KeyIndexes
+from moulin.table.find.search import SecondaryIndexes
 from moulin.table.pins import Pins
-from moulin.table.tasks import LocalRunner, TaskRunner
-from moulin.table.vectors import VectorCache
+from moulin.table.runner import LocalRunner, TaskRunner
 
 if TYPE_CHECKING:
-    from moulin.table.keyed import KeyedTable
-    from moulin.table.run_writer import RegionRun, RunPlan
+    from moulin.table.bulk.writer import RegionRun, RunPlan
+    from moulin.table.keyed.keyed import KeyedTable
 
 
 def _no_spark(state: TableState, frame: Any) -> Sequence[SegmentFacts]:
@@ -64,7 +64,7 @@ class Context:
 
     `spark_runner` gives a runner when a Spark session is at hand, else None. `write_frame` writes the rows of a Spark
     DataFrame as segments; `frames` is for those of keyed tables. `export_iceberg` writes a table as an Iceberg table of
-    its own, see `moulin.iceberg.export`.
+    its own, see `moulin.iceberg.projection.export`.
     """
 
     catalog: CatalogBackend
@@ -102,7 +102,7 @@ class Context:
 
     def flush(self) -> None:
         """Commit what is only in memtables of this process and in logs that were left, so that other engines see it."""
-        from moulin.table.keyed import flush_keyed
+        from moulin.table.keyed.keyed import flush_keyed
 
         flush_keyed(self)
 

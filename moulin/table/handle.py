@@ -8,15 +8,15 @@ from uuid import UUID
 import pyarrow as pa
 
 from moulin.errors import Closed, FailedPrecondition, InvalidInput
-from moulin.model.arrow import arrow_schema
 from moulin.model.entities import Region, TableState
 from moulin.model.operations import Operation
 from moulin.model.refs import shown
-from moulin.table.change import SettingChange, after_commit
+from moulin.model.schema.arrow import arrow_schema
+from moulin.table.commit.change import SettingChange, after_commit
 from moulin.table.context import Context
-from moulin.table.keyed import KeyedTable, keyed_table
-from moulin.table.keyed_reader import FixedReader, View
-from moulin.table.writes import Outcome
+from moulin.table.keyed.keyed import KeyedTable, keyed_table
+from moulin.table.keyed.reader import FixedReader, View
+from moulin.table.write.writes import Outcome
 
 
 class TableHandle:

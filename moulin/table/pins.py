@@ -1,6 +1,6 @@
 """Pins of the readers of one lake in this process: whoever reads holds its version, and clean-up leaves that readable.
 
-Where the catalog is a file, holds are in the file of this living process (`moulin.catalog.living`): they cost no
+Where the catalog is a file, holds are in the file of this living process (`moulin.catalog.sql.living`): they cost no
 transaction and end with the process. Elsewhere they share rows of the catalog: a pin on a version keeps all later ones,
 too, so that one row per table is enough, on the oldest version that is read. It stays for some seconds after its last
 reader, for the next one. One thread renews rows while they are held, moves them on when the oldest readers are done,
@@ -23,8 +23,8 @@ from uuid import UUID
 
 from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.living import Living, seconds_since_boot
 from moulin.catalog.replica import ReplicaCatalog
+from moulin.catalog.sql.living import Living, seconds_since_boot
 from moulin.errors import MoulinError, NotFound
 
 _IDLE = 5.0  # seconds for which a row stays after its last reader

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moulin.model.operations import AlterSchema, SetPartitioning, SetProperties, SetSortOrder
-from moulin.model.schema_change import (
+from moulin.model.schema.change import (
     AddColumn,
     DropColumn,
     MoveColumn,
@@ -15,12 +15,12 @@ from moulin.model.schema_change import (
     SetNullable,
     WidenColumn,
 )
-from moulin.model.type_reader import to_type
-from moulin.table import index as indexing
+from moulin.model.schema.type_reader import to_type
 from moulin.table.handle import TableHandle
-from moulin.table.index import IndexInfo
+from moulin.table.index import index as indexing
+from moulin.table.index.index import IndexInfo
 from moulin.table.properties import check_properties
-from moulin.table.writes import Outcome
+from moulin.table.write.writes import Outcome
 
 
 class TableSettings(TableHandle):

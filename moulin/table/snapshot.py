@@ -10,17 +10,17 @@ from typing import Any
 import pyarrow as pa
 
 from moulin.errors import FailedPrecondition
-from moulin.model.arrow import arrow_schema
 from moulin.model.entities import TableState
-from moulin.model.key import Key
+from moulin.model.layout.key import Key
 from moulin.model.refs import shown
+from moulin.model.schema.arrow import arrow_schema
 from moulin.model.where import Where
 from moulin.table.context import Context
-from moulin.table.key_scan import KeyScan
-from moulin.table.keyed_reader import View
-from moulin.table.lookup import Lookup
+from moulin.table.keyed.key_scan import KeyScan
+from moulin.table.keyed.lookup import Lookup
+from moulin.table.keyed.reader import View
 from moulin.table.pins import Hold
-from moulin.table.scan import Scan
+from moulin.table.read.scan import Scan
 
 
 class Snapshot:

@@ -10,7 +10,7 @@ from typing import Any
 from moulin.model.entities import Region, TableState
 from moulin.model.facts import LiveSegment
 from moulin.table.context import Context
-from moulin.table.index import IndexInfo, list_indexes
+from moulin.table.index.index import IndexInfo, list_indexes
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,22 +13,22 @@ from uuid import UUID
 from moulin.errors import Closed, FailedPrecondition
 from moulin.model.merge_rules import MergeRules
 from moulin.model.where import Where
-from moulin.table import bulk
-from moulin.table.change import retried
-from moulin.table.compaction import Compaction, compact
+from moulin.table.bulk import bulk
+from moulin.table.bulk.commit import is_frame, merge, source_schema
+from moulin.table.commit.change import retried
+from moulin.table.compact.compaction import Compaction, compact
 from moulin.table.context import Context
 from moulin.table.handle import whole_number
-from moulin.table.key_scan import KeyScan, Pending
-from moulin.table.keyed import KeyedTable
-from moulin.table.keyed_reader import KeyedReader
-from moulin.table.region import RegionWriter
-from moulin.table.run_commit import is_frame, merge, source_schema
-from moulin.table.scan import Scan
+from moulin.table.keyed.key_scan import KeyScan, Pending
+from moulin.table.keyed.keyed import KeyedTable
+from moulin.table.keyed.reader import KeyedReader
+from moulin.table.keyed.region import RegionWriter
+from moulin.table.read.scan import Scan
 from moulin.table.settings import TableSettings
 from moulin.table.snapshot import Snapshot
 from moulin.table.stats import TableStats, table_stats
 from moulin.table.versions import TableVersions
-from moulin.table.writes import Outcome, prepare_append, prepare_delete, prepare_overwrite
+from moulin.table.write.writes import Outcome, prepare_append, prepare_delete, prepare_overwrite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

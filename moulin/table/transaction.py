@@ -14,12 +14,12 @@ from moulin.errors import Closed, Unsupported
 from moulin.model.entities import TableState
 from moulin.model.operations import Kind, SetProperties
 from moulin.model.where import Where
-from moulin.table.change import Change, DataChange, SettingChange
+from moulin.table.commit.change import Change, DataChange, SettingChange
 from moulin.table.context import Context
 from moulin.table.properties import check_properties
-from moulin.table.scan import Scan
+from moulin.table.read.scan import Scan
 from moulin.table.snapshot import Snapshot
-from moulin.table.writes import prepare_append, prepare_delete, prepare_overwrite
+from moulin.table.write.writes import prepare_append, prepare_delete, prepare_overwrite
 
 
 class Transaction:

@@ -10,11 +10,11 @@ from moulin.model.entities import CommitInfo
 from moulin.model.operations import Restore, SetProperties
 from moulin.model.refs import Ref, check_ref_name, refs_of
 from moulin.model.where import Where
-from moulin.table import bulk
-from moulin.table.changes import Changes
+from moulin.table.bulk import bulk
 from moulin.table.handle import TableHandle, whole_number
+from moulin.table.read.feed import Changes
 from moulin.table.snapshot import Snapshot
-from moulin.table.writes import Outcome
+from moulin.table.write.writes import Outcome
 
 
 class TableVersions(TableHandle):

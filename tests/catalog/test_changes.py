@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
-from moulin.catalog import changes as changes_module
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.changes import VersionChange
-from moulin.catalog.commit import TableCommit
-from moulin.catalog.gc import collect
+from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.segments import feed as changes_module
+from moulin.catalog.segments.feed import VersionChange
+from moulin.catalog.upkeep.gc import collect
 from moulin.config import DAY
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
@@ -195,7 +195,7 @@ def test_what_clean_up_has_passed_is_refused_also_while_reading(
 
 def test_a_version_that_was_lost_with_a_catalog_is_refused(catalog: Catalog, table: TableState) -> None:
     """A reader that was ahead of what recovery found has seen changes that never happened."""
-    from moulin.catalog import schema as s
+    from moulin.catalog.sql import schema as s
 
     kept = commit(catalog, table.id, Append(added=(segment(catalog, table.id),))).version
     with catalog.engine.write() as write:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from moulin.catalog import schema as s
-from moulin.catalog.check import check
+from moulin.catalog.sql import schema as s
+from moulin.catalog.upkeep.check import check
 from moulin.errors import Corrupt
 from moulin.lake import Lake
 from moulin.table.table import Table

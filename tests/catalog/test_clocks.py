@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from moulin.catalog import schema as s
-from moulin.catalog.check import check
-from moulin.catalog.gc import collect
-from moulin.catalog.merge_tasks import PlannedMerge
+from moulin.catalog.sql import schema as s
+from moulin.catalog.tasks.merge_tasks import PlannedMerge
+from moulin.catalog.upkeep.check import check
+from moulin.catalog.upkeep.gc import collect
 from moulin.config import DAY, HOUR
 from moulin.errors import FailedPrecondition
 from moulin.lake import Lake
-from moulin.meta.janitor_loop import Janitor
+from moulin.meta.server.janitor_loop import Janitor
 from moulin.table.table import Table
 
 NANOS = 1_000_000_000

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.engine import HEAD_REVISION, Engine, engine_url, upgrade
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import HEAD_REVISION, Engine, engine_url, upgrade
 from moulin.config import Config
 from moulin.errors import Fenced, InvalidInput, NotFound, Unavailable, Unsupported
 from moulin.storage.store import open_store

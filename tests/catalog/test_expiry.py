@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.gc import collect
-from moulin.catalog.recover import recover
+from moulin.catalog.manifests.recover import recover
+from moulin.catalog.sql import schema as s
+from moulin.catalog.upkeep.gc import collect
 from moulin.config import DAY, HOUR, MINUTE, Config
 from moulin.errors import NotFound, Unavailable
 from moulin.model.operations import Append, Delete, Expected, Restore, SetProperties
@@ -247,7 +247,7 @@ def test_many_rows_are_forgotten_a_few_at_a_time(
     catalog: Catalog, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spans of one segment may end without anything to delete; that must not stop what comes after."""
-    monkeypatch.setattr("moulin.catalog.gc._AT_ONCE", 2)
+    monkeypatch.setattr("moulin.catalog.upkeep.gc._AT_ONCE", 2)
     state, doomed = make_table(catalog), make_table(catalog, "doomed")
     a = segment(catalog, state.id, rows=100)
     commit(catalog, state.id, Append(added=(a,)))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from moulin.catalog.check import check
 from moulin.catalog.expiry import Garbage, throw_away
-from moulin.catalog.gc import collect
-from moulin.catalog.recover import recover
-from moulin.catalog.segment_deletion import trash_state
+from moulin.catalog.manifests.recover import recover
+from moulin.catalog.segments.deletion import trash_state
+from moulin.catalog.upkeep.check import check
+from moulin.catalog.upkeep.gc import collect
 from moulin.config import DAY, HOUR, MINUTE
 from moulin.errors import NotFound
 from moulin.lake import Lake, locate

@@ -12,13 +12,13 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
-from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.check import check
-from moulin.catalog.engine import HEAD_REVISION, Engine, engine_url
-from moulin.catalog.gc import collect
-from moulin.catalog.recover import recover
+from moulin.catalog.manifests.recover import recover
 from moulin.catalog.replica import ReplicaCatalog
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import HEAD_REVISION, Engine, engine_url
+from moulin.catalog.upkeep.check import check
+from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
 from moulin.errors import Conflict, Unauthenticated
 from moulin.model.ingest import Advance, Frontier, NurseryBatch, Registration, Routing, SetAside, StopReason

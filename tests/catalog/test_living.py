@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from moulin.catalog import living
-from moulin.catalog.living import Living, survey
+from moulin.catalog.sql import living
+from moulin.catalog.sql.living import Living, survey
 from moulin.errors import FailedPrecondition
 
 TABLE = uuid4()

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.engine import HEAD_REVISION, engine_url
-from moulin.catalog.merge_tasks import PlannedMerge
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import HEAD_REVISION, engine_url
+from moulin.catalog.tasks.merge_tasks import PlannedMerge
 from moulin.config import Config
 from moulin.model.operations import Append
 from moulin.storage.store import open_store

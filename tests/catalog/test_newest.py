@@ -12,9 +12,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.recover import recover
+from moulin.catalog.manifests.recover import recover
+from moulin.catalog.sql import schema as s
 from moulin.config import Config
 from moulin.errors import Corrupt, Fenced, MoulinError, PermissionDenied, Unavailable
 from moulin.model.operations import Append, SetProperties

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from moulin.lake import Lake
 from moulin.model.where import parse_where
-from moulin.table.scan import plan_segments
+from moulin.table.read.scan import plan_segments
 
 START = datetime(2024, 7, 1, tzinfo=UTC)
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("note", pa.string())])

@@ -14,12 +14,12 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
-from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit import TableCommit
-from moulin.catalog.draft import Draft, add_rows
-from moulin.catalog.gc import collect
-from moulin.catalog.recover import Recovery, recover
+from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.manifests.recover import Recovery, recover
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.draft import Draft, add_rows
+from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
 from moulin.errors import (
     Corrupt,
@@ -33,7 +33,6 @@ from moulin.errors import (
 )
 from moulin.formats import manifest as codec
 from moulin.model.entities import TableState
-from moulin.model.evolution import AddColumn, RenameColumn
 from moulin.model.operations import (
     AlterSchema,
     Append,
@@ -45,6 +44,7 @@ from moulin.model.operations import (
     SetPartitioning,
     SetProperties,
 )
+from moulin.model.schema.evolution import AddColumn, RenameColumn
 from moulin.storage import paths
 from moulin.storage.store import Store, open_store
 from tests.contract.processes import start_worker, versions_of

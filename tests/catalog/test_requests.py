@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from moulin.catalog import requests
-from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit import TableCommit
-from moulin.catalog.engine import HEAD_REVISION
-from moulin.catalog.gc import collect
+from moulin.catalog.commit import requests
+from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import HEAD_REVISION
+from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
 from moulin.model.operations import SetProperties
 from moulin.storage.store import open_store

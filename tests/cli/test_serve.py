@@ -10,7 +10,7 @@ import pytest
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
 from moulin.meta.config import ServeConfig
-from moulin.meta.server import build_server
+from moulin.meta.server.server import build_server
 from tests.cli.conftest import Done, Run
 
 Command = Callable[..., Done]

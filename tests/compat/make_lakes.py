@@ -32,10 +32,10 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 import moulin
 from moulin import Lake, Table
 from moulin.config import DAY
-from moulin.iceberg.projection import project
-from moulin.ingest.blob import Entry, Payload, encode_data
+from moulin.formats.baby_segment import Entry, Payload, encode_data
+from moulin.iceberg.projection.projection import project
 from moulin.ingest.setup import set_up
-from moulin.pipeline.nursery import Nursery
+from moulin.pipeline.nursery.nursery import Nursery
 from moulin.storage import paths
 from tests.postgres import dump, running_postgres
 

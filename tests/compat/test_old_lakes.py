@@ -9,13 +9,13 @@ from typing import Any
 
 import moulin
 from moulin import Lake
-from moulin.catalog.check import check
-from moulin.catalog.gc import collect
-from moulin.catalog.recover import recover
+from moulin.catalog.manifests.recover import recover
+from moulin.catalog.upkeep.check import check
+from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
-from moulin.iceberg.projection import project
+from moulin.iceberg.projection.projection import project
 from moulin.mirror import Mirror
-from moulin.pipeline.nursery import Nursery
+from moulin.pipeline.nursery.nursery import Nursery
 from moulin.storage import open_store
 from tests.compat.conftest import OldLake, canonical, rows_of
 from tests.interop.engines import duckdb

@@ -18,17 +18,17 @@ import psycopg
 import pytest
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.clocks import SimulatedClock
-from moulin.catalog.commit import CommitResult, TableCommit
-from moulin.catalog.delivery import named_objects
-from moulin.catalog.engine import Clock, Engine, engine_url
-from moulin.catalog.schema import metadata
+from moulin.catalog.commit.commit import CommitResult, TableCommit
+from moulin.catalog.commit.delivery import named_objects
+from moulin.catalog.sql.pool import Clock, Engine, engine_url
+from moulin.catalog.sql.schema import metadata
+from moulin.catalog.upkeep.clocks import SimulatedClock
 from moulin.config import Config
 from moulin.lake import Lake
-from moulin.meta.client_catalog import ClientCatalog
+from moulin.meta.client.catalog import ClientCatalog
+from moulin.meta.client.connection import Connection
 from moulin.meta.config import ServeConfig
-from moulin.meta.connection import Connection
-from moulin.meta.server import MetaServer, build_server
+from moulin.meta.server.server import MetaServer, build_server
 from moulin.storage.store import Store, open_store
 
 
@@ -93,7 +93,7 @@ class GrpcBackend(SqliteBackend):
         self, uri: str, store: Store | None = None, config: Config | None = None, clock: Clock | None = None
     ) -> Catalog:
         for look in ("check_footer", "check_vectors", "check_index"):  # samples have no rows in them
-            self._patch.setattr(f"moulin.catalog.delivery.{look}", lambda *_: None)
+            self._patch.setattr(f"moulin.catalog.commit.delivery.{look}", lambda *_: None)
         served = super().open(uri, store, config, clock)
         server = build_server(Lake(served, served.store, uri), ServeConfig(bind="127.0.0.1:0", http_bind="", threads=8))
         self._servers.append(server.start())

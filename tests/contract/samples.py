@@ -10,15 +10,15 @@ from uuid import UUID
 from pyiceberg.schema import Schema
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit import CommitResult, TableCommit
-from moulin.catalog.tables import NewTable
+from moulin.catalog.commit.commit import CommitResult, TableCommit
+from moulin.catalog.objects.tables import NewTable
 from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, SegmentFacts, VectorFacts
 from moulin.model.ids import new_id
+from moulin.model.layout.partition import parse_spec
+from moulin.model.layout.sort import parse_sort
 from moulin.model.operations import Expected, NewVector, Operation
-from moulin.model.partition import parse_spec
-from moulin.model.schema import make_schema
-from moulin.model.sort import parse_sort
+from moulin.model.schema.schema import make_schema
 from moulin.storage import paths
 
 SECOND = 1_000_000_000

@@ -8,10 +8,9 @@ from uuid import UUID
 import pytest
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit import CommitResult, Stale, TableCommit
-from moulin.catalog.merge_tasks import PlannedMerge
+from moulin.catalog.commit.commit import CommitResult, Stale, TableCommit
+from moulin.catalog.tasks.merge_tasks import PlannedMerge
 from moulin.errors import InvalidInput, NotFound
-from moulin.model.evolution import AddColumn
 from moulin.model.operations import (
     AlterSchema,
     Append,
@@ -24,6 +23,7 @@ from moulin.model.operations import (
     SetPartitioning,
     SetProperties,
 )
+from moulin.model.schema.evolution import AddColumn
 from tests.contract.samples import commit, journal, live, make_table, segment, vector
 
 

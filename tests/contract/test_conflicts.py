@@ -9,10 +9,9 @@ from itertools import chain, count, product
 import pytest
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit import Stale, TableCommit
+from moulin.catalog.commit.commit import Stale, TableCommit
 from moulin.errors import AlreadyExists, InvalidInput, NotFound
 from moulin.model.entities import TableState
-from moulin.model.evolution import AddColumn, DropColumn, RenameColumn
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
 from moulin.model.operations import (
@@ -37,6 +36,7 @@ from moulin.model.operations import (
     Verdict,
     verdict,
 )
+from moulin.model.schema.evolution import AddColumn, DropColumn, RenameColumn
 from moulin.storage import paths
 from tests.contract.samples import commit, live, make_table, segment, vector
 

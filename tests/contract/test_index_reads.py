@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.indexes import Coverage, IndexSize
+from moulin.catalog.commit.indexes import Coverage, IndexSize
 from moulin.model.entities import Index
 from moulin.model.ids import new_id
 from moulin.model.operations import Append, CreateIndex, IndexFile

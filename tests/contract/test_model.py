@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit import TableCommit
-from moulin.catalog.recover import recover
+from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.manifests.recover import recover
 from moulin.config import Config
-from moulin.model.evolution import AddColumn
 from moulin.model.facts import SegmentFacts
 from moulin.model.operations import (
     AlterSchema,
@@ -28,6 +27,7 @@ from moulin.model.operations import (
     SetPartitioning,
     SetProperties,
 )
+from moulin.model.schema.evolution import AddColumn
 from tests.contract.conftest import Backend, memory_store
 from tests.contract.samples import journal, make_table, segment, vector
 

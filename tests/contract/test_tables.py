@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit import TableCommit
+from moulin.catalog.commit.commit import TableCommit
 from moulin.config import DAY, Config
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, MoulinError, NotFound
-from moulin.model.evolution import AddColumn, DropColumn, RenameColumn
 from moulin.model.ids import new_id
 from moulin.model.operations import AlterSchema, Append, Delete, Kind, Restore, SetPartitioning, SetProperties
+from moulin.model.schema.evolution import AddColumn, DropColumn, RenameColumn
 from tests.contract.conftest import Backend, HandClock
 from tests.contract.samples import commit, live, make_table, new_table, segment, vector
 

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-import moulin.table.merge  # noqa: F401 - imported before the fork
+import moulin.table.compact.kernel  # noqa: F401 - imported before the fork
 from moulin.errors import MoulinError
 from moulin.lake import Lake
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from moulin.catalog import schema as s
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.recover import recover
+from moulin.catalog.manifests.recover import recover
+from moulin.catalog.sql import schema as s
 from moulin.config import Config
 from moulin.storage.store import open_store
 from tests.contract.processes import start_worker, versions_of

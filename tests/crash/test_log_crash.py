@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from moulin.table.local_log import LocalLog
+from moulin.table.keyed.log.local_log import LocalLog
 
 TABLE = UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
 
@@ -21,7 +21,7 @@ WRITER = """
 import random, sys, threading
 from pathlib import Path
 from uuid import UUID
-from moulin.table.local_log import LocalLog
+from moulin.table.keyed.log.local_log import LocalLog
 
 run = int(sys.argv[3])
 sync = ("always", "interval", "never")[run % 3]

@@ -20,7 +20,7 @@ import pytest
 
 import moulin
 from moulin.ingest.setup import set_up
-from moulin.pipeline.nursery import Nursery
+from moulin.pipeline.nursery.nursery import Nursery
 from tests.ingest.test_collector_crash import ENVIRONMENT, Senders, collector
 from tests.pipeline.test_nursery import bodies
 

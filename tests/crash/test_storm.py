@@ -20,13 +20,13 @@ import pytest
 
 import moulin
 from moulin import Lake
-from moulin.catalog.check import check
-from moulin.catalog.gc import collect
+from moulin.catalog.upkeep.check import check
+from moulin.catalog.upkeep.gc import collect
 from moulin.ingest.setup import set_up
-from moulin.pipeline.nursery import Nursery
+from moulin.pipeline.nursery.nursery import Nursery
 from moulin.storage import open_store, paths
-from moulin.table.merge_planning import create_due_tasks
-from moulin.table.merge_worker import MergeWorker
+from moulin.table.compact.planner import create_due_tasks
+from moulin.table.compact.worker import MergeWorker
 from tests.commands import Command
 from tests.crash.fleet import ROLES, Fleet, fleet
 from tests.ingest.test_collector_crash import Senders

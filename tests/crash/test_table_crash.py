@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from moulin.catalog.check import check
-from moulin.catalog.gc import collect
+from moulin.catalog.upkeep.check import check
+from moulin.catalog.upkeep.gc import collect
 from moulin.lake import Lake
 
 WRITER = """

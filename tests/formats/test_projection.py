@@ -33,9 +33,9 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import Corrupt, FailedPrecondition, InvalidInput
-from moulin.formats.projection import Projection
-from moulin.formats.segment import SegmentWriter
-from moulin.model.arrow import arrow_schema
+from moulin.formats.segment.row_mapping import Projection
+from moulin.formats.segment.segment import SegmentWriter
+from moulin.model.schema.arrow import arrow_schema
 
 
 def stored(schema: Schema, rows: list[dict[str, Any]]) -> pq.ParquetFile:

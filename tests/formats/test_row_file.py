@@ -10,7 +10,7 @@ import pytest
 
 from moulin.errors import InvalidInput
 from moulin.formats.row_file import checked_format, format_of, read_rows
-from moulin.model.schema import make_schema
+from moulin.model.schema.schema import make_schema
 
 PLAIN = make_schema([("id", "long", False), ("ts", "timestamptz"), ("day", "date"), ("price", "decimal(10, 2)")])
 NESTED = make_schema([("id", "long", False), ("tags", "map<string, string>"), ("at", "struct<day: date>")])

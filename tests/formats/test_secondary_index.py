@@ -38,8 +38,8 @@ from moulin.formats.secondary_index import (
     encode_sorted,
     filter_holds,
 )
-from moulin.model.arrow import arrow_type
-from moulin.model.index_value import LONGEST, cut, encode_literal, encode_values, encoding_of, width_of
+from moulin.model.layout.index_value import LONGEST, cut, encode_literal, encode_values, encoding_of, width_of
+from moulin.model.schema.arrow import arrow_type
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "secondary_index.md"
 

@@ -46,8 +46,9 @@ from pyiceberg.types import (
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
 from moulin.errors import Closed, InvalidInput
-from moulin.formats import segment
-from moulin.formats.segment import (
+from moulin.formats.segment import segment
+from moulin.formats.segment.reader import SegmentReader
+from moulin.formats.segment.segment import (
     LEVELS,
     LevelTuning,
     SegmentWriter,
@@ -57,10 +58,9 @@ from moulin.formats.segment import (
     segment_facts,
     tuning,
 )
-from moulin.formats.segment_reader import SegmentReader
-from moulin.model.arrow import arrow_schema
-from moulin.model.bounds import bound_from_bytes, bound_to_bytes, truncate_lower, truncate_upper
 from moulin.model.facts import ColumnFacts
+from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes, truncate_lower, truncate_upper
+from moulin.model.schema.arrow import arrow_schema
 
 EVERYTHING = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -19,12 +19,12 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Struc
 from pyroaring import BitMap64
 
 from moulin.errors import Closed, Corrupt, InvalidInput, NotFound, Unavailable
-from moulin.formats import segment
-from moulin.formats.segment import LevelTuning, SegmentWriter
-from moulin.formats.segment_reader import POSITION, SegmentReader
-from moulin.model.arrow import LAST_UPDATED_SEQUENCE, ROW_ID, arrow_schema
-from moulin.model.bounds import bound_from_bytes
+from moulin.formats.segment import segment
+from moulin.formats.segment.reader import POSITION, SegmentReader
+from moulin.formats.segment.segment import LevelTuning, SegmentWriter
 from moulin.model.facts import ColumnFacts
+from moulin.model.layout.bounds import bound_from_bytes
+from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, ROW_ID, arrow_schema
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -14,7 +14,7 @@ from moulin.iceberg.rest.app import mount
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
 from moulin.meta.config import ServeConfig
-from moulin.meta.http import HttpServer, build_app
+from moulin.meta.server.http import HttpServer, build_app
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from moulin.iceberg import checker
+from moulin.iceberg.check import checker
 from moulin.lake import Lake
 from moulin.table.table import Table
 from tests.iceberg.conftest import COLUMNS, rows

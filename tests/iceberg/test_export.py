@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from pyiceberg.table import StaticTable
 
-from moulin.catalog.gc import collect
+from moulin.catalog.upkeep.gc import collect
 from moulin.cli.main import app
 from moulin.errors import FailedPrecondition
-from moulin.iceberg import checker
-from moulin.iceberg.projection import project
+from moulin.iceberg.check import checker
+from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from moulin.model.operations import SetProperties
 from moulin.model.refs import STATISTICS_PREFIX
-from moulin.table.change import SettingChange
+from moulin.table.commit.change import SettingChange
 from moulin.table.table import Table
 from tests.iceberg.conftest import rows
 from tests.interop.engines import duckdb_connection

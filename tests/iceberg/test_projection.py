@@ -11,11 +11,12 @@ import pytest
 from pyiceberg.table import StaticTable
 
 import moulin
-from moulin.catalog.gc import collect
+from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, InvalidInput
-from moulin.iceberg import checker, rewrite
-from moulin.iceberg.avro import read_avro
-from moulin.iceberg.projection import Projection, project
+from moulin.iceberg.check import checker
+from moulin.iceberg.projection import rewrite
+from moulin.iceberg.projection.avro import read_avro
+from moulin.iceberg.projection.projection import Projection, project
 from moulin.lake import Lake
 from moulin.table.table import Table
 from tests.iceberg.conftest import COLUMNS, rows

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import moulin
-from moulin.catalog.gc import collect
-from moulin.catalog.recover import recover
+from moulin.catalog.manifests.recover import recover
+from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
-from moulin.iceberg import checker
-from moulin.iceberg.projection import project
+from moulin.iceberg.check import checker
+from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake, locate
 from moulin.table.table import Table
 from tests.iceberg.conftest import rows
@@ -265,7 +265,7 @@ def test_partition_statistics(lake: Lake, orders: Table, client: Client) -> None
 
 def test_a_ref_is_checked_where_it_is_committed(lake: Lake, orders: Table) -> None:
     from moulin.model.operations import SetProperties
-    from moulin.table.change import SettingChange
+    from moulin.table.commit.change import SettingChange
 
     filled(orders, 1)
     wrong = [json.dumps({"version": 1, "type": "fork"}), json.dumps({"version": "1", "type": "tag"})]

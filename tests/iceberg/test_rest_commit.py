@@ -13,10 +13,10 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from moulin.catalog.check import check
-from moulin.catalog.gc import collect
-from moulin.iceberg.avro import read_avro, write_avro
-from moulin.iceberg.projection import project
+from moulin.catalog.upkeep.check import check
+from moulin.catalog.upkeep.gc import collect
+from moulin.iceberg.projection.avro import read_avro, write_avro
+from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from tests.iceberg.rest import Client, error, pyiceberg_catalog, served
 

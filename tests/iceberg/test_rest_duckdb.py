@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from moulin.iceberg.checker import check
-from moulin.iceberg.files import Files
-from moulin.iceberg.projection import project
+from moulin.iceberg.check.checker import check
+from moulin.iceberg.check.metadata_files import Files
+from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from tests.iceberg.conftest import COLUMNS, rows
 from tests.iceberg.rest import duckdb_attached, served

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from moulin.catalog.check import check
-from moulin.catalog.gc import collect
-from moulin.iceberg.avro import read_avro, write_avro
+from moulin.catalog.upkeep.check import check
+from moulin.catalog.upkeep.gc import collect
+from moulin.iceberg.projection.avro import read_avro, write_avro
 from moulin.lake import Lake
 from tests.iceberg.rest import Client, duckdb_attached, served
 from tests.iceberg.test_rest_commit import SCHEMA, T, Written, commit
@@ -115,7 +115,7 @@ def test_what_the_engine_wrote_goes(lake: Lake, client: Client, address: str) ->
 def test_a_lost_file_of_a_projection_is_made_again(
     lake: Lake, client: Client, address: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moulin.iceberg.projection.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("moulin.iceberg.projection.projection.LOOK_SECONDS", 0.0)
     metadata = next(info.path for info in lake.store.list("tables")).split("/")[1]
     folder = f"tables/{metadata}/metadata"
     found = [info.path for info in lake.store.list(folder)]

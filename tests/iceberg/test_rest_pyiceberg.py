@@ -20,9 +20,9 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType, TimestamptzType
 
-from moulin.iceberg.checker import check
-from moulin.iceberg.files import Files
-from moulin.iceberg.projection import project
+from moulin.iceberg.check.checker import check
+from moulin.iceberg.check.metadata_files import Files
+from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from tests.iceberg.rest import pyiceberg_catalog, served
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import moulin
-from moulin.catalog.check import check
+from moulin.catalog.upkeep.check import check
 from moulin.lake import Lake
 from moulin.table.table import Table
 from tests.iceberg.conftest import COLUMNS, rows

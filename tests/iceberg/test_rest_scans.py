@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from moulin.iceberg.rest import scans
-from moulin.iceberg.rest.scan_filter import read_filter
+from moulin.iceberg.rest.scan import scans
+from moulin.iceberg.rest.scan.filter import read_filter
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
 from moulin.meta.roles import Role
-from moulin.model.schema import make_schema
+from moulin.model.schema.schema import make_schema
 from moulin.table.table import Table
 from tests.iceberg.conftest import rows
 from tests.iceberg.rest import Client, duckdb_attached, error, pyiceberg_catalog, served

@@ -15,9 +15,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from moulin.errors import MoulinError, NotFound, Unauthenticated, Unavailable
-from moulin.ingest.blob import BabySegment, Entry, Kind, decode
+from moulin.formats.baby_segment import BabySegment, Entry, Kind, decode
 from moulin.ingest.collector import PAYLOADS, Collector, CollectorSettings
-from moulin.ingest.otlp import decode as decode_otlp
+from moulin.ingest.otlp.otlp import decode as decode_otlp
 from moulin.ingest.registry import Grant, OpenStream
 from moulin.ingest.service import Listen, serve
 from moulin.ingest.stream import StreamSettings

@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from moulin.ingest.attributes import plain
+from moulin.ingest.otlp.attributes import plain
 from moulin.model.otel import SCHEMAS
 
 LATEST = 2**63 - 1

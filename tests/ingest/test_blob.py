@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
-from moulin.ingest import blob
-from moulin.ingest.blob import BabySegment, Entry, Kind, Payload
+from moulin.formats import baby_segment as blob
+from moulin.formats.baby_segment import BabySegment, Entry, Kind, Payload
 from moulin.model.ingest import StopReason
 
 STREAM = UUID("0f8fad5b-d9cb-469f-a165-70867728950e")

@@ -31,7 +31,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from moulin.errors import FailedPrecondition
-from moulin.ingest.blob import Payload
+from moulin.formats.baby_segment import Payload
 from moulin.ingest.collector import CollectorSettings
 from moulin.ingest.stream import StreamSettings
 from tests.ingest.conftest import TOKEN, FaultyStore, MemoryRegistry, Running, running

@@ -17,8 +17,8 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 import moulin
-from moulin.ingest.blob import Kind
-from moulin.ingest.otlp import decode
+from moulin.formats.baby_segment import Kind
+from moulin.ingest.otlp.otlp import decode
 from moulin.ingest.setup import set_up
 from tests.commands import Command
 from tests.ingest.conftest import read_stream

@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from moulin.ingest import otlp
-from moulin.ingest.otlp import REQUESTS, Decoded, decode, ingest_time
+from moulin.ingest.otlp import otlp
+from moulin.ingest.otlp.otlp import REQUESTS, Decoded, decode, ingest_time
 from moulin.model.otel import SCHEMAS, SIGNALS, Signal, superset, takes
 from tests.ingest import reference
 

@@ -10,12 +10,12 @@ import pytest
 import moulin
 from moulin.errors import NotFound, Unauthenticated
 from moulin.ingest.collector import CollectorSettings
-from moulin.ingest.otlp import decode
+from moulin.ingest.otlp.otlp import decode
 from moulin.ingest.registry import CatalogRegistry
 from moulin.ingest.setup import set_up
-from moulin.meta.client import stream_registry
+from moulin.meta.client.client import stream_registry
 from moulin.meta.config import ServeConfig
-from moulin.meta.server import build_server
+from moulin.meta.server.server import build_server
 from moulin.model.ingest import StopReason
 from moulin.model.otel import SIGNALS, takes
 from tests.cli.conftest import Run, run  # noqa: F401 (a fixture)

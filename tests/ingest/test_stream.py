@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from moulin.errors import Unauthenticated, Unavailable
-from moulin.ingest.blob import Entry, Kind, Payload, encode_stop
+from moulin.formats.baby_segment import Entry, Kind, Payload, encode_stop
 from moulin.ingest.stream import StreamSettings, StreamWriter
 from moulin.model.ingest import StopReason
 from moulin.storage import paths

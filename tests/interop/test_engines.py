@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import moulin
-from moulin.iceberg import checker
-from moulin.iceberg.engines import readers
-from moulin.iceberg.projection import project
+from moulin.iceberg.check import checker
+from moulin.iceberg.projection.engines import readers
+from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.table.table import Table

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pytest
 from pyiceberg.table import StaticTable
 
-from moulin.iceberg.projection import project
+from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from tests.iceberg.conftest import lake as lake  # a fixture
 from tests.interop.engines import duckdb_connection

@@ -9,10 +9,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from moulin.catalog.check import check as check_catalog
-from moulin.iceberg.checker import check
-from moulin.iceberg.files import Files
-from moulin.iceberg.projection import project
+from moulin.catalog.upkeep.check import check as check_catalog
+from moulin.iceberg.check.checker import check
+from moulin.iceberg.check.metadata_files import Files
+from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from tests.iceberg.conftest import COLUMNS
 from tests.iceberg.conftest import lake as lake  # a fixture

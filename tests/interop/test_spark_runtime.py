@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import moulin
-from moulin.catalog.check import check
-from moulin.iceberg.checker import check as check_iceberg
-from moulin.iceberg.files import Files
-from moulin.iceberg.projection import project
+from moulin.catalog.upkeep.check import check
+from moulin.iceberg.check.checker import check as check_iceberg
+from moulin.iceberg.check.metadata_files import Files
+from moulin.iceberg.projection.projection import project
 from tests.iceberg.conftest import COLUMNS, rows
 from tests.iceberg.rest import served
 from tests.interop.environment import python_with, run_python

@@ -18,9 +18,9 @@ from moulin.catalog.catalog import Catalog
 from moulin.config import Config
 from moulin.errors import MoulinError
 from moulin.lake import Lake
+from moulin.meta.codec.status import from_rpc_error
 from moulin.meta.config import ServeConfig
-from moulin.meta.server import MetaServer, build_server
-from moulin.meta.status import from_rpc_error
+from moulin.meta.server.server import MetaServer, build_server
 from moulin.storage.store import Store, open_store
 from tests.contract.conftest import BACKENDS, Backend, HandClock, _backend, postgres_databases, sqlite_template
 

@@ -15,12 +15,12 @@ from moulin._proto.moulin.meta.v1 import (
     merge_task_pb2_grpc,
 )
 from moulin.formats import manifest as codec
-from moulin.meta.convert import to_key
+from moulin.meta.codec.convert import to_key
 from moulin.model.facts import LiveSegment, SegmentFacts
-from moulin.table.layout import Layout
-from moulin.table.merge_planner import Group, cut
+from moulin.table.compact.picker import Group, cut
+from moulin.table.runner import LocalRunner, MergeResult
 from moulin.table.table import Table
-from moulin.table.tasks import LocalRunner, MergeResult
+from moulin.table.write.layout import Layout
 from tests.meta.conftest import Live, name
 
 HOUR = 3600 * 10**9

@@ -16,8 +16,8 @@ from moulin._proto.moulin.meta.v1 import (
     segment_deletion_pb2,
     segment_deletion_pb2_grpc,
 )
-from moulin.catalog import schema as s
-from moulin.catalog.gc import collect
+from moulin.catalog.sql import schema as s
+from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
 from moulin.errors import Unavailable
 from tests.contract.conftest import Backend

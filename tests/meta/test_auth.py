@@ -34,11 +34,11 @@ from moulin.errors import (
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
 from moulin.meta.config import ServeConfig
-from moulin.meta.http import build_app
-from moulin.meta.metrics import Metrics
 from moulin.meta.roles import Role
-from moulin.meta.serve import Serving
-from moulin.meta.server import MetaServer, build_server
+from moulin.meta.server.http import build_app
+from moulin.meta.server.metrics import Metrics
+from moulin.meta.server.serve import Serving
+from moulin.meta.server.server import MetaServer, build_server
 from tests.meta.conftest import refused
 
 GUARDED = ServeConfig(bind="127.0.0.1:0", http_bind="", auth="on", drain_seconds=1)

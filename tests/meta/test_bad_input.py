@@ -12,7 +12,7 @@ import pytest
 from google.protobuf import message_factory, symbol_database
 from google.protobuf.descriptor import FieldDescriptor as F
 
-from moulin.meta.services import SERVICES
+from moulin.meta.server.services import SERVICES
 from tests.meta.api import NOBODY, Api
 from tests.meta.conftest import Live, name
 from tests.meta.merging import open_shop

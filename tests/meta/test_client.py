@@ -17,7 +17,7 @@ import grpc
 import pytest
 
 import moulin
-from moulin.catalog.commit import TableCommit
+from moulin.catalog.commit.commit import TableCommit
 from moulin.errors import (
     AlreadyExists,
     Closed,
@@ -28,9 +28,9 @@ from moulin.errors import (
     Unavailable,
 )
 from moulin.lake import Lake
+from moulin.meta.codec.status import kind_of
 from moulin.meta.config import ServeConfig
-from moulin.meta.server import MetaServer, build_server
-from moulin.meta.status import kind_of
+from moulin.meta.server.server import MetaServer, build_server
 from moulin.model.operations import SetProperties
 from tests.contract.samples import make_table
 from tests.meta.conftest import LOOPBACK

@@ -14,8 +14,8 @@ from moulin._proto.moulin.meta.v1.database_pb2_grpc import DatabaseServiceStub
 from moulin.config import Config
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
-from moulin.meta.connection import CLUSTER
-from moulin.meta.server import build_server
+from moulin.meta.client.connection import CLUSTER
+from moulin.meta.server.server import build_server
 from tests.contract.conftest import Backend, memory_store
 from tests.meta.api import SECOND, Api
 from tests.meta.conftest import LOOPBACK, Live, name, refused, serving

@@ -8,7 +8,7 @@ import pytest
 
 from moulin._proto.moulin.meta.v1 import common_pb2 as pb
 from moulin.errors import InvalidInput
-from moulin.meta.convert import from_key, to_bucket, to_id, to_key, to_rfc3339
+from moulin.meta.codec.convert import from_key, to_bucket, to_id, to_key, to_rfc3339
 from moulin.storage.store import open_store
 from tests.meta.rules import rule
 

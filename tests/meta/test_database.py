@@ -275,7 +275,7 @@ def test_catalog_survives_a_restart(backend: Backend) -> None:
 
 @rule("GEN-25", "GEN-11")
 def test_purged_ids_are_not_found_and_tombstones_are_listed_until_then(fresh: Live) -> None:
-    from moulin.catalog.gc import collect
+    from moulin.catalog.upkeep.gc import collect
 
     api = Api(fresh)
     database_id, (table_id,) = api.tables(1)

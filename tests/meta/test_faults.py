@@ -15,14 +15,14 @@ import sqlalchemy as sa
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
-from moulin.catalog.commit import TableCommit
-from moulin.catalog.schema import metadata
+from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.sql.schema import metadata
 from moulin.lake import Lake
-from moulin.meta.operations import to_commit
-from moulin.meta.server import build_server
-from moulin.meta.values import to_new_table
+from moulin.meta.codec.operations import to_commit
+from moulin.meta.codec.values import to_new_table
+from moulin.meta.server.server import build_server
 from moulin.model.operations import Append, SetProperties
-from moulin.table.writes import prepare_append
+from moulin.table.write.writes import prepare_append
 from tests.contract.samples import make_table, new_table
 from tests.meta.conftest import LOOPBACK
 

@@ -20,11 +20,11 @@ import moulin
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
-from moulin.meta.client_catalog import ClientCatalog
+from moulin.meta.client.catalog import ClientCatalog
+from moulin.meta.codec.operations import to_commit
 from moulin.meta.config import ServeConfig
-from moulin.meta.operations import to_commit
 from moulin.meta.roles import Role
-from moulin.meta.server import build_server
+from moulin.meta.server.server import build_server
 from tests.hostile import COLUMNS, NUMBERS, TEXTS, Bystanders, fill, refused_paths, rows
 from tests.meta.test_bad_input import INTEGERS
 

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from grpc import StatusCode
 
-from moulin.catalog.schema import metadata
+from moulin.catalog.sql.schema import metadata
 from tests.meta.api import NOBODY, SECOND, Api
 from tests.meta.conftest import Live, name, refused
 from tests.meta.rules import rule

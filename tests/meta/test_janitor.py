@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from moulin._proto.moulin.meta.v1 import janitor_pb2 as pb
-from moulin.model.size_tier import TIER_STARTS, size_tier
-from moulin.table import merge_planning
+from moulin.model.layout.size_tier import TIER_STARTS, size_tier
+from moulin.table.compact import planner as merge_planning
 from tests.contract.conftest import Backend
 from tests.meta.conftest import Live, refused, serving
 from tests.meta.merging import HOUR, START, Shop, open_shop

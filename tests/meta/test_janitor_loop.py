@@ -8,8 +8,8 @@ import pytest
 
 from moulin.config import Config
 from moulin.errors import Unavailable
-from moulin.meta.janitor_loop import Janitor
-from moulin.table import merge_planning
+from moulin.meta.server.janitor_loop import Janitor
+from moulin.table.compact import planner as merge_planning
 from tests.contract.conftest import Backend
 from tests.meta.conftest import Live, serving
 from tests.meta.merging import HOUR, START, Shop, open_shop

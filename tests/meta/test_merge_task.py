@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from moulin._proto.moulin.meta.v1 import common_pb2, janitor_pb2, merge_task_pb2
-from moulin.model.arrow import STORED_POSITION
-from moulin.table.merge_worker import MergeWorker
+from moulin.model.schema.arrow import STORED_POSITION
+from moulin.table.compact.worker import MergeWorker
 from tests.meta.conftest import Live, refused
 from tests.meta.merging import Shop, open_shop
 

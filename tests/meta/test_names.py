@@ -13,8 +13,8 @@ import pytest
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.lake import Lake
-from moulin.meta.server import build_server
-from moulin.meta.values import to_new_table
+from moulin.meta.codec.values import to_new_table
+from moulin.meta.server.server import build_server
 from tests.contract.samples import new_table
 from tests.meta.conftest import LOOPBACK, refused
 

@@ -11,17 +11,17 @@ import pytest
 from grpc import StatusCode
 
 from moulin._proto.moulin.meta.v1 import nursery_pb2 as pb
-from moulin.catalog.gc import collect
+from moulin.catalog.upkeep.gc import collect
 from moulin.formats import manifest as codec
-from moulin.formats import segment
-from moulin.formats.segment_tuning import LEVELS
-from moulin.model.arrow import STORED_POSITION, arrow_schema
+from moulin.formats.segment import segment
+from moulin.formats.segment.tuning import LEVELS
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.operations import Kind
+from moulin.model.schema.arrow import STORED_POSITION, arrow_schema
 from moulin.storage import paths
-from moulin.table.layout import Layout
-from moulin.table.segment_writer import write_segment
+from moulin.table.write.layout import Layout
+from moulin.table.write.segment_writer import write_segment
 from tests.contract.conftest import Backend, memory_store
 from tests.meta.api import NOBODY, SECOND, Api
 from tests.meta.conftest import Live, name, refused, serving

@@ -9,9 +9,9 @@ import pytest
 
 from moulin._proto.moulin.meta.v1 import segment_deletion_pb2 as pb
 from moulin._proto.moulin.meta.v1 import segment_deletion_pb2_grpc
-from moulin.catalog.gc import collect
+from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
-from moulin.meta.convert import from_key
+from moulin.meta.codec.convert import from_key
 from tests.contract.conftest import Backend
 from tests.meta.conftest import Live, refused, serving
 from tests.meta.merging import Shop, open_shop
@@ -101,7 +101,7 @@ def test_what_is_in_use_or_young_is_refused(shop: Shop) -> None:
     collect(shop.live.catalog, orphans=False)
     shop.live.clock.forward(FLOOR)
     first = offered(shop)[0].segment_id
-    from moulin.meta.segment_info import to_segment_id
+    from moulin.meta.codec.segment_info import to_segment_id
 
     assert "still part of" in confirm(shop, first, to_segment_id(live)).error.message
     assert len(offered(shop)) == 3, "nothing was removed"

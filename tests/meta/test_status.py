@@ -8,9 +8,9 @@ import grpc
 import pytest
 
 from moulin import errors
-from moulin.catalog.commit import Stale
+from moulin.catalog.commit.commit import Stale
 from moulin.errors import Conflict, MoulinError
-from moulin.meta import status
+from moulin.meta.codec import status
 from moulin.model.operations import Verdict
 
 KINDS = [kind for kind in (getattr(errors, name) for name in errors.__all__) if kind is not MoulinError]

@@ -6,7 +6,7 @@ import pytest
 from grpc import StatusCode
 
 from moulin._proto.moulin.meta.v1 import table_pb2
-from moulin.catalog.gc import collect
+from moulin.catalog.upkeep.gc import collect
 from moulin.lake import Lake
 from tests.meta.api import NOBODY, SECOND, Api
 from tests.meta.conftest import Live, name, refused

@@ -13,7 +13,7 @@ import pytest
 from google.protobuf import symbol_database
 from google.protobuf.descriptor import FieldDescriptor
 
-from moulin.meta.services import SERVICES
+from moulin.meta.server.services import SERVICES
 
 PACKAGE = "moulin.meta.v1"
 FIRST_ADDED = 100

@@ -29,7 +29,7 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import Unsupported
-from moulin.model.arrow import arrow_schema, arrow_type, field_id, leaves
+from moulin.model.schema.arrow import arrow_schema, arrow_type, field_id, leaves
 
 NESTED = Schema(
     NestedField(1, "id", LongType(), required=True),

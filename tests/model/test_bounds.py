@@ -30,7 +30,7 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import Corrupt, InvalidInput
-from moulin.model.bounds import (
+from moulin.model.layout.bounds import (
     INT64_MAX,
     INT64_MIN,
     bound_from_bytes,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound
-from moulin.model.evolution import (
+from moulin.model.schema.evolution import (
     AddColumn,
     DropColumn,
     MoveColumn,
@@ -23,8 +23,8 @@ from moulin.model.evolution import (
     change_from_json,
     change_to_json,
 )
-from moulin.model.schema import make_schema, schema_from_json, schema_to_json
-from moulin.model.type_reader import to_type
+from moulin.model.schema.schema import make_schema, schema_from_json, schema_to_json
+from moulin.model.schema.type_reader import to_type
 
 SCHEMA = make_schema(
     [

@@ -15,9 +15,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from moulin.errors import Corrupt, InvalidInput, NotFound
-from moulin.model.arrow import arrow_schema
-from moulin.model.evolution import DropColumn, WidenColumn, apply_changes
-from moulin.model.partition import (
+from moulin.model.layout.partition import (
     decode_partition,
     format_partition,
     parse_spec,
@@ -25,8 +23,10 @@ from moulin.model.partition import (
     spec_to_json,
     split_by_partition,
 )
-from moulin.model.schema import make_schema
-from moulin.model.type_reader import to_type
+from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.evolution import DropColumn, WidenColumn, apply_changes
+from moulin.model.schema.schema import make_schema
+from moulin.model.schema.type_reader import to_type
 
 SCHEMA = make_schema(
     [

@@ -48,10 +48,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from moulin.model.arrow import arrow_schema
 from moulin.model.facts import ColumnFacts
-from moulin.model.partition import split_by_partition
+from moulin.model.layout.partition import split_by_partition
 from moulin.model.predicate import Predicate
+from moulin.model.schema.arrow import arrow_schema
 from moulin.model.where import parse_where
 
 SCHEMA = Schema(

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moulin.errors import InvalidInput
-from moulin.model.arrow import arrow_schema
-from moulin.model.evolution import apply_changes
-from moulin.model.record import RecordType
-from moulin.model.rows import to_batches
-from moulin.model.schema import make_schema
-from moulin.model.schema_change import AddColumn
-from moulin.model.type_reader import to_type
+from moulin.model.rows.record import RecordType
+from moulin.model.rows.rows import to_batches
+from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.change import AddColumn
+from moulin.model.schema.evolution import apply_changes
+from moulin.model.schema.schema import make_schema
+from moulin.model.schema.type_reader import to_type
 
 
 class Number(IntEnum):

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moulin.errors import InvalidInput, NotFound
-from moulin.model.key import Key, with_key
-from moulin.model.region import PROPERTY, RegionSpec
-from moulin.model.schema import make_schema
+from moulin.model.layout.key import Key, with_key
+from moulin.model.layout.region import PROPERTY, RegionSpec
+from moulin.model.schema.schema import make_schema
 
 SCHEMA = with_key(
     make_schema([("country", "string"), ("id", "long"), ("day", "timestamptz"), ("v", "string")]),

@@ -27,8 +27,8 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import Corrupt, InvalidInput, NotFound
-from moulin.model.arrow import arrow_type
-from moulin.model.schema import (
+from moulin.model.schema.arrow import arrow_type
+from moulin.model.schema.schema import (
     coerce_default,
     column_path,
     default_value,
@@ -39,7 +39,7 @@ from moulin.model.schema import (
     schema_from_json,
     schema_to_json,
 )
-from moulin.model.types import PLAIN_TYPES
+from moulin.model.schema.types import PLAIN_TYPES
 
 SOME_UUID = UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")
 

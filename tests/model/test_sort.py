@@ -16,9 +16,9 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirectio
 from pyiceberg.transforms import DayTransform
 
 from moulin.errors import Corrupt, InvalidInput, NotFound, Unsupported
-from moulin.model.arrow import arrow_schema
-from moulin.model.schema import make_schema
-from moulin.model.sort import is_sorted, parse_sort, sort_from_json, sort_indices, sort_to_json
+from moulin.model.layout.sort import is_sorted, parse_sort, sort_from_json, sort_indices, sort_to_json
+from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.schema import make_schema
 
 SCHEMA = make_schema(
     [

@@ -45,10 +45,10 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import InvalidInput
-from moulin.model.arrow import arrow_type
-from moulin.model.murmur3 import hash_bytes
-from moulin.model.schema import make_schema
-from moulin.model.transform import hash_array, source_column, transform_array
+from moulin.model.layout.murmur3 import hash_bytes
+from moulin.model.layout.transform import hash_array, source_column, transform_array
+from moulin.model.schema.arrow import arrow_type
+from moulin.model.schema.schema import make_schema
 
 UUID = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")
 TIMESTAMP = datetime(2017, 11, 16, 22, 31, 8)

@@ -30,9 +30,9 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import InvalidInput
-from moulin.model.arrow import arrow_schema
 from moulin.model.facts import ColumnFacts
 from moulin.model.predicate import Predicate
+from moulin.model.schema.arrow import arrow_schema
 from moulin.model.where import parse_where
 
 SCHEMA = Schema(

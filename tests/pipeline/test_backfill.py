@@ -16,8 +16,8 @@ import moulin
 from moulin import Lake, Table
 from moulin.errors import Conflict, Corrupt, FailedPrecondition, InvalidInput, NotFound
 from moulin.mirror import Mirror
-from moulin.pipeline import backfill as loading
 from moulin.pipeline.runner import SparkRunner
+from moulin.pipeline.write import backfill as loading
 from tests.commands import Command
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def test_loads_from_and_into_an_object_store_behind_a_server(
     spark: SparkSession, postgres_url: str, s3_url: str, s3_options: dict[str, str], folder: Path
 ) -> None:
     from moulin.meta.config import ServeConfig
-    from moulin.meta.server import build_server
+    from moulin.meta.server.server import build_server
     from moulin.storage.store import open_store
 
     inbox = open_store(f"{s3_url}-inbox", s3_options)

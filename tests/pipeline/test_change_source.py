@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from moulin import Lake, Table
-from moulin.catalog import schema as s
-from moulin.catalog.gc import collect
+from moulin.catalog.sql import schema as s
+from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, InvalidInput
-from moulin.pipeline import change_source
-from moulin.pipeline.change_source import ChangeStreamReader, FeedOptions
-from moulin.pipeline.datasource import MoulinSource
-from moulin.pipeline.stream_writer import StreamTableWriter, _Written
+from moulin.pipeline.source import feed_source as change_source
+from moulin.pipeline.source.datasource import MoulinSource
+from moulin.pipeline.source.feed_source import ChangeStreamReader, FeedOptions
+from moulin.pipeline.source.stream_writer import StreamTableWriter, _Written
 from tests.table.test_changes import upsert
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ done = orders.compact(everything=True)
 found["merged"] = [done.segments_in, done.segments_out]
 found["after"] = list(lake.sql(query).first())
 from moulin.ingest.setup import set_up
-from moulin.pipeline.nursery import Nursery
+from moulin.pipeline.nursery.nursery import Nursery
 from tests.pipeline.test_nursery import Writer, logs
 writer = Writer(lake, set_up(lake).token)
 bodies = lambda **options: sorted(r.body for r in lake.sql("select body from otel.logs", **options).collect())

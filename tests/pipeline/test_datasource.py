@@ -17,9 +17,9 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 import moulin
 from moulin import Lake, Table
 from moulin.errors import InvalidInput, NotFound
-from moulin.pipeline.change_source import FeedOptions
-from moulin.pipeline.datasource import MoulinSource
-from moulin.pipeline.table_source import Place
+from moulin.pipeline.source.datasource import MoulinSource
+from moulin.pipeline.source.feed_source import FeedOptions
+from moulin.pipeline.source.table_source import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,13 +11,13 @@ import pytest
 
 import moulin
 from moulin import Lake
-from moulin.ingest.blob import Payload
+from moulin.formats.baby_segment import Payload
 from moulin.ingest.setup import set_up
 from moulin.meta.config import ServeConfig
-from moulin.meta.server import build_server
+from moulin.meta.server.server import build_server
 from moulin.model.ingest import Routing
 from moulin.model.otel import SCHEMAS
-from moulin.pipeline.nursery import Nursery
+from moulin.pipeline.nursery.nursery import Nursery
 from tests.pipeline.test_nursery import Writer, bodies, logs
 
 
@@ -71,7 +71,7 @@ def test_every_column_is_the_same_fresh_and_merged(
     sent: tuple[Lake, Writer], files: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read from local files, and decoded by the tasks of the query as on a cluster."""
-    from moulin.pipeline import fresh as lane
+    from moulin.pipeline.read import fresh as lane
 
     monkeypatch.setattr(lane, "is_local", lambda master: files)
     lake, writer = sent
@@ -123,7 +123,7 @@ def test_rows_by_name_and_a_column_added_meanwhile(sent: tuple[Lake, Writer]) ->
 
 
 def test_decoded_objects_are_kept(sent: tuple[Lake, Writer], monkeypatch: pytest.MonkeyPatch) -> None:
-    from moulin.pipeline import fresh
+    from moulin.pipeline.read import fresh
 
     lake, writer = sent
     read: list[int] = []

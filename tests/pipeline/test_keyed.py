@@ -12,13 +12,13 @@ import pytest
 
 from moulin import Lake, Table
 from moulin.errors import FailedPrecondition, InvalidInput, Unavailable
-from moulin.pipeline import stream_writer, table_source
-from moulin.pipeline.datasource import MoulinSource
-from moulin.pipeline.stream_writer import StreamTableWriter
-from moulin.pipeline.table_source import TableSourceWriter
+from moulin.pipeline.source import stream_writer, table_source
+from moulin.pipeline.source.datasource import MoulinSource
+from moulin.pipeline.source.stream_writer import StreamTableWriter
+from moulin.pipeline.source.table_source import TableSourceWriter
 from moulin.storage import paths
-from moulin.table.run_writer import RegionRun, RunPlan
-from moulin.table.tasks import RelocateTask, Task
+from moulin.table.bulk.writer import RegionRun, RunPlan
+from moulin.table.runner import RelocateTask, Task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ import pytest
 
 import moulin
 from moulin import Lake
-from moulin.pipeline.datasource import MoulinSource
+from moulin.pipeline.source.datasource import MoulinSource
 from tests.table.other_process import OtherProcess
 
 if TYPE_CHECKING:

@@ -18,12 +18,21 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 import moulin
 from moulin import Lake
 from moulin.errors import Unavailable
-from moulin.ingest.blob import Entry, Kind, Payload, decode, decode_header, encode_data, encode_keep_alive, encode_stop
+from moulin.formats.baby_segment import (
+    Entry,
+    Kind,
+    Payload,
+    decode,
+    decode_header,
+    encode_data,
+    encode_keep_alive,
+    encode_stop,
+)
 from moulin.ingest.setup import set_up
 from moulin.model.ingest import Routing, StopReason
 from moulin.model.otel import SCHEMAS
-from moulin.pipeline import ticker
-from moulin.pipeline.nursery import Nursery
+from moulin.pipeline.nursery import ticker
+from moulin.pipeline.nursery.nursery import Nursery
 from moulin.storage import paths
 from tests.commands import fork
 
@@ -365,7 +374,7 @@ def test_an_object_that_makes_tasks_fail_is_quarantined(tmp_path: Path, monkeypa
         writer, nursery = Writer(lake, token), Nursery(lake, spark=False)
         for body in "abc":
             writer.send(logs(body))
-        from moulin.pipeline import nursery as module
+        from moulin.pipeline.nursery import nursery as module
 
         mill = module.mill
 
@@ -390,7 +399,7 @@ def test_an_object_that_makes_tasks_fail_is_quarantined(tmp_path: Path, monkeypa
 
 def _die_of_an_object(folder: str) -> None:
     """A nursery, in a process of its own, that the second object kills."""
-    from moulin.pipeline import nursery as module
+    from moulin.pipeline.nursery import nursery as module
 
     mill = module.mill  # type: ignore[attr-defined]
 

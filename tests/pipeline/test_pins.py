@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import moulin
 from moulin import Lake, Table
-from moulin.catalog.gc import collect
+from moulin.catalog.upkeep.gc import collect
 from tests.pipeline.conftest import MakeRows
 
 pytestmark = pytest.mark.spark

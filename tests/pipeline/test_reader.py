@@ -18,7 +18,7 @@ import moulin
 from moulin import Lake, Table
 from moulin.errors import Closed, NotFound
 from moulin.formats import deletion_vector
-from moulin.pipeline import reader
+from moulin.pipeline.read import reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

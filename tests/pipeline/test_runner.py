@@ -13,7 +13,7 @@ from moulin import Lake, Table
 from moulin.errors import Corrupt, Unavailable
 from moulin.formats.journal import Journal
 from moulin.pipeline.runner import SparkRunner
-from moulin.table.tasks import MatchTask, MergeTask, Result, Task
+from moulin.table.runner import MatchTask, MergeTask, Result, Task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,9 +14,9 @@ import pytest
 
 import moulin
 from moulin import Lake, Table
-from moulin.catalog.gc import collect
+from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, InvalidInput
-from moulin.pipeline import writer
+from moulin.pipeline.write import writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,7 +8,7 @@ import pytest
 
 import moulin
 from moulin.errors import NotFound, Unavailable
-from moulin.table.keyed import KeyedTable
+from moulin.table.keyed.keyed import KeyedTable
 
 
 @pytest.mark.parametrize("change", ["append", "properties", "delete"])

@@ -16,20 +16,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from moulin.catalog.clocks import SimulatedClock
-from moulin.catalog.gc import collect
+from moulin.catalog.upkeep.clocks import SimulatedClock
+from moulin.catalog.upkeep.gc import collect
 from moulin.errors import Closed, FailedPrecondition, InvalidInput
-from moulin.formats.segment_reader import SegmentReader
+from moulin.formats.segment.reader import SegmentReader
 from moulin.lake import Lake
-from moulin.model.arrow import LAST_UPDATED_SEQUENCE, ROW_ID
 from moulin.model.operations import Kind
-from moulin.model.rows import to_batches
-from moulin.table import change_reader
-from moulin.table.change import DataChange
-from moulin.table.layout import Layout
-from moulin.table.segment_writer import write_segment
+from moulin.model.rows.rows import to_batches
+from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, ROW_ID
+from moulin.table.commit.change import DataChange
+from moulin.table.commit.vectors import VectorCache
+from moulin.table.read import feed_reader as change_reader
 from moulin.table.table import Table
-from moulin.table.vectors import VectorCache
+from moulin.table.write.layout import Layout
+from moulin.table.write.segment_writer import write_segment
 from tests.table.conftest import EVENTS, OpenLake, ids
 
 Row = dict[str, Any]

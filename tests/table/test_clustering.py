@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from moulin.lake import Lake
 from moulin.model.table_settings import SHARDING, ShardingField, sharding_columns, sharding_property
-from moulin.table.clustering import clustered
-from moulin.table.merge_job import commit_merge, run_group
-from moulin.table.merge_planner import pick
+from moulin.table.compact.job import commit_merge, run_group
+from moulin.table.compact.picker import pick
 from moulin.table.table import Table
+from moulin.table.write.clustering import clustered
 from tests.table.conftest import OpenLake
 
 SERVICES = ["cart", "pay", "search", "ship"]

@@ -13,12 +13,12 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from moulin.catalog.check import check
+from moulin.catalog.upkeep.check import check
 from moulin.errors import AlreadyExists, Corrupt, InvalidInput, NotFound
-from moulin.formats.segment_reader import SegmentReader
+from moulin.formats.segment.reader import SegmentReader
 from moulin.lake import Lake
 from moulin.storage import paths
-from moulin.table.scan import Scan
+from moulin.table.read.scan import Scan
 from moulin.table.table import Table
 from tests.table.conftest import OpenLake, ids, rows
 
@@ -108,7 +108,7 @@ def test_a_merge_carries_an_index_along_without_reading_the_rows(
     shuffled.create_index("region", kind)
     shuffled.delete_where("id in (0, 110, 249)")
     before = shuffled.version
-    from moulin.table import index_build
+    from moulin.table.index import build as index_build
 
     monkeypatch.setattr(index_build, "SegmentReader", None)  # whoever opens data to make an index file fails
     done = shuffled.compact(everything=True)
@@ -136,7 +136,7 @@ def test_a_merge_covers_what_was_not_covered(shuffled: Table) -> None:
 
 
 def test_an_index_dropped_while_a_merge_runs_does_not_stop_it(shuffled: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from moulin.table import merge_job
+    from moulin.table.compact import job as merge_job
 
     shuffled.create_index("region")
     carry = merge_job.carry_indexes
@@ -153,7 +153,7 @@ def test_an_index_dropped_while_a_merge_runs_does_not_stop_it(shuffled: Table, m
 
 
 def test_deletes_during_a_merge_are_masked(shuffled: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from moulin.table import compaction
+    from moulin.table.compact import compaction
 
     shuffled.create_index("region")
     commit = compaction.commit_merge
@@ -270,7 +270,7 @@ def test_a_keyed_table_is_indexed_with_what_is_not_flushed(open_lake: OpenLake) 
 
 
 def test_an_index_survives_a_lost_catalog(tmp_path: Path) -> None:
-    from moulin.catalog.recover import recover
+    from moulin.catalog.manifests.recover import recover
 
     with Lake.open(tmp_path / "lake") as lake:
         lake.create_database("shop")
@@ -356,7 +356,7 @@ def test_a_replica_uses_the_indexes_of_its_lake(tmp_path: Path) -> None:
 
 
 def test_files_of_a_dropped_index_are_cleaned_up(tmp_path: Path) -> None:
-    from moulin.catalog.gc import collect
+    from moulin.catalog.upkeep.gc import collect
 
     with Lake.open(tmp_path / "lake") as lake:
         lake.create_database("shop")

@@ -15,8 +15,8 @@ import pytest
 from moulin.errors import FailedPrecondition, Unavailable
 from moulin.lake import Lake
 from moulin.storage import paths
-from moulin.table import log_file
-from moulin.table.region import RegionWriter
+from moulin.table.keyed.log import log_file
+from moulin.table.keyed.region import RegionWriter
 from moulin.table.table import Table
 from tests.table.keyed_tables import ITEMS, check_flushed, row, rows
 from tests.table.other_process import OtherProcess

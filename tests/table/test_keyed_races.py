@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from moulin.catalog.check import check as check_lake
-from moulin.catalog.gc import collect
+from moulin.catalog.upkeep.check import check as check_lake
+from moulin.catalog.upkeep.gc import collect
 from moulin.config import DAY, MINUTE
 from moulin.errors import FailedPrecondition, NotFound
 from moulin.lake import Lake
-from moulin.table import log_file
-from moulin.table.compaction import compact
+from moulin.table.compact.compaction import compact
+from moulin.table.keyed.log import log_file
 from moulin.table.table import Table
 from tests.catalog.conftest import HandClock, files
 from tests.table.conftest import OpenLake

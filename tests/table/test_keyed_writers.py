@@ -12,7 +12,7 @@ import pytest
 
 from moulin.errors import FailedPrecondition, Fenced, Unavailable
 from moulin.lake import Lake
-from moulin.table import log_file
+from moulin.table.keyed.log import log_file
 from moulin.table.table import Table
 from tests.table.conftest import OpenLake
 from tests.table.keyed_tables import ITEMS, check_flushed, row, rows

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 import moulin
-from moulin.catalog.recover import recover
+from moulin.catalog.manifests.recover import recover
 from moulin.errors import PermissionDenied
 from moulin.lake import Lake, locate
 from moulin.meta.auth import AccessFile
 from moulin.meta.config import ServeConfig
 from moulin.meta.roles import Role
-from moulin.meta.server import build_server
-from moulin.table.left_logs import regions_in_logs
+from moulin.meta.server.server import build_server
+from moulin.table.keyed.left_logs import regions_in_logs
 from moulin.table.table import Table
 from tests.table.other_process import OtherProcess
 
@@ -298,7 +298,7 @@ def test_a_log_in_a_store_whose_owner_may_live_elsewhere_is_read_and_not_taken(
 ) -> None:
     """Its rows are shown, and go over into versions as its owner flushes; only `take_over` fences it."""
     make(address)
-    monkeypatch.setattr("moulin.table.owner.is_alive", lambda owner: None)
+    monkeypatch.setattr("moulin.table.keyed.owner.is_alive", lambda owner: None)
     with writer(address) as process, Lake.open(**address) as lake:
         for number in range(8):
             process.call("put", item(number))
@@ -319,7 +319,7 @@ def test_a_log_in_a_store_whose_owner_may_live_elsewhere_is_read_and_not_taken(
 @pytest.mark.parametrize("address", PLACES[:1], indirect=True)
 def test_a_process_of_the_same_number_is_not_the_owner(address: Address) -> None:
     """A pid is used again: the time at which a process began tells two of them apart."""
-    from moulin.table import owner
+    from moulin.table.keyed import owner
 
     mine = owner.this_process("always")
     assert owner.is_alive(mine) is True

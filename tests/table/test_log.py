@@ -21,9 +21,9 @@ from moulin.errors import Closed, Corrupt, FailedPrecondition, Fenced, InvalidIn
 from moulin.formats.log_entry import encode_fence
 from moulin.formats.log_object import LogObject, decode_object, encode_object
 from moulin.storage import Store, open_store, paths
-from moulin.table.local_log import LOCK_FILE, LocalLog
-from moulin.table.log import Log
-from moulin.table.store_log import StoreLog
+from moulin.table.keyed.log.local_log import LOCK_FILE, LocalLog
+from moulin.table.keyed.log.log import Log
+from moulin.table.keyed.log.store_log import StoreLog
 
 TABLE = UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
 REGION = 3
@@ -217,7 +217,8 @@ def test_the_second_opener_is_fenced_and_told_who_has_it(folder: Path) -> None:
         with pytest.raises(Fenced, match=f"open in process {os.getpid()}: close it there"):
             LocalLog(folder, TABLE, REGION, 2)
         code = (
-            "import sys; from pathlib import Path; from uuid import UUID; from moulin.table.local_log import LocalLog\n"
+            "import sys; from pathlib import Path; from uuid import UUID\n"
+            "from moulin.table.keyed.log.local_log import LocalLog\n"
             f"LocalLog(Path(sys.argv[1]), UUID('{TABLE}'), {REGION}, 2)"
         )
         other = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=False)
@@ -445,7 +446,7 @@ import resource, signal, sys
 from pathlib import Path
 from uuid import UUID
 from moulin.errors import Unavailable
-from moulin.table.local_log import LocalLog
+from moulin.table.keyed.log.local_log import LocalLog
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 log = LocalLog(Path(sys.argv[1]), UUID(sys.argv[2]), 3, 1, sync=sys.argv[3])
@@ -493,7 +494,7 @@ import os, sys
 from pathlib import Path
 from uuid import UUID
 from moulin.errors import MoulinError
-from moulin.table.local_log import LocalLog
+from moulin.table.keyed.log.local_log import LocalLog
 
 if os.geteuid() == 0:
     os.setegid(65534)

@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from moulin.formats.wal import WalHeader, encode_header, frame, read_wal, seed_of
-from moulin.table.log_file import LogFile
+from moulin.table.keyed.log.log_file import LogFile
 
 HEADER = encode_header(WalHeader(UUID(int=7), 0, 1, 1))
 FIRST = frame(seed_of(HEADER), len(HEADER), b"first")

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from moulin.catalog import schema as s
-from moulin.catalog.recover import recover
+from moulin.catalog.manifests.recover import recover
+from moulin.catalog.sql import schema as s
 from moulin.config import Config
 from moulin.errors import Corrupt
 from moulin.lake import Lake
 from moulin.storage import open_store
-from moulin.table import claim
+from moulin.table.keyed import claim
 from moulin.table.table import Table
 from tests.table.other_process import OtherProcess
 

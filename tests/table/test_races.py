@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moulin.catalog.merge_tasks import PlannedMerge
+from moulin.catalog.tasks.merge_tasks import PlannedMerge
 from moulin.errors import Conflict
 from moulin.lake import Lake
-from moulin.table.merge_job import commit_merge, run_group
-from moulin.table.merge_planner import pick
+from moulin.table.compact.job import commit_merge, run_group
+from moulin.table.compact.picker import pick
 from moulin.table.table import Table
-from moulin.table.writes import prepare_delete
+from moulin.table.write.writes import prepare_delete
 from tests.table.conftest import EVENTS, OpenLake, ids, rows
 
 

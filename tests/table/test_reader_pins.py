@@ -15,12 +15,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from moulin.catalog.gc import collect
+from moulin.catalog.upkeep.gc import collect
 from moulin.errors import NotFound
 from moulin.lake import Lake
-from moulin.meta.client import open_lake as open_remote
+from moulin.meta.client.client import open_lake as open_remote
 from moulin.meta.config import ServeConfig
-from moulin.meta.server import build_server
+from moulin.meta.server.server import build_server
 from moulin.table.table import Table
 from tests.table.other_process import OtherProcess
 

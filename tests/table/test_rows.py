@@ -9,8 +9,8 @@ import pytest
 
 from moulin.errors import Corrupt, InvalidInput, NotFound
 from moulin.lake import Lake
-from moulin.table import segment_writer
 from moulin.table.table import Table
+from moulin.table.write import segment_writer
 from tests.table.conftest import EVENTS, ids, rows
 
 

@@ -6,8 +6,10 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response
 
 import moulin
-from moulin.iceberg.rest import commit, create, errors, namespaces, register, scans, tables, views
+from moulin.iceberg.rest import errors, namespaces, tables, views
+from moulin.iceberg.rest.commit import commit, create, register
 from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
+from moulin.iceberg.rest.scan import scans
 from moulin.lake import Lake
 
 PLACE = "/iceberg"

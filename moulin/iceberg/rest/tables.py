@@ -12,10 +12,10 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse, Response
 
 from moulin.errors import InvalidInput, NotFound
-from moulin.iceberg import metadata as documents
-from moulin.iceberg.avro import Json
-from moulin.iceberg.deletes import location
-from moulin.iceberg.projection import Projection, find_whole, project
+from moulin.iceberg.projection import metadata as documents
+from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.projection.deletes import location
+from moulin.iceberg.projection.projection import Projection, find_whole, project
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.errors import RestError, no_such
 from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, database, database_in_body, field, page

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import BooleanType, DecimalType, DoubleType, FloatType, IcebergType, UUIDType
 
-from moulin.model.arrow import arrow_type
+from moulin.model.schema.arrow import arrow_type
 
 Key: TypeAlias = int | float | str | bytes
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]

@@ -39,11 +39,11 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import Corrupt
-from moulin.model.arrow import arrow_type
-from moulin.model.bounds import INT64_MAX, INT64_MIN, bound_from_bytes
 from moulin.model.facts import ColumnFacts
+from moulin.model.layout.bounds import INT64_MAX, INT64_MIN, bound_from_bytes
 from moulin.model.predicate.condition import And, Column, Computed, Condition, Constant, Or
 from moulin.model.predicate.domain import Bucket, Domain, following, unknown
+from moulin.model.schema.arrow import arrow_type
 
 State: TypeAlias = Mapping[int, Domain]
 

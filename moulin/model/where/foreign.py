@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
-from moulin.model.arrow import arrow_schema
 from moulin.model.predicate.condition import Column, Computed
-from moulin.model.schema import unknown_column
+from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.schema import unknown_column
 
 
 def foreign(expression: pc.Expression, schema: Schema) -> Computed:

@@ -28,7 +28,7 @@ from moulin.model.predicate.condition import (
     disjunction,
     membership,
 )
-from moulin.model.schema import unknown_column
+from moulin.model.schema.schema import unknown_column
 from moulin.model.where.formula import (
     Arithmetic,
     Formula,

@@ -1,0 +1,252 @@
+"""What a commit brings, checked before a row names it: paths, numbers, sizes and texts, whoever sends them.
+
+A row that names an object lets clean-up delete that object one day, and recovery replays every number. So each path has
+the shape that belongs to its table and number, each segment number was handed out and is free, and every other number
+lies within limits. `check` is pure; `check_numbers` asks the catalog, once for a few hundred segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import chunks
+from moulin.errors import AlreadyExists, InvalidInput
+from moulin.model.facts import ColumnFacts, SegmentFacts, VectorFacts
+from moulin.model.names import check_name
+from moulin.model.operations import (
+    CreateIndex,
+    DataOperation,
+    DropIndex,
+    IndexFile,
+    Merge,
+    Operation,
+    RegionUse,
+    SetProperties,
+    UpdateIndex,
+)
+from moulin.model.texts import MAX_KEY, check_text, check_texts
+from moulin.storage.file_kinds import FileKind, require
+
+if TYPE_CHECKING:
+    from moulin.catalog.commit.commit import TableChange, TableCommit
+
+MAX_ROWS: Final = (1 << 31) - 1
+"""Rows of one segment."""
+MAX_SIZE: Final = 1 << 48
+"""Bytes of one object: more than any store takes."""
+MAX_COUNT: Final = 1 << 62
+"""Row ids, positions in a log, and sums: half of what a column holds, so that adding two never overflows."""
+MAX_LEVEL: Final = 100
+_MAX_FIELD_ID: Final = (1 << 31) - 1
+_MAX_BOUND: Final = 1 << 16
+_MAX_SUMMARY: Final = 1 << 20
+_HASH_BYTES: Final = 32
+INDEX_KINDS: Final = ("btree", "bloom")
+FIGURES: Final = frozenset(
+    {
+        "added-data-files",
+        "added-files-size",
+        "added-records",
+        "changed-deletion-vectors",
+        "deleted-data-files",
+        "deleted-records",
+    }
+)
+"""Keys of a commit's summary that the catalog counts itself."""
+
+
+def check(commit: TableCommit) -> None:
+    """Refuse a commit whose paths, numbers or texts no writer of the lake makes: InvalidInput."""
+    if counted := FIGURES.intersection(commit.summary):
+        raise InvalidInput(f"{min(counted)!r} is counted by the catalog: leave it out of the summary.")
+    check_texts(commit.summary, "summary", _MAX_SUMMARY)
+    for use in commit.regions:
+        _check_region(use)
+    _check_operation(commit.table_id, commit.operation)
+
+
+def _check_operation(table_id: UUID, operation: Operation) -> None:
+    match operation:
+        case DataOperation():
+            for facts in operation.added:
+                check_segment(table_id, facts)
+            for vector in (*(new.facts for new in operation.vectors), *operation.added_vectors.values()):
+                _check_vector(table_id, vector)
+            if isinstance(operation, Merge):
+                _check_merge(table_id, operation)
+        case CreateIndex() | UpdateIndex():
+            check_name(operation.name, "index")
+            if isinstance(operation, CreateIndex) and operation.index_kind not in INDEX_KINDS:
+                raise InvalidInput(
+                    f"An index is of kind {' or '.join(INDEX_KINDS)}, not {operation.index_kind[:60]!r}."
+                )
+            for file in operation.files:
+                _check_index_file(table_id, file)
+        case DropIndex():
+            check_text(operation.name, "index name")
+        case SetProperties():
+            check_texts(operation.updates, "property")
+            for name in operation.removals:
+                check_text(name, "property name", MAX_KEY)
+
+
+def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
+    """Refuse the facts of a segment that cannot be one of this table."""
+    require(facts.path, FileKind.SEGMENT, table_id, facts.number)
+    where = f"segment {facts.number}"
+    _within(facts.number, 1, MAX_COUNT, where, "number")
+    _within(facts.rows, 0, MAX_ROWS, where, "rows")
+    _within(facts.size, 0, MAX_SIZE, where, "size")
+    _within(facts.index_size, 0, MAX_SIZE, where, "index_size")
+    _within(facts.level, 0, MAX_LEVEL, where, "level")
+    _within(facts.region, 0, MAX_COUNT, where, "region")
+    if len(facts.sha256) != _HASH_BYTES:
+        raise InvalidInput(f"The SHA-256 of {where} has {_HASH_BYTES} bytes, not {len(facts.sha256)}.")
+    _check_pair(facts.time_min, facts.time_max, where, "event times")
+    _check_pair(facts.key_min, facts.key_max, where, "keys")
+    _check_pair(facts.seq_min, facts.seq_max, where, "sequence numbers")
+    if facts.seq_min is not None and facts.seq_max is not None:
+        _within(facts.seq_min, 0, MAX_COUNT, where, "seq_min")
+        _within(facts.seq_max, 0, MAX_COUNT, where, "seq_max")
+    for column in facts.columns:
+        _check_column(column, where)
+    if len({column.field_id for column in facts.columns}) != len(facts.columns):
+        raise InvalidInput(f"The facts of {where} describe a column twice.")
+    for first, second in pairwise((0, *facts.split_offsets, facts.size)):
+        if first > second:
+            raise InvalidInput(f"The split offsets of {where} do not ascend from 0 to its size.")
+
+
+def _check_column(column: ColumnFacts, where: str) -> None:
+    _within(column.field_id, 1, _MAX_FIELD_ID, where, "field_id")
+    for name, value in (
+        ("values", column.values),
+        ("nulls", column.nulls),
+        ("nans", column.nans or 0),
+        ("size of a column", column.size),
+    ):
+        _within(value, 0, MAX_COUNT, where, name)
+    if max(column.nulls, column.nans or 0) > column.values:
+        raise InvalidInput(f"Field {column.field_id} of {where} has more nulls or NaNs than values.")
+    if max(len(column.lower or b""), len(column.upper or b"")) > _MAX_BOUND:
+        raise InvalidInput(f"A bound of field {column.field_id} of {where} has more than {_MAX_BOUND} bytes.")
+
+
+def _check_vector(table_id: UUID, vector: VectorFacts) -> None:
+    require(vector.path, FileKind.VECTORS, table_id)
+    where = f"the deletion vector of segment {vector.segment}"
+    _within(vector.offset, 0, MAX_SIZE, where, "offset")
+    _within(vector.length, 1, MAX_SIZE, where, "length")
+    _within(vector.cardinality, 1, MAX_ROWS, where, "cardinality")
+
+
+def _check_merge(table_id: UUID, operation: Merge) -> None:
+    for path in operation.journals:
+        require(path, FileKind.JOURNAL, table_id)
+    if len(set(operation.journals)) != len(operation.journals):
+        raise InvalidInput("A merge names each of its journals once.")
+    if operation.journal_outputs and len(operation.journal_outputs) != len(operation.journals):
+        raise InvalidInput(
+            f"A merge names one output for each of its {len(operation.journals)} journals, not "
+            f"{len(operation.journal_outputs)}."
+        )
+
+
+def _check_index_file(table_id: UUID, file: IndexFile) -> None:
+    require(file.path, FileKind.INDEX_FILE, table_id)
+    _within(file.size, 0, MAX_SIZE, file.path, "size")
+    _within(file.entries, 0, MAX_COUNT, file.path, "entries")
+    if len(set(file.segments)) != len(file.segments):
+        raise InvalidInput(f"{file.path} covers a segment twice.")
+
+
+def _check_region(use: RegionUse) -> None:
+    where = f"region {use.number}"
+    for name, value in (("number", use.number), ("epoch", use.epoch), ("covered", use.covered)):
+        _within(value, 0, MAX_COUNT, where, name)
+    _within(use.reached, 0, MAX_COUNT, where, "reached")
+
+
+def _within(value: int, least: int, most: int, where: str, what: str) -> None:
+    if not least <= value <= most:
+        raise InvalidInput(f"The {what} of {where} lies between {least} and {most}: {value} does not.")
+
+
+def _check_pair(least: Any, most: Any, where: str, what: str) -> None:
+    if (least is None) != (most is None) or (least is not None and least > most):
+        raise InvalidInput(f"The {what} of {where} have a lowest and a highest one, in this order, or neither.")
+
+
+def check_numbers(change: TableChange, operation: DataOperation) -> None:
+    """Refuse segment numbers that were not handed out, are taken, or were handed out for something else."""
+    numbers = [facts.number for facts in operation.added]
+    outputs = operation.journal_outputs if isinstance(operation, Merge) else ()
+    if not numbers and not outputs:
+        return
+    claim = operation.claim if isinstance(operation, Merge) else None
+    task = None if claim is None else str(claim.task_id)
+    for chunk in chunks(numbers or [0]):
+        asked = {"numbers": chunk, "low": min(chunk), "high": max(chunk)}
+        rows = change.connection.execute(_KNOWN, asked).all()
+        for row in rows:
+            match row.what:
+                case "next":
+                    _check_handed_out([*chunk, *outputs], row.first)
+                case "segment" | "trash":
+                    raise AlreadyExists(
+                        f"Segment number {row.first} was registered before: numbers are used once. Read the table "
+                        "again, and write what is missing under a new number."
+                    )
+                case "staged":
+                    mine = _staged_for(row, change.table_id, task)
+                    _check_staged([n for n in chunk if n in range(row.first, row.first + row.numbers)], mine)
+
+
+def _known() -> sa.CompoundSelect[Any]:
+    """The counter of segment numbers; those of `numbers` that are taken; and what was handed out around them."""
+    r, g, t, h = s.reserves, s.segments, s.trash, s.staged_segments
+    none = [sa.cast(sa.null(), column.type).label(column.name) for column in (h.c.numbers, h.c.owner, h.c.table_id)]
+    numbers: sa.BindParameter[Any] = sa.bindparam("numbers", expanding=True)
+    around = sa.and_(h.c.first <= sa.bindparam("high"), h.c.first + h.c.numbers > sa.bindparam("low"))
+    return sa.union_all(
+        sa.select(sa.literal_column("'next'").label("what"), r.c.next.label("first"), *none).where(
+            r.c.name == "segment"
+        ),
+        sa.select(sa.literal_column("'segment'"), g.c.number, *none).where(g.c.number.in_(numbers)),
+        sa.select(sa.literal_column("'trash'"), t.c.segment, *none).where(t.c.segment.in_(numbers)),
+        sa.select(sa.literal_column("'staged'"), h.c.first, h.c.numbers, h.c.owner, h.c.table_id).where(around),
+    )
+
+
+_KNOWN = _known()  # made once: every commit asks it
+
+
+def _check_handed_out(numbers: Sequence[int], following: int) -> None:
+    if unknown := [number for number in numbers if not 0 <= number < following]:
+        raise InvalidInput(f"Segment number {unknown[0]} was never handed out; reserve segments to get numbers.")
+
+
+def _staged_for(row: Any, table_id: UUID, task: str | None) -> bool:
+    """Whether numbers that are handed out are for this table, and for the merge task that is being finished, if any."""
+    owner, _, attempt = str(row.owner).partition("/")
+    return row.table_id == table_id and (not attempt or owner == task)
+
+
+def _check_staged(numbers: Collection[int], mine: bool) -> None:
+    if numbers and not mine:
+        raise InvalidInput(
+            f"Segment number {min(numbers)} was handed out for another table or merge task; reserve numbers for this "
+            "commit."
+        )
+
+
+def check_sums(row: Mapping[str, Any], rows: int, size: int) -> None:
+    """Refuse what would carry a table's row ids or sums out of what the catalog can count."""
+    if row["next_row_id"] + rows > MAX_COUNT or row["bytes"] + size > MAX_COUNT:
+        raise InvalidInput(f"A table counts up to {MAX_COUNT} rows and bytes: this commit would go beyond that.")

@@ -1,0 +1,319 @@
+"""Commits that change rows: segments come and go, deletion vectors follow one another, merges leave their journals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog.commit import arrivals
+from moulin.catalog.segments.live import encode_partition, time_class
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import chunks, take
+from moulin.catalog.tasks import merge_tasks
+from moulin.errors import InvalidInput, Unsupported
+from moulin.formats import manifest as codec
+from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
+from moulin.model.operations import Append, DataOperation, Expected, Merge, NewVector, Overwrite, Upsert
+
+if TYPE_CHECKING:
+    from moulin.catalog.commit.commit import TableChange
+
+
+def apply_data(change: TableChange, operation: DataOperation) -> None:
+    expected = [*operation.removed, *(vector.expected for vector in operation.vectors)]
+    if len({e.segment for e in expected}) != len(expected):
+        raise InvalidInput("An operation may touch each segment once.")
+    keyed = any(facts.index_size for facts in operation.added)
+    if isinstance(operation, Append | Overwrite) and keyed and not change.commit.regions:
+        raise Unsupported(
+            f"{change.name} has a primary key: rows are added to it by upsert (Table.append, put), so that no key is "
+            "there twice."
+        )
+    if isinstance(operation, Upsert) and not change.commit.regions:  # else nobody but a merge can have added any
+        _require_no_new_segments(change)
+    arrivals.check_numbers(change, operation)
+    spans = _expected_spans(change, expected)
+    _remove(change, [spans[e.segment] for e in operation.removed])
+    if isinstance(operation, Overwrite) and operation.everything:
+        _remove(change, list(open_spans(change)))
+    _replace_vectors(change, [(spans[v.expected.segment], v) for v in operation.vectors])
+    _add(change, operation.added, operation.added_vectors)
+    if isinstance(operation, Merge):
+        _record_merge(change, operation)
+
+
+def _require_no_new_segments(change: TableChange) -> None:
+    """An upsert looked for its keys in the segments that it saw; they may be in those that came since, too."""
+    came = {row.version for row in change.since() if "added-data-files" in row.summary}
+    if came:
+        raise change.stale("the set of segments", "as read", "larger", came)
+
+
+def open_spans(change: TableChange, numbers: Iterable[int] | None = None) -> Iterator[Any]:
+    """Open spans of the table with what the sums need, all or those of the segments `numbers`."""
+    p = s.segment_spans
+    query = select_spans().where(p.c.removed_version == s.OPEN, p.c.branch == s.MAIN)
+    if numbers is None:
+        yield from change.connection.execute(query.where(p.c.table_id == change.table_id)).all()
+        return
+    for chunk in chunks(list(numbers)):
+        rows = change.connection.execute(query.where(p.c.segment.in_(chunk))).all()
+        yield from (row for row in rows if row.table_id == change.table_id)
+
+
+def select_spans() -> sa.Select[Any]:
+    """Spans, each with the path, rows and size of its segment and how many of the rows are `deleted`."""
+    p, g, d = s.segment_spans, s.segments, s.deletion_vectors
+    return sa.select(
+        p, g.c.path, g.c.rows, g.c.size, sa.func.coalesce(d.c.cardinality, 0).label("deleted")
+    ).select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
+
+
+def _expected_spans(change: TableChange, expected: Sequence[Expected]) -> dict[int, Any]:
+    spans = {row.segment: row for row in open_spans(change, [e.segment for e in expected])}
+    for e in expected:
+        span = spans.get(e.segment)
+        if span is None:
+            raise change.stale(f"segment {e.segment}", "live", "gone", _versions_that_touched(change, e.segment))
+        if span.vector_id != e.vector_id:
+            touched = _versions_that_touched(change, e.segment)
+            raise change.stale(f"the deletion vector of segment {e.segment}", e.vector_id, span.vector_id, touched)
+    return spans
+
+
+def _versions_that_touched(change: TableChange, segment: int) -> set[int]:
+    p = s.segment_spans
+    query = sa.select(p.c.added_version, p.c.removed_version).where(p.c.segment == segment, p.c.branch == s.MAIN)
+    return {version for span in change.connection.execute(query) for version in span if version < s.OPEN}
+
+
+def close_spans(change: TableChange, spans: Sequence[Any]) -> None:
+    p = s.segment_spans
+    for chunk in chunks([span.id for span in spans]):
+        change.connection.execute(p.update().where(p.c.id.in_(chunk)).values(removed_version=change.draft.version))
+
+
+def _remove(change: TableChange, spans: Sequence[Any]) -> None:
+    if not spans:
+        return
+    close_spans(change, spans)
+    for span in spans:
+        change.manifest.data_files.append(pb.DataFileRef(path=span.path, number=span.segment, status=codec.DELETED))
+    rows = sum(span.rows - span.deleted for span in spans)
+    change.add(segments=-len(spans), rows=-rows, bytes=-sum(span.size for span in spans))
+    change.count("deleted-data-files", len(spans))
+    change.count("deleted-records", rows)
+
+
+def _replace_vectors(change: TableChange, vectors: Sequence[tuple[Any, NewVector]]) -> None:
+    if not vectors:
+        return
+    for span, new in vectors:
+        if new.facts.segment != span.segment or not span.deleted < new.facts.cardinality <= span.rows:
+            raise InvalidInput(
+                f"A deletion vector of segment {new.facts.segment} with {new.facts.cardinality} positions cannot "
+                f"follow one with {span.deleted} on segment {span.segment} of {span.rows} rows."
+            )
+    stored = _store_vectors(change, [new.facts for _, new in vectors])
+    spans = [span for span, _ in vectors]
+    close_spans(change, spans)
+    reopened = []
+    for span, vector in zip(spans, stored, strict=True):
+        reopened.append(reopen_span(change, span, vector.id))
+        ref = pb.DataFileRef(
+            path=span.path, number=span.segment, status=codec.EXISTING, dv_version=change.draft.version
+        )
+        codec.set_vector(ref, vector)
+        change.manifest.data_files.append(ref)
+    change.connection.execute(s.segment_spans.insert(), reopened)
+    rows = sum(vector.cardinality - span.deleted for span, vector in zip(spans, stored, strict=True))
+    change.add(rows=-rows)
+    change.count("deleted-records", rows)
+    change.count("changed-deletion-vectors", len(vectors))
+
+
+def reopen_span(change: TableChange, span: Any, vector_id: int) -> dict[str, Any]:
+    """A span that opens with this version, of the segment of an earlier one."""
+    return _new_span(change, span.segment, vector_id, span.partition_id, span.time_class, span.time_min, span.time_max)
+
+
+def _new_span(
+    change: TableChange, segment: int, vector_id: int, partition_id: int, k: int, time_min: int, time_max: int
+) -> dict[str, Any]:
+    return {
+        "table_id": change.table_id,
+        "branch": s.MAIN,
+        "segment": segment,
+        "vector_id": vector_id,
+        "added_version": change.draft.version,
+        "removed_version": s.OPEN,
+        "partition_id": partition_id,
+        "time_class": k,
+        "time_min": time_min,
+        "time_max": time_max,
+    }
+
+
+def _store_vectors(change: TableChange, vectors: Sequence[VectorFacts]) -> list[VectorFacts]:
+    """Number deletion vectors and keep them."""
+    first = take(change.connection, "vector", len(vectors))
+    stored = [
+        VectorFacts(first + place, v.segment, v.path, v.offset, v.length, v.cardinality)
+        for place, v in enumerate(vectors)
+    ]
+    rows = [vector_row(change.table_id, vector, change.draft.version) for vector in stored]
+    change.connection.execute(s.deletion_vectors.insert(), rows)
+    return stored
+
+
+def vector_row(table_id: UUID, vector: VectorFacts, version: int) -> dict[str, Any]:
+    return {
+        "id": vector.id,
+        "table_id": table_id,
+        "segment": vector.segment,
+        "path": vector.path,
+        "offset": vector.offset,
+        "length": vector.length,
+        "cardinality": vector.cardinality,
+        "added_version": version,
+    }
+
+
+def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[int, VectorFacts]) -> None:
+    _check_added(change, added, vectors)
+    if not added:
+        return
+    version, sequence = change.draft.version, change.updates.get("last_sequence", change.row.last_sequence)
+    if late := [facts for facts in added if (facts.seq_max or 0) > sequence]:
+        raise InvalidInput(f"{late[0].path} holds rows of sequence number {late[0].seq_max}, which is yet to come.")
+    stored = dict(zip(vectors, _store_vectors(change, list(vectors.values())), strict=True)) if vectors else {}
+    places = partition_ids(change.connection, change.table_id, {(f.spec_id, f.partition) for f in added})
+    first_row_id, classes = change.row.next_row_id, change.row.time_classes
+    segment_rows, span_rows = [], []
+    for facts in added:
+        live = LiveSegment(facts, first_row_id, sequence, version, stored.get(facts.number))
+        ref = codec.segment_to_ref(live, codec.ADDED)
+        change.manifest.data_files.append(ref)
+        place = places[facts.spec_id, facts.partition]
+        segment_rows.append(segment_row(change.table_id, ref, place))
+        k = time_class(facts.time_min, facts.time_max)
+        classes |= 1 << k if k >= 0 else 0
+        vector_id = live.vector.id if live.vector else 0
+        span_rows.append(_new_span(change, facts.number, vector_id, place, k, facts.time_min or 0, facts.time_max or 0))
+        first_row_id += facts.rows
+    change.connection.execute(s.segments.insert(), segment_rows)
+    change.connection.execute(s.segment_spans.insert(), span_rows)
+    rows = first_row_id - change.row.next_row_id
+    live_rows = rows - sum(vector.cardinality for vector in stored.values())
+    change.updates["next_row_id"], change.updates["time_classes"] = first_row_id, classes
+    change.add(segments=len(added), rows=live_rows, bytes=sum(facts.size for facts in added))
+    change.added_rows += rows
+    change.count("added-data-files", len(added))
+    change.count("added-records", live_rows)
+    change.count("added-files-size", sum(facts.size for facts in added))
+
+
+def _check_added(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[int, VectorFacts]) -> None:
+    rows = {facts.number: facts.rows for facts in added}
+    if len(rows) != len(added):
+        raise InvalidInput("An operation may add each segment once.")
+    for number, vector in vectors.items():
+        if vector.segment != number or not 0 < vector.cardinality <= rows.get(number, 0):
+            raise InvalidInput(f"The deletion vector of added segment {number} does not fit it.")
+    arrivals.check_sums(change.row._mapping, sum(rows.values()), sum(facts.size for facts in added))
+    for source, used in (
+        (s.table_schemas, {facts.schema_id for facts in added} - {change.row.schema_id}),
+        (s.table_specs, {facts.spec_id for facts in added} - {change.row.spec_id}),
+        (s.table_sort_orders, {facts.sort_order_id for facts in added} - {0, change.row.sort_order_id}),
+    ):
+        if used:  # older than the current one: it must have existed
+            query = sa.select(source.c[1]).where(source.c.table_id == change.table_id)
+            if unknown := used.difference(change.connection.execute(query).scalars()):
+                raise InvalidInput(f"{change.name} has no {source.c[1].name} {min(unknown)}, which a segment names.")
+
+
+def segment_row(table_id: UUID, ref: pb.DataFileRef, partition_id: int) -> dict[str, Any]:
+    """The row of a segment, from its full reference in a manifest: both hold the same."""
+    return {
+        "number": ref.number,
+        "table_id": table_id,
+        "path": ref.path,
+        "rows": ref.num_rows,
+        "size": ref.file_size,
+        "level": ref.level,
+        "schema_id": ref.schema_id,
+        "partition_id": partition_id,
+        "sort_order_id": ref.sort_order_id,
+        "sha256": ref.sha256,
+        "facts": ref.columns.SerializeToString(deterministic=True),
+        "time_min": ref.time_min if ref.HasField("time_min") else None,
+        "time_max": ref.time_max if ref.HasField("time_max") else None,
+        "has_lineage": ref.has_lineage,
+        "seq_min": ref.seq_min,
+        "seq_max": ref.seq_max,
+        "key_min": ref.key_min or None,
+        "key_max": ref.key_max or None,
+        "region": ref.region,
+        "index_size": ref.index_size,
+        "first_row_id": ref.first_row_id,
+        "sequence": ref.sequence,
+        "added_version": ref.added_version,
+    }
+
+
+Place = tuple[int, tuple[bytes | None, ...]]
+
+
+def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Place]) -> dict[Place, int]:
+    """The number of each partition (spec id and values) of a table, given one when new."""
+    p = s.partitions
+    stored = {(spec_id, encode_partition(values)): (spec_id, values) for spec_id, values in wanted}
+
+    def known() -> dict[Place, int]:
+        ids: dict[Place, int] = {}
+        for chunk in chunks(list({data for _, data in stored})):
+            query = sa.select(p.c.spec_id, p.c.tuple, p.c.id).where(p.c.table_id == table_id, p.c.tuple.in_(chunk))
+            found = {(row[0], row[1]): row[2] for row in connection.execute(query)}
+            ids.update({stored[key]: found[key] for key in stored.keys() & found.keys()})
+        return ids
+
+    ids = known()
+    new = [
+        {"table_id": table_id, "spec_id": spec_id, "tuple": data}
+        for (spec_id, data), place in stored.items()
+        if place not in ids
+    ]
+    if new:
+        connection.execute(p.insert(), new)
+        ids = known()
+    return ids
+
+
+def _record_merge(change: TableChange, operation: Merge) -> None:
+    version = change.draft.version
+    inputs = [e.segment for e in operation.removed]
+    if inputs:
+        change.connection.execute(s.merge_inputs.insert(), merge_rows(change.table_id, version, inputs))
+    if operation.journals:
+        rows = journal_rows(change.table_id, version, operation.journals, operation.journal_outputs)
+        change.connection.execute(s.journals.insert(), rows)
+    merge_tasks.finish(change, operation)
+    change.manifest.journals.extend(operation.journals)
+    change.manifest.merge_inputs.extend(inputs)
+
+
+def merge_rows(table_id: UUID, version: int, inputs: Iterable[int]) -> list[dict[str, Any]]:
+    return [{"segment": number, "version": version, "table_id": table_id} for number in inputs]
+
+
+def journal_rows(
+    table_id: UUID, version: int, journals: Sequence[str], outputs: Sequence[int] = ()
+) -> list[dict[str, Any]]:
+    return [
+        {"path": path, "table_id": table_id, "version": version, "output": output}
+        for path, output in zip(journals, outputs or [0] * len(journals), strict=True)
+    ]

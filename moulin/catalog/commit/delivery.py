@@ -1,0 +1,215 @@
+"""What another process says it wrote, compared with storage and with the table, before its commit takes the lock.
+
+Writers in this process describe files that they have just closed. One behind a server may describe anything: a commit
+that names a file which is not there would be a lost file, and bounds of another type would break every scan.
+The cost is one look at each new object and at the footer of each new segment, several at a time. What else a writer
+says of the rows in its own file is believed: a lie harms the table that it may write to anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+from uuid import UUID
+
+import sqlalchemy as sa
+from pyiceberg.types import PrimitiveType
+
+from moulin.catalog.catalog import Catalog
+from moulin.catalog.commit import arrivals
+from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import chunks
+from moulin.errors import Corrupt, FailedPrecondition, InvalidInput, NotFound, Unsupported
+from moulin.formats import deletion_vector, secondary_index
+from moulin.formats.segment.footer import check_level, read_footer, split_offsets
+from moulin.model.entities import TableState
+from moulin.model.facts import ColumnFacts, SegmentFacts, VectorFacts
+from moulin.model.layout.bounds import bound_from_bytes
+from moulin.model.layout.partition import decode_partition
+from moulin.model.operations import CreateIndex, DataOperation, IndexFile, Merge, UpdateIndex
+from moulin.storage import paths
+from moulin.storage.store import Store
+
+_AT_ONCE = 16
+_T = TypeVar("_T")
+
+# A path, the bytes that it must have, and whether it may have more.
+_Object = tuple[str, int, bool]
+
+
+def require_delivered(catalog: Catalog, commits: Sequence[TableCommit]) -> None:
+    """Refuse commits that name objects which storage does not have, or that do not fit their table."""
+    states: dict[UUID, TableState] = {}
+    for commit in commits:
+        arrivals.check(commit)
+        operation = commit.operation
+        if isinstance(operation, DataOperation) and operation.added:
+            if commit.table_id not in states:
+                states[commit.table_id] = catalog.table_by_id(commit.table_id)
+            for facts in operation.added:
+                _check_key_index(states[commit.table_id], facts)
+                check_fits(states[commit.table_id], facts)
+    added = [one for commit in commits if isinstance(commit.operation, DataOperation) for one in commit.operation.added]
+    segments = {facts.path for facts in added}
+    objects = [one for commit in commits for one in named_objects(commit) if one[0] not in segments]
+    require_objects(catalog.store, objects)
+    _each(lambda facts: check_footer(catalog.store, facts), added)
+    _check_vectors(catalog, commits)
+    operations = [commit.operation for commit in commits]
+    files = [one for op in operations if isinstance(op, CreateIndex | UpdateIndex) for one in op.files]
+    _each(lambda file: check_index(catalog.store, file), files)
+
+
+def _check_vectors(catalog: Catalog, commits: Sequence[TableCommit]) -> None:
+    """Refuse deletion vectors that cannot be read, or whose positions their segment does not have."""
+    vectors: dict[str, list[VectorFacts]] = {}
+    rows: dict[int, int] = {}
+    for commit in commits:
+        if isinstance(commit.operation, DataOperation):
+            rows |= {facts.number: facts.rows for facts in commit.operation.added}
+            for vector in _vectors(commit.operation):
+                vectors.setdefault(vector.path, []).append(vector)
+    g = s.segments
+    numbers = {vector.segment for some in vectors.values() for vector in some} - rows.keys()
+    with catalog.engine.read() as connection:
+        for chunk in chunks(sorted(numbers)):
+            query = sa.select(g.c.number, g.c.rows).where(g.c.number.in_(chunk))
+            rows |= {row.number: row.rows for row in connection.execute(query)}
+    _each(lambda some: check_vectors(catalog.store, some, rows), list(vectors.values()))
+
+
+def check_vectors(store: Store, vectors: Sequence[VectorFacts], rows: Mapping[int, int]) -> None:
+    """Refuse vectors of one file that are not as they are described."""
+    blobs = store.get_ranges(vectors[0].path, [(vector.offset, vector.length) for vector in vectors])
+    for vector, blob in zip(vectors, blobs, strict=True):
+        where = f"The deletion vector of segment {vector.segment} in {vector.path}"
+        try:
+            found = len(deletion_vector.decode(blob, rows=rows.get(vector.segment, 0), source=where))
+        except Corrupt as error:
+            raise InvalidInput(error.message) from None
+        if found != vector.cardinality:
+            raise InvalidInput(f"{where} has {found} positions, not {vector.cardinality}.")
+
+
+def check_index(store: Store, file: IndexFile) -> None:
+    """Refuse a file of an index that lacks a segment that it is said to cover: scans would leave out its rows."""
+    try:
+        found = secondary_index.IndexFile(partial(store.get_range, file.path), file.size, file.path)
+    except (Corrupt, Unsupported) as error:
+        raise InvalidInput(error.message) from None
+    if found.entries != file.entries or not set(file.segments) <= set(found.place):
+        raise InvalidInput(f"{file.path} has {found.entries} entries of {len(found.place)} segments: not those named.")
+
+
+def _vectors(operation: DataOperation) -> Iterator[VectorFacts]:
+    yield from (new.facts for new in operation.vectors)
+    yield from operation.added_vectors.values()
+
+
+def require_objects(store: Store, objects: Sequence[_Object]) -> None:
+    """Refuse objects that are not in storage, or have another size."""
+    _each(lambda one: _require(store, one), objects)
+
+
+def _each(look: Callable[[_T], None], items: Sequence[_T]) -> None:
+    if len(items) == 1:
+        look(items[0])
+    elif items:
+        with ThreadPoolExecutor(min(_AT_ONCE, len(items))) as threads:
+            for _ in threads.map(look, items):
+                pass
+
+
+def check_footer(store: Store, facts: SegmentFacts) -> None:
+    """Refuse a segment whose footer says something else of its rows, row groups or level than its facts."""
+    try:
+        with store.reader(facts.path, facts.size) as source:
+            footer = read_footer(source, facts.path)
+    except NotFound:
+        raise _missing(facts.path) from None
+    except Corrupt as error:
+        raise InvalidInput(error.message) from None
+    if footer.num_rows != facts.rows:
+        raise InvalidInput(f"{facts.path} has {footer.num_rows} rows, not {facts.rows}.")
+    check_level(footer, facts.level, facts.path)
+    if facts.split_offsets and facts.split_offsets != split_offsets(footer):
+        raise InvalidInput(f"The row groups of {facts.path} do not begin where its split offsets say.")
+
+
+def segment_objects(facts: SegmentFacts) -> Iterator[_Object]:
+    """The objects of a segment: itself, and its key index."""
+    yield facts.path, facts.size, False
+    if facts.index_size:
+        yield paths.key_index_path(facts.path), facts.index_size, False
+
+
+def named_objects(commit: TableCommit) -> Iterator[_Object]:
+    """The objects that a commit brings."""
+    operation = commit.operation
+    if isinstance(operation, DataOperation):
+        for facts in operation.added:
+            yield from segment_objects(facts)
+        ends: dict[str, int] = {}
+        for vector in _vectors(operation):
+            ends[vector.path] = max(ends.get(vector.path, 0), vector.offset + vector.length)
+        yield from ((path, end, True) for path, end in ends.items())
+    if isinstance(operation, Merge):
+        yield from ((path, 0, True) for path in operation.journals)
+    if isinstance(operation, CreateIndex | UpdateIndex):
+        yield from ((file.path, file.size, False) for file in operation.files)
+
+
+def _require(store: Store, one: _Object) -> None:
+    path, size, more = one
+    try:
+        found = store.head(path).size
+    except NotFound:
+        raise _missing(path) from None
+    if found < size or (found > size and not more):
+        raise InvalidInput(f"{path} has {found} bytes, not {size}.")
+
+
+def _missing(path: str) -> FailedPrecondition:
+    return FailedPrecondition(f"{path} is not in storage; write files before the commit that names them.")
+
+
+def _check_key_index(state: TableState, facts: SegmentFacts) -> None:
+    """Without its key index a segment would hide from writers that look for a key, and a key could be there twice."""
+    keyed = bool(state.schema.identifier_field_ids)
+    if facts.rows and keyed != bool(facts.index_size):
+        raise InvalidInput(
+            f"{facts.path} {'lacks' if keyed else 'has'} a key index: segments of keyed tables have one, others do not."
+        )
+    if facts.region and not keyed:
+        raise InvalidInput(f"{facts.path} is of region {facts.region}: only keyed tables have regions.")
+
+
+def check_fits(state: TableState, facts: SegmentFacts) -> None:
+    """Refuse facts whose bounds or partition are not of the table's types."""
+    where = f"segment {facts.number} of {state.full_name}"
+    schema, spec = state.schemas.get(facts.schema_id), state.specs.get(facts.spec_id)
+    if schema is None or spec is None:
+        raise InvalidInput(f"The schema or partitioning of {where} is not one of the table.")
+    for column in facts.columns:
+        field = schema.find_column_name(column.field_id)
+        if field is None:
+            raise InvalidInput(f"{where} has facts of field {column.field_id}, which its schema does not have.")
+        _check_bounds(schema.find_type(column.field_id), column, where)
+    try:
+        decode_partition(spec, schema, facts.partition)
+    except (Corrupt, ValueError, OverflowError) as error:
+        raise InvalidInput(f"The partition of {where} does not fit: {error}") from None
+
+
+def _check_bounds(kind: object, column: ColumnFacts, where: str) -> None:
+    bounds = [bound for bound in (column.lower, column.upper) if bound is not None]
+    if bounds and not isinstance(kind, PrimitiveType):
+        raise InvalidInput(f"Field {column.field_id} of {where} is of type {kind}, which has no bounds.")
+    for bound in bounds:
+        try:
+            bound_from_bytes(kind, bound)  # type: ignore[arg-type]
+        except (Corrupt, ValueError, OverflowError) as error:
+            raise InvalidInput(f"A bound of field {column.field_id} of {where} does not fit: {error}") from None

@@ -1,0 +1,175 @@
+"""Regions of keyed tables: who may write, and how far each log is in segments.
+
+A claim raises the epoch and takes no version. Every commit that changes rows of a keyed table names the regions it
+holds; it is refused when one of them was claimed by another since, or moved on. A region has an owner from its claim
+until its writer has flushed everything and releases it; an owner that died leaves its name, and so a log to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog.objects.tables import find_by_id, load
+from moulin.catalog.segments.live import decode_partition, encode_partition
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import Engine
+from moulin.errors import Fenced, InvalidInput, NotFound
+from moulin.model.entities import Region, TableState
+from moulin.model.layout.region import RegionSpec
+
+if TYPE_CHECKING:
+    from moulin.catalog.commit.commit import TableChange
+
+RECOVERED = "a catalog that was lost"  # the owner of regions after a recovery: their logs are looked at
+EPOCH_JUMP = 1 << 20  # added by a recovery: more claims than a lost catalog can have handed out unnoticed
+NUMBER_JUMP = 1 << 20  # likewise, of regions
+
+
+def find(engine: Engine, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
+    """The region of `value` (empty: the whole table), given a number when it is new."""
+    r = s.regions
+    stored = encode_partition(value)
+    known = sa.select(r).where(r.c.table_id == table_id, r.c.value == stored)
+    with engine.read() as connection:
+        found = connection.execute(known).first()
+    if found is not None:
+        return to_region(found)
+    with engine.unordered() as connection:
+        _check_value(load(connection, find_by_id(connection, table_id)), value)
+        # One at a time for a table, so that two do not take one number.
+        connection.execute(sa.select(s.tables.c.id).where(s.tables.c.id == table_id).with_for_update())
+        found = connection.execute(known).first()
+        if found is not None:
+            return to_region(found)
+        last = sa.select(sa.func.coalesce(sa.func.max(r.c.number), 0)).where(r.c.table_id == table_id)
+        number = max(connection.execute(last).scalar_one(), _lost_numbers(engine)) + 1 if value else 0
+        new = {"table_id": table_id, "number": number, "value": stored, "owner": ""}
+        connection.execute(r.insert().values(**new, epoch=0, covered=0, generation=0))
+        return Region(number, value, 0, "", 0, 0)
+
+
+def _lost_numbers(engine: Engine) -> int:
+    """Up to this number a lost catalog may have given some: their logs, where they are, hold rows of other regions."""
+    return ((engine.incarnation or 1) - 1) * NUMBER_JUMP
+
+
+def _check_value(state: TableState, value: tuple[bytes | None, ...]) -> None:
+    """Refuse a region that no key of the table can be in: it would be claimed and flushed with the others for ever."""
+    spec = RegionSpec.of(state.schema, state.properties).spec
+    parts = 0 if spec is None else len(spec.fields)
+    if not state.schema.identifier_field_ids or len(value) != parts:
+        raise InvalidInput(f"A region of {state.full_name} has {parts} values, and only a keyed table has regions.")
+
+
+def claim(engine: Engine, table_id: UUID, number: int, owner: str) -> Region:
+    """Become the writer of a region; whoever was it is fenced from now on."""
+    r = s.regions
+    mine = (r.c.table_id == table_id) & (r.c.number == number)
+    with engine.unordered() as connection:
+        find_by_id(connection, table_id)
+        connection.execute(r.update().where(mine).values(epoch=r.c.epoch + 1, owner=owner))
+        row = connection.execute(sa.select(r).where(mine)).first()
+        if row is None:
+            raise NotFound(f"The table has no region {number}; ask for the number of a region first.")
+        return to_region(row)
+
+
+def release(engine: Engine, table_id: UUID, number: int, epoch: int) -> None:
+    """The writer of this epoch has flushed everything: its log holds nothing more. Does nothing when it was fenced."""
+    r = s.regions
+    mine = (r.c.table_id == table_id) & (r.c.number == number) & (r.c.epoch == epoch)
+    with engine.unordered() as connection:
+        connection.execute(r.update().where(mine).values(owner=""))
+
+
+def claimed_tables(connection: sa.Connection) -> list[UUID]:
+    """The live tables with regions that were claimed and not released: by a writer that lives, or that died."""
+    r, t = s.regions, s.tables
+    live = (t.c.id == r.c.table_id) & t.c.tombstoned_at.is_(None)
+    return list(connection.execute(sa.select(r.c.table_id).where(r.c.owner != "", live).distinct()).scalars())
+
+
+def list_all(connection: sa.Connection, table_id: UUID) -> list[Region]:
+    """Every region that was ever claimed."""
+    r = s.regions
+    rows = connection.execute(sa.select(r).where(r.c.table_id == table_id).order_by(r.c.number))
+    return [to_region(row) for row in rows]
+
+
+def epoch(connection: sa.Connection, table_id: UUID, number: int) -> int:
+    """The epoch that may write a region now."""
+    r = s.regions
+    found = connection.execute(sa.select(r.c.epoch).where(r.c.table_id == table_id, r.c.number == number)).scalar()
+    return int(found or 0)
+
+
+def to_region(row: Any) -> Region:
+    return Region(row.number, decode_partition(row.value), row.epoch, row.owner, row.covered, row.generation)
+
+
+def advance(change: TableChange) -> None:
+    """Check that the regions of the commit are held, and record how far their logs are covered by it."""
+    r = s.regions
+    for use in change.commit.regions:
+        mine = (r.c.table_id == change.table_id) & (r.c.number == use.number)
+        row = change.connection.execute(sa.select(r).where(mine)).first()
+        if row is None or row.epoch != use.epoch:
+            by = f" by {row.owner}" if row is not None and row.owner else ""
+            raise Fenced(
+                f"{change.name} was claimed{by} since this writer opened it; nothing was written. Open the table again."
+            )
+        if row.covered != use.covered:
+            raise Fenced(
+                f"The log of {change.name} is covered to {row.covered}, not {use.covered}; open the table again."
+            )
+        if use.reached > use.covered:
+            generation = row.generation + 1
+            change.connection.execute(r.update().where(mine).values(covered=use.reached, generation=generation))
+            change.manifest.regions.append(
+                pb.Region(
+                    number=row.number, value=row.value, epoch=row.epoch, covered=use.reached, generation=generation
+                )
+            )
+
+
+def stored(connection: sa.Connection, table_id: UUID) -> Iterable[pb.Region]:
+    """All regions as a full manifest holds them."""
+    r = s.regions
+    for row in connection.execute(sa.select(r).where(r.c.table_id == table_id).order_by(r.c.number)):
+        yield pb.Region(
+            number=row.number, value=row.value, epoch=row.epoch, covered=row.covered, generation=row.generation
+        )
+
+
+def adopt(connection: sa.Connection, table_id: UUID, found: Iterable[Region]) -> None:
+    """Add the regions of logs that a recovery found, less those that manifests know."""
+    r = s.regions
+    rows = connection.execute(sa.select(r.c.number, r.c.value).where(r.c.table_id == table_id)).all()
+    numbers, values = {row.number for row in rows}, {row.value for row in rows}
+    for region in found:
+        value = encode_partition(region.value)
+        if region.number not in numbers and value not in values:
+            made = pb.Region(number=region.number, value=value, epoch=region.epoch, covered=region.covered)
+            connection.execute(r.insert(), recovered(table_id, [made]))
+            values.add(value)
+
+
+def recovered(table_id: UUID, regions: Iterable[pb.Region]) -> Sequence[dict[str, Any]]:
+    """Rows of regions from manifests; their writers, if any still run, are fenced."""
+    return [
+        {
+            "table_id": table_id,
+            "number": region.number,
+            "value": region.value,
+            "epoch": region.epoch + EPOCH_JUMP,
+            "owner": RECOVERED,
+            "covered": region.covered,
+            "generation": region.generation,
+        }
+        for region in regions
+    ]

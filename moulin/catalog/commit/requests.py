@@ -1,0 +1,37 @@
+"""Request ids: for how long a change that is asked for again is known to be done.
+
+Ids that Moulin makes are sent again within minutes, and are forgotten after `request_keep`. A structured stream may be
+started again after any time, and then repeats its last batch only: the newest id of each query stays. The ids that
+users give are kept for good.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from moulin.catalog.objects.tombstones import NANOS
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import Engine, chunks
+from moulin.model import request_ids
+
+_PASSING = (request_ids.CALL, request_ids.NURSERY, request_ids.FLUSH, request_ids.ICEBERG)
+
+
+def forget(engine: Engine, keep_seconds: float) -> int:
+    """Forget ids that are older than `keep_seconds` and that nobody repeats any more; returns how many."""
+    r = s.requests
+    with engine.unordered(durable=False) as connection:
+        old = r.c.created_at < engine.now(connection) - int(keep_seconds * NANOS)
+        passing = sa.or_(*(r.c.id.startswith(prefix, autoescape=True) for prefix in _PASSING))
+        gone = connection.execute(r.delete().where(old, passing)).rowcount
+        of_streams = sa.select(r.c.id, r.c.version).where(old, r.c.id.startswith(request_ids.STREAM))
+        newest: dict[str, str] = {}
+        passed = []
+        for row in connection.execute(of_streams.order_by(r.c.version)):
+            query = row.id.rpartition(":")[0]
+            if query in newest:
+                passed.append(newest[query])
+            newest[query] = row.id
+        for chunk in chunks(passed):
+            gone += connection.execute(r.delete().where(r.c.id.in_(chunk))).rowcount
+        return int(gone)

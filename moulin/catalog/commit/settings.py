@@ -1,0 +1,166 @@
+"""Commits that change a table's settings: schema, properties, partitioning, sort order. Applied to what is current."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from pyiceberg.schema import Schema
+
+from moulin.catalog.commit import indexes
+from moulin.catalog.objects import tables
+from moulin.catalog.sql import schema as s
+from moulin.errors import Conflict, FailedPrecondition, InvalidInput, MoulinError, NotFound
+from moulin.model.layout.partition import parse_spec, spec_to_json
+from moulin.model.layout.region import PROPERTY as REGIONS
+from moulin.model.layout.region import RegionSpec
+from moulin.model.layout.sort import parse_sort, sort_to_json
+from moulin.model.operations import (
+    AlterSchema,
+    Kind,
+    Operation,
+    SetPartitioning,
+    SetProperties,
+    SetSortOrder,
+    Verdict,
+    verdict,
+)
+from moulin.model.refs import REF_PREFIX, read_ref
+from moulin.model.schema.evolution import apply_changes
+from moulin.model.schema.schema import schema_to_json
+
+if TYPE_CHECKING:
+    from moulin.catalog.commit.commit import TableChange
+
+
+def apply_setting(change: TableChange, operation: Operation) -> None:
+    """Apply a settings operation; one that no longer fits because of a commit in between is a Conflict naming it."""
+    try:
+        match operation:
+            case AlterSchema():
+                _refuse_after_restore(change)
+                _alter_schema(change, operation)
+            case SetPartitioning():
+                _refuse_after_restore(change)
+                _refuse_second(change, Kind.SET_PARTITIONING, "the partitioning")
+                _set_partitioning(change, operation)
+            case SetSortOrder():
+                _refuse_after_restore(change)
+                _refuse_second(change, Kind.SET_SORT_ORDER, "the sort order")
+                _set_sort_order(change, operation)
+            case SetProperties():
+                _set_properties(change, operation)
+    except Conflict:
+        raise
+    except MoulinError as error:
+        if any(verdict(operation.kind, Kind(row.kind)) is Verdict.CONFLICT for row in change.since()):
+            raise change.stale(f"the {operation.kind.value}", "applicable", f"refused ({error.message})") from error
+        raise
+
+
+def _alter_schema(change: TableChange, operation: AlterSchema) -> None:
+    state = tables.load(change.connection, change.row)
+    in_use = dict.fromkeys((f.source_id for f in state.sort_order.fields), "the sort order")
+    in_use.update(dict.fromkeys((f.source_id for f in state.spec.fields), "the partitioning"))
+    if state.event_time is not None:
+        in_use[state.event_time] = "the event time"
+    changed, last_column_id = apply_changes(
+        state.schema,
+        state.last_column_id,
+        operation.changes,
+        schema_id=max(state.schemas) + 1,
+        in_use=in_use,
+        partition_names=[f.name for f in state.spec.fields],
+        partition_sources=[f.source_id for spec in state.specs.values() for f in spec.fields],
+    )
+    _keep_regions(change, changed)
+    tables.store_setting(change.draft, s.table_schemas, change.table_id, changed.schema_id, schema_to_json(changed))
+    change.updates.update(schema_id=changed.schema_id, last_column_id=last_column_id)
+    indexes.drop_without_column(change, changed)
+    change.summary["changes"] = "; ".join(f"{c.action} {c.name}" for c in operation.changes)
+
+
+def _keep_regions(change: TableChange, changed: Schema) -> None:
+    """The region spec names key columns: they keep their names."""
+    try:
+        RegionSpec.of(changed, change.row.properties)
+    except (InvalidInput, NotFound) as error:
+        raise FailedPrecondition(
+            f"The column keeps its name: {REGIONS} of {change.name} rests on it ({error.message})"
+        ) from error
+
+
+def _refuse_after_restore(change: TableChange) -> None:
+    """A restore that changed schema or partitioning took the ground away from changes prepared before it."""
+    restores = {row.version for row in change.since() if row.kind == Kind.RESTORE}
+    if not restores:
+        return
+    c = s.table_commits
+    query = (
+        sa.select(c.c.schema_id, c.c.spec_id)
+        .where(c.c.table_id == change.table_id, c.c.version <= change.commit.read_version)
+        .order_by(c.c.version.desc(), c.c.ordinal.desc())
+        .limit(1)
+    )
+    read, found = change.connection.execute(query).one(), (change.row.schema_id, change.row.spec_id)
+    if tuple(read) != found:
+        raise change.stale(
+            "schema and partitioning", f"{read[0]} and {read[1]}", f"{found[0]} and {found[1]}", restores
+        )
+
+
+def _set_partitioning(change: TableChange, operation: SetPartitioning) -> None:
+    state = tables.load(change.connection, change.row)
+    spec, last_partition_id = parse_spec(
+        operation.fields,
+        state.schema,
+        previous=list(state.specs.values()),
+        last_partition_id=state.last_partition_id,
+    )
+    if spec.spec_id not in state.specs:
+        tables.store_setting(change.draft, s.table_specs, change.table_id, spec.spec_id, spec_to_json(spec))
+    change.updates.update(spec_id=spec.spec_id, last_partition_id=last_partition_id)
+    change.summary["partition-by"] = ", ".join(operation.fields)
+
+
+def _set_sort_order(change: TableChange, operation: SetSortOrder) -> None:
+    state = tables.load(change.connection, change.row)
+    if state.schema.identifier_field_ids:
+        raise FailedPrecondition(f"{change.name} has a primary key, and is sorted by it.")
+    wanted = parse_sort(operation.fields, state.schema, order_id=max([0, *state.sort_orders]) + 1)
+    known = {tuple(order.fields): order for order in state.sort_orders.values()}
+    order = known.get(tuple(wanted.fields), wanted)
+    if order.order_id not in state.sort_orders:
+        tables.store_setting(change.draft, s.table_sort_orders, change.table_id, order.order_id, sort_to_json(order))
+    change.updates.update(sort_order_id=order.order_id)
+    change.summary["sort-by"] = ", ".join(operation.fields)
+
+
+def _refuse_second(change: TableChange, kind: Kind, what: str) -> None:
+    if changed := {row.version for row in change.since() if row.kind == kind}:
+        raise change.stale(what, "as read", "changed", changed)
+
+
+def _check_refs(change: TableChange, operation: SetProperties) -> None:
+    """A named version is one that is there, and clean-up has not passed it: it waits for this lock, or has decided."""
+    for key, text in operation.updates.items():
+        if key.startswith(REF_PREFIX):
+            tables.require_kept(change.row, read_ref(key, text).version)
+
+
+def _set_properties(change: TableChange, operation: SetProperties) -> None:
+    keys = {*operation.updates, *operation.removals}
+    for row in change.since():
+        if row.kind == Kind.SET_PROPERTIES and (both := keys & set(json.loads(row.summary.get("keys", "[]")))):
+            raise change.stale(f"property {min(both)!r}", "as read", "changed", {row.version})
+    properties = {key: value for key, value in change.row.properties.items() if key not in operation.removals}
+    properties.update(operation.updates)
+    _check_refs(change, operation)
+    if properties.get(REGIONS) != change.row.properties.get(REGIONS):
+        raise FailedPrecondition(
+            f"{REGIONS} says where the rows of {change.name} lie, and stays as it was when the table was made: make a "
+            "new table and copy the rows."
+        )
+    change.updates["properties"] = properties
+    change.summary["keys"] = json.dumps(sorted(keys))

@@ -1,0 +1,160 @@
+"""From the outbox to storage: manifests appear in version order, after their commit, never under the counter's lock.
+
+Several processes may publish at once: each starts with the lowest version waiting, and the same bytes go to the same
+name, so who wins does not matter. A commit stands whether or not it was published; what is left waits for the next
+commit, open or clean-up.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog.identity import beyond
+from moulin.catalog.manifests import full as full_manifests
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import Engine
+from moulin.errors import AlreadyExists, Fenced, MoulinError
+from moulin.storage import paths
+from moulin.storage.store import Store
+
+log = logging.getLogger(__name__)
+# A full manifest is written anew once that share of the table changed, so that its cost stays in proportion.
+_SEGMENTS_PER_DELTA = 256
+_AT_ONCE = 16
+_LOWEST = sa.select(s.outbox).order_by(s.outbox.c.version, s.outbox.c.path).limit(_AT_ONCE)
+
+
+class Publisher:
+    """Publishes for one process. Thread-safe."""
+
+    def __init__(self, engine: Engine, store: Store, lake_uuid: UUID) -> None:
+        self._engine, self._store, self._lake_uuid = engine, store, lake_uuid
+        self._lock = threading.Lock()
+        self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="moulin-manifests")
+        self._pending: dict[UUID | None, Future[None]] = {}
+        self.fence_seconds = 5.0  # how often to look whether the lake was recovered elsewhere
+        self._looked_at = -math.inf
+
+    def publish(self) -> None:
+        """Put every manifest that waits into storage. Raises Unavailable when storage does not take it.
+
+        Fenced when storage belongs to another catalog: then this one takes no more changes, whoever makes them.
+        """
+        if self._engine.given_up is not None:
+            raise Fenced(self._engine.given_up)
+        try:
+            self._publish()
+        except Fenced as error:
+            self._engine.give_up(error.message)
+            raise
+
+    def _publish(self) -> None:
+        with self._lock:
+            more = True
+            while more:
+                rows, more = self._waiting()
+                for row in rows:
+                    self._put(row.path, row.data)
+                if rows:
+                    self._look_for_successor(rows[-1].version)
+                    with self._engine.unordered(durable=False) as connection:
+                        connection.execute(s.outbox.delete().where(s.outbox.c.version <= rows[-1].version))
+
+    def publish_quietly(self) -> None:
+        """Publish after a commit: what storage refuses now stays in the outbox, and the commit stands.
+
+        Raises nothing but Fenced.
+        """
+        try:
+            self.publish()
+        except Fenced:
+            raise
+        except MoulinError as error:
+            log.warning("Manifests wait in the outbox: %s", error)
+        except Exception:
+            log.exception("Manifests wait in the outbox")
+
+    def write_full_if_due(self, table_ids: list[UUID]) -> None:
+        """Start full manifests, in the background, for tables (and the lake) whose chain of deltas grew long.
+
+        Raises nothing: the commit that it follows stands, and the next one tries again.
+        """
+        try:
+            self._write_full_if_due(table_ids)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is not an error of the commit
+            log.warning("Full manifests were not started: %s", error)
+
+    def _write_full_if_due(self, table_ids: list[UUID]) -> None:
+        limit = self._engine.config.manifest_deltas
+        t = s.tables
+        due: list[UUID | None] = []
+        with self._engine.read() as connection:
+            long = sa.and_(t.c.deltas > limit, t.c.deltas > t.c.segments / _SEGMENTS_PER_DELTA)
+            due.extend(connection.execute(sa.select(t.c.id).where(t.c.id.in_(table_ids), long)).scalars())
+            if connection.execute(sa.select(s.counter.c.deltas)).scalar_one() > limit:
+                due.append(None)
+        for key in due:
+            if key not in self._pending or self._pending[key].done():
+                self._pending[key] = self._background.submit(self._write_full, key)
+
+    def write_full(self, table_id: UUID | None) -> None:
+        """Write a full manifest of a table, or of the lake (None), now; after every delta that it stands for."""
+        version, path, data = full_manifests.build(self._engine, self._lake_uuid, table_id)
+        self.publish()
+        self._put(path, data, same_bytes=False)
+        full_manifests.mark_written(self._engine, table_id, version)
+
+    def published_version(self) -> int:
+        """Every manifest up to this version is in storage."""
+        with self._engine.read() as connection:
+            waiting = connection.execute(sa.select(sa.func.min(s.outbox.c.version))).scalar_one()
+            current = connection.execute(sa.select(s.counter.c.version)).scalar_one()
+        return int(current if waiting is None else waiting - 1)
+
+    def close(self) -> None:
+        """Wait for manifests being written."""
+        self._background.shutdown(wait=True)
+
+    def _waiting(self) -> tuple[list[Any], bool]:
+        """The manifests of the lowest versions that wait, whole versions only, and whether there may be more."""
+        with self._engine.read() as connection:
+            rows = list(connection.execute(_LOWEST))
+            if len(rows) < _AT_ONCE:
+                return rows, False
+            whole = [row for row in rows if row.version < rows[-1].version]
+            if not whole:
+                whole = list(connection.execute(sa.select(s.outbox).where(s.outbox.c.version == rows[0].version)))
+            return whole, True
+
+    def _put(self, path: str, data: bytes, *, same_bytes: bool = True) -> None:
+        try:
+            self._store.put_if_absent(path, data)
+        except AlreadyExists:
+            if same_bytes and self._store.get(path) != data:
+                raise Fenced(
+                    f"{path} was written by another catalog; the lake was recovered elsewhere. Stop and reconnect."
+                ) from None
+
+    def _look_for_successor(self, version: int) -> None:
+        """A recovery of this lake starts with a full manifest of a version that can be told from ours."""
+        if time.monotonic() - self._looked_at < self.fence_seconds:
+            return
+        if self._store.exists(paths.lake_manifest(beyond(version), "full")):
+            raise Fenced(
+                "The lake was recovered into another catalog; changes made through this one are lost. Reconnect."
+            )
+        self._looked_at = time.monotonic()
+
+    def _write_full(self, table_id: UUID | None) -> None:
+        try:
+            self.write_full(table_id)
+        except MoulinError as error:
+            log.warning("A full manifest was not written and will be tried again: %s", error)

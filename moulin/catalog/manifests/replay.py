@@ -1,0 +1,282 @@
+"""One table from its manifests: every delta replayed into the rows that it was written from.
+
+Deltas form a chain: each names the snapshot before it. A chain starts with the delta that created the table or, where
+clean-up removed that, with a full manifest.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog.commit import indexes, regions
+from moulin.catalog.commit.data import journal_rows, merge_rows, partition_ids, segment_row, vector_row
+from moulin.catalog.expiry import forget
+from moulin.catalog.objects import tables
+from moulin.catalog.objects.history import EXPIRED
+from moulin.catalog.segments.live import time_class
+from moulin.catalog.sql import schema as s
+from moulin.errors import Corrupt
+from moulin.formats import manifest as codec
+
+_FLUSH = 4096  # rows held back before they are inserted
+
+# Everything that replay inserts, in an order that respects what refers to what.
+_FILLED = (
+    s.table_schemas,
+    s.table_specs,
+    s.table_sort_orders,
+    s.table_commits,
+    s.partitions,
+    s.segments,
+    s.deletion_vectors,
+    s.segment_spans,
+    s.merge_inputs,
+    s.journals,
+    s.regions,
+    s.indexes,
+    s.index_files,
+    s.index_coverage,
+)
+
+
+class Span(NamedTuple):
+    """The open span of a segment."""
+
+    vector_id: int
+    added_version: int
+    partition_id: int
+    time_class: int
+    time_min: int
+    time_max: int
+    rows: int
+    size: int
+    deleted: int
+
+
+class TableReplay:
+    """Fills in what the manifests of one table say: `begin` with a full one or none, `extend` by deltas, `finish`."""
+
+    def __init__(self, connection: sa.Connection, table_id: UUID) -> None:
+        self._connection = connection
+        self._table_id = table_id
+        self.highest_vector = 0
+        self.highest_segment = 0
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self.base: int | None = None  # the version that the chain starts with
+        self.head = 0
+        self.segments = 0
+        self._snapshot_id: int | None = None
+        self._state: pb.TableState | None = None
+        self._open: dict[int, Span] = {}
+        # Of closed segments, which may be opened again.
+        self._facts: dict[int, tuple[int, int, int, int, int, int]] = {}
+        self._vectors: dict[int, int] = {}  # id -> cardinality
+        self._places: dict[tuple[int, tuple[bytes | None, ...]], int] = {}
+        self._rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in _FILLED}
+        self._time_classes = 0
+        self._regions: dict[int, pb.Region] = {}
+
+    def begin(self, manifest: pb.Manifest) -> None:
+        """Start with a full manifest, or anew with it after a gap."""
+        self._forget()
+        version = manifest.version
+        self._set_head(manifest)
+        self._places_of(manifest)
+        for ref in manifest.data_files:
+            self._add_segment(ref)
+            self._add_vector(ref, ref.dv_version)
+            self._open_span(ref.number, ref.dv_id, ref.since_version)
+        numbers = {"schema_id": 0, "spec_id": 0, "sort_order_id": 0, "snapshot_id": 0, "first_row_id": 0}
+        for sequence, first in sorted(manifest.sequence_versions.items()):
+            if first != version:
+                expired = {"version": first, "ordinal": 0, "timestamp_ns": 0, "kind": EXPIRED, "sequence": sequence}
+                rest = {"added_rows": 0, "summary": {}, "properties": None}
+                self._insert(s.table_commits, {**expired, **numbers, **rest})
+
+    def extend(self, manifest: pb.Manifest) -> bool:
+        """Take in the next delta; False when it does not follow what was taken in before."""
+        previous = manifest.previous_snapshot_id if manifest.HasField("previous_snapshot_id") else None
+        if previous != self._snapshot_id:
+            return False
+        version = manifest.version
+        self._set_head(manifest)
+        self._places_of(manifest)
+        for ref in manifest.data_files:
+            if ref.status == codec.DELETED:
+                self._close_span(ref.number, version)
+            elif ref.status == codec.ADDED or ref.added_version:
+                self._add_segment(ref)
+                self._add_vector(ref, version)
+                self._open_span(ref.number, ref.dv_id, version)
+            else:
+                self._add_vector(ref, version)
+                self._close_span(ref.number, version)
+                self._open_span(ref.number, ref.dv_id, version)
+        for row in merge_rows(self._table_id, version, manifest.merge_inputs):
+            self._insert(s.merge_inputs, row)
+        for row in journal_rows(self._table_id, version, manifest.journals):
+            self._insert(s.journals, row)
+        return True
+
+    def _set_head(self, manifest: pb.Manifest) -> None:
+        if self.base is None:
+            self.base = manifest.version
+        self.head, self._snapshot_id, self._state = manifest.version, manifest.snapshot_id, manifest.table
+        for name, source in tables.SETTINGS.items():
+            for setting in getattr(manifest.table, name):
+                self._insert(source, {source.c[1].name: setting.id, "json": setting.json})
+        for commit in manifest.commits:
+            self._insert(s.table_commits, _commit_row(commit))
+        self._regions.update({region.number: region for region in manifest.regions})
+        indexes.replay(self._connection, self._table_id, manifest)
+
+    def _places_of(self, manifest: pb.Manifest) -> None:
+        wanted = {_place(ref) for ref in manifest.data_files if ref.added_version} - self._places.keys()
+        if wanted:
+            self._places.update(partition_ids(self._connection, self._table_id, wanted))
+
+    def _add_segment(self, ref: pb.DataFileRef) -> None:
+        if ref.number in self._facts:
+            return
+        place = self._places[_place(ref)]
+        row = segment_row(self._table_id, ref, place)
+        self._insert(s.segments, row)
+        k = time_class(row["time_min"], row["time_max"])
+        self._time_classes |= 1 << k if k >= 0 else 0
+        times = row["time_min"] or 0, row["time_max"] or 0
+        self._facts[ref.number] = (place, k, *times, ref.num_rows, ref.file_size)
+        self.highest_segment = max(self.highest_segment, ref.number)
+        self.segments += 1
+
+    def _add_vector(self, ref: pb.DataFileRef, version: int) -> None:
+        vector = codec.ref_to_vector(ref)
+        if vector is not None and vector.id not in self._vectors:
+            self._vectors[vector.id] = vector.cardinality
+            self._insert(s.deletion_vectors, vector_row(self._table_id, vector, version))
+            self.highest_vector = max(self.highest_vector, vector.id)
+
+    def _open_span(self, number: int, vector_id: int, version: int) -> None:
+        if number in self._open or number not in self._facts:
+            raise self.damaged(f"segment {number} is added twice, or was never described")
+        self._open[number] = Span(vector_id, version, *self._facts[number], self._vectors.get(vector_id, 0))
+
+    def _close_span(self, number: int, version: int) -> None:
+        span = self._open.pop(number, None)
+        if span is None:
+            raise self.damaged(f"segment {number} is removed and was not there")
+        self._insert_span(number, span, version)
+
+    def _insert_span(self, number: int, span: Span, removed_version: int) -> None:
+        self._insert(
+            s.segment_spans,
+            {
+                "branch": s.MAIN,
+                "segment": number,
+                "vector_id": span.vector_id,
+                "added_version": span.added_version,
+                "removed_version": removed_version,
+                "partition_id": span.partition_id,
+                "time_class": span.time_class,
+                "time_min": span.time_min,
+                "time_max": span.time_max,
+            },
+        )
+
+    def _insert(self, table: sa.Table, row: dict[str, Any]) -> None:
+        rows = self._rows[table.name]
+        rows.append({"table_id": self._table_id, **row})
+        if len(rows) >= _FLUSH:
+            self._flush()
+
+    def _flush(self) -> None:
+        for table in _FILLED:
+            if rows := self._rows[table.name]:
+                self._connection.execute(table.insert(), rows)
+                rows.clear()
+
+    def _forget(self) -> None:
+        if self.base is not None:
+            for table in reversed(_FILLED):
+                self._connection.execute(table.delete().where(table.c.table_id == self._table_id))
+        self._start_anew()
+
+    def finish(self, entry: pb.TableEntry, deltas: int) -> None:
+        """Insert what is left, and put what the manifests say into the table's row."""
+        oldest = entry.oldest_version
+        if self._state is None or self.base is None or self.head < entry.head_version:
+            raise self.damaged("manifests of it are missing")
+        if self.base > max(entry.created_version, oldest):
+            raise self.damaged(f"manifests of it from before version {self.base} are missing")
+        state = self._state
+        for number, span in self._open.items():
+            self._insert_span(number, span, s.OPEN)
+        self._insert_regions()
+        self._flush()
+        oldest = max(oldest, state.oldest_version, self.base)
+        if oldest > self.base:  # clean-up had forgotten these, and their files may be gone
+            forget(self._connection, self._table_id, oldest)
+        self._connection.execute(
+            s.tables.update()
+            .where(s.tables.c.id == self._table_id)
+            .values(
+                head_version=self.head,
+                oldest_version=oldest,
+                schema_id=state.schema_id,
+                spec_id=state.spec_id,
+                sort_order_id=state.sort_order_id,
+                event_time=state.event_time if state.HasField("event_time") else None,
+                last_column_id=state.last_column_id,
+                last_partition_id=state.last_partition_id,
+                last_sequence=state.last_sequence,
+                next_row_id=state.next_row_id,
+                properties=json.loads(state.properties_json),
+                **self._sums(),
+                time_classes=self._time_classes,
+                deltas=deltas,
+            )
+        )
+
+    def _insert_regions(self) -> None:
+        for row in regions.recovered(self._table_id, self._regions.values()):
+            self._insert(s.regions, row)
+
+    def _sums(self) -> dict[str, int]:
+        """What the open spans add up to."""
+        spans = self._open.values()
+        rows = sum(span.rows - span.deleted for span in spans)
+        return {"segments": len(spans), "rows": rows, "bytes": sum(span.size for span in spans)}
+
+    def damaged(self, what: str) -> Corrupt:
+        return Corrupt(
+            f"Table {self._table_id} cannot be recovered: {what} (version {self.head}). Restore the manifests in "
+            "its folder from a copy, and recover again."
+        )
+
+
+def _place(ref: pb.DataFileRef) -> tuple[int, tuple[bytes | None, ...]]:
+    return ref.spec_id, tuple(value.value if value.HasField("value") else None for value in ref.partition)
+
+
+def _commit_row(commit: pb.Commit) -> dict[str, Any]:
+    return {
+        "version": commit.version,
+        "ordinal": commit.ordinal,
+        "timestamp_ns": commit.timestamp_ns,
+        "kind": commit.kind,
+        "schema_id": commit.schema_id,
+        "spec_id": commit.spec_id,
+        "sort_order_id": commit.sort_order_id,
+        "sequence": commit.sequence,
+        "snapshot_id": commit.snapshot_id,
+        "first_row_id": commit.first_row_id,
+        "added_rows": commit.added_rows,
+        "properties": json.loads(commit.properties_json) if commit.HasField("properties_json") else None,
+        "summary": json.loads(commit.summary_json),
+    }

@@ -1,0 +1,191 @@
+"""Databases: create, list, rename, drop with or without their children, preview, resurrect."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog.objects.names import Key, check_text
+from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombstone_of
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.draft import Draft, add_rows
+from moulin.errors import AlreadyExists, FailedPrecondition, NotFound
+from moulin.model.entities import Database, DropPreview, Member
+from moulin.model.ids import new_id
+from moulin.model.names import check_name
+from moulin.model.texts import check_texts
+
+
+def find(connection: sa.Connection, key: Key, *, include_dropped: bool = False) -> Any:
+    """The row of a database, by name or id: the live one, else (if asked for) the one dropped last."""
+    d = s.databases
+    query = sa.select(d).where(d.c.id == key if isinstance(key, UUID) else d.c.name == check_text(key))
+    if not include_dropped:
+        query = query.where(d.c.tombstoned_at.is_(None))
+    row = connection.execute(query.order_by(d.c.tombstoned_at.desc().nulls_first()).limit(1)).first()
+    if row is None and isinstance(key, UUID):
+        raise NotFound(f"There is no database {key}, or it was dropped.")
+    if row is None:
+        raise NotFound(f"Database {key!r} does not exist; create it with create_database({key!r}).")
+    return row
+
+
+def find_parent(connection: sa.Connection, key: Key) -> Any:
+    """The row of a live database that something is made in; FailedPrecondition when it was dropped."""
+    row = find(connection, key, include_dropped=True)
+    if row.tombstoned_at is not None:
+        raise FailedPrecondition(f"Database {row.name!r} was dropped; resurrect it, or create it anew.")
+    return row
+
+
+def to_database(row: Any) -> Database:
+    return Database(row.id, row.name, row.properties, row.created_at, tombstone_of(row))
+
+
+def create(draft: Draft, name: str, properties: Mapping[str, str], *, if_not_exists: bool) -> Database:
+    check_name(name, "database")
+    check_texts(properties, "property")
+    if not if_not_exists:
+        _require_free(draft.connection, name)
+    row = _live(draft.connection, name)
+    if row is None:
+        database_id = new_id()
+        draft.connection.execute(
+            s.databases.insert().values(id=database_id, name=name, properties=dict(properties), created_at=draft.now)
+        )
+        add_rows(draft, s.databases, [database_id])
+        row = _live(draft.connection, name)
+    return to_database(row)
+
+
+def list_all(connection: sa.Connection, *, include_dropped: bool) -> list[Database]:
+    query = sa.select(s.databases).order_by(s.databases.c.name, s.databases.c.id)
+    if not include_dropped:
+        query = query.where(s.databases.c.tombstoned_at.is_(None))
+    return [to_database(row) for row in connection.execute(query)]
+
+
+def rename(draft: Draft, key: Key, new_name: str) -> Database:
+    row = find(draft.connection, key)
+    check_name(new_name, "database")
+    if new_name != row.name:
+        _require_free(draft.connection, new_name)
+        draft.connection.execute(s.databases.update().where(s.databases.c.id == row.id).values(name=new_name))
+        add_rows(draft, s.databases, [row.id])
+    return to_database(_by_id(draft.connection, row.id))
+
+
+def set_properties(draft: Draft, key: Key, updates: Mapping[str, str], removals: Collection[str]) -> Database:
+    """Properties set, and removed."""
+    check_texts(updates, "property")
+    row = find(draft.connection, key)
+    properties = {name: value for name, value in row.properties.items() if name not in removals} | dict(updates)
+    draft.connection.execute(s.databases.update().where(s.databases.c.id == row.id).values(properties=properties))
+    add_rows(draft, s.databases, [row.id])
+    return to_database(_by_id(draft.connection, row.id))
+
+
+# What lives in a database, in the order in which it may be purged: views and tokens refer to tables.
+CHILDREN = {"view": s.views, "ingest token": s.ingest_tokens, "table": s.tables}
+
+
+def preview_drop(connection: sa.Connection, key: Key, grace_seconds: float) -> DropPreview:
+    row = find(connection, key)
+    children = {kind: _children(connection, table, row.id) for kind, table in CHILDREN.items()}
+    return DropPreview(to_database(row), children["table"], children["view"], grace_seconds, children["ingest token"])
+
+
+def drop(draft: Draft, key: Key, *, cascade: bool, grace_seconds: float) -> Database:
+    """Tombstone the database; with `cascade`, its live children too, with the same end of grace, in one version."""
+    row = find(draft.connection, key, include_dropped=True)
+    held = [
+        f"{kind} {member.name!r}"
+        for kind, table in reversed(CHILDREN.items())
+        for member in _children(draft.connection, table, row.id)
+    ]
+    if held and not cascade:
+        raise FailedPrecondition(
+            f"Database {row.name!r} still holds {', '.join(held[:5])}{' and more' if len(held) > 5 else ''}; "
+            "drop them first, or drop the database with cascade."
+        )
+    bury(draft, s.databases, row, grace_seconds)
+    for table in CHILDREN.values():
+        # Children that fell with it before have its tombstone: when that ends earlier now, so does theirs.
+        fell_with_it = sa.or_(table.c.tombstoned_at.is_(None), table.c.tombstoned_at == row.tombstoned_at)
+        children = sa.select(table).where(table.c.database_id == row.id, fell_with_it)
+        for child in draft.connection.execute(children).all():
+            bury(draft, table, child, grace_seconds)
+    return to_database(_by_id(draft.connection, row.id))
+
+
+def resurrect(draft: Draft, key: Key) -> Database:
+    """Lift the tombstone of the database and of every child still in its grace window; all or nothing.
+
+    A view or token whose tables do not all come back stays behind.
+    """
+    d = s.databases
+    named = d.c.id == key if isinstance(key, UUID) else d.c.name == key
+    row = to_resurrect(draft.connection, d, named, draft.clock, f"Database {key}")
+    if row is None:
+        return to_database(find(draft.connection, key))
+    _require_free(draft.connection, row.name)
+    lift(draft, d, [row.id])
+    children = {kind: _in_grace(draft, table, row.id) for kind, table in CHILDREN.items()}
+    tables = children["table"]
+    alive = {table.id for table in tables}
+    members = s.view_members
+    views = [
+        view
+        for view in children["view"]
+        if alive.issuperset(
+            draft.connection.execute(sa.select(members.c.table_id).where(members.c.view_id == view.id)).scalars()
+        )
+    ]
+    tokens = [
+        token
+        for token in children["ingest token"]
+        if alive.issuperset({token.traces_table_id, token.logs_table_id, token.metrics_table_id})
+    ]
+    for kind, names in (
+        ("table or view", [child.name for child in (*tables, *views)]),
+        ("ingest token", [child.name for child in tokens]),
+    ):
+        if twice := sorted({child for child in names if names.count(child) > 1}):
+            raise AlreadyExists(
+                f"Database {row.name!r} cannot come back: it holds more than one dropped {kind} named "
+                f"{', '.join(map(repr, twice))}. Wait until the grace window of all but one has passed."
+            )
+    for table, rows in ((s.tables, tables), (s.views, views), (s.ingest_tokens, tokens)):
+        lift(draft, table, [child.id for child in rows])
+    return to_database(_by_id(draft.connection, row.id))
+
+
+def _in_grace(draft: Draft, table: sa.Table, database_id: UUID) -> list[Any]:
+    query = sa.select(table).where(table.c.database_id == database_id, table.c.delete_at > draft.clock)
+    return list(draft.connection.execute(query.order_by(table.c.name)))
+
+
+def _by_id(connection: sa.Connection, database_id: UUID) -> Any:
+    return connection.execute(sa.select(s.databases).where(s.databases.c.id == database_id)).one()
+
+
+def _live(connection: sa.Connection, name: str) -> Any:
+    d = s.databases
+    return connection.execute(sa.select(d).where(d.c.name == name, d.c.tombstoned_at.is_(None))).first()
+
+
+def _require_free(connection: sa.Connection, name: str) -> None:
+    if _live(connection, name) is not None:
+        raise AlreadyExists(f"Database {name!r} already exists.")
+
+
+def _children(connection: sa.Connection, table: sa.Table, database_id: UUID) -> tuple[Member, ...]:
+    query = (
+        sa.select(table.c.id, table.c.name)
+        .where(table.c.database_id == database_id, table.c.tombstoned_at.is_(None))
+        .order_by(table.c.name, table.c.id)
+    )
+    return tuple(Member(row.id, row.name) for row in connection.execute(query))

@@ -1,0 +1,117 @@
+"""Tombstoned segments whose bytes may go: offered until somebody confirms that they are gone.
+
+They lie in the trash (see gc.py) once no kept version and no pin needs them, and are offered `byte_floor` after that.
+A journal is ready when the last input of its merge is confirmed. Journals of which nothing is known but their path,
+after a recovery, are left to the lake's own clean-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import Engine, chunks
+from moulin.errors import FailedPrecondition
+
+BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TombstonedSegment:
+    """A segment whose object may be deleted; `version` is the one that removed it from its table."""
+
+    number: int
+    table_id: UUID
+    path: str
+    tombstoned_at: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyJournal:
+    """A journal that may be deleted, named by the first output of its merge task."""
+
+    output: int
+    path: str
+
+
+def offered(engine: Engine, limit: int = BATCH) -> list[TombstonedSegment]:
+    """Segments to delete now, those that have waited longest first."""
+    t = s.trash
+    with engine.read() as connection:
+        in_grace = sa.exists().where(s.tables.c.id == t.c.table_id, s.tables.c.tombstoned_at.is_not(None))
+        due = sa.and_(t.c.segment.is_not(None), t.c.delete_after <= engine.now(connection), ~in_grace)
+        query = sa.select(t).where(due).order_by(t.c.delete_after, t.c.path).limit(limit)
+        return [
+            TombstonedSegment(row.segment, row.table_id, row.path, row.tombstoned_at, row.tombstone_version)
+            for row in connection.execute(query)
+        ]
+
+
+def confirm(engine: Engine, numbers: Collection[int]) -> tuple[int, list[ReadyJournal]]:
+    """Forget segments that are gone from storage; returns how many, and the journals that may go now.
+
+    Unknown ones, and those confirmed before, do not count. Raises FailedPrecondition, with nothing changed, when one is
+    still in use or was not offered yet.
+    """
+    t, g = s.trash, s.segments
+    wanted = sorted(set(numbers))
+    with engine.unordered() as connection:
+        now, gone = engine.now(connection), 0
+        for chunk in chunks(wanted):
+            kept = connection.execute(sa.select(g.c.number).where(g.c.number.in_(chunk)).limit(1)).scalar()
+            early = sa.select(t.c.segment).where(t.c.segment.in_(chunk), t.c.delete_after > now).limit(1)
+            if kept is not None:
+                raise FailedPrecondition(f"Segment {kept} is still part of a version that is kept; do not delete it.")
+            if (young := connection.execute(early).scalar()) is not None:
+                raise FailedPrecondition(f"Segment {young} was tombstoned too recently; wait until it is offered.")
+            gone += connection.execute(t.delete().where(t.c.segment.in_(chunk))).rowcount
+        return gone, _ready(connection, now)
+
+
+def _ready(connection: sa.Connection, now: int, outputs: Sequence[int] | None = None) -> list[ReadyJournal]:
+    """Journals in the trash of whose inputs none is left, neither there nor in a version."""
+    t, p = s.trash, s.segment_spans
+    inputs = s.trash.alias("inputs")
+    waiting = sa.exists().where(
+        inputs.c.table_id == t.c.table_id,
+        inputs.c.tombstone_version == t.c.tombstone_version,
+        inputs.c.segment.is_not(None),
+    )
+    unforgotten = sa.exists().where(
+        p.c.table_id == t.c.table_id, p.c.branch == s.MAIN, p.c.removed_version == t.c.tombstone_version
+    )
+    query = (
+        sa.select(t.c.output, t.c.path)
+        .where(t.c.output.is_not(None), t.c.delete_after <= now, ~waiting, ~unforgotten)
+        .order_by(t.c.output)
+    )
+    query = query.limit(BATCH) if outputs is None else query.where(t.c.output.in_(outputs))
+    return [ReadyJournal(row.output, row.path) for row in connection.execute(query)]
+
+
+def confirm_journals(engine: Engine, outputs: Sequence[int]) -> int:
+    """Forget journals that are gone from storage; returns how many there were."""
+    t = s.trash
+    with engine.unordered() as connection:
+        now = engine.now(connection)
+        cleared = 0
+        for chunk in chunks(sorted(set(outputs))):
+            ready = [journal.path for journal in _ready(connection, now, chunk)]
+            cleared += connection.execute(t.delete().where(t.c.path.in_(ready))).rowcount
+        return cleared
+
+
+def trash_state(connection: sa.Connection) -> Any:
+    """How many objects wait for deletion, how many of them resisted it, and what the last of these said."""
+    t = s.trash
+    failing = sa.func.sum(sa.case((t.c.failures > 0, 1), else_=0))
+    error = sa.func.max(t.c.last_error)
+    return connection.execute(
+        sa.select(sa.func.count().label("waiting"), failing.label("failing"), error.label("error")).select_from(t)
+    ).one()

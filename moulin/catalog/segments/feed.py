@@ -1,0 +1,285 @@
+"""What changed in a table between two versions: the segments that came, went, or got another deletion vector.
+
+Cost follows what changed since the older of the two versions, never how large the table is. Each read is one short
+snapshot. What lies between two kept versions never changes, so a range may be read in several of them; each one checks
+again that clean-up has not passed the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog.objects import tables
+from moulin.catalog.objects.history import EXPIRED
+from moulin.catalog.segments import live as segments
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import Engine
+from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment
+from moulin.model.operations import Kind
+
+_VERSIONS = 128  # versions looked at in one snapshot
+_SPANS = 4096  # spans asked for in one snapshot, when that is more than one version
+_SILENT = {
+    tables.CREATE,
+    Kind.MERGE,
+    Kind.ALTER_SCHEMA,
+    Kind.SET_PROPERTIES,
+    Kind.SET_PARTITIONING,
+    Kind.SET_SORT_ORDER,
+    Kind.CREATE_INDEX,
+    Kind.UPDATE_INDEX,
+    Kind.DROP_INDEX,
+}
+_FIGURES = ("added-data-files", "deleted-data-files", "changed-deletion-vectors")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentChange:
+    """A segment as it was and as it is; None where it is not live. The deletion vectors may be the only difference."""
+
+    before: LiveSegment | None
+    after: LiveSegment | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNumbers:
+    """The sequence number, version and time of a commit that changed rows."""
+
+    sequence: int
+    version: int
+    timestamp_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionChange:
+    """The segments that differ between a version and an older one, by default the one before.
+
+    `next_row_id` was free at the older one: rows with a smaller id may have been there. `commits` are those in between,
+    ascending; only a change over several versions has any.
+    """
+
+    version: int
+    timestamp_ns: int
+    next_row_id: int
+    segments: tuple[SegmentChange, ...]
+    commits: tuple[CommitNumbers, ...] = ()
+
+
+def load_until(connection: sa.Connection, table_id: UUID, since: int, until: int | None) -> TableState:
+    """The table at `until` (None: the newest version). Refuses a range that is not kept, or not there."""
+    row = tables.find_by_id(connection, table_id)
+    last = row.lake_version if until is None else until
+    require_range(connection, row, since, last)
+    return tables.load(connection, row, last)
+
+
+def require_range(connection: sa.Connection, row: Any, since: int, until: int) -> None:
+    """Refuse a range of versions of a table (a row of `find_by_id`) whose changes are not all known."""
+    name = f"{row.database}.{row.name}"
+    if until > row.lake_version or since > row.lake_version:
+        missing = max(since, until)
+        raise InvalidInput(f"Version {missing} does not exist yet; the lake is at {row.lake_version}.")
+    if since > until:
+        raise InvalidInput(f"Changes since version {since} cannot end at the older version {until}.")
+    if since < row.created_version:
+        raise InvalidInput(
+            f"Table {name} was created at version {row.created_version}, after version {since}; ask for changes since "
+            f"version {max(row.created_version, row.oldest_version)}."
+        )
+    if since < row.oldest_version:
+        raise FailedPrecondition(
+            f"The changes of {name} since version {since} were cleaned up; the oldest version to ask since is "
+            f"{row.oldest_version}. What was there at that version can be read with at(version={row.oldest_version})."
+        )
+    i = s.incarnations
+    gaps = connection.execute(sa.select(i.c.continues_from, i.c.first_version).where(i.c.first_version > since)).all()
+    for version in (since, until):
+        if lost := next((gap for gap in gaps if gap.continues_from < version < gap.first_version), None):
+            raise FailedPrecondition(
+                f"Version {version} was lost with an earlier catalog; the lake was recovered to version "
+                f"{lost.continues_from}. Undo what was read after that version, and ask since {lost.continues_from}."
+            )
+
+
+def changed_versions(
+    connection: sa.Connection, table_id: UUID, since: int, until: int, limit: int | None = None
+) -> list[int]:
+    """The versions in (since, until] that are commits of a table, ascending; at most `limit`."""
+    c = s.table_commits
+    query = sa.select(c.c.version).distinct().where(c.c.table_id == table_id, c.c.version > since, c.c.version <= until)
+    query = query.order_by(c.c.version)
+    return list(connection.execute(query if limit is None else query.limit(limit)).scalars())
+
+
+def each_version(engine: Engine, table_id: UUID, since: int, until: int) -> Iterator[VersionChange]:
+    """Versions in (since, until] that may have changed rows, ascending. Merges and settings change none."""
+    while since < until:
+        with engine.read() as connection:
+            row = tables.find_by_id(connection, table_id)
+            require_range(connection, row, since, until)
+            found, reached = _loud_commits(connection, row, since, until)
+            spans = _touched(connection, table_id, since, reached) if found else []
+        numbers: dict[int, set[int]] = {}
+        for span in spans:
+            for version in (span.added_version, span.removed_version):
+                numbers.setdefault(version, set()).add(span.segment)
+        for commit in found:
+            with engine.read() as connection:
+                require_range(connection, tables.find_by_id(connection, table_id), since, until)
+                pairs = _pairs(connection, numbers.get(commit.version, ()), commit.version - 1, commit.version)
+            if pairs:
+                yield VersionChange(commit.version, commit.timestamp_ns, commit.first_row_id, pairs)
+        since = reached
+
+
+def kinds(engine: Engine, table_id: UUID, since: int, until: int) -> dict[int, frozenset[str]]:
+    """The kinds of operation of each version in (since, until] that is a commit of the table, ascending."""
+    c = s.table_commits
+    found: dict[int, set[str]] = {}
+    with engine.read() as connection:
+        row = tables.find_by_id(connection, table_id)
+        require_range(connection, row, since, until)
+        query = sa.select(c.c.version, c.c.kind).where(c.c.table_id == table_id, c.c.version > since)
+        for version, kind in connection.execute(query.where(c.c.version <= until).order_by(c.c.version)):
+            if kind == EXPIRED:
+                raise _no_longer_known(row, version)
+            found.setdefault(version, set()).add(kind)
+    return {version: frozenset(several) for version, several in found.items()}
+
+
+def added(engine: Engine, table_id: UUID, versions: Collection[int]) -> list[LiveSegment]:
+    """The segments that appends at these versions added, as they came: also those that are gone since.
+
+    Refuses those that came with deleted rows, as engines may add them.
+    """
+    if not versions:
+        return []
+    since, until = min(versions) - 1, max(versions)
+    with engine.read() as connection:
+        row = tables.find_by_id(connection, table_id)
+        require_range(connection, row, since, until)
+        spans = _touched(connection, table_id, since, until)
+        came = {span.segment: span.added_version for span in spans if span.added_version in versions}
+        found = segments.with_vectors(connection, dict.fromkeys(came, 0))
+    for segment in found:
+        del came[segment.facts.number]
+    if came:
+        raise FailedPrecondition(
+            f"Version {min(came.values())} added files to {row.database}.{row.name} of which rows were deleted at "
+            "once: read the changes of that version instead of its files."
+        )
+    return found
+
+
+def net(engine: Engine, table_id: UUID, since: int, until: int) -> VersionChange:
+    """The state at `until` against the one at `since`, whatever lies between."""
+    c, v = s.table_commits, s.versions
+    with engine.read() as connection:
+        row = tables.find_by_id(connection, table_id)
+        require_range(connection, row, since, until)
+        before = tables.load(connection, row, since)
+        numbers = {span.segment for span in _touched(connection, table_id, since, until)}
+        pairs = _pairs(connection, numbers, since, until)
+        later = (
+            sa.select(c.c.sequence, sa.func.min(c.c.version), sa.func.min(c.c.timestamp_ns))
+            .where(c.c.table_id == table_id, c.c.version > since, c.c.version <= until)
+            .where(c.c.sequence > before.last_sequence)
+            .group_by(c.c.sequence)
+            .order_by(c.c.sequence)
+        )
+        commits = tuple(CommitNumbers(*numbers) for numbers in connection.execute(later))
+        stamp = connection.execute(
+            sa.select(v.c.timestamp_ns).where(v.c.version <= until).order_by(v.c.version.desc()).limit(1)
+        ).scalar_one()
+    return VersionChange(until, stamp, before.next_row_id, pairs, commits)
+
+
+@dataclass(slots=True)
+class _Commit:
+    """One version of the table: when, the next free row id before it, and about how many spans it touched."""
+
+    version: int
+    timestamp_ns: int
+    first_row_id: int
+    kinds: set[str]
+    spans: int
+
+
+def _loud_commits(connection: sa.Connection, row: Any, since: int, until: int) -> tuple[list[_Commit], int]:
+    """The next versions that may have changed rows, and the version up to which all are in this list."""
+    c = s.table_commits
+    versions = changed_versions(connection, row.id, since, until, _VERSIONS)
+    if not versions:
+        return [], until
+    query = sa.select(c).where(c.c.table_id == row.id, c.c.version > since, c.c.version <= versions[-1])
+    found: dict[int, _Commit] = {}
+    for r in connection.execute(query.order_by(c.c.version, c.c.ordinal)):
+        if r.kind == EXPIRED:
+            raise _no_longer_known(row, r.version)
+        commit = found.setdefault(r.version, _Commit(r.version, r.timestamp_ns, r.first_row_id, set(), 0))
+        commit.kinds.add(r.kind)
+        commit.spans += sum(int(r.summary.get(figure, 0)) for figure in _FIGURES)
+    taken: list[_Commit] = []
+    spans = 0
+    for commit in found.values():
+        if commit.kinds <= _SILENT:
+            continue
+        spans += commit.spans
+        if taken and spans > _SPANS:
+            return taken, taken[-1].version
+        taken.append(commit)
+    return taken, versions[-1] if len(versions) == _VERSIONS else until
+
+
+def _no_longer_known(row: Any, version: int) -> FailedPrecondition:
+    return FailedPrecondition(
+        f"What version {version} changed in {row.database}.{row.name} is no longer known; the oldest version "
+        f"to ask since is {row.oldest_version}, or ask for net changes."
+    )
+
+
+def _touched(connection: sa.Connection, table_id: UUID, since: int, until: int) -> list[Any]:
+    """Spans that opened or closed in (since, until].
+
+    The index `spans_removed` answers all three questions: what closed, what opened and is open, what opened and closed
+    later. Only ranges, no lists of versions: SQLite would rather scan than look each of them up.
+    """
+    p = s.segment_spans
+
+    def within(column: sa.Column[int]) -> sa.ColumnElement[bool]:
+        return sa.and_(column > since, column <= until)
+
+    closed_later = sa.and_(p.c.removed_version > since, p.c.removed_version < s.OPEN)
+    found: dict[int, Any] = {}
+    for condition in (
+        within(p.c.removed_version),
+        sa.and_(p.c.removed_version == s.OPEN, within(p.c.added_version)),
+        sa.and_(closed_later, within(p.c.added_version)),
+    ):
+        query = sa.select(p.c.id, p.c.segment, p.c.added_version, p.c.removed_version)
+        query = query.where(p.c.table_id == table_id, p.c.branch == s.MAIN, condition)
+        found.update({row.id: row for row in connection.execute(query)})
+    return list(found.values())
+
+
+def _pairs(connection: sa.Connection, numbers: Iterable[int], before: int, after: int) -> tuple[SegmentChange, ...]:
+    """The segments as two versions see them, where that differs, in order of their numbers."""
+    wanted = sorted(numbers)
+    old = segments.by_number(connection, wanted, before)
+    new = segments.by_number(connection, wanted, after)
+    pairs = (SegmentChange(old.get(number), new.get(number)) for number in wanted)
+    return tuple(pair for pair in pairs if _vector(pair.before) != _vector(pair.after))
+
+
+def _vector(segment: LiveSegment | None) -> int | None:
+    """What tells two sights of a segment apart: None when it is not live, else its vector."""
+    if segment is None:
+        return None
+    return segment.vector.id if segment.vector else 0

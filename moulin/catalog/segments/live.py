@@ -1,0 +1,314 @@
+"""Segments and their spans: what is live at a version, found by partition and by time.
+
+A time range is answered from one index. Spans are put into classes by length (class k holds spans shorter than 2^k ns),
+so the start of an overlapping span of class k lies within 2^k before the range: one short index scan per class that the
+table uses, however many segments there are and however long the longest one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from operator import itemgetter
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog.objects import tables
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import chunks
+from moulin.formats import manifest as codec
+from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
+
+NO_TIME = -1
+_LAST_CLASS = 62
+_MIN, _MAX = -(1 << 63), (1 << 63) - 1
+_MANY = 500
+_FEW = 1000
+
+PartitionFilter = Callable[[int, tuple[bytes | None, ...]], bool]
+TimeRange = tuple[int | None, int | None]
+
+
+def time_class(time_min: int | None, time_max: int | None) -> int:
+    """The class of a span by its length; NO_TIME when it has no event time."""
+    if time_min is None or time_max is None:
+        return NO_TIME
+    return min((time_max - time_min).bit_length(), _LAST_CLASS)
+
+
+def encode_partition(values: Sequence[bytes | None]) -> bytes:
+    message = pb.PartitionTuple(values=[pb.PartitionValue(value=value) for value in values])
+    data: bytes = message.SerializeToString(deterministic=True)
+    return data
+
+
+@lru_cache(maxsize=1 << 14)
+def decode_partition(data: bytes) -> tuple[bytes | None, ...]:
+    """The inverse of `encode_partition`; segments share few partitions, so what was decoded is kept for a while."""
+    values = pb.PartitionTuple.FromString(data).values
+    return tuple(value.value if value.HasField("value") else None for value in values)
+
+
+def at_version(
+    connection: sa.Connection,
+    table_id: UUID,
+    version: int,
+    *,
+    partition_filter: PartitionFilter | None = None,
+    time_range: TimeRange | None = None,
+    partition_ids: Collection[int] | None = None,
+    with_columns: bool = True,
+    columns: Collection[int] | None = None,
+) -> list[LiveSegment]:
+    """The live segments of a table at `version`, in order of their numbers.
+
+    `partition_filter` is asked once per partition of the table. `time_range` is a closed range of event time; None on a
+    side leaves it open, and segments without any event time are never in it. Both may let through more than what
+    matches, never less. Column facts come for all fields, or for those whose ids are in `columns`; reading them is most
+    of the work. `partition_ids` are numbers of partitions, as the catalog counts them, in place of a filter.
+    """
+    table = tables.find_by_id(connection, table_id)
+    tables.require_kept(table, version)
+    query, parameters = _LIVE, [{"table_id": table_id, "version": version}]
+    ask_first = partition_filter
+    rows: list[Any] | None = None
+    if time_range is not None and time_range != (None, None):
+        query = _LIVE_IN_RANGE
+        parameters = [{**parameters[0], **bounds} for bounds in time_bounds(table.time_classes, time_range)]
+        if ask_first is not None and None not in time_range:
+            rows = _few(connection, parameters)
+            if rows is not None or _has_many_partitions(connection, table_id):
+                ask_first = None
+    if ask_first is not None:
+        partitions = connection.execute(_PARTITIONS, {"table_id": table_id}).all()
+        asked = [row[0] for row in partitions if ask_first(*_decoded(row[1:]))]
+        if len(asked) < len(partitions):
+            query = query.where(_IN_PARTITIONS)
+            parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chunks(asked)]
+    if partition_ids is not None:
+        query, rows = query.where(_IN_PARTITIONS), None
+        chosen = list(chunks(sorted(partition_ids)))
+        parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chosen]
+    if rows is None:
+        rows = [row for values in parameters for row in connection.execute(query, values).all()]
+    if partition_filter is not None and ask_first is None:
+        kept = {place for place in {_place(row) for row in rows} if partition_filter(*_decoded(place))}
+        rows = [row for row in rows if _place(row) in kept]
+    rows.sort(key=_number)
+    return [_to_live(row, with_columns, columns) for row in rows]
+
+
+def by_number(
+    connection: sa.Connection, numbers: Iterable[int], version: int, *, with_columns: bool = True
+) -> dict[int, LiveSegment]:
+    """Those of the segments `numbers` that are live at `version`."""
+    p = s.segment_spans
+    found: dict[int, LiveSegment] = {}
+    for chunk in chunks(list(numbers)):
+        query = _query().where(p.c.segment.in_(chunk), p.c.branch == s.MAIN, *_at(version))
+        found.update({row.number: _to_live(row, with_columns) for row in connection.execute(query)})
+    return found
+
+
+def written_bytes(connection: sa.Connection, table_id: UUID, after: int) -> dict[int, int]:
+    """Bytes of the segments that versions after `after` added, by level."""
+    g, p = s.segments, s.segment_spans
+    mine = g.c.number.in_(sa.select(p.c.segment).where(p.c.table_id == table_id))
+    query = sa.select(g.c.level, sa.func.sum(g.c.size)).where(mine, g.c.added_version > after)
+    return {int(level): int(size) for level, size in connection.execute(query.group_by(g.c.level))}
+
+
+def partitions_of_table(
+    connection: sa.Connection, table_id: UUID, limit: int | None = None
+) -> list[tuple[int, tuple[bytes | None, ...]]]:
+    """Spec id and values of every partition of a table, in the order in which they came; at most `limit`."""
+    p = s.partitions
+    query = sa.select(p.c.spec_id, p.c.tuple).where(p.c.table_id == table_id).order_by(p.c.id).limit(limit)
+    return [(row[0], decode_partition(row[1])) for row in connection.execute(query)]
+
+
+def with_vectors(connection: sa.Connection, vectors: Mapping[int, int]) -> list[LiveSegment]:
+    """Segments, by their numbers, with the deletion vectors (0: none) that some kept version saw them with."""
+    p = s.segment_spans
+    found: dict[int, Any] = {}
+    for chunk in chunks(sorted(vectors)):
+        rows = connection.execute(_query().where(p.c.segment.in_(chunk), p.c.branch == s.MAIN))
+        found.update({row.number: row for row in rows if (row.vector_id or 0) == vectors[row.number]})
+    return [_to_live(row, True) for _, row in sorted(found.items())]
+
+
+def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
+    """Live rows at `version`, from facts alone."""
+    table = tables.find_by_id(connection, table_id)
+    tables.require_kept(table, version)
+    if version >= table.head_version:
+        return int(table.rows)
+    p, g, d = s.segment_spans, s.segments, s.deletion_vectors
+    query = (
+        sa.select(sa.func.sum(g.c.rows - sa.func.coalesce(d.c.cardinality, 0)))
+        .select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
+        .where(p.c.table_id == table_id, p.c.branch == s.MAIN, *_at(version))
+    )
+    return int(connection.execute(query).scalar_one() or 0)
+
+
+def refs_at_version(connection: sa.Connection, table_id: UUID, version: int) -> Iterator[pb.DataFileRef]:
+    """The live segments of a table at `version` as a full manifest holds them."""
+    query = _LIVE.order_by(s.segments.c.number)
+    for row in connection.execute(query, {"table_id": table_id, "version": version}).all():
+        ref = codec.segment_to_ref(_to_live(row, False), codec.EXISTING)
+        ref.columns.MergeFromString(row.facts)
+        ref.since_version = row.since_version
+        if row.vector_id:
+            ref.dv_version = row.vector_version
+        yield ref
+
+
+def _at(version: int | sa.BindParameter[int]) -> tuple[sa.ColumnElement[bool], ...]:
+    p = s.segment_spans
+    return p.c.added_version <= version, p.c.removed_version > version
+
+
+# What is read of a segment, in the order in which `_to_live` takes it apart.
+_FACTS = (
+    "number", "path", "rows", "size", "level", "schema_id", "sha256", "facts", "time_min", "time_max", "has_lineage",
+    "seq_min", "seq_max", "key_min", "key_max", "sort_order_id", "first_row_id", "sequence", "added_version", "region",
+    "index_size",
+)  # fmt: skip
+_number, _place = itemgetter(0), itemgetter(-2, -1)
+
+
+def _query(p: sa.FromClause = s.segment_spans) -> sa.Select[Any]:
+    """The segments of spans, or of some columns of theirs, with their deletion vectors and partitions."""
+    g, d, t = s.segments, s.deletion_vectors, s.partitions
+    return sa.select(
+        *(g.c[name] for name in _FACTS),
+        d.c.id.label("vector_id"),
+        d.c.path.label("vector_path"),
+        d.c.offset,
+        d.c.length,
+        d.c.cardinality,
+        d.c.added_version.label("vector_version"),
+        p.c.added_version.label("since_version"),
+        t.c.spec_id,
+        t.c.tuple,
+    ).select_from(
+        p.join(g, g.c.number == p.c.segment)
+        .join(t, t.c.id == g.c.partition_id)
+        .join(d, d.c.id == p.c.vector_id, isouter=True)
+    )
+
+
+# Built once: putting a statement together takes longer than running it.
+_LIVE = _query().where(
+    s.segment_spans.c.table_id == sa.bindparam("table_id"),
+    s.segment_spans.c.branch == s.MAIN,
+    *_at(sa.bindparam("version")),
+)
+_PARTITIONS = sa.select(s.partitions.c.id, s.partitions.c.spec_id, s.partitions.c.tuple).where(
+    s.partitions.c.table_id == sa.bindparam("table_id")
+)
+_IN_PARTITIONS = s.segment_spans.c.partition_id.in_(sa.bindparam("partition_ids", expanding=True))
+_IN_RANGE = (
+    s.segment_spans.c.time_class == sa.bindparam("time_class"),
+    s.segment_spans.c.time_min >= sa.bindparam("first_start"),
+    s.segment_spans.c.time_min <= sa.bindparam("last_start"),
+    s.segments.c.time_max >= sa.bindparam("first_end"),
+)
+
+
+_LIVE_IN_RANGE = _LIVE.where(*_IN_RANGE)
+
+
+@cache
+def _few_in_range(classes: int) -> sa.Select[Any]:
+    """One statement for so many time classes: asked one by one, the way to and fro would be most of the time."""
+    p = s.segment_spans
+    spans = sa.union_all(
+        *(
+            sa.select(p.c.segment, p.c.vector_id, p.c.added_version).where(
+                p.c.table_id == sa.bindparam("table_id"),
+                p.c.branch == s.MAIN,
+                *_at(sa.bindparam("version")),
+                p.c.time_class == sa.bindparam(f"time_class_{place}"),
+                p.c.time_min >= sa.bindparam(f"first_start_{place}"),
+                p.c.time_min <= sa.bindparam("last_start"),
+            )
+            for place in range(classes)
+        )
+    ).subquery("spans")
+    return _query(spans).where(s.segments.c.time_max >= sa.bindparam("first_end")).limit(_FEW + 1)
+
+
+def _few(connection: sa.Connection, parameters: Sequence[Mapping[str, Any]]) -> list[Any] | None:
+    """The segments of a time range, when they are few: then it is their partitions that need a look, not all."""
+    if not parameters:
+        return []
+    values = dict(parameters[0])
+    for place, bounds in enumerate(parameters):
+        values |= {f"{name}_{place}": bounds[name] for name in ("time_class", "first_start")}
+    del values["time_class"], values["first_start"]
+    rows = connection.execute(_few_in_range(len(parameters)), values).all()
+    return list(rows) if len(rows) <= _FEW else None
+
+
+def time_bounds(classes: int, time_range: TimeRange) -> Iterator[dict[str, int]]:
+    """What to ask of each class that the table uses."""
+    low = _MIN if time_range[0] is None else min(max(time_range[0], _MIN), _MAX)
+    high = _MAX if time_range[1] is None else min(max(time_range[1], _MIN), _MAX)
+    for k in range(_LAST_CLASS + 1):
+        if classes >> k & 1:
+            first = _MIN if k == _LAST_CLASS else max(low - (1 << k) + 1, _MIN)
+            yield {"time_class": k, "first_start": first, "last_start": high, "first_end": low}
+
+
+def _decoded(place: Sequence[Any]) -> tuple[int, tuple[bytes | None, ...]]:
+    spec_id, values = place
+    return spec_id, decode_partition(values)
+
+
+def _has_many_partitions(connection: sa.Connection, table_id: UUID) -> bool:
+    """Whether to ask about the partitions of what a time range found, rather than about all there are."""
+    some = sa.select(s.partitions.c.id).where(s.partitions.c.table_id == table_id).offset(_MANY).limit(1)
+    return connection.execute(some).first() is not None
+
+
+def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = None) -> LiveSegment:
+    # Taken apart at once: looking up thirty names in a row takes longer than everything else here.
+    (
+        number, path, rows, size, level, schema_id, sha256, stored, time_min, time_max, has_lineage,
+        seq_min, seq_max, key_min, key_max, sort_order_id, first_row_id, sequence, added_version, region,
+        index_size, vector_id, vector_path, offset, length, cardinality, _, _, spec_id, partition,
+    ) = row  # fmt: skip
+    details = pb.SegmentColumns.FromString(stored) if with_columns else _NO_COLUMNS
+    facts = SegmentFacts(
+        number,
+        path,
+        rows,
+        size,
+        level,
+        schema_id,
+        spec_id,
+        decode_partition(partition),
+        sha256,
+        codec.decode_columns(details, columns),
+        time_min,
+        time_max,
+        has_lineage,
+        seq_min if has_lineage else None,
+        seq_max if has_lineage else None,
+        key_min,
+        key_max,
+        sort_order_id,
+        tuple(details.split_offsets),
+        region,
+        index_size,
+    )
+    vector = VectorFacts(vector_id, number, vector_path, offset, length, cardinality) if vector_id else None
+    return LiveSegment(facts, first_row_id, sequence, added_version, vector)
+
+
+_NO_COLUMNS = pb.SegmentColumns()

@@ -1,0 +1,80 @@
+"""Retention: segments whose rows are all older than their table keeps them go, whole, and never early.
+
+A segment has expired when its youngest event is older than the retention. Which ones have is asked of the index on
+event time, from the oldest on, so it costs what there is to do. Inputs of a merge that somebody is working on are left
+alone; their merged rows expire as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import Engine
+from moulin.errors import InvalidInput
+from moulin.model.operations import Expected
+from moulin.model.table_settings import RETENTION, retention_ns
+
+AT_ONCE = 500  # segments removed by one commit
+
+
+@dataclass(frozen=True, slots=True)
+class Expiring:
+    """Segments of a table that its retention has passed, as of a version."""
+
+    table_id: UUID
+    table: str
+    read_version: int
+    segments: tuple[Expected, ...]
+
+
+def find(engine: Engine, limit: int = AT_ONCE) -> Iterator[Expiring]:
+    """For each live table with a retention, up to `limit` segments that have expired; tables with none are left out."""
+    with engine.read() as connection:
+        t, d = s.tables, s.databases
+        rows = connection.execute(
+            sa.select(t.c.id, t.c.name, t.c.properties, t.c.time_classes, d.c.name.label("database"))
+            .join(d, d.c.id == t.c.database_id)
+            .where(t.c.tombstoned_at.is_(None), d.c.tombstoned_at.is_(None), t.c.event_time.is_not(None))
+        ).all()
+    for row in rows:
+        if RETENTION in row.properties and (found := _find_in(engine, row, limit)) is not None:
+            yield found
+
+
+def _find_in(engine: Engine, row: Any, limit: int) -> Expiring | None:
+    try:
+        kept = retention_ns(row.properties)
+    except InvalidInput:  # written by hand: it says nothing that makes sense, and nothing may go early
+        return None
+    with engine.read() as connection:
+        now = engine.now(connection)
+        if kept is None or kept >= now:
+            return None
+        version = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
+        found: list[Expected] = []
+        for k in range(row.time_classes.bit_length()):
+            if row.time_classes >> k & 1 and len(found) < limit:
+                query = _expired(row.id, k, now - kept, now).limit(limit - len(found))
+                found += [Expected(span.segment, span.vector_id) for span in connection.execute(query)]
+    return Expiring(row.id, f"{row.database}.{row.name}", version, tuple(found)) if found else None
+
+
+def _expired(table_id: UUID, k: int, before: int, now: int) -> sa.Select[Any]:
+    p, i, t = s.segment_spans, s.merge_task_inputs, s.merge_tasks
+    in_work = (
+        sa.exists()
+        .where(i.c.segment == p.c.segment, t.c.id == i.c.task_id)
+        .where(t.c.worker.is_not(None), t.c.available_at > now)
+    )
+    return (
+        sa.select(p.c.segment, p.c.vector_id)
+        .where(p.c.table_id == table_id, p.c.branch == s.MAIN, p.c.time_class == k)
+        .where(p.c.time_min < before, p.c.time_max < before, p.c.removed_version == s.OPEN, ~in_work)
+        .order_by(p.c.time_min)
+    )

@@ -1,0 +1,93 @@
+"""What a mirror has to copy: the files that kept versions name, from one snapshot of the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog.catalog import Catalog
+from moulin.catalog.manifests.index import ManifestIndex
+from moulin.catalog.objects.tombstones import NANOS
+from moulin.catalog.sql import schema as s
+from moulin.catalog.upkeep.published import is_whole, published_line
+from moulin.catalog.upkeep.verification import KnownFile, known_files
+from moulin.storage import paths
+from moulin.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Everything of a lake up to `version`: files first, then manifests in the order in which they may appear.
+
+    `read_manifest` gives the bytes of one, checked.
+    """
+
+    version: int
+    files: Sequence[KnownFile]
+    manifests: Sequence[str]
+    read_manifest: Callable[[str], bytes]
+
+
+def take(catalog: Catalog, after: int = 0) -> Source:
+    """The files and manifests of the versions after `after`, up to the last one that is published.
+
+    From 0 on that is all of the lake. What clean-up removes from storage afterwards, no later source names. Corrupt
+    names a manifest that is missing.
+    """
+    catalog.publisher.publish()
+    with catalog.engine.read() as connection:
+        newest = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
+        table_ids = connection.execute(sa.select(s.tables.c.id)).scalars().all()
+        files = list(known_files(connection, after))
+    version = min(newest, catalog.publisher.published_version())
+    index = _index(catalog, table_ids, after, version)
+    return Source(version, files, _manifests(index, table_ids, version), index.read_bytes)
+
+
+def _index(catalog: Catalog, table_ids: Sequence[UUID], after: int, version: int) -> ManifestIndex:
+    """The manifests of the versions after `after`, of which none is missing that was published."""
+    if after > 0:
+        index = ManifestIndex(catalog.store, catalog.uuid, after=after, writing=False)
+        index.add_lake(after)
+        index.add_tables(table_ids, after)
+        if is_whole(catalog, index, after, version):
+            return index
+    every, problems = published_line(catalog)
+    if problems:
+        raise problems[0]
+    return index if after > 0 else every
+
+
+def _manifests(index: ManifestIndex, table_ids: Sequence[UUID], version: int) -> list[str]:
+    """Manifests in version order, and those of one version with full ones last: they stand for all before them."""
+    mine = set(table_ids)
+    found = []
+    for number, name in index.names():
+        table = paths.parse_table_manifest(name)
+        if number <= version and (table is None or table[0] in mine):
+            # "delta" < "full"; of full ones, that of the lake must come last.
+            kind = name.rpartition(".")[2]
+            found.append((number, kind, kind == "full" and table is None, name))
+    return [name for *_, name in sorted(found)]
+
+
+def has_successor(catalog: Catalog, target: Store, version: int) -> bool:
+    """Whether the lake in `target` was recovered there and goes on by itself."""
+    index = ManifestIndex(target, catalog.uuid, after=version, writing=False)
+    index.add_lake(version)
+    with catalog.engine.read() as connection:
+        incarnation = connection.execute(sa.select(s.lake.c.incarnation)).scalar_one()
+    return any(index.read(paths.lake_manifest(n, "full")).incarnation > incarnation for n in index.lake["full"])
+
+
+def lag(catalog: Catalog, version: int) -> tuple[int, float]:
+    """How many versions, and seconds, the lake is ahead of `version`."""
+    v = s.versions
+    with catalog.engine.read() as connection:
+        newest = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
+        oldest = connection.execute(sa.select(sa.func.min(v.c.timestamp_ns)).where(v.c.version > version)).scalar()
+        now = catalog.engine.now(connection)
+    return newest - version, 0.0 if oldest is None else max(0.0, (now - int(oldest)) / NANOS)

@@ -1,0 +1,236 @@
+"""`moulin nursery`, `moulin worker`, `moulin janitor`: what keeps telemetry flowing, until told to end."""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from moulin.cli.options import Json, open_lake
+from moulin.cli.output import complain, say, show_values, size
+from moulin.errors import FailedPrecondition, InvalidInput, MoulinError
+from moulin.lake import Lake
+from moulin.model.ids import new_id
+from moulin.table.runner import TaskRunner
+
+Interval = Annotated[float, typer.Option(min=0.0, help="Seconds from one look to the next.")]
+Once = Annotated[bool, typer.Option("--once", help="Do what there is to do, and end.")]
+NoSpark = Annotated[bool, typer.Option("--no-spark", help="Run everything in this process, however large.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(nursery)
+    app.command()(worker)
+    app.command()(janitor)
+
+
+def nursery(
+    context: typer.Context,
+    interval: Interval = 2.0,
+    once: Once = False,
+    no_spark: NoSpark = False,
+    merge: Annotated[bool, typer.Option("--merge", help="Also do merge tasks, beside it in this process.")] = False,
+    streaming: Annotated[
+        bool, typer.Option("--streaming", help="Tick by Structured Streaming, with its progress in Spark's UI.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Take what collectors stored into tables, exactly once. Any number may run on one lake."""
+    from moulin.pipeline.nursery.nursery import Nursery
+
+    if streaming and no_spark:
+        raise InvalidInput("--streaming needs Spark: leave --no-spark out, or leave it to the nursery's own clock.")
+
+    with open_lake(context) as lake, ending() as over:
+        found = Nursery(lake, spark=not no_spark)
+        if once:
+            done = found.drain()
+            _say_batch(done, as_json, always=True)
+            if merge:
+                _merge_all(lake, over, no_spark, as_json)
+            return
+        say("The nursery runs; Ctrl-C ends it after its batch.", as_json, ready=True)
+        merger = threading.Thread(target=_merge_until, args=(lake, over, no_spark, as_json), name="moulin-merge")
+        if merge:
+            merger.start()
+        try:
+            if streaming:
+                _stream(lake, found, interval, over, as_json)
+            else:
+                every(interval, over, lambda: _say_batch(found.run_once(), as_json), busy=lambda done: done.more)
+        finally:
+            over.set()
+            if merge:
+                merger.join()
+
+
+def _stream(lake: Lake, nursery: Any, interval: float, over: threading.Event, as_json: bool) -> None:
+    from moulin.pipeline.nursery import ticker
+
+    spark = lake.engine().session()
+    query = ticker.start(spark, nursery, interval=interval, on_batch=lambda done: _say_batch(done, as_json))
+    while not over.is_set() and query.isActive:
+        over.wait(0.5)
+    query.stop()
+    if (failure := query.exception()) is not None:
+        raise FailedPrecondition(f"The streaming query of the nursery ended: {str(failure).splitlines()[0]}")
+
+
+def worker(
+    context: typer.Context,
+    interval: Interval = 2.0,
+    once: Once = False,
+    no_spark: NoSpark = False,
+    as_json: Json = False,
+) -> None:
+    """Do merge tasks as the janitor plans them. Any number may run on one lake."""
+    with open_lake(context) as lake, ending() as over:
+        if once:
+            _merge_all(lake, over, no_spark, as_json)
+            return
+        say("The worker runs; Ctrl-C ends it after its task.", as_json, ready=True)
+        _merge_until(lake, over, no_spark, as_json, interval)
+
+
+def _merge_all(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool) -> None:
+    step = _merging(lake, no_spark, as_json)
+    while not over.is_set() and step() is not None:
+        pass
+
+
+def _merge_until(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool, interval: float = 2.0) -> None:
+    every(interval, over, _merging(lake, no_spark, as_json), busy=lambda done: done is not None)
+
+
+def _merging(lake: Lake, no_spark: bool, as_json: bool) -> Callable[[], Any]:
+    """Does one merge task when it is called, and says so."""
+    from moulin.table.compact.worker import MergeWorker
+
+    merges = MergeWorker(lake.context, f"{platform.node()} {new_id()}")
+    if not no_spark:  # started when the first merge is large enough for it
+        lake.context.spark_runner = lambda: _started(lake)
+
+    def step() -> Any:
+        done = merges.run_once()
+        if done is not None:
+            _say_merge(done, as_json)
+        return done
+
+    return step
+
+
+def janitor(context: typer.Context, once: Once = False, as_json: Json = False) -> None:
+    """Enforce retention, plan merges and clean up. One of those that run on a lake does the work."""
+    try:
+        loop = importlib.import_module("moulin.meta.server.janitor_loop")
+    except ModuleNotFoundError as error:
+        raise FailedPrecondition(f"The janitor needs {error.name}: pip install 'moulin[serve]'.") from None
+    with open_lake(context) as lake, ending() as over:
+        found = loop.Janitor(lake)
+        try:
+            if once:
+                _say_janitor(found.run_once(), as_json)
+                return
+            say("The janitor runs; Ctrl-C ends it after its step.", as_json, ready=True)
+            every(lake.config.janitor_interval, over, found.run_once, busy=lambda done: False)
+        finally:
+            found.stop()
+
+
+@contextmanager
+def ending() -> Iterator[threading.Event]:
+    """Set by SIGTERM and Ctrl-C, so that what is under way can end well; a second Ctrl-C ends at once."""
+    over = threading.Event()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if over.is_set():
+            raise KeyboardInterrupt
+        over.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield over
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def every(interval: float, over: threading.Event, step: Callable[[], Any], *, busy: Callable[[Any], bool]) -> None:
+    """Run a step again and again: at once while it is busy, else after the interval. An error is said and outlived."""
+    while not over.is_set():
+        try:
+            again = busy(step())
+        except MoulinError as error:
+            complain(f"{error.message} It is tried again.")
+            again = False
+        except Exception as error:  # noqa: BLE001 - the loop knows how often what fails has failed, and must go on
+            complain(f"{type(error).__name__}: {error}. It is tried again.")
+            again = False
+        if not again:
+            over.wait(interval)
+
+
+def _started(lake: Lake) -> TaskRunner | None:
+    lake.engine().session()
+    return lake.engine().runner()
+
+
+def _say_batch(done: Any, as_json: bool, *, always: bool = False) -> Any:
+    if not (always or done.objects or done.stopped or done.trimmed):
+        return done
+    sentence = (
+        f"{done.objects:,} objects ({size(done.stored_bytes)}, {size(done.raw_bytes)} of requests) became "
+        f"{done.rows:,} rows in {done.segments:,} segments, at version {done.version}, in {done.seconds:.1f} s."
+    )
+    if done.set_aside:
+        sentence += f" {done.set_aside:,} records were set aside."
+    if not done.objects:
+        sentence = f"{done.stopped:,} streams ended, {done.trimmed:,} objects were deleted."
+    say(
+        sentence,
+        as_json,
+        version=done.version,
+        objects=done.objects,
+        stored_bytes=done.stored_bytes,
+        raw_bytes=done.raw_bytes,
+        rows=done.rows,
+        segments=done.segments,
+        set_aside=done.set_aside,
+        fallen_back=done.fallen_back,
+        stopped=done.stopped,
+        trimmed=done.trimmed,
+        seconds=round(done.seconds, 3),
+    )
+    return done
+
+
+def _say_merge(done: Any, as_json: bool) -> None:
+    rows = sum(facts.rows for facts in done.change.added)
+    written = sum(facts.size for facts in done.change.added)
+    say(
+        f"{len(done.group.segments):,} segments ({size(done.group.size)}) became {len(done.change.added):,} "
+        f"({size(written)}) of level {done.group.level}, at version {done.version}.",
+        as_json,
+        version=done.version,
+        segments_in=len(done.group.segments),
+        segments_out=len(done.change.added),
+        bytes_in=done.group.size,
+        bytes_out=written,
+        rows=rows,
+    )
+
+
+def _say_janitor(report: Any, as_json: bool) -> None:
+    if report is None:
+        say("Another process is the janitor now.", as_json, janitor=False)
+        return
+    values = {"expired segments": sum(report.expired.values()), "planned merges": report.tasks}
+    values["failures"] = report.failures
+    show_values(values, as_json)

@@ -1,0 +1,172 @@
+"""`moulin up`: the whole pipeline of a lake as one tree of processes, and one screen that shows what flows."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table as RichTable
+
+from moulin.cli.options import Json, open_lake, require_address
+from moulin.cli.output import console, say, shown
+from moulin.cli.services.pipeline import ending
+from moulin.cli.services.supervisor import Child, Supervisor
+from moulin.errors import MoulinError
+from moulin.lake import Lake
+
+_NANOS = 1_000_000_000
+
+
+def up(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="The address that the collector listens on.")] = "127.0.0.1",
+    grpc_port: Annotated[int, typer.Option(help="OTLP/gRPC; 0 for any free port.")] = 4317,
+    http_port: Annotated[int, typer.Option(help="OTLP/HTTP and appends; 0 for any free port.")] = 4318,
+    serve_bind: Annotated[str, typer.Option(help="host:port of the meta service.")] = "127.0.0.1:9560",
+    serve_http_bind: Annotated[str, typer.Option(help="host:port of its HTTP; empty for none.")] = "127.0.0.1:8181",
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two batches of the nursery.")] = 1.0,
+    logs: Annotated[Path | None, typer.Option(help="A folder for what the processes print.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run server and janitor, collector, nursery and merges, until Ctrl-C. What dies is started again."""
+    folder = logs or Path(tempfile.mkdtemp(prefix="moulin-up-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    grpc, http = (port or _free_port(host) for port in (grpc_port, http_port))
+    ports = ["--host", host, "--grpc-port", str(grpc), "--http-port", str(http)]
+    commands = {
+        "serve": ["serve", "--bind", serve_bind, "--http-bind", serve_http_bind],
+        "collect": ["collect", *ports],
+        "nursery": ["nursery", "--merge", "--interval", str(interval)],
+    }
+    children = [_child(context, name, words, folder) for name, words in commands.items()]
+    supervisor = Supervisor(children)
+    with open_lake(context) as lake, ending() as over:
+        supervisor.start()
+        say(
+            f"OTLP/gRPC on {host}:{grpc}, OTLP/HTTP on {host}:{http}; logs in {folder}; Ctrl-C ends it.",
+            as_json,
+            grpc_port=grpc,
+            http_port=http,
+            logs=str(folder),
+            children={child.name: child.pid for child in children},
+        )
+        try:
+            figures = Figures(lake)
+            screen = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+            if screen is not None and not as_json:
+                with screen:
+                    while not over.wait(1.0):
+                        supervisor.tend()
+                        screen.update(_screen(children, figures.look()), refresh=True)
+            else:
+                while not over.wait(0.5):
+                    for child in supervisor.tend():
+                        say(
+                            f"{child.name} ended with {child.code} and was started again.",
+                            as_json,
+                            restarted=child.name,
+                            code=child.code,
+                            pid=child.pid,
+                        )
+        finally:
+            supervisor.stop()
+
+
+def _child(context: typer.Context, name: str, words: Sequence[str], folder: Path) -> Child:
+    address = require_address(context)
+    environment = dict(os.environ)
+    environment["MOULIN_LAKE"] = str(address.lake)  # not on the command line, where others could read a password
+    if address.storage is not None:
+        environment["MOULIN_STORAGE"] = address.storage
+    options = [word for pair in address.storage_options.items() for word in ("--storage-option", "=".join(pair))]
+    return Child(name, ["-m", "moulin.cli.main", *options, *words], folder / f"{name}.log", environment)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there is at one moment, and what changed since the last."""
+
+    version: int
+    streams: int
+    behind: float | None
+    tables: tuple[tuple[str, int, float, int], ...]  # name, rows, rows per second, segments
+    merges: int
+    set_aside: int
+    problem: str = ""
+
+
+class Figures:
+    """Reads from the catalog what flows."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._rows: dict[str, int] = {}
+        self._at = time.monotonic()
+        self._last = Look(0, 0, None, (), 0, 0)
+
+    def look(self) -> Look:
+        try:
+            self._last = self._look()
+        except MoulinError as error:
+            self._last = Look(0, 0, None, (), 0, 0, error.message)
+        return self._last
+
+    def _look(self) -> Look:
+        catalog = self._lake.own_catalog()
+        listed = catalog.ingest.snapshot()
+        active = [stream for stream in listed.streams if stream.stopped_at is None]
+        newest = max((stream.frontier_time for stream in listed.streams), default=0)
+        now, before = time.monotonic(), self._at
+        tables = []
+        fed = {getattr(token.routing, signal) for token in listed.routing for signal in ("logs", "traces", "metrics")}
+        for table in sorted(listed.tables, key=lambda table: table.name):
+            if table.id not in fed or table.retired:
+                continue
+            rows = catalog.count_rows(table.id, listed.version)
+            gained = rows - self._rows.get(table.name, rows)
+            segments = len(catalog.segments(table.id, listed.version, with_columns=False))
+            tables.append((table.name, rows, gained / max(now - before, 0.1), segments))
+            self._rows[table.name] = rows
+        self._at = now
+        return Look(
+            listed.version,
+            len(active),
+            max(0.0, (time.time_ns() - newest) / _NANOS) if newest else None,
+            tuple(tables),
+            len(catalog.maintenance.merge_tasks()),
+            sum(aside.records for _, aside in catalog.ingest.set_asides()),
+        )
+
+
+def _screen(children: Sequence[Child], look: Look) -> RenderableType:
+    processes = RichTable("process", "pid", "up", "restarts", "says", title="moulin up", title_justify="left")
+    for child in children:
+        alive = f"{time.monotonic() - child.started_at:,.0f} s" if child.is_alive else f"[red]ended {child.code}[/red]"
+        says = child.last_line()[: max(20, console.width - 50)].replace("[", "\\[")
+        processes.add_row(child.name, str(child.pid or ""), alive, str(child.restarts), says)
+    flows = RichTable("table", "rows", "rows/s", "segments")
+    for name, rows, speed, segments in look.tables:
+        flows.add_row(name, shown(rows), f"{speed:,.0f}", shown(segments))
+    behind = "nothing taken in yet" if look.behind is None else f"newest object in a version: {look.behind:,.0f} s ago"
+    words: list[Any] = [f"version {look.version:,}", f"{look.streams} streams", behind, f"{look.merges} merges waiting"]
+    if look.set_aside:
+        words.append(f"[yellow]{look.set_aside:,} records set aside[/yellow]")
+    parts: list[RenderableType] = [processes, flows, " · ".join(words)]
+    if look.problem:
+        parts.append(f"[red]{look.problem}[/red]")
+    return Group(*parts)
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])

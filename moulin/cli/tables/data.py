@@ -1,0 +1,98 @@
+"""Commands that move rows: append, scan, delete, sql."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moulin.cli.options import Json, TableName, open_lake
+from moulin.cli.output import console, errors, progress, say, show_rows
+from moulin.cli.tables.files import check_files, read_files
+
+Where = Annotated[str | None, typer.Option(help="A condition, such as \"amount > 10 and region = 'eu'\".")]
+Limit = Annotated[int, typer.Option(help="How many rows to show.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(append)
+    app.command()(scan)
+    app.command()(delete)
+    app.command()(sql)
+
+
+def append(
+    context: typer.Context,
+    name: TableName,
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="parquet, csv or ndjson; - for standard input")],
+    kind: Annotated[
+        str | None, typer.Option("--format", help="parquet, csv or ndjson, when the ending does not tell.")
+    ] = None,
+    request_id: Annotated[str | None, typer.Option(help="Append once, however often this is run.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Append the rows of files, all in one version."""
+    with open_lake(context) as lake, progress(f"Appending to {name}", quiet=as_json) as bar:
+        check_files(files)
+        table = lake.table(name)
+        task = bar.task_ids[0]
+
+        def done(rows: int) -> None:
+            bar.update(task, description=f"Appending to {name}: {rows:,} rows")
+
+        outcome = table.append(read_files(files, kind, table.state().schema, done), request_id=request_id)
+        values = {"version": outcome.version, "rows": outcome.rows_added}
+    rows = "1 more row" if outcome.rows_added == 1 else f"{outcome.rows_added:,} more rows"
+    say(f"{name} has {rows}, at version {outcome.version}.", as_json, **values)
+
+
+def scan(
+    context: typer.Context,
+    name: TableName,
+    columns: Annotated[list[str] | None, typer.Option("--column", help="A column to show; may be repeated.")] = None,
+    where: Where = None,
+    version: Annotated[int | None, typer.Option(help="An older version.")] = None,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """Show rows of a table, without Spark."""
+    with open_lake(context) as lake:
+        rows = lake.table(name).scan(columns or None, where, version, limit).to_pylist()
+        show_rows(rows, as_json, empty="No rows match.")
+
+
+def delete(
+    context: typer.Context,
+    name: TableName,
+    where: Annotated[str, typer.Option(help="Which rows to delete.")],
+    dry_run: Annotated[bool, typer.Option(help="Only count them.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete the rows that match a condition."""
+    with open_lake(context) as lake:
+        table = lake.table(name)
+        if dry_run:
+            rows = table.scan(where=where).count()
+            say(f"{rows:,} rows of {name} match.", as_json, rows=rows)
+            return
+        outcome = table.delete_where(where)
+        values = {"version": outcome.version, "rows": outcome.rows_deleted}
+        say(f"{outcome.rows_deleted:,} rows of {name} are deleted, at version {outcome.version}.", as_json, **values)
+
+
+def sql(
+    context: typer.Context,
+    text: str,
+    limit: Limit = 100,
+    fresh: Annotated[bool, typer.Option(help="Also what collectors took and no version has yet.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Run Spark SQL over the lake; `database.table version as of 12` reads an older version."""
+    with open_lake(context) as lake:
+        with errors.status("Starting Spark ...") as status:
+            frame = lake.sql(text, fresh=fresh)
+            status.update("Running ...")
+            rows = frame.limit(limit + 1).toArrow().to_pylist()
+        show_rows(rows[:limit], as_json, empty="No rows.")
+        if len(rows) > limit and not as_json:
+            console.print(f"[dim]The first {limit} rows; --limit shows more.[/dim]")

@@ -1,0 +1,81 @@
+"""`moulin get`: one row by its key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import time
+from decimal import Decimal
+from typing import Annotated, Any
+
+import typer
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DecimalType,
+    FixedType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimeType,
+)
+
+from moulin.cli.options import Json, TableName, open_lake
+from moulin.cli.output import show_json, show_values
+from moulin.errors import FailedPrecondition, InvalidInput, NotFound
+from moulin.model.layout.key import Key
+
+
+def get(
+    context: typer.Context,
+    table: TableName,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A value, or of several key columns a JSON array.")],
+    as_json: Json = False,
+) -> None:
+    """Show the row of a key; exit 1 when there is none."""
+    with open_lake(context) as lake:
+        found = lake.table(table)
+        columns = Key.of(found.state().schema)
+        if columns is None:
+            raise FailedPrecondition(f"{table} has no primary key: use moulin scan {table} --where ...")
+        row = found.get(parse_key(columns, key))
+    if row is None:
+        raise NotFound(f"{table} has no row with the key {key}.")
+    show_json(row) if as_json else show_values(row, False)
+
+
+def parse_key(columns: Key, text: str) -> Any:
+    """The key value that a person wrote."""
+    if len(columns.fields) == 1:
+        return _value(text, columns.fields[0].field_type, columns.names[0])
+    names = ", ".join(columns.names)
+    try:
+        parts = json.loads(text, parse_float=Decimal)
+    except ValueError:
+        parts = None
+    if not isinstance(parts, list) or len(parts) != len(columns.fields):
+        raise InvalidInput(f"The key has {len(columns.fields)} columns: write a JSON array of {names}.")
+    return tuple(_value(part, f.field_type, f.name) for part, f in zip(parts, columns.fields, strict=True))
+
+
+_READERS: dict[type[IcebergType], tuple[Callable[[str], Any], str]] = {
+    BooleanType: ({"true": True, "false": False}.__getitem__, "true or false"),
+    IntegerType: (int, "a whole number"),
+    LongType: (int, "a whole number"),
+    DecimalType: (Decimal, "a number"),
+    TimeType: (time.fromisoformat, "a time such as 12:30:00"),
+    BinaryType: (bytes.fromhex, "bytes in hexadecimal"),
+    FixedType: (bytes.fromhex, "bytes in hexadecimal"),
+}
+
+
+def _value(given: Any, kind: IcebergType, name: str) -> Any:
+    read, wanted = _READERS.get(type(kind), (str, "text"))
+    if isinstance(given, list | dict) or given is None or (isinstance(kind, StringType) and not isinstance(given, str)):
+        raise InvalidInput(f"Key column {name} takes {wanted}, not {json.dumps(given, default=str)}.")
+    text = str(given).lower() if isinstance(given, bool) else str(given)
+    try:
+        return read(text)
+    except (ValueError, KeyError, ArithmeticError):
+        raise InvalidInput(f"Key column {name} takes {wanted}, not {text!r}.") from None

@@ -1,0 +1,69 @@
+"""`moulin index`: secondary indexes of a table."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from moulin.cli.options import Json, TableName, open_lake
+from moulin.cli.output import errors, say, show_rows, size
+from moulin.table.index.index import IndexInfo
+
+app = typer.Typer(help="Secondary indexes.", no_args_is_help=True)
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    table: TableName,
+    column: Annotated[str, typer.Argument(metavar="COLUMN")],
+    kind: Annotated[str, typer.Option(help="btree (values and ranges) or bloom (values only, smaller).")] = "btree",
+    name: Annotated[str | None, typer.Option(help="By default COLUMN_KIND.")] = None,
+    spark: Annotated[bool, typer.Option(help="Run the tasks on Spark.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Index a column of a table."""
+    with open_lake(context) as lake, errors.status(f"Indexing {column} ..."):
+        if spark:
+            lake.spark()
+        made = lake.table(table).create_index(column, kind, name)
+    text = f"Index {made.name} covers {made.covered:,} segments of {table} ({size(made.bytes)})."
+    say(text, as_json, **describe(made, True))
+
+
+@app.command("list")
+def list_all(context: typer.Context, table: TableName, as_json: Json = False) -> None:
+    """List the indexes of a table."""
+    with open_lake(context) as lake:
+        rows = [describe(index, as_json) for index in lake.table(table).indexes()]
+        show_rows(rows, as_json, empty=f"{table} has no index.")
+
+
+@app.command()
+def update(context: typer.Context, table: TableName, as_json: Json = False) -> None:
+    """Let the indexes of a table cover the segments written since."""
+    with open_lake(context) as lake, errors.status("Indexing ..."):
+        version = lake.table(table).update_indexes().version
+    say(f"The indexes of {table} cover all of its segments, at version {version}.", as_json, version=version)
+
+
+@app.command()
+def drop(context: typer.Context, table: TableName, name: str, as_json: Json = False) -> None:
+    """Drop an index."""
+    with open_lake(context) as lake:
+        version = lake.table(table).drop_index(name).version
+    say(f"Index {name} of {table} is dropped, at version {version}.", as_json, version=version)
+
+
+def describe(index: IndexInfo, as_json: bool) -> dict[str, Any]:
+    """A line of a list of indexes."""
+    covers = {"covered": index.covered, "segments": index.segments}
+    return {
+        "index": index.name,
+        "column": index.column,
+        "kind": index.kind,
+        **(covers if as_json else {"covers": f"{index.covered:,} of {index.segments:,} segments"}),
+        "files": index.files,
+        "size": index.bytes if as_json else size(index.bytes),
+    }

@@ -1,0 +1,219 @@
+"""`moulin table`: tables, their settings and their history."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moulin.cli.options import All, DatabaseName, Json, TableName, open_lake
+from moulin.cli.output import moment, progress, say, show_json, show_rows, show_values, size
+from moulin.cli.tables.stats import as_values, draw
+from moulin.errors import InvalidInput
+from moulin.lake import Lake
+from moulin.model.refs import refs_of, shown
+from moulin.table.stats import TableStats
+from moulin.table.table import Table
+
+app = typer.Typer(help="Tables.", no_args_is_help=True)
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: TableName,
+    columns: Annotated[
+        list[str], typer.Argument(metavar="COLUMN:TYPE...", help="Such as id:long! ts:timestamptz; ! means required.")
+    ],
+    primary_key: Annotated[
+        list[str] | None, typer.Option(help="A column of the key, which makes the table keyed; may be repeated.")
+    ] = None,
+    partition_by: Annotated[list[str] | None, typer.Option(help="Such as 'day(ts)'; may be repeated.")] = None,
+    sort_by: Annotated[list[str] | None, typer.Option(help="A column; may be repeated.")] = None,
+    event_time: Annotated[str | None, typer.Option(help="The column that time ranges prune on.")] = None,
+    if_not_exists: Annotated[bool, typer.Option(help="Do nothing when it is there.")] = False,
+) -> None:
+    """Make a table."""
+    with open_lake(context) as lake:
+        lake.create_table(
+            name,
+            [_column(text) for text in columns],
+            primary_key=primary_key or (),
+            partition_by=partition_by or (),
+            sort_by=sort_by or (),
+            event_time=event_time,
+            if_not_exists=if_not_exists,
+        )
+        say(f"Table {name} is ready.")
+
+
+def _column(text: str) -> tuple[str, str, bool]:
+    name, colon, kind = text.partition(":")
+    if not colon or not name or not kind:
+        raise InvalidInput(f"A column is written NAME:TYPE, such as id:long; {text!r} is not.")
+    return name, kind.removesuffix("!"), not kind.endswith("!")
+
+
+@app.command("list")
+def list_all(context: typer.Context, database: DatabaseName, everything: All = False, as_json: Json = False) -> None:
+    """List the tables of a database."""
+    with open_lake(context) as lake:
+        rows = [
+            {
+                "name": t.name,
+                "rows": t.rows,
+                "segments": t.segments,
+                "size": t.bytes if as_json else size(t.bytes),
+                "version": t.head_version,
+                **({"gone at": moment(t.tombstone.delete_at) if t.tombstone else None} if everything else {}),
+            }
+            for t in lake.tables(database, include_dropped=everything)
+        ]
+        show_rows(rows, as_json, empty=f"Database {database} has no tables.")
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    name: TableName,
+    engines: Annotated[bool, typer.Option("--engines", help="Which Iceberg engines read it as it is.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show a table: columns, partitioning, properties, size, levels, regions and indexes."""
+    with open_lake(context) as lake:
+        table = lake.table(name)
+        if engines:
+            _show_engines(lake, table, as_json)
+            return
+        stats = table.stats()
+        description, columns = describe(lake, table, stats)
+        if as_json:
+            show_json({**description, "columns": columns, **as_values(stats)})
+            return
+        show_values(description, False)
+        show_rows(columns, False)
+        draw(stats)
+
+
+def _show_engines(lake: Lake, table: Table, as_json: bool) -> None:
+    from moulin.iceberg.projection.engines import readers
+    from moulin.iceberg.projection.projection import project
+
+    found = readers(project(lake.context, table.id).metadata)
+    rows = [{"engine": r.engine, "version": r.version, "reads it": r.reads, "why not": r.reason} for r in found]
+    show_rows(rows, as_json)
+
+
+def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, object], list[dict[str, object]]]:
+    """What a table is, and its columns."""
+    state = table.state()
+    description: dict[str, object] = {
+        "name": stats.name,
+        "id": str(state.id),
+        "version": stats.version,
+        "rows": stats.rows,
+        "deleted rows not merged away": stats.deleted_rows,
+        "segments": stats.segments,
+        "size": size(stats.bytes),
+        "segments that one key may be in": stats.read_amplification,
+        "bytes written for a byte at level 0": stats.write_amplification,
+        "primary key": [state.schema.find_column_name(number) for number in state.schema.identifier_field_ids],
+        "partitioned by": stats.partitioning or "nothing",
+        "sorted by": ", ".join(
+            f"{state.schema.find_column_name(f.source_id)} {f.direction.name.lower()}" for f in state.sort_order.fields
+        )
+        or "nothing",
+        "event time": state.event_time_field.name if state.event_time_field else None,
+        "properties": shown(state.properties),
+        "tags": {name: ref.version for name, ref in refs_of(state.properties).items()},
+        "oldest kept version": state.oldest_version,
+        "files": f"{lake.store.uri}/tables/{state.id}",
+    }
+    columns: list[dict[str, object]] = [
+        {"column": f.name, "type": str(f.field_type), "required": f.required, "field id": f.field_id, "doc": f.doc}
+        for f in state.schema.fields
+    ]
+    return description, columns
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    name: TableName,
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A folder or an object store.")],
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the data files too, instead of naming them.")] = False,
+    version: Annotated[int | None, typer.Option(help="As it was at this version.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a table as an Iceberg table of its own."""
+    with open_lake(context) as lake, progress(f"Exporting {name}", quiet=as_json):
+        done = lake.table(name).export_iceberg(directory, version=version, copy=copy)
+    say(
+        f"{name} at version {done.version} is an Iceberg table in {done.location}: {done.files:,} files "
+        f"({size(done.bytes)}), metadata in {done.metadata_location}",
+        as_json,
+        version=done.version,
+        location=done.location,
+        metadata_location=done.metadata_location,
+        files=done.files,
+        bytes=done.bytes,
+    )
+
+
+@app.command()
+def history(
+    context: typer.Context,
+    name: TableName,
+    limit: Annotated[int, typer.Option(help="How many, newest first.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Show what happened to a table, newest first."""
+    with open_lake(context) as lake:
+        rows = [
+            {
+                "version": c.version,
+                "when": moment(c.timestamp_ns),
+                "operation": str(c.kind),
+                "what": dict(c.summary) if as_json else ", ".join(f"{k}={v}" for k, v in c.summary.items()),
+            }
+            for c in lake.table(name).history(limit)
+        ]
+        show_rows(rows, as_json)
+
+
+@app.command()
+def rename(context: typer.Context, name: TableName, new_name: str) -> None:
+    """Give a table another name, also in another database."""
+    with open_lake(context) as lake:
+        lake.rename_table(name, new_name)
+        say(f"Table {name} is now {new_name}.")
+
+
+@app.command()
+def drop(
+    context: typer.Context,
+    name: TableName,
+    immediate: Annotated[bool, typer.Option(help="Without a grace window.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Drop a table; it can be brought back until its grace window ends."""
+    with open_lake(context) as lake:
+        dropped = lake.drop_table(name, immediate=immediate)
+        until = moment(dropped.tombstone.delete_at) if dropped.tombstone else None
+        say(f"Table {name} is dropped; `moulin table resurrect {name}` works until {until}.", as_json, until=until)
+
+
+@app.command()
+def resurrect(context: typer.Context, name: TableName) -> None:
+    """Bring a dropped table back."""
+    with open_lake(context) as lake:
+        lake.resurrect_table(name)
+        say(f"Table {name} is back.")
+
+
+@app.command()
+def restore(context: typer.Context, name: TableName, version: int) -> None:
+    """Bring back the rows and schema of an older version, as a new version."""
+    with open_lake(context) as lake:
+        done = lake.table(name).restore(version)
+        say(f"Table {name} is as it was at version {version}; that is version {done.version} now.")

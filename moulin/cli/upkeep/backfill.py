@@ -1,0 +1,69 @@
+"""`moulin backfill`: folders of files into a table, on Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from moulin.cli.options import Json, TableName, open_lake, parse_options
+from moulin.cli.output import progress, say, size
+
+if TYPE_CHECKING:
+    from moulin.pipeline.write.backfill import BatchLoaded
+
+
+def backfill(
+    context: typer.Context,
+    name: TableName,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A folder, a file, or s3://bucket/prefix.")],
+    kind: Annotated[
+        str | None, typer.Option("--format", help="parquet, csv or ndjson, when endings do not tell.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="The name under which loaded files are remembered; the address when not given.")
+    ] = None,
+    batch_bytes: Annotated[int | None, typer.Option(help="Bytes of files that become one version.")] = None,
+    changed: Annotated[str, typer.Option(help="A file that changed after it was loaded: error or skip.")] = "error",
+    path_option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of PATH's object store; may be repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Load files into a table, each once: run it again when it was interrupted, or when there are new files."""
+    with open_lake(context) as lake, progress(f"Loading into {name}", quiet=as_json) as bar:
+        task = bar.task_ids[0]
+
+        def told(batch: BatchLoaded) -> None:
+            text = f"Loading into {name}: batch {batch.number}"
+            bar.update(task, description=text, completed=batch.bytes_done, total=batch.bytes_total)
+
+        done = lake.table(name).backfill(
+            path,
+            format=kind,
+            source=source,
+            storage_options=parse_options(path_option or []) or None,
+            batch_bytes=batch_bytes,
+            changed=changed,
+            progress=told,
+        )
+    sentence = (
+        f"{done.files:,} files ({size(done.bytes)}) became {done.rows:,} rows of {name} in {done.batches:,} versions, "
+        f"at version {done.version}; {done.loaded_before:,} files had been loaded before."
+    )
+    if done.changed:
+        sentence += f" {len(done.changed):,} changed since and were left alone."
+    if done.ignored:
+        sentence += f" {done.ignored:,} files are not of a known kind."
+    say(
+        sentence,
+        as_json,
+        version=done.version,
+        batches=done.batches,
+        files=done.files,
+        rows=done.rows,
+        bytes=done.bytes,
+        loaded_before=done.loaded_before,
+        changed=list(done.changed),
+        ignored=done.ignored,
+    )

@@ -1,0 +1,190 @@
+"""Commands that keep a lake in shape: merge, gc, check, recover."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from moulin.catalog.manifests.recover import recover as recover_catalog
+from moulin.catalog.upkeep.check import check as check_catalog
+from moulin.catalog.upkeep.gc import collect
+from moulin.catalog.upkeep.published import write_full_manifests
+from moulin.cli.options import DryRun, Json, TableName, open_lake, require_address
+from moulin.cli.output import console, progress, say, show_json, show_rows, show_values, size
+from moulin.lake import locate
+from moulin.table.keyed.left_logs import regions_in_logs
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(merge)
+    app.command()(gc)
+    app.command()(check)
+    app.command()(recover)
+
+
+def merge(
+    context: typer.Context,
+    name: TableName,
+    everything: Annotated[bool, typer.Option(help="All segments, also those that are well already.")] = False,
+    spark: Annotated[bool, typer.Option(help="Run the tasks on Spark.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Merge fresh, small and worn segments of a table."""
+    with open_lake(context) as lake, progress(f"Merging {name}", quiet=as_json) as bar:
+        if spark:
+            lake.spark()
+        task = bar.task_ids[0]
+        done = lake.table(name).compact(
+            everything=everything, progress=lambda part, all_: bar.update(task, completed=part, total=all_)
+        )
+    if done.merges == 0:
+        say(f"{name} has nothing worth merging.", as_json, merges=0, version=done.version)
+        return
+    say(
+        f"{name}: {done.segments_in:,} segments ({size(done.bytes_in)}) became {done.segments_out:,} "
+        f"({size(done.bytes_out)}), at version {done.version}.",
+        as_json,
+        version=done.version,
+        merges=done.merges,
+        segments_in=done.segments_in,
+        segments_out=done.segments_out,
+        bytes_in=done.bytes_in,
+        bytes_out=done.bytes_out,
+    )
+
+
+def gc(
+    context: typer.Context,
+    dry_run: DryRun = False,
+    history_keep: Annotated[float | None, typer.Option(help="Keep versions this many seconds.")] = None,
+    orphan_grace: Annotated[
+        float | None, typer.Option(help="Spare unnamed files younger than this, in seconds.")
+    ] = None,
+    byte_floor: Annotated[float | None, typer.Option(help="Spare garbage younger than this, in seconds.")] = None,
+    full_manifests: Annotated[
+        bool, typer.Option("--full-manifests", help="Write full manifests first: a lost manifest is not needed then.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Clean up: purge what was dropped, forget old versions, delete files that nothing names."""
+    with open_lake(context) as lake, progress("Cleaning up", quiet=as_json):
+        if full_manifests and not dry_run:
+            write_full_manifests(lake.own_catalog())
+        done = collect(
+            lake.own_catalog(),
+            dry_run=dry_run,
+            history_keep=history_keep,
+            orphan_grace=orphan_grace,
+            byte_floor=byte_floor,
+        )
+    values = {
+        "purged": done.purged,
+        "expired": {found.table: found.oldest_version for found in done.expired},
+        "to the trash": len(done.trashed),
+        "deleted files": len(done.deleted),
+        "deleted bytes": done.bytes_deleted,
+        "waiting in the trash": done.waiting,
+        "failures": done.failures,
+    }
+    if as_json:
+        show_json({**values, "files": [g.path for g in done.deleted], "trash": [g.path for g in done.trashed]})
+        return
+    if dry_run:
+        console.print("[dim]A dry run: nothing was changed. This is what would happen.[/dim]")
+    show_values({**values, "deleted bytes": size(done.bytes_deleted)}, False)
+    if done.failures:
+        raise typer.Exit(1)
+
+
+def check(
+    context: typer.Context,
+    quick: Annotated[bool, typer.Option("--quick", help="Only sizes, without reading every byte.")] = False,
+    iceberg: Annotated[
+        str | None,
+        typer.Option(metavar="PATH|TABLE", help="An Iceberg table instead: its folder or metadata, or database.table."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check every row and every file against what was recorded; exit 1 when something is wrong."""
+    from moulin.iceberg.check.projections import check_projections
+    from moulin.ingest.check_streams import check_streams
+
+    if iceberg is not None:
+        _check_iceberg(context, iceberg, quick, as_json)
+        return
+    with open_lake(context) as lake, progress("Checking", quiet=as_json) as bar:
+        task = bar.task_ids[0]
+        catalog = lake.own_catalog()
+        findings = check_catalog(
+            catalog,
+            data=not quick,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+        findings += check_streams(catalog, data=not quick)
+        if not quick:
+            findings += check_projections(catalog)
+    rows = [{"rule": f.rule, "where": f.where, "found": f.found} for f in findings]
+    show_rows(rows, as_json, empty="Everything is as it was written.")
+    if findings:
+        raise typer.Exit(1)
+
+
+def _check_iceberg(context: typer.Context, what: str, quick: bool, as_json: bool) -> None:
+    """Any Iceberg table, ours or not, against the specification."""
+    from moulin.iceberg.check.checker import as_rows
+    from moulin.iceberg.check.checker import check as check_iceberg
+    from moulin.iceberg.check.metadata_files import Files
+    from moulin.iceberg.projection.projection import project
+
+    with progress(f"Checking {what}", quiet=as_json):
+        if "/" in what or what.endswith(".json") or Path(what).is_dir():
+            found = check_iceberg(what, data=not quick)
+        else:
+            with open_lake(context) as lake:
+                made = project(lake.context, lake.table(what).id)
+                found = check_iceberg(made.location, Files(lake.store), data=not quick)
+    show_rows(as_rows(found), as_json, empty="Everything is as the Iceberg specification wants it.")
+    if found:
+        raise typer.Exit(1)
+
+
+def recover(
+    context: typer.Context,
+    to_version: Annotated[int | None, typer.Option(help="Go back to this version instead of the newest.")] = None,
+    discard_newer: Annotated[
+        bool, typer.Option("--discard-newer", help="Give up the versions after it; their manifests are set aside.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Rebuild a lost catalog from the manifests in storage; stops at a missing or damaged one and names it."""
+    address = require_address(context)
+    assert address.lake is not None
+    uri, store, config = locate(address.lake, address.storage, address.storage_options or None, None)
+    with progress("Reading manifests", quiet=as_json) as bar:
+        task = bar.task_ids[0]
+        found = recover_catalog(
+            store,
+            uri,
+            config,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            to_version=to_version,
+            discard_newer=discard_newer,
+            find_regions=partial(regions_in_logs, store, config),
+        )
+    values = {
+        "version": found.version,
+        "databases": found.databases,
+        "tables": found.tables,
+        "views": found.views,
+        "segments": found.segments,
+        "goes on with version": found.first_version,
+        "left out": found.incomplete,
+        "ignored": list(found.ignored),
+        "set aside": list(found.set_aside),
+    }
+    if not as_json:
+        console.print(f"The catalog is back, as it was at version {found.version}.")
+    show_values(values, as_json)

@@ -1,0 +1,378 @@
+"""Segments: immutable Parquet files, tuned for rows at level 0, for columns above. Layout: docs/formats/segment.md."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+
+from moulin.errors import Closed, InvalidInput
+from moulin.formats.segment.footer import (
+    CHECKSUM_KEY,
+    LEVEL_KEY,
+    NO_CHECKSUM,
+    FloatFacts,
+    footer_facts,
+    sealed,
+    sequence_range,
+    split_offsets,
+)
+from moulin.formats.segment.tuning import LEVELS, LevelTuning, encodings, tuning
+from moulin.model.facts import ColumnFacts, SegmentFacts
+from moulin.model.layout.bounds import time_range_ns
+from moulin.model.schema.arrow import arrow_schema, field_id, leaves, stored_position_field
+from moulin.model.schema.schema import schema_to_json
+
+SCHEMA_KEY = "iceberg.schema"
+
+# Pages are cut where a batch of values ends, so wide values need small batches; below the least, batches cost too much.
+_LEAST_BATCH = 64
+_MOST_BATCH = 1024
+_SINK_BYTES = 1 << 20
+# A row group of more pieces than one per so many rows is copied together first: each piece costs the encoder a restart.
+_ROWS_PER_PIECE = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSegment:
+    """What a writer knows of a finished file. `columns` leaves the lineage columns out."""
+
+    rows: int
+    size: int
+    sha256: bytes
+    columns: tuple[ColumnFacts, ...]
+    split_offsets: tuple[int, ...]
+    has_lineage: bool
+    seq_min: int | None
+    seq_max: int | None
+
+
+class SegmentWriter:
+    """Writes one segment into `sink`, which it never closes; rows keep the order in which they come.
+
+    Row groups are those of the level, or smaller ones of `row_group_bytes`. `write` takes rows in the types of
+    `arrow_schema(schema, lineage=lineage)`. After an error the writer is closed and what `sink` holds is no segment.
+    Not for use from several threads.
+
+    The footer has no statistics of a column that holds NaN: they would leave NaN out, and engines for which NaN is
+    above all numbers would skip rows that match. `nan_fields` are the ids of the columns that may hold NaN, as
+    `nan_fields` finds them; when it is not given and the rows are more than one row group, no float has statistics.
+    """
+
+    def __init__(
+        self,
+        sink: BinaryIO,
+        *,
+        schema: Schema,
+        level: int,
+        lineage: bool = False,
+        row_group_bytes: int | None = None,
+        metadata: Mapping[str, str] | None = None,
+        nan_fields: Collection[int] | None = None,
+    ) -> None:
+        if level < 0:
+            raise InvalidInput(f"Level {level} does not exist; levels start at 0.")
+        self._tuning = tuning(level)
+        self._group_bytes = min(row_group_bytes or self._tuning.row_group_bytes, self._tuning.row_group_bytes)
+        self._schema = schema
+        self._arrow = arrow_schema(schema, lineage=lineage)
+        self._stored = self._arrow.append(stored_position_field()) if self._tuning.encoded else self._arrow
+        self._lineage = lineage
+        self._rows = 0
+        self._metadata = {
+            **(metadata or {}),
+            SCHEMA_KEY: schema_to_json(schema),
+            LEVEL_KEY: str(level),
+            CHECKSUM_KEY: NO_CHECKSUM,
+        }
+        self._sink = _HashedSink(sink)
+        self._file: pq.ParquetWriter | None = None
+        self._footer: list[pq.FileMetaData] = []
+        self._held: list[pa.Table] = []
+        self._held_bytes = 0
+        self._floats: dict[int, list[FloatFacts | None]] = {
+            leaf.field_id: [] for leaf in leaves(self._arrow) if leaf.field_id is not None and pt.is_floating(leaf.type)
+        }
+        self._nan_fields = nan_fields
+        self._closed = False
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Add rows. They are kept until there are enough for a row group."""
+        self._check_open()
+        try:
+            table = _checked(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows, self._arrow)
+            if table.num_rows:
+                self._held.append(table)
+                self._held_bytes += table.nbytes
+            if self._held_bytes >= self._group_bytes:
+                self._drain(everything=False)
+        except BaseException:
+            self.abort()
+            raise
+
+    def finish(self) -> WrittenSegment:
+        """Write what is left and the footer. A segment has at least one row."""
+        self._check_open()
+        try:
+            self._drain(everything=True)
+            if self._file is None:
+                raise InvalidInput("A segment without rows cannot be written; write at least one row, or no segment.")
+            self._file.add_key_value_metadata(self._metadata)
+            with self._sink.accepting():
+                self._stream.flush()
+            with self._sink.holding() as end:
+                self._file.close()
+                self._stream.flush()
+            with self._sink.accepting():
+                self._sink.write(sealed(bytes(end)))
+        except BaseException:
+            self.abort()
+            raise
+        self._closed = True
+        footer = self._footer[0]
+        lowest, highest = sequence_range(footer) if self._lineage else (None, None)
+        return WrittenSegment(
+            rows=footer.num_rows,
+            size=self._sink.size,
+            sha256=self._sink.digest(),
+            columns=footer_facts(footer, self._schema, floats=self._floats),
+            split_offsets=split_offsets(footer),
+            has_lineage=self._lineage,
+            seq_min=lowest,
+            seq_max=highest,
+        )
+
+    def abort(self) -> None:
+        """Close the writer without a footer. Allowed at any time; after `finish` it does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._held.clear()
+            if self._file is not None:
+                with suppress(Exception):  # the file is thrown away: what closing it says does not matter
+                    self._file.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("This segment writer is closed; write the rows with a new one.")
+
+    def _drain(self, *, everything: bool) -> None:
+        if not self._held:
+            return
+        table = pa.concat_tables(self._held)
+        step = max(1, table.num_rows * self._group_bytes // max(self._held_bytes, 1))
+        end = table.num_rows if everything else table.num_rows - table.num_rows % step
+        if self._file is None:
+            if self._nan_fields is None:
+                self._nan_fields = nan_fields(table) if everything else frozenset(self._floats)
+            self._open(table)
+        for start in range(0, end, step):
+            self._write_group(table.slice(start, min(step, end - start)))
+        rest = table.slice(end)
+        self._held = [rest] if rest.num_rows else []
+        self._held_bytes = rest.nbytes if rest.num_rows else 0
+
+    def _open(self, sample: pa.Table) -> None:
+        self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _SINK_BYTES)
+        widest = max(column.nbytes for column in sample.columns) / sample.num_rows
+        batch = max(_LEAST_BATCH, min(_MOST_BATCH, -int(-self._tuning.page_bytes // max(widest, 1))))
+        self._file = pq.ParquetWriter(
+            self._stream,
+            self._stored,
+            version="2.6",
+            data_page_version="1.0",
+            data_page_size=self._tuning.page_bytes,
+            write_batch_size=batch,
+            compression=self._tuning.compression,
+            compression_level=self._tuning.compression_level,
+            write_statistics=[
+                leaf.path for leaf in leaves(self._stored) if leaf.field_id not in (self._nan_fields or ())
+            ],
+            write_page_index=True,
+            write_page_checksum=True,
+            store_schema=False,
+            store_decimal_as_integer=True,
+            metadata_collector=self._footer,
+            **encodings(self._stored, self._tuning, sample),
+        )
+
+    def _write_group(self, table: pa.Table) -> None:
+        assert self._file is not None
+        if table.column(0).num_chunks > 1 + table.num_rows // _ROWS_PER_PIECE:
+            table = table.combine_chunks()
+        counted = _float_facts(table, self._nan_fields or ())
+        for number, facts in self._floats.items():
+            facts.append(counted.get(number))
+        first, self._rows = self._rows, self._rows + table.num_rows
+        if self._stored is not self._arrow:
+            table = table.append_column(stored_position_field(), pa.array(np.arange(first, self._rows)))
+        try:
+            with self._sink.accepting():
+                self._file.write_table(table, row_group_size=table.num_rows)
+        except pa.ArrowInvalid as error:
+            raise InvalidInput(f"Rows do not fit the schema of their table: {str(error).splitlines()[0]}.") from error
+
+
+def segment_facts(
+    written: WrittenSegment,
+    *,
+    number: int,
+    path: str,
+    level: int,
+    schema_id: int,
+    spec_id: int,
+    partition: tuple[bytes | None, ...],
+    event_time_field: NestedField | None,
+    sort_order_id: int,
+) -> SegmentFacts:
+    """The facts of a written file, with what only its table knows. The event time's range comes from its bounds."""
+    time_min = time_max = None
+    if event_time_field is not None:
+        time = next((facts for facts in written.columns if facts.field_id == event_time_field.field_id), None)
+        if time is not None and time.lower is not None and time.upper is not None:
+            time_min, time_max = time_range_ns(event_time_field.field_type, time.lower, time.upper)
+    return SegmentFacts(
+        number=number,
+        path=path,
+        rows=written.rows,
+        size=written.size,
+        level=level,
+        schema_id=schema_id,
+        spec_id=spec_id,
+        partition=partition,
+        sha256=written.sha256,
+        columns=written.columns,
+        time_min=time_min,
+        time_max=time_max,
+        has_lineage=written.has_lineage,
+        seq_min=written.seq_min,
+        seq_max=written.seq_max,
+        sort_order_id=sort_order_id,
+        split_offsets=written.split_offsets,
+    )
+
+
+def _checked(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """`table` with the field ids of `schema`, whose names and types it must have already."""
+    if table.column_names != schema.names:
+        raise InvalidInput(f"Rows have the columns {table.column_names}, but the segment has {schema.names}.")
+    for field, column in zip(schema, table.columns, strict=True):
+        if column.type != field.type:
+            raise InvalidInput(f"Column {field.name!r} has Arrow type {column.type}; the segment needs {field.type}.")
+        if not field.nullable and column.null_count:
+            row = pc.index(column.is_null(), True).as_py()
+            raise InvalidInput(f"Column {field.name!r} is required, but row {row} of those written has null.")
+    return table if table.schema is schema else pa.Table.from_arrays(table.columns, schema=schema)
+
+
+def nan_fields(table: pa.Table) -> frozenset[int]:
+    """The ids of the float and double leaves that hold NaN."""
+    return frozenset(
+        number
+        for field, column in zip(table.schema, table.columns, strict=True)
+        for number, values in _floating(field, column)
+        if pc.any(pc.is_nan(values)).as_py()
+    )
+
+
+def _float_facts(table: pa.Table, numbers: Collection[int]) -> dict[int, FloatFacts]:
+    """Facts of the float and double leaves with these field ids."""
+    found: dict[int, FloatFacts] = {}
+    for field, column in zip(table.schema, table.columns, strict=True):
+        for number, values in _floating(field, column) if numbers else ():
+            if number in numbers:
+                known = values.drop_null()
+                finite = known.filter(pc.invert(pc.is_nan(known)))
+                ends = pc.min_max(finite).as_py() if len(finite) else None
+                found[number] = FloatFacts(
+                    len(known), len(known) - len(finite), None if ends is None else (ends["min"], ends["max"])
+                )
+    return found
+
+
+def _floating(field: pa.Field, column: pa.ChunkedArray) -> Iterator[tuple[int, pa.ChunkedArray]]:
+    """The float and double leaves in a column, without what lies below nulls."""
+    kind, number = field.type, field_id(field)
+    if pt.is_floating(kind) and number is not None:
+        yield number, column
+    elif pt.is_struct(kind):
+        for child, values in zip(kind, column.flatten(), strict=True):
+            yield from _floating(child, values)
+    elif pt.is_map(kind):
+        entries = pa.struct([kind.key_field, kind.item_field])
+        flat = [chunk.cast(pa.list_(entries)).flatten() for chunk in column.chunks]
+        yield from _floating(pa.field("entries", entries), pa.chunked_array(flat, entries))
+    elif pt.is_list(kind):
+        yield from _floating(kind.value_field, pc.list_flatten(column))
+
+
+class _HashedSink(io.RawIOBase):
+    """Counts and hashes what passes to `sink`.
+
+    Outside of `accepting` and `holding` it swallows everything: pyarrow writes a footer even when a writer is dropped
+    half-way, at a time when nobody wants it and `sink` may be gone.
+    """
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self.size = 0
+        self._sink = sink
+        self._hash = hashlib.sha256()
+        self._take: Callable[[Any], object] | None = None
+
+    @contextmanager
+    def accepting(self) -> Iterator[None]:
+        self._take = self._pass
+        try:
+            yield
+        finally:
+            self._take = None
+
+    @contextmanager
+    def holding(self) -> Iterator[bytearray]:
+        """Collect what is written instead of passing it on."""
+        held = bytearray()
+        self._take = held.extend
+        try:
+            yield held
+        finally:
+            self._take = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if self._take is not None:
+            self._take(data)
+        return len(data)
+
+    def _pass(self, data: Any) -> None:
+        self._hash.update(data)
+        self._sink.write(data)
+        self.size += len(data)
+
+    def digest(self) -> bytes:
+        return self._hash.digest()
+
+
+__all__ = [
+    "LEVELS",
+    "LEVEL_KEY",
+    "SCHEMA_KEY",
+    "LevelTuning",
+    "SegmentWriter",
+    "WrittenSegment",
+    "footer_facts",
+    "nan_fields",
+    "segment_facts",
+    "tuning",
+]

@@ -1,0 +1,85 @@
+"""How the segments of each level are written: small and plain for single rows at level 0, for scans above."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from moulin.model.schema.arrow import leaves
+
+# A dictionary may be this large: values inside of maps share one, and one that is full costs more than it saved.
+_DICTIONARY_BYTES = 4 << 20
+_SAMPLE_ROWS, _LEAST_SAMPLE, _MOSTLY = 16_384, 1_024, 0.8
+_FLOATING = "BYTE_STREAM_SPLIT"
+_MOST_INTEGER_DIGITS = 18  # decimals of more digits are stored as bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LevelTuning:
+    """How the segments of a level are written. Row groups are measured by their rows in memory, pages as encoded."""
+
+    row_group_bytes: int
+    page_bytes: int
+    encoded: bool
+    compression: str
+    compression_level: int | None
+
+
+LEVELS: tuple[LevelTuning, ...] = (
+    LevelTuning(4 << 20, 8 << 10, encoded=False, compression="none", compression_level=None),
+    LevelTuning(32 << 20, 32 << 10, encoded=True, compression="zstd", compression_level=1),
+    LevelTuning(128 << 20, 128 << 10, encoded=True, compression="zstd", compression_level=1),
+)
+"""The tuning of each level; deeper levels are like the last."""
+
+
+def tuning(level: int) -> LevelTuning:
+    """How segments of a level are written."""
+    return LEVELS[min(level, len(LEVELS) - 1)]
+
+
+def encodings(schema: pa.Schema, tuned: LevelTuning, sample: pa.Table) -> dict[str, Any]:
+    """How pyarrow's writer is told to encode each leaf: plain at level 0, above as suits its type and values."""
+    if not tuned.encoded:
+        return {"use_dictionary": False, "column_encoding": "PLAIN"}
+    dictionary, others = [], {}
+    for leaf in leaves(schema):
+        encoding = _encoding(leaf.type)
+        if leaf.path in sample.column_names:
+            if encoding is None and _all_differ(sample.column(leaf.path)):
+                encoding = "PLAIN"
+            elif encoding == _FLOATING and not _all_differ(sample.column(leaf.path)):
+                encoding = None  # prices, percentages, settings: few values, and each of them random bits
+        if encoding is None:
+            dictionary.append(leaf.path)
+        else:
+            others[leaf.path] = encoding
+    return {
+        "use_dictionary": dictionary or False,
+        "column_encoding": others or None,
+        "dictionary_pagesize_limit": _DICTIONARY_BYTES,
+    }
+
+
+def _all_differ(column: pa.ChunkedArray) -> bool:
+    """Whether so few of the first values come twice that a dictionary would only add to them."""
+    first = column.slice(0, _SAMPLE_ROWS).drop_null()
+    if len(first) < _LEAST_SAMPLE:
+        return False
+    storage = first.cast(pa.binary()) if pt.is_fixed_size_binary(first.type) else first
+    return bool(pc.count_distinct(storage).as_py() > _MOSTLY * len(first))
+
+
+def _encoding(kind: pa.DataType) -> str | None:
+    """None for a dictionary, which gives way to plain when it is full."""
+    if pt.is_boolean(kind):
+        return "RLE"
+    if pt.is_floating(kind):
+        return _FLOATING
+    if pt.is_integer(kind) or pt.is_temporal(kind) or (pt.is_decimal(kind) and kind.precision <= _MOST_INTEGER_DIGITS):
+        return "DELTA_BINARY_PACKED"
+    return None

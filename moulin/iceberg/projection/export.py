@@ -1,0 +1,187 @@
+"""Export: one version of a table as an Iceberg table of its own, in a folder or an object store.
+
+The tree is what Iceberg calls a Hadoop table: `metadata/v<N>.metadata.json`, and `metadata/version-hint.text` says N.
+Exporting into the same place again adds the next N. Data files are named where they lie in the lake, or copied. The one
+snapshot is that of the version; branches and tags that name it come along, and no others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from moulin.catalog.objects import projections
+from moulin.errors import AlreadyExists, FailedPrecondition
+from moulin.formats.puffin import DeletionVectorBlob, write_puffin
+from moulin.iceberg.projection import metadata as documents
+from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.projection.deletes import DeleteFile, location, position_deletes
+from moulin.iceberg.projection.manifests import ManifestWriter, write_manifest_list
+from moulin.iceberg.projection.projection import named_commits
+from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
+from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment
+from moulin.model.ids import new_id
+from moulin.storage import paths
+from moulin.storage.store import Store, open_store
+from moulin.table.context import Context
+
+_NUMBERED = re.compile(r"metadata/v([1-9][0-9]{0,8})\.metadata\.json")
+_HINT = "metadata/version-hint.text"
+_CHUNK = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What was exported: the version of the table, its metadata, and how much was written."""
+
+    version: int
+    metadata_location: str
+    location: str
+    files: int
+    bytes: int
+
+
+def export(
+    context: Context, table_id: UUID, directory: str, *, version: int | None = None, copy: bool = False
+) -> Export:
+    """Write a table at `version`, by default now, into `directory`. Interrupted, it leaves no new version there."""
+    state = context.catalog.table_by_id(table_id, version)
+    target = open_store(directory)
+    if target.uri == context.store.uri or target.uri.startswith(f"{context.store.uri}/"):
+        raise FailedPrecondition(f"{directory} lies inside the lake: export into a folder of its own.")
+    with context.pins.hold(table_id, state.version):
+        return _Exporter(context, state, target, copy).run()
+
+
+class _Exporter:
+    def __init__(self, context: Context, state: TableState, target: Store, copy: bool) -> None:
+        self.context, self.state, self.target, self.copy = context, state, target, copy
+        self.engine, self.format = context.own_catalog().engine, documents.format_version(state)
+        self.files = self.bytes = 0
+
+    def run(self) -> Export:
+        state = self.state
+        commit = projections.data_commit(self.engine, state.id, state.head_version)
+        snapshots: list[Json] = []
+        refs: dict[str, Json] = {}
+        if commit is not None:
+            segments = self.context.catalog.segments(state.id, state.version, with_columns=False)
+            if self.copy:
+                for segment in segments:
+                    self._copy(segment.facts.path, segment.facts.size, _copied(segment.facts.path))
+            writer = ManifestWriter(
+                state,
+                self.format,
+                commit,
+                lambda sequences: projections.snapshot_ids(self.engine, state.id, sequences),
+                lambda numbers: projections.column_facts(self.engine, numbers),
+                self._locate,
+                lambda name, data: self._write(f"metadata/{name}", data),
+            )
+            totals = Totals()
+            vectors = self._vectors(segments) if self.copy else None
+            rewriter = Rewriter(self.context, state, writer, "metadata", totals, vectors)
+            manifests = rewriter.apply([], Delta.all(segments))
+            where, _ = write_manifest_list(manifests, commit, self.format, writer.write)
+            snapshots.append(documents.snapshot(commit, where, totals.summary(manifests), self.format))
+            refs = self._refs(commit.snapshot_id)
+        changed = projections.commit_time(self.engine, state.id, state.head_version)
+        document = documents.table_metadata(state, self.format, self._root(), changed, snapshots, [], refs)
+        for kind in ("statistics", "partition-statistics"):
+            document[kind] = list(self._statistics(document[kind]))
+        name = self._publish(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode())
+        return Export(state.head_version, location(self.target, name), self._root(), self.files, self.bytes)
+
+    def _publish(self, data: bytes) -> str:
+        """Metadata under the next free number, then the hint that says so."""
+        taken = [int(m[1]) for info in self.target.list("metadata") if (m := _NUMBERED.fullmatch(info.path))]
+        number = max(taken, default=0) + 1
+        while True:
+            name = f"metadata/v{number}.metadata.json"
+            try:
+                self._write(name, data)
+                break
+            except AlreadyExists:
+                number += 1
+        self.target.put(_HINT, str(number).encode())
+        return name
+
+    def _root(self) -> str:
+        return location(self.target, "metadata").removesuffix("/metadata")
+
+    def _locate(self, path: str) -> str:
+        if not self.copy:
+            return location(self.context.store, path)
+        return location(self.target, _copied(path))
+
+    def _refs(self, snapshot_id: int) -> dict[str, Json]:
+        """The names that the snapshot has now: one that a version got is no part of that version."""
+        newest = self.context.catalog.table_by_id(self.state.id)
+        found = named_commits(self.context, newest)
+        return {ref.name: documents.ref_json(ref, snapshot_id) for ref, one in found if one.snapshot_id == snapshot_id}
+
+    def _statistics(self, files: Sequence[Json]) -> Iterator[Json]:
+        """Statistics whose file is still there; copied with the data, to the same place below the table's folder."""
+        prefix = paths.table_prefix(self.state.id) + "/"
+        for one in files:
+            where = one["statistics-path"]
+            name = where[where.rindex(prefix) + len(prefix) :]
+            if not self.context.store.exists(prefix + name):
+                continue
+            if self.copy:
+                self._copy(prefix + name, one["file-size-in-bytes"], name)
+                where = location(self.target, name)
+            yield {**one, "statistics-path": where}
+
+    def _copy(self, path: str, size: int, name: str) -> None:
+        """Copy a file of the lake, unless an earlier export did: they never change."""
+        if self.target.exists(name) and self.target.head(name).size == size:
+            return
+        with self.context.store.reader(path, size) as source, self.target.writer(name) as sink:
+            while block := source.read(_CHUNK):
+                sink.write(block)
+                self.bytes += len(block)
+        self.files += 1
+
+    def _vectors(self, segments: Sequence[LiveSegment]) -> Mapping[int, DeleteFile]:
+        """The deleted rows of copied segments, in files that name the copies."""
+        store, worn = self.context.store, [segment for segment in segments if segment.vector is not None]
+        bitmaps = {}
+        for segment in worn:
+            assert segment.vector is not None
+            bitmaps[segment.facts.number] = self.context.vectors.get(store, segment.vector, segment.facts.rows)
+        if not worn:
+            return {}
+        found: dict[int, DeleteFile] = {}
+        if self.format >= 3:
+            blobs = [DeletionVectorBlob(self._locate(s.facts.path), bitmaps[s.facts.number]) for s in worn]
+            data, places = write_puffin(blobs)
+            where = self._write(f"data/{new_id().hex}.puffin", data)
+            for blob, place, segment in zip(blobs, places, worn, strict=True):
+                found[segment.facts.number] = DeleteFile(
+                    where, len(data), place.cardinality, blob.referenced_data_file, place.offset, place.length
+                )
+            return found
+        for segment in worn:
+            bitmap, name = bitmaps[segment.facts.number], self._locate(segment.facts.path)
+            data = position_deletes(name, bitmap, segment.facts.rows)
+            where = self._write(f"data/{paths.position_deletes_name(new_id())}", data)
+            first, last = int(bitmap.min()), int(bitmap.max())
+            found[segment.facts.number] = DeleteFile(where, len(data), len(bitmap), name, first=first, last=last)
+        return found
+
+    def _write(self, path: str, data: bytes) -> str:
+        self.target.put_if_absent(path, data)
+        self.files += 1
+        self.bytes += len(data)
+        return location(self.target, path)
+
+
+def _copied(path: str) -> str:
+    """Where the copy of a segment goes: one folder for all, named by number and file."""
+    number = paths.segment_number(path)
+    return f"data/{'' if number is None else f'{number}-'}{path.rpartition('/')[2]}"

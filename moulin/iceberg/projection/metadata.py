@@ -1,0 +1,175 @@
+"""The metadata of a table for Iceberg engines, as JSON of the specification. See docs/formats/iceberg.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import create_mapping_from_schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.types import TimestampNanoType, TimestamptzNanoType
+
+from moulin.catalog.objects.projections import DataCommit
+from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.iceberg.projection.avro import Json
+from moulin.model.entities import TableState
+from moulin.model.layout.partition import FIRST_FIELD_ID
+from moulin.model.operations import Kind
+from moulin.model.refs import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, Ref, shown, statistics_of
+
+FORMAT_PROPERTY = "format-version"
+NAME_MAPPING = "schema.name-mapping.default"
+VERSION_KEY = "moulin.version"
+"""Key in a snapshot's summary: the version of the lake that it stands for."""
+
+LOG_ENTRIES = 100
+SNAPSHOTS = 256
+"""Earlier snapshots that metadata lists at most. Older versions that are kept can be projected by themselves."""
+
+_MILLI = 1_000_000
+_OPERATIONS = {
+    Kind.APPEND: "append",
+    Kind.DELETE: "delete",
+    Kind.TRIM: "delete",
+    Kind.MERGE: "replace",
+}
+
+
+def format_version(state: TableState) -> int:
+    """The Iceberg format that the table is projected in, refused when its columns do not fit in it."""
+    text = state.properties.get(FORMAT_PROPERTY, "3")
+    if text not in ("2", "3"):
+        raise InvalidInput(f"Property {FORMAT_PROPERTY!r} of {state.full_name} is 2 or 3, not {text!r}.")
+    if text == "2" and (reason := _needs_v3(state.schema)):
+        raise FailedPrecondition(
+            f"{state.full_name} cannot be an Iceberg table of format version 2: {reason}. "
+            f"Set its property {FORMAT_PROPERTY!r} to 3."
+        )
+    return int(text)
+
+
+def _needs_v3(schema: Schema) -> str | None:
+    for field_id in schema.field_ids:
+        field = schema.find_field(field_id)
+        if isinstance(field.field_type, TimestampNanoType | TimestamptzNanoType):
+            return f"column {field.name} has the type {field.field_type}"
+        if field.initial_default is not None:
+            return f"column {field.name} has a default for rows that were there before it"
+    return None
+
+
+def snapshot(commit: DataCommit, manifest_list: str, summary: Mapping[str, str], version: int) -> Json:
+    """The snapshot of a commit in format `version`."""
+    made: Json = {
+        "snapshot-id": commit.snapshot_id,
+        "sequence-number": commit.sequence,
+        "timestamp-ms": commit.timestamp_ns // _MILLI,
+        "manifest-list": manifest_list,
+        "summary": {
+            **commit.properties,
+            "operation": operation(commit.kinds) or "overwrite",
+            **summary,
+            VERSION_KEY: str(commit.version),
+        },
+        "schema-id": commit.schema_id,
+    }
+    if commit.parent_snapshot_id is not None:
+        made["parent-snapshot-id"] = commit.parent_snapshot_id
+    if version >= 3:
+        made["first-row-id"] = commit.first_row_id
+        made["added-rows"] = commit.added_rows
+    return made
+
+
+def operation(kinds: Iterable[str]) -> str | None:
+    """What a snapshot calls a commit of these kinds; None for one that changed no rows and no files."""
+    names = {_OPERATIONS.get(Kind(kind), "overwrite") for kind in kinds if kind in _DATA_KINDS}
+    return names.pop() if len(names) == 1 else "overwrite" if names else None
+
+
+_DATA_KINDS = {Kind.APPEND, Kind.DELETE, Kind.UPSERT, Kind.MERGE, Kind.TRIM, Kind.OVERWRITE, Kind.RESTORE}
+
+
+def table_metadata(
+    state: TableState,
+    version: int,
+    location: str,
+    changed_ns: int,
+    snapshots: Sequence[Json],
+    metadata_log: Sequence[Json],
+    refs: Mapping[str, Json] | None = None,
+) -> Json:
+    """The metadata of a table whose last snapshot is the current one. `changed_ns` is when it was last changed.
+
+    `refs` are branches and tags other than `main`, as the specification has them; their snapshots are among the others.
+    """
+    named = {ref["snapshot-id"] for ref in (refs or {}).values()}
+    ordered = sorted(snapshots, key=lambda one: one["sequence-number"])
+    ordered = [*(one for one in ordered[:-SNAPSHOTS] if one["snapshot-id"] in named), *ordered[-SNAPSHOTS:]]
+    current = ordered[-1]["snapshot-id"] if ordered else None
+    listed = {one["snapshot-id"] for one in ordered}
+    main = {} if current is None else {"main": {"snapshot-id": current, "type": "branch"}}
+    metadata: Json = {
+        "format-version": version,
+        "table-uuid": str(state.id),
+        "location": location,
+        "last-sequence-number": state.last_sequence,
+        "last-updated-ms": changed_ns // _MILLI,
+        "last-column-id": state.last_column_id,
+        "current-schema-id": state.schema_id,
+        "schemas": [schema_json(state.schemas[number], version) for number in sorted(state.schemas)],
+        "default-spec-id": state.spec_id,
+        "partition-specs": [json.loads(state.specs[n].model_dump_json()) for n in sorted(state.specs)],
+        "last-partition-id": max(state.last_partition_id, FIRST_FIELD_ID - 1),
+        "default-sort-order-id": state.sort_order_id,
+        "sort-orders": _sort_orders(state),
+        "properties": properties(state),
+        "refs": {**main, **{name: ref for name, ref in (refs or {}).items() if ref["snapshot-id"] in listed}},
+        "snapshots": ordered,
+        "statistics": _statistics(state, STATISTICS_PREFIX, listed),
+        "partition-statistics": _statistics(state, PARTITION_STATISTICS_PREFIX, listed),
+        "snapshot-log": [{"snapshot-id": one["snapshot-id"], "timestamp-ms": one["timestamp-ms"]} for one in ordered],
+        "metadata-log": list(metadata_log)[-LOG_ENTRIES:],
+    }
+    if current is not None:
+        metadata["current-snapshot-id"] = current
+    elif version < 3:
+        metadata["current-snapshot-id"] = -1
+    if version >= 3:
+        metadata["next-row-id"] = state.next_row_id
+    return metadata
+
+
+def _statistics(state: TableState, prefix: str, snapshots: Collection[int]) -> list[Json]:
+    return [one for key, one in statistics_of(state.properties, prefix).items() if key in snapshots]
+
+
+def ref_json(ref: Ref, snapshot_id: int) -> Json:
+    """A named version as metadata has it."""
+    return {"snapshot-id": snapshot_id, "type": ref.kind, **ref.options}
+
+
+def schema_json(schema: Schema, version: int) -> Json:
+    """A schema in Iceberg's form. Defaults exist from format version 3 on."""
+    document: Json = json.loads(schema.model_dump_json())
+    return document if version >= 3 else _without_defaults(document)
+
+
+def _without_defaults(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_defaults(v) for k, v in value.items() if k not in ("initial-default", "write-default")}
+    return [_without_defaults(item) for item in value] if isinstance(value, list) else value
+
+
+def properties(state: TableState) -> dict[str, str]:
+    """The table's own, and what engines must know: they may not clean up files that only the catalog knows of."""
+    mapping = create_mapping_from_schema(state.schema).model_dump_json()
+    own = {key: value for key, value in shown(state.properties).items() if key != FORMAT_PROPERTY}
+    return {NAME_MAPPING: mapping, "write.delete.mode": "merge-on-read", **own, "gc.enabled": "false"}
+
+
+def _sort_orders(state: TableState) -> list[Json]:
+    orders = {UNSORTED_SORT_ORDER.order_id: UNSORTED_SORT_ORDER, **state.sort_orders}
+    return [json.loads(orders[number].model_dump_json()) for number in sorted(orders)]

@@ -1,0 +1,290 @@
+"""Projection: any kept version of a table as an Iceberg table, written when somebody asks for it.
+
+One line of projections per table and format. Each continues the one before: what changed since then becomes one new
+manifest (or a few), manifests that lost a file are written anew, all others are taken over. Versions in between appear
+as if committed and expired. Files get fresh names and are recorded in the catalog at the end, in one transaction: who
+is killed leaves files that no row names, and who comes second takes what the first has made.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from moulin.catalog.objects import projections
+from moulin.catalog.objects.projections import DataCommit, Projected
+from moulin.errors import Corrupt, NotFound, Unavailable
+from moulin.iceberg.projection import metadata as documents
+from moulin.iceberg.projection.avro import Json, read_avro
+from moulin.iceberg.projection.deletes import location, locator
+from moulin.iceberg.projection.manifests import ManifestWriter, is_live, write_manifest_list
+from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
+from moulin.model.entities import TableState
+from moulin.model.ids import new_id
+from moulin.model.refs import Ref, refs_of
+from moulin.storage import paths
+from moulin.table.context import Context
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+_ATTEMPTS = 10
+LOOK_SECONDS = 10.0
+"""How long the files of a projection are believed to be where they were seen."""
+_REMEMBERED = 4096
+_looked: dict[str, float] = {}
+log = logging.getLogger("moulin.iceberg")
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """One version of a table as Iceberg metadata: the last version that changed it, and where its metadata lies."""
+
+    table_id: UUID
+    version: int
+    format_version: int
+    path: str
+    location: str
+    metadata: Json
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The current snapshot; None for a table that never had rows."""
+        found = self.metadata.get("current-snapshot-id")
+        return None if found in (None, -1) else int(found)
+
+    def model(self) -> TableMetadata:
+        """The metadata as pyiceberg's model."""
+        from pyiceberg.table.metadata import TableMetadataUtil
+
+        return TableMetadataUtil.parse_obj(self.metadata)
+
+
+def project(
+    context: Context, table_id: UUID, version: int | None = None, *, format_version: int | None = None
+) -> Projection:
+    """The table at `version`, by default now, as Iceberg metadata in the lake's storage; made if it is not there.
+
+    The format is the one that the table has at that version, unless given. Rows that were put and not flushed are not
+    part of any version. Cost follows what changed since the last projection.
+    """
+    for _ in range(_ATTEMPTS):
+        state = context.catalog.table_by_id(table_id, version)
+        chosen = format_version or documents.format_version(state)
+        found: Projected | None = None
+        try:
+            found = find_whole(context, table_id, chosen, state.head_version)
+            if found is None:
+                _find_base(context, table_id, chosen, state.head_version)
+                found = _Projector(context, state, chosen).run()
+            if found is not None:
+                return _load(context, table_id, chosen, found)
+        except NotFound:
+            # Of this projection or the one before it: cleaned up since it was looked up, or lost.
+            if found is None and not _forget_lost(context, table_id, chosen, state.head_version):
+                raise
+    raise Unavailable(f"Others kept projecting {table_id} at the same time: try again.")
+
+
+def find_whole(context: Context, table_id: UUID, chosen: int, version: int) -> Projected | None:
+    """The projection of exactly this version. One that lost a file is forgotten, with all that may share it: None."""
+    found = projections.find(context.own_catalog().engine, table_id, chosen, version)
+    return found if found is None or _is_whole(context, table_id, chosen, found) else None
+
+
+def _find_base(context: Context, table_id: UUID, chosen: int, version: int) -> None:
+    """Forget the projection that the next one would continue if it lost a file."""
+    base = projections.before(context.own_catalog().engine, table_id, chosen, version)
+    if base is not None:
+        _is_whole(context, table_id, chosen, base)
+
+
+def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -> bool:
+    """Whether all files of a projection are in storage; looked for once in a while, in one listing."""
+    now = time.monotonic()
+    if _looked.get(found.path, -math.inf) > now - LOOK_SECONDS:
+        return True
+    if _forget_lost(context, table_id, chosen, found.version) or _forget_moved(context, table_id, chosen, found):
+        return False
+    if len(_looked) >= _REMEMBERED:
+        _looked.clear()
+    _looked[found.path] = now
+    return True
+
+
+def _forget_lost(context: Context, table_id: UUID, chosen: int, version: int) -> bool:
+    """Forget the projections of a table if a file of the one of this version, or of the one before, is lost."""
+    engine = context.own_catalog().engine
+    base = projections.before(engine, table_id, chosen, version)
+    named = projections.files(engine, table_id, chosen, version)
+    if base is not None:
+        named |= projections.files(engine, table_id, chosen, base.version)
+    there = {info.path for info in context.store.list(paths.metadata_prefix(table_id))}
+    if named <= there:
+        return False
+    log.warning("files of a projection are lost, and made again", extra={"table": str(table_id)})
+    projections.forget(engine, table_id, chosen)
+    return True
+
+
+def _forget_moved(context: Context, table_id: UUID, chosen: int, found: Projected) -> bool:
+    """Forget the projections of a table if they name files of another address: the lake was moved or copied since."""
+    try:
+        before = read_metadata(context, found.path)["location"]
+    except (Corrupt, KeyError):
+        return False  # whoever reads it says so
+    if before == location(context.store, paths.table_prefix(table_id)):
+        return False
+    log.warning("the lake was moved: the projections of a table are made again", extra={"table": str(table_id)})
+    projections.forget(context.own_catalog().engine, table_id, chosen)
+    return True
+
+
+def _load(context: Context, table_id: UUID, chosen: int, found: Projected) -> Projection:
+    document = read_metadata(context, found.path)
+    where = location(context.store, found.path)
+    return Projection(table_id, found.version, chosen, found.path, where, document)
+
+
+def read_metadata(context: Context, path: str) -> Json:
+    try:
+        document: Json = json.loads(context.store.get(path))
+    except ValueError as error:
+        raise Corrupt(f"{path} is damaged: it is no JSON ({error}).") from None
+    return document
+
+
+def named_commits(context: Context, state: TableState) -> Iterator[tuple[Ref, DataCommit]]:
+    """The branches and tags of a table whose versions have rows, each with the commit that its snapshot stands for."""
+    for ref in refs_of(state.properties).values():
+        try:
+            named = context.catalog.table_by_id(state.id, ref.version)
+        except NotFound:  # the name was taken from it since, and clean-up has passed it
+            continue
+        commit = projections.data_commit(context.own_catalog().engine, state.id, named.head_version)
+        if commit is not None:
+            yield ref, commit
+
+
+class _Projector:
+    """Makes one projection."""
+
+    def __init__(self, context: Context, state: TableState, chosen: int) -> None:
+        self.context, self.state, self.format = context, state, chosen
+        self.engine, self.store = context.own_catalog().engine, context.store
+        self.folder = paths.metadata_prefix(state.id)
+        self.added: dict[str, int] = {}
+
+    def run(self) -> Projected | None:
+        """The projection; None when somebody else was first."""
+        state = self.state
+        with self.context.pins.hold(state.id, state.head_version), self.context.catalog.writing():
+            base = projections.before(self.engine, state.id, self.format, state.head_version)
+            on_line = projections.is_newest(self.engine, state.id, self.format, state.head_version)
+            made, removed = self._make(base)
+            parent = (projections.FIRST if base is None else base.version) if on_line else None
+            recorded = projections.record(
+                self.engine, state.id, self.format, made, parent, self.added, removed if on_line else ()
+            )
+            return made if recorded else None
+
+    def _make(self, base: Projected | None) -> tuple[Projected, Iterable[str] | None]:
+        state = self.state
+        oldest = projections.oldest_projectable(self.engine, state.id)
+        before: Json = {} if base is None else read_metadata(self.context, base.path)
+        commit = projections.data_commit(self.engine, state.id, state.head_version)
+        kept = [one for one in before.get("snapshots", []) if int(one["summary"][documents.VERSION_KEY]) >= oldest]
+        removed: list[str] | None = [] if base is None else [base.path]
+        if commit is not None and (base is None or base.sequence < commit.sequence):
+            usable = base if base is not None and base.version >= oldest else None
+            made, dropped = self._snapshot(commit, usable, before)
+            kept.append(made)
+            removed = None if usable is None or removed is None else [*removed, *dropped]
+        elif commit is not None:
+            current = [one for one in before["snapshots"] if one["snapshot-id"] == commit.snapshot_id]
+            kept += [one for one in current if one not in kept]
+        changed = projections.commit_time(self.engine, state.id, state.head_version)
+        document = documents.table_metadata(
+            state,
+            self.format,
+            location(self.store, paths.table_prefix(state.id)),
+            changed,
+            kept,
+            self._log(base, before, oldest),
+            self._refs(kept),
+        )
+        name = paths.metadata_name(state.head_version, new_id())
+        self._write(name, json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode())
+        sequence = 0 if commit is None else commit.sequence
+        return Projected(state.head_version, sequence, f"{self.folder}/{name}"), removed
+
+    def _refs(self, kept: list[Json]) -> dict[str, Json]:
+        """Named versions that have rows; a snapshot that is not among those `kept` is projected, and added to them."""
+        refs: dict[str, Json] = {}
+        for ref, commit in named_commits(self.context, self.state):
+            if all(one["snapshot-id"] != commit.snapshot_id for one in kept):
+                found = project(self.context, self.state.id, ref.version, format_version=self.format)
+                kept += [one for one in found.metadata["snapshots"] if one["snapshot-id"] == commit.snapshot_id]
+            refs[ref.name] = documents.ref_json(ref, commit.snapshot_id)
+        return refs
+
+    def _log(self, base: Projected | None, before: Json, oldest: int) -> list[Json]:
+        if base is None:
+            return []
+        last = {"metadata-file": location(self.store, base.path), "timestamp-ms": before["last-updated-ms"]}
+        log = [*before.get("metadata-log", []), last]
+        return [entry for entry in log if self._version(entry["metadata-file"]) >= min(oldest, base.version)]
+
+    def _version(self, where: str) -> int:
+        found = paths.parse_metadata(f"{self.folder}/{where.rpartition('/')[2]}")
+        return -1 if found is None else found[1]
+
+    def _snapshot(self, commit: DataCommit, base: Projected | None, before: Json) -> tuple[Json, list[str]]:
+        """The snapshot of a commit that no projection has yet, and the files of `base` that it does without."""
+        state, catalog = self.state, self.context.catalog
+        delta, old, totals = Delta(), list[Json](), Totals()
+        dropped: list[str] = []
+        if base is not None:
+            (change,) = catalog.changes(state.id, base.version, state.head_version, net=True)
+            delta = Delta.of(change.segments)
+            if before["snapshots"] and base.sequence:
+                last = next(one for one in before["snapshots"] if one["sequence-number"] == base.sequence)
+                path = f"{self.folder}/{last['manifest-list'].rpartition('/')[2]}"
+                old, _ = read_avro(self.store.get(path), path)
+                totals.size = int(last["summary"].get("total-files-size", 0))
+                dropped.append(path)
+        else:
+            delta = Delta.all(catalog.segments(state.id, state.head_version, with_columns=False))
+        writer = ManifestWriter(
+            state,
+            self.format,
+            commit,
+            lambda sequences: projections.snapshot_ids(self.engine, state.id, sequences),
+            lambda numbers: projections.column_facts(self.engine, numbers),
+            locator(self.store),
+            self._write,
+        )
+        rewriter = Rewriter(self.context, state, writer, self.folder, totals)
+        manifests = rewriter.apply([one for one in old if is_live(one)], delta)
+        dropped += [self._name(one) for one in old if one not in manifests]
+        dropped += [f"{self.folder}/{name}" for name in rewriter.dropped]
+        where, _ = write_manifest_list(manifests, commit, self.format, self._write)
+        return documents.snapshot(commit, where, totals.summary(manifests), self.format), dropped
+
+    def _name(self, manifest: Json) -> str:
+        return f"{self.folder}/{manifest['manifest_path'].rpartition('/')[2]}"
+
+    def _write(self, name: str, data: bytes) -> str:
+        path = f"{self.folder}/{name}"
+        self.store.put_if_absent(path, data)
+        self.added[path] = len(data)
+        return location(self.store, path)
+
+
+__all__ = ["Projection", "find_whole", "named_commits", "project", "read_metadata"]

@@ -1,0 +1,236 @@
+"""From the manifests of one projection to those of the next: what came, what went, and what is taken over."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from moulin.catalog.segments.feed import SegmentChange
+from moulin.iceberg.projection.avro import Json, read_avro
+from moulin.iceberg.projection.deletes import (
+    DeleteFile,
+    from_record,
+    location,
+    position_deletes,
+    vector_file,
+    vector_sizes,
+)
+from moulin.iceberg.projection.manifests import (
+    ADDED,
+    DATA,
+    DELETED,
+    DELETES,
+    EXISTING,
+    Entry,
+    ManifestFile,
+    ManifestWriter,
+    live_files,
+    segments_of,
+)
+from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment
+from moulin.model.ids import new_id
+from moulin.storage import paths
+from moulin.table.context import Context
+
+SIZES = (64, 1024)
+"""Manifests are put into tiers by their live files: at most 64, at most 1,024, more ..."""
+
+MOST_SMALL = 32
+"""... and when a tier but the last has more than this, of one kind and spec, they become one. So there are few, and an
+entry is written three times at most while files only come."""
+
+
+@dataclass(slots=True)
+class Delta:
+    """What differs between two versions: data files by segment number, and the deleted rows of segments."""
+
+    added: list[LiveSegment] = field(default_factory=list)
+    removed: dict[int, LiveSegment] = field(default_factory=dict)
+    deletes_added: list[LiveSegment] = field(default_factory=list)
+    deletes_removed: dict[int, LiveSegment] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, changes: Iterable[SegmentChange]) -> Delta:
+        delta = cls()
+        for change in changes:
+            if change.before is None and change.after is not None:
+                delta.added.append(change.after)
+            if change.before is not None and change.after is None:
+                delta.removed[change.before.facts.number] = change.before
+            if change.before is not None and change.before.vector is not None:
+                delta.deletes_removed[change.before.facts.number] = change.before
+            if change.after is not None and change.after.vector is not None:
+                delta.deletes_added.append(change.after)
+        return delta
+
+    @classmethod
+    def all(cls, segments: Iterable[LiveSegment]) -> Delta:
+        return cls.of(SegmentChange(None, segment) for segment in segments)
+
+
+@dataclass(slots=True)
+class Totals:
+    """The figures of a snapshot's summary. `size` is that of all files, from snapshot to snapshot."""
+
+    size: int = 0
+    figures: Counter[str] = field(default_factory=Counter)
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Count entries that came or went."""
+        files: Counter[str] = Counter()
+        for entry in entries:
+            removed = entry.status == DELETED
+            if entry.delete is None:
+                word, size = ("deleted" if removed else "added"), entry.segment.facts.size
+                files[f"{word}-data-files"] += 1
+                files[f"{word}-records"] += entry.rows
+            else:
+                word, size = ("removed" if removed else "added"), entry.delete.length or entry.delete.size
+                files[f"{word}-delete-files"] += 1
+                files[f"{word}-dvs" if entry.delete.is_vector else f"{word}-position-delete-files"] += 1
+                files[f"{word}-position-deletes"] += entry.rows
+            files["removed-files-size" if removed else "added-files-size"] += size
+            self.size += -size if removed else size
+        self.figures.update(files)
+
+    def summary(self, manifests: Sequence[ManifestFile]) -> dict[str, str]:
+        data = [one for one in manifests if one["content"] == DATA]
+        deletes = [one for one in manifests if one["content"] == DELETES]
+        totals = {
+            **self.figures,
+            "total-data-files": sum(live_files(one) for one in data),
+            "total-records": sum(one["added_rows_count"] + one["existing_rows_count"] for one in data),
+            "total-delete-files": sum(live_files(one) for one in deletes),
+            "total-position-deletes": sum(one["added_rows_count"] + one["existing_rows_count"] for one in deletes),
+            "total-equality-deletes": 0,
+            "total-files-size": self.size,
+        }
+        return {name: str(value) for name, value in totals.items()}
+
+
+class Rewriter:
+    """Applies a delta to manifests. `dropped` names the position-delete files that are no longer needed.
+
+    `vectors` gives the place of each segment's deletion vector, where that is not the one in the lake.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        state: TableState,
+        writer: ManifestWriter,
+        folder: str,
+        totals: Totals,
+        vectors: Mapping[int, DeleteFile] | None = None,
+    ) -> None:
+        self.context, self.state, self.writer, self.folder, self.totals = context, state, writer, folder, totals
+        self.vectors = vectors
+        self.dropped: list[str] = []
+
+    def apply(self, old: Sequence[ManifestFile], delta: Delta) -> list[ManifestFile]:
+        kept, rewritten = list[ManifestFile](), list[ManifestFile]()
+        for manifest in old:
+            gone = delta.removed if manifest["content"] == DATA else delta.deletes_removed
+            written = self._without(manifest, gone) if self._may_hold(manifest, gone) else manifest
+            (kept if written is manifest else rewritten).append(written)
+        new = self.writer.data(delta.added)
+        self.totals.add(Entry(ADDED, segment) for segment in delta.added)
+        deletes = [Entry(ADDED, one, file) for one, file in self._delete_files(delta.deletes_added)]
+        self.totals.add(deletes)
+        return [*self._merged(kept), *rewritten, *new, *self.writer.deletes(deletes)]
+
+    def _may_hold(self, manifest: ManifestFile, numbers: Mapping[int, LiveSegment]) -> bool:
+        span = paths.parse_iceberg_manifest(manifest["manifest_path"])
+        return span is None or any(span[0] <= number <= span[1] for number in numbers)
+
+    def _without(self, manifest: ManifestFile, gone: Mapping[int, LiveSegment]) -> ManifestFile:
+        """The manifest with what is gone marked as deleted; itself, if it holds none of that."""
+        data = self._read(manifest)
+        numbers = segments_of(data, manifest["manifest_path"])
+        lost = [number for number in numbers if number in gone]
+        if not lost:
+            return manifest
+        entries = self._entries(manifest, data, numbers, gone)
+        removed = [entry for entry in entries if entry.status == DELETED]
+        self.totals.add(removed)
+        self.dropped += [
+            entry.delete.location.rpartition("/")[2]
+            for entry in removed
+            if entry.delete is not None and not entry.delete.is_vector
+        ]
+        return self.writer.manifest(entries)
+
+    def _entries(
+        self, manifest: ManifestFile, data: bytes, numbers: Sequence[int], gone: Mapping[int, LiveSegment]
+    ) -> list[Entry]:
+        """The live entries of a manifest as they go into another: EXISTING, or DELETED when they are `gone`."""
+        stay = [number for number in numbers if number not in gone]
+        segments = {**self.context.catalog.segments_by_number(stay, self.state.head_version), **gone}
+        status = {number: DELETED if number in gone else EXISTING for number in numbers}
+        if manifest["content"] == DATA:
+            return [Entry(status[number], segments[number]) for number in numbers]
+        records, _ = read_avro(data, manifest["manifest_path"], partitions=False)
+        return [
+            Entry(
+                status[number],
+                segments[number],
+                from_record(record["data_file"]),
+                _or(record["sequence_number"], manifest["sequence_number"]),
+                _or(record["snapshot_id"], manifest["added_snapshot_id"]),
+            )
+            for number, record in zip(numbers, records, strict=False)
+        ]
+
+    def _merged(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+        """Many small manifests of one kind, spec and tier as few larger ones."""
+        groups: dict[tuple[int, int, int], list[ManifestFile]] = {}
+        for manifest in manifests:
+            tier = bisect_left(SIZES, live_files(manifest))
+            if tier < len(SIZES):
+                groups.setdefault((tier, manifest["content"], manifest["partition_spec_id"]), []).append(manifest)
+        result = list(manifests)
+        for (_, content, _), group in groups.items():
+            if len(group) <= MOST_SMALL:
+                continue
+            entries: list[Entry] = []
+            for manifest in group:
+                data = self._read(manifest)
+                entries += self._entries(manifest, data, segments_of(data, manifest["manifest_path"]), {})
+            merged = self.writer.deletes(entries) if content == DELETES else self.writer.existing(entries)
+            gone = {id(one) for one in group}
+            result = [*(one for one in result if id(one) not in gone), *merged]
+        return result
+
+    def _read(self, manifest: ManifestFile) -> bytes:
+        return self.context.store.get(f"{self.folder}/{manifest['manifest_path'].rpartition('/')[2]}")
+
+    def _delete_files(self, segments: Sequence[LiveSegment]) -> Iterable[tuple[LiveSegment, DeleteFile]]:
+        """The deleted rows of each segment: its vector as it is stored, or written as a position-delete file."""
+        if self.vectors is not None:
+            yield from ((segment, self.vectors[segment.facts.number]) for segment in segments)
+            return
+        store = self.context.store
+        sizes = vector_sizes(store, segments) if self.writer.format_version >= 3 else {}
+        for segment in segments:
+            vector = segment.vector
+            assert vector is not None
+            target = self.writer.locate(segment.facts.path)
+            if self.writer.format_version >= 3:
+                yield segment, vector_file(vector, location(store, vector.path), sizes[vector.path], target)
+                continue
+            positions = self.context.vectors.get(store, vector, segment.facts.rows)
+            data = position_deletes(target, positions, segment.facts.rows)
+            where = self.writer.write(paths.position_deletes_name(new_id()), data)
+            first, last = int(positions.min()), int(positions.max())
+            yield segment, DeleteFile(where, len(data), vector.cardinality, target, first=first, last=last)
+
+
+def _or(value: Any, otherwise: Any) -> Any:
+    return otherwise if value is None else value
+
+
+__all__ = ["Delta", "Json", "Rewriter", "Totals"]

@@ -1,0 +1,247 @@
+"""Commits of engines: requirements checked, updates applied, snapshots taken in, all tables of a commit as one version.
+
+Everything is checked against the head version, and the catalog checks again, under its lock, that it still is the
+head. When it moved meanwhile, the requirements are checked anew: what they do not forbid goes on, the rest is a 409.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from fastapi import APIRouter, Header
+from fastapi.responses import Response
+
+from moulin.catalog.commit.commit import Stale, TableCommit
+from moulin.catalog.objects.projections import ENGINE_PREFIX
+from moulin.catalog.upkeep import ownership
+from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
+from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.projection.deletes import location
+from moulin.iceberg.projection.projection import project
+from moulin.iceberg.rest import namespaces
+from moulin.iceberg.rest.commit import create, requirements
+from moulin.iceberg.rest.commit.engine_files import TableFolder, check_statistics
+from moulin.iceberg.rest.commit.intake import take_in
+from moulin.iceberg.rest.commit.plan import Plan, current, plan
+from moulin.iceberg.rest.commit.updates import Wanted, read_updates, snapshot_properties
+from moulin.iceberg.rest.errors import CommitStateUnknown, commit_failed
+from moulin.iceberg.rest.requests import Body, LakeOf, field
+from moulin.iceberg.rest.tables import identifier, loaded
+from moulin.lake import Lake
+from moulin.model import request_ids
+from moulin.model.entities import TableState
+from moulin.model.names import check_name
+from moulin.model.operations import Operation
+
+log = logging.getLogger("moulin.iceberg.rest")
+router = APIRouter()
+_ATTEMPTS: Final = 5
+IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key")]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One table of a commit."""
+
+    database: str
+    name: str
+    requirements: Sequence[Any]
+    wanted: Wanted
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
+@router.post("/namespaces/{namespace}/tables/{table}")
+def commit_table(lake: LakeOf, namespace: str, table: str, body: Body, key: IdempotencyKey = None) -> Response:
+    database = namespaces.find(lake, namespace).name
+    if "identifier" in body and identifier(body, "identifier") != (database, table):
+        raise InvalidInput("The request's identifier is not the table of its path.")
+    _commit(lake, [_change(database, table, body)], key)
+    try:
+        return loaded(lake, lake.catalog.table(database, table))
+    except MoulinError as error:
+        raise CommitStateUnknown(f"The commit was made, and cannot be shown ({error.message}).") from error
+
+
+@router.post("/transactions/commit")
+def commit_transaction(lake: LakeOf, body: Body, key: IdempotencyKey = None) -> Response:
+    """Changes of several tables, all or none of them."""
+    changes = []
+    for one in field(body, "table-changes", list):
+        if not isinstance(one, dict):
+            raise InvalidInput("A table change is a JSON object.")
+        database, name = identifier(one, "identifier")
+        changes.append(_change(namespaces.find(lake, database).name, name, one))
+    if not changes:
+        raise InvalidInput("The transaction changes no table.")
+    if len({change.full_name for change in changes}) != len(changes):
+        raise InvalidInput("A transaction names each table once.")
+    _commit(lake, changes, key)
+    return Response(status_code=204)
+
+
+def _change(database: str, name: str, body: Json) -> Change:
+    wanted = read_updates(field(body, "updates", list))
+    return Change(database, check_name(name, "table"), field(body, "requirements", list), wanted)
+
+
+def _commit(lake: Lake, changes: Sequence[Change], key: str | None) -> None:
+    request_id = _request_id(changes, key)
+    if request_id is not None and lake.catalog.committed(request_id) is not None:
+        return  # this request was answered, or died, after its commit
+    lake.context.flush()
+    for attempt in range(_ATTEMPTS):
+        try:
+            _Attempt(lake, changes, request_id).run()
+            return
+        except Stale:
+            if attempt == _ATTEMPTS - 1:
+                raise
+
+
+def _request_id(changes: Sequence[Change], key: str | None) -> str | None:
+    if key is None:
+        return None
+    text = repr([(change.full_name, change.requirements, change.wanted) for change in changes])
+    return f"{request_ids.ICEBERG}{hashlib.sha256(f'{key} {text}'.encode()).hexdigest()}"
+
+
+class _Attempt:
+    """One try at a commit, from the head versions of now."""
+
+    def __init__(self, lake: Lake, changes: Sequence[Change], request_id: str | None) -> None:
+        self.lake, self.changes, self.request_id = lake, changes, request_id
+        self.context, self.catalog = lake.context, lake.own_catalog()
+        self.commits: list[TableCommit] = []
+        self.leftovers: list[str] = []
+        self.made: list[UUID] = []
+        self.tables: set[UUID] = set()
+
+    def run(self) -> None:
+        found = [self._state(change) for change in self.changes]
+        bases = [None if state is None else project(self.context, state.id, state.version).metadata for state in found]
+        for change, base in zip(self.changes, bases, strict=True):
+            requirements.check(change.requirements, base, change.full_name)
+        try:
+            for change, state, base in zip(self.changes, found, bases, strict=True):
+                if state is None or base is None:
+                    self._create(change)
+                else:
+                    self._update(change, state, base)
+            if self.commits:
+                self._save()
+        except BaseException as error:
+            if not isinstance(error, CommitStateUnknown):
+                self._undo()
+            raise
+        self._clean_up()
+
+    def _state(self, change: Change) -> TableState | None:
+        try:
+            return self.catalog.table(change.database, change.name)
+        except NotFound:
+            return None
+
+    def _create(self, change: Change) -> None:
+        """Make the table; rows that come with it are a version of their own, right after."""
+        root = location(self.context.store, "x").removesuffix("x")
+        new = create.from_updates(change.wanted, root)
+        snapshot = current(change.wanted)
+        state = self.catalog.create_table(change.database, change.name, new)
+        self.made.append(state.id)
+        if snapshot is not None:
+            self._add(state, Plan((), state, snapshot), {"refs": {}, "snapshots": []}, change)
+
+    def _update(self, change: Change, state: TableState, base: Json) -> None:
+        planned = plan(state, change.wanted, base)
+        check_statistics(TableFolder(self.context.store, state.id), change.wanted.statistics.values())
+        self._add(state, planned, base, change)
+
+    def _add(self, state: TableState, planned: Plan, base: Json, change: Change) -> None:
+        operations: list[Operation] = list(planned.operations)
+        snapshot_id = None
+        summary = {"engine": "iceberg-rest"}
+        if planned.snapshot is not None:
+            _check_snapshot(state, planned, base, change.wanted)
+            main = base["refs"].get("main", {}).get("snapshot-id")
+            before = next((one for one in base["snapshots"] if one["snapshot-id"] == main), None)
+            taken = take_in(self.context, planned.state, before, planned.snapshot, planned.state.schema_id)
+            self.leftovers += taken.leftovers
+            self.tables.add(state.id)
+            if taken.operation is not None:
+                operations.append(taken.operation)
+                snapshot_id = planned.snapshot["snapshot-id"]
+                given = snapshot_properties(change.wanted.snapshots)
+                summary |= {ENGINE_PREFIX + key: value for key, value in given.items()}
+        for place, operation in enumerate(operations):
+            self.commits.append(
+                TableCommit(
+                    state.id,
+                    state.version,
+                    operation,
+                    summary,
+                    expected_head=state.head_version if place == 0 else None,
+                    snapshot_id=snapshot_id,
+                )
+            )
+
+    def _save(self) -> None:
+        try:
+            self.catalog.commit(self.commits, request_id=self.request_id)
+        except Unavailable as error:
+            raise CommitStateUnknown(f"Nobody knows whether the commit was made ({error.message}).") from error
+
+    def _undo(self) -> None:
+        """Take back tables that were made for a commit that failed."""
+        for table_id in self.made:
+            try:
+                entry = self.catalog.table_entry(table_id)
+                self.catalog.drop_table(entry.database, table_id, immediate=True)
+            except MoulinError as error:
+                log.warning("a table of a failed commit stays", extra={"table": str(table_id), "error": error.message})
+
+    def _clean_up(self) -> None:
+        """The engine's files were copied, and go; the lake's own, which a commit may name, too, stay.
+
+        Those that a crash leaves here are in nobody's way.
+        """
+        try:
+            mine = ownership.leftovers(self.catalog.engine, self.tables, self.leftovers)
+            self.context.store.delete(mine)
+        except MoulinError as error:
+            log.warning("files of a commit stay", extra={"files": len(self.leftovers), "error": error.message})
+
+
+def _check_snapshot(state: TableState, planned: Plan, base: Json, wanted: Wanted) -> None:
+    """Whether a snapshot follows the head of the table."""
+    snapshot = planned.snapshot
+    assert snapshot is not None
+    if state.schema.identifier_field_ids:
+        raise Unsupported(
+            f"{state.full_name} has a primary key, and files of other engines could hold a key twice: write to it with "
+            "put, upsert or Spark SQL."
+        )
+    main = base["refs"].get("main", {}).get("snapshot-id")
+    by_id = {one["snapshot-id"]: one for one in wanted.snapshots}
+    first, steps = snapshot, 0
+    while (parent := first.get("parent-snapshot-id")) in by_id and steps < len(by_id):
+        first, steps = by_id[parent], steps + 1
+    if (parent if parent != -1 else None) != main:
+        raise commit_failed(f"The snapshot follows {parent}; the current one of {state.full_name} is {main}.")
+    if first["sequence-number"] != state.last_sequence + 1:
+        raise commit_failed(
+            f"The next sequence number of {state.full_name} is {state.last_sequence + 1}, not "
+            f"{first['sequence-number']}."
+        )
+    row_id = first.get("first-row-id")
+    if row_id is not None and row_id != state.next_row_id:
+        raise commit_failed(f"The next row id of {state.full_name} is {state.next_row_id}, not {row_id}.")
+    if any(one["snapshot-id"] == snapshot["snapshot-id"] for one in base["snapshots"]):
+        raise commit_failed(f"{state.full_name} has a snapshot {snapshot['snapshot-id']} already.")

@@ -1,0 +1,145 @@
+"""New tables, at once or staged: a staged one has an id and a location, and exists once a commit asserts it."""
+
+from __future__ import annotations
+
+import time
+from uuid import UUID
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+
+from moulin.catalog.objects.tables import NewTable
+from moulin.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
+from moulin.iceberg.projection import metadata as documents
+from moulin.iceberg.projection.deletes import location
+from moulin.iceberg.rest import namespaces
+from moulin.iceberg.rest.commit import shapes
+from moulin.iceberg.rest.commit.updates import Wanted, new_properties
+from moulin.iceberg.rest.requests import Body, LakeOf, field, texts
+from moulin.iceberg.rest.tables import loaded
+from moulin.lake import Lake
+from moulin.model.entities import TableState
+from moulin.model.ids import new_id
+from moulin.model.layout.key import with_key
+from moulin.model.layout.region import RegionSpec
+from moulin.model.layout.sort import parse_sort
+from moulin.model.names import check_name
+from moulin.model.schema.schema import key_names, make_schema
+from moulin.storage import paths
+
+router = APIRouter()
+
+
+@router.post("/namespaces/{namespace}/tables")
+def create_table(lake: LakeOf, namespace: str, body: Body) -> Response:
+    database = namespaces.find(lake, namespace).name
+    name = check_name(field(body, "name", str), "table")
+    if body.get("location"):
+        raise Unsupported("The location of a table is the catalog's to choose: leave it out.")
+    schema = shapes.read_schema(field(body, "schema", dict))
+    spec, order = field(body, "partition-spec", dict, None), field(body, "write-order", dict, None)
+    new = describe(
+        schema,
+        None if spec is None else shapes.read_spec(spec),
+        None if order is None else shapes.read_order(order),
+        new_properties(texts(body, "properties")),
+        new_id(),
+    )
+    if field(body, "stage-create", bool, False):
+        return _staged(lake, database, name, new)
+    return loaded(lake, lake.own_catalog().create_table(database, name, new))
+
+
+def describe(
+    given: Schema, spec: PartitionSpec | None, order: SortOrder | None, properties: dict[str, str], table_id: UUID
+) -> NewTable:
+    """A table to be made; its columns are numbered from 1 on. A schema with identifier fields makes a keyed table."""
+    schema = make_schema(given)
+    if keys := key_names(schema):
+        schema = with_key(schema, keys)
+        if order is not None and order.fields:
+            raise Unsupported("A schema with identifier fields makes a keyed table, which is sorted by its key.")
+        sorting = parse_sort(list(keys), schema)
+    else:
+        sorting = shapes.new_order(order or UNSORTED_SORT_ORDER, given, schema)
+    made, last = shapes.new_spec(spec or UNPARTITIONED_PARTITION_SPEC, given, schema)
+    new = NewTable(schema, schema.highest_field_id, made, last, sorting, None, properties, table_id)
+    RegionSpec.of(schema, properties)
+    documents.format_version(as_state("", "", new))
+    return new
+
+
+def from_updates(wanted: Wanted, store_location: str) -> NewTable:
+    """The table that the updates of a commit with assert-create describe."""
+    if wanted.uuid is None:
+        table_id = new_id()
+    else:
+        try:
+            table_id = UUID(wanted.uuid)
+        except ValueError:
+            raise InvalidInput(f"{wanted.uuid!r} is no UUID.") from None
+    place = f"{store_location}{paths.table_prefix(table_id)}"
+    if wanted.location is not None and wanted.location.rstrip("/") != place:
+        raise Unsupported(f"The table lies in {place}, as it was staged: leave its location out.")
+    if not isinstance(wanted.schema, Schema):
+        raise InvalidInput("A new table needs add-schema and set-current-schema.")
+    properties = dict(wanted.set)
+    if wanted.format_version is not None:
+        properties[documents.FORMAT_PROPERTY] = str(wanted.format_version)
+    spec = wanted.spec if isinstance(wanted.spec, PartitionSpec) else None
+    order = wanted.order if isinstance(wanted.order, SortOrder) else None
+    new = describe(wanted.schema, spec, order, new_properties(properties), table_id)
+    if not shapes.same_fields(new.schema, wanted.schema):
+        raise InvalidInput("The columns of a new table have the ids that staging it gave: top-level ones from 1 on.")
+    return new
+
+
+def as_state(database: str, name: str, new: NewTable) -> TableState:
+    """The new table as it will be, before any version has it."""
+    assert new.id is not None
+    return TableState(
+        id=new.id,
+        database=database,
+        name=name,
+        version=0,
+        head_version=0,
+        created_version=0,
+        oldest_version=0,
+        created_at=time.time_ns(),
+        schemas={new.schema.schema_id: new.schema},
+        schema_id=new.schema.schema_id,
+        specs={new.spec.spec_id: new.spec},
+        spec_id=new.spec.spec_id,
+        sort_orders={new.sort_order.order_id: new.sort_order},
+        sort_order_id=new.sort_order.order_id,
+        event_time=None,
+        last_column_id=new.last_column_id,
+        last_partition_id=new.last_partition_id,
+        last_sequence=0,
+        next_row_id=0,
+        properties=new.properties,
+    )
+
+
+def _staged(lake: Lake, database: str, name: str, new: NewTable) -> Response:
+    try:
+        lake.catalog.table(database, name)
+    except NotFound:
+        state = as_state(database, name, new)
+        place = location(lake.store, paths.table_prefix(state.id))
+        _make_folders(lake, state.id)
+        chosen = documents.format_version(state)
+        metadata = documents.table_metadata(state, chosen, place, state.created_at, [], [])
+        return JSONResponse({"metadata": metadata, "config": {}})
+    raise AlreadyExists(f"Table {database}.{name} already exists.")
+
+
+def _make_folders(lake: Lake, table_id: UUID) -> None:
+    """Engines write into folders of a staged table, and some do not make them."""
+    for prefix in (paths.metadata_prefix(table_id), paths.data_prefix(table_id)):
+        folder = lake.store.local_path(prefix)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,251 @@
+"""Files that an engine wrote for a snapshot: found below the table's folder, read, checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
+from pyiceberg.types import PrimitiveType
+from pyroaring import BitMap64
+
+from moulin.errors import Corrupt, InvalidInput, NotFound, Unsupported
+from moulin.formats import deletion_vector
+from moulin.iceberg.projection.avro import Json, read_avro
+from moulin.iceberg.projection.deletes import FILE_PATH_ID, POS_ID, location
+from moulin.iceberg.projection.manifests import ADDED, DELETED, source_type
+from moulin.model.entities import TableState
+from moulin.model.layout.bounds import bound_to_bytes
+from moulin.model.layout.partition import PartitionTuple, format_partition, split_by_partition
+from moulin.model.schema.arrow import field_id
+from moulin.storage import paths
+from moulin.storage.store import Store
+from moulin.storage.table_store import Lost
+
+_COUNTS = {1: ("added_files_count", "added_rows_count"), 0: ("existing_files_count", "existing_rows_count")}
+
+
+def spellings(root: str) -> list[str]:
+    """How engines spell a location: those on Hadoop write file:/, some leave the scheme out."""
+    if not root.startswith("file://"):
+        return [root]
+    plain = root.removeprefix("file://")
+    return [root, plain, f"file:{plain}"]
+
+
+class Folder:
+    """The files of one table by their locations. Nothing outside of the table's folder is read."""
+
+    def __init__(self, store: Store, folder: str) -> None:
+        self._store, self._table = store, folder + "/"
+        root = location(store, "x").removesuffix("x")
+        self._roots = spellings(root)
+        self.location = location(store, self._table.rstrip("/"))
+
+    def path(self, where: object) -> str:
+        """The path in the store behind a location; refused when it is not below the table's."""
+        if isinstance(where, str):
+            for root in self._roots:
+                if where.startswith(root + self._table):
+                    return paths.checked(where.removeprefix(root))
+        raise InvalidInput(f"{where!r} does not lie below the table's location, {self.location}.")
+
+    def read(self, where: object) -> bytes:
+        path = self.path(where)
+        try:
+            return self._store.get(path)
+        except (NotFound, Lost):
+            raise InvalidInput(f"{where} is not there: write files before the commit that names them.") from None
+
+    def size(self, where: object) -> int:
+        try:
+            return self._store.head(self.path(where)).size
+        except NotFound:
+            raise InvalidInput(f"{where} is not there: write files before the commit that names them.") from None
+
+    def avro(self, where: object) -> tuple[list[Json], dict[str, str]]:
+        try:
+            return read_avro(self.read(where), str(where))
+        except Corrupt as error:
+            raise InvalidInput(error.message) from None
+
+
+class TableFolder(Folder):
+    """The folder of a table of the lake."""
+
+    def __init__(self, store: Store, table_id: UUID) -> None:
+        super().__init__(store, paths.table_prefix(table_id))
+
+
+def check_statistics(folder: Folder, files: Iterable[Json | None]) -> None:
+    """Refuse statistics whose file is not there, not below the table's folder, or of another size."""
+    for one in files:
+        if one is not None and folder.size(one["statistics-path"]) != one["file-size-in-bytes"]:
+            raise InvalidInput(f"{one['statistics-path']} does not have {one['file-size-in-bytes']} bytes.")
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A live data file of a manifest."""
+
+    record: Json
+    status: int
+    spec_id: int
+    names: Sequence[tuple[int, str]]
+
+    @property
+    def location(self) -> str:
+        return str(self.record["file_path"])
+
+
+@dataclass(slots=True)
+class Entries:
+    """The live files of some manifests: data files by location, delete files by location and offset."""
+
+    data: dict[str, DataFile] = field(default_factory=dict)
+    deletes: dict[tuple[str, int | None], Json] = field(default_factory=dict)
+
+
+def read_manifests(folder: Folder, manifests: Sequence[Json]) -> Entries:
+    """The live files of manifests; refused when a manifest list says something else of them."""
+    found = Entries()
+    for manifest in manifests:
+        where = manifest["manifest_path"]
+        records, header = folder.avro(where)
+        _check_counts(manifest, records)
+        names = _partition_names(header)
+        for record in records:
+            if record["status"] == DELETED:
+                continue
+            file = record["data_file"]
+            content = file.get("content") or 0
+            if content == 2:
+                raise Unsupported(
+                    f"{where} holds equality deletes, which this catalog does not take: delete by position "
+                    "(merge-on-read with position deletes or deletion vectors), or rewrite files."
+                )
+            if content == 1:
+                found.deletes[file["file_path"], file.get("content_offset")] = file
+            elif file["file_path"] in found.data:
+                raise InvalidInput(f"{file['file_path']} is in the snapshot twice.")
+            else:
+                spec_id = int(manifest["partition_spec_id"])
+                found.data[file["file_path"]] = DataFile(file, record["status"], spec_id, names)
+    return found
+
+
+def _check_counts(manifest: Json, records: Sequence[Json]) -> None:
+    for status, (files, rows) in _COUNTS.items():
+        mine = [record["data_file"]["record_count"] for record in records if record["status"] == status]
+        for name, count in ((files, len(mine)), (rows, sum(mine))):
+            said = manifest.get(name)
+            if said is not None and said != count:
+                raise InvalidInput(f"{manifest['manifest_path']} has {name} {count}; its manifest list says {said}.")
+
+
+def _partition_names(header: dict[str, str]) -> list[tuple[int, str]]:
+    """Id and name of each field of a manifest's partition tuples."""
+    try:
+        schema = json.loads(header["avro.schema"])
+        data_file = next(one for one in schema["fields"] if one.get("field-id") == 2 or one["name"] == "data_file")
+        record = next(one for one in data_file["type"]["fields"] if one["name"] == "partition")["type"]
+        return [(int(one["field-id"]), one["name"]) for one in record["fields"]]
+    except (LookupError, TypeError, ValueError, StopIteration) as error:
+        raise InvalidInput(f"A manifest's partition tuples cannot be read ({type(error).__name__}).") from None
+
+
+def partition_of(state: TableState, file: DataFile) -> PartitionTuple:
+    """The partition tuple of a data file, as bytes."""
+    spec = state.specs.get(file.spec_id)
+    if spec is None:
+        raise InvalidInput(f"{file.location} is of partition spec {file.spec_id}, which the table does not have.")
+    names = dict(file.names)
+    values: list[bytes | None] = []
+    for one in spec.fields:
+        if one.field_id not in names:
+            raise InvalidInput(f"{file.location} has no value for partition field {one.name!r}.")
+        value: Any = file.record["partition"].get(names[one.field_id])
+        kind = one.transform.result_type(source_type(state, one.source_id))
+        assert isinstance(kind, PrimitiveType)
+        values.append(None if value is None else bound_to_bytes(kind, value))
+    return tuple(values)
+
+
+def checked_partition(state: TableState, file: DataFile, rows: pa.Table, schema: Schema) -> PartitionTuple:
+    """The partition tuple of a data file, which is that of each of its rows; what says otherwise is refused.
+
+    Scans leave out files by their tuples: one that lies would hide rows.
+    """
+    given = partition_of(state, file)
+    spec = state.specs[file.spec_id]
+    if not {one.source_id for one in spec.fields} <= set(schema.field_ids):
+        raise InvalidInput(f"{file.location} is of partition spec {file.spec_id}, whose columns were dropped.")
+    found = [values for values, _ in split_by_partition(rows, spec, schema)]
+    if any(values != given for values in found):
+        other = format_partition(spec, schema, next(values for values in found if values != given))
+        raise InvalidInput(
+            f"{file.location} has rows of partition {other}; its manifest says {format_partition(spec, schema, given)}."
+        )
+    return given
+
+
+def deleted_positions(folder: Folder, record: Json) -> Iterator[tuple[str, BitMap64]]:
+    """Locations of data files, and the rows of them that one delete file names."""
+    kind, where = str(record["file_format"]).upper(), record["file_path"]
+    data = folder.read(where)
+    if kind == "PUFFIN":
+        offset, length, target = (record.get(n) for n in _VECTOR_PLACE)
+        if not isinstance(offset, int) or not isinstance(length, int) or not target:
+            raise InvalidInput(f"{where}: a deletion vector needs content_offset, size and referenced_data_file.")
+        try:
+            positions = deletion_vector.decode(data[offset : offset + length], source=f"{where} at {offset}")
+        except Corrupt as error:
+            raise InvalidInput(error.message) from None
+        if len(positions) != record["record_count"]:
+            raise InvalidInput(f"{where} at {offset} has {len(positions)} rows, not {record['record_count']}.")
+        yield target, positions
+    elif kind == "PARQUET":
+        yield from _position_file(where, data, record)
+    else:
+        raise Unsupported(f"{where} is {kind}: delete files are Parquet or Puffin.")
+
+
+_VECTOR_PLACE = ("content_offset", "content_size_in_bytes", "referenced_data_file")
+
+
+def _position_file(where: str, data: bytes, record: Json) -> Iterator[tuple[str, BitMap64]]:
+    try:
+        table = pq.read_table(pa.BufferReader(data))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InvalidInput(f"{where} cannot be read ({str(error).splitlines()[0][:200]}).") from None
+    columns = {field_id(one): one.name for one in table.schema}
+    if FILE_PATH_ID not in columns or POS_ID not in columns or table.num_rows != record["record_count"]:
+        raise InvalidInput(f"{where} is no file of {record['record_count']} position deletes.")
+    names, places = table[columns[FILE_PATH_ID]], table[columns[POS_ID]]
+    if names.null_count or places.null_count:
+        raise InvalidInput(f"{where} holds nulls where files and positions belong.")
+    for name in pc.unique(names).to_pylist():
+        mine = places.filter(pc.equal(names, name)).to_numpy()
+        if mine.min() < 0:
+            raise InvalidInput(f"{where} holds a negative position.")
+        yield name, deletion_vector.from_positions(mine)
+
+
+__all__ = [
+    "ADDED",
+    "DataFile",
+    "Entries",
+    "Folder",
+    "TableFolder",
+    "check_statistics",
+    "checked_partition",
+    "deleted_positions",
+    "read_manifests",
+    "spellings",
+]

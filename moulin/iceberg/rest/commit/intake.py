@@ -1,0 +1,306 @@
+"""A snapshot that an engine wrote, taken in: its files become segments and deletion vectors of one operation.
+
+Only manifests that the base lacks, or that the snapshot does without, are read: cost follows what changed. Data files
+are copied into folders of segments, as every reader of the lake expects them; the engine's own go after the commit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from moulin.errors import InvalidInput, MoulinError, Unsupported
+from moulin.formats.segment.footer import footer_facts, read_footer, sequence_range, split_offsets
+from moulin.formats.segment.reader import SegmentReader
+from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.rest.commit.engine_files import (
+    ADDED,
+    DataFile,
+    Entries,
+    Folder,
+    TableFolder,
+    checked_partition,
+    deleted_positions,
+    read_manifests,
+)
+from moulin.model.entities import TableState
+from moulin.model.facts import ColumnFacts, LiveSegment, SegmentFacts
+from moulin.model.layout.bounds import time_range_ns
+from moulin.model.operations import Append, DataOperation, Delete, Expected, NewVector, Overwrite
+from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, ROW_ID_FIELD_ID, leaves
+from moulin.storage import paths
+from moulin.table.commit.vectors import VectorTarget, write_vectors
+from moulin.table.context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a snapshot does to the table, and the engine's files that are not needed once it is committed."""
+
+    operation: DataOperation | None
+    leftovers: tuple[str, ...]
+
+
+def take_in(context: Context, state: TableState, base: Json | None, snapshot: Json, schema_id: int) -> Taken:
+    """Read a snapshot that follows `base`, a snapshot of the table at `state`, and copy what it brings.
+
+    `state` has the schemas and specs that the commit makes current; `schema_id` is the one that files are read with.
+    """
+    return _Intake(context, state, schema_id).run(base, snapshot)
+
+
+def copy_in(
+    context: Context, state: TableState, folder: Folder, snapshot: Json, specs: Mapping[int, int]
+) -> DataOperation | None:
+    """Read a snapshot of a table that is not the lake's, whose files lie in `folder`, and copy all of it into `state`.
+
+    `specs` leads from ids of its partition specs to the table's own. None when it has no rows.
+    """
+    intake = _Intake(context, state, state.schema_id)
+    intake.folder, intake.foreign = folder, specs
+    return intake.run(None, snapshot).operation
+
+
+class _Intake:
+    foreign: Mapping[int, int] | None = None
+
+    def __init__(self, context: Context, state: TableState, schema_id: int) -> None:
+        self.context, self.state, self.store = context, state, context.store
+        self.schema_id, self.schema = schema_id, state.schemas[schema_id]
+        self.folder: Folder = TableFolder(context.store, state.id)
+        self.leftovers: list[str] = []
+
+    def run(self, base: Json | None, snapshot: Json) -> Taken:
+        old, new = self._entries(base, snapshot)
+        gone = [where for where in old.data if where not in new.data]
+        came = [file for where, file in new.data.items() if where not in old.data]
+        deletes = [record for key, record in new.deletes.items() if key not in old.deletes]
+        undone = [record for key, record in old.deletes.items() if key not in new.deletes]
+        numbers = {file.location: number for file, number in zip(came, self._reserve(len(came)), strict=True)}
+        copied = {file.location: self._segment(file, numbers[file.location]) for file in came}
+        added = [facts for facts in copied.values() if facts is not None]
+        positions = self._positions(deletes)
+        removed = self._live(gone)
+        touched = self._live([where for where in positions if where not in numbers])
+        self._refuse_undeleted(undone, positions, removed, touched)
+        vectors, whole = self._vectors(positions, touched, removed)
+        fresh: dict[int, BitMap64] = {}
+        targets: dict[int, VectorTarget] = {}
+        for where, found in positions.items():
+            if where in copied:
+                facts = copied[where]
+                within = self._within(where, found, 0 if facts is None else facts.rows)
+                if facts is not None:
+                    fresh[facts.number], targets[facts.number] = within, VectorTarget(facts.path, within)
+        targets |= {number: VectorTarget(touched[number].facts.path, found) for number, found in vectors.items()}
+        written = write_vectors(self.store, self.state.id, targets)
+        kind: type[DataOperation] = Overwrite
+        leaving = tuple(_expected(segment) for segment in (*removed.values(), *whole))
+        if not leaving and not vectors:
+            kind = Append
+        elif not added:
+            kind = Delete
+        operation = kind(
+            added=tuple(added),
+            removed=leaving,
+            vectors=tuple(NewVector(_expected(touched[number]), written[number]) for number in vectors),
+            added_vectors={number: written[number] for number in fresh},
+        )
+        self.leftovers += [self.folder.path(record["file_path"]) for record in deletes]
+        # An engine's snapshot that changes nothing is a version all the same: its summary may say why it was made.
+        empty = self.foreign is not None and not added
+        return Taken(None if empty else operation, tuple(dict.fromkeys(self.leftovers)))
+
+    def _entries(self, base: Json | None, snapshot: Json) -> tuple[Entries, Entries]:
+        """The live files of the manifests that only the base has, and of those that only the snapshot has."""
+        old = {} if base is None else self._list(base)
+        new = self._list(snapshot)
+        self.leftovers.append(self.folder.path(snapshot["manifest-list"]))
+        fresh = [one for path, one in new.items() if path not in old]
+        self.leftovers += [self.folder.path(one["manifest_path"]) for one in fresh]
+        before = read_manifests(self.folder, [one for path, one in old.items() if path not in new])
+        return before, read_manifests(self.folder, fresh)
+
+    def _list(self, snapshot: Json) -> dict[str, Json]:
+        records, _ = self.folder.avro(snapshot.get("manifest-list"))
+        return {self.folder.path(record["manifest_path"]): record for record in records}
+
+    def _reserve(self, count: int) -> range:
+        first = self.context.catalog.reserve_segments(count) if count else 0
+        return range(first, first + count)
+
+    def _segment(self, file: DataFile, number: int) -> SegmentFacts | None:
+        """Copy a data file into the folder of a segment; its facts come from its bytes. One without rows is none."""
+        file = self._own_spec(file)
+        where, record = file.location, file.record
+        if str(record["file_format"]).upper() != "PARQUET":
+            raise Unsupported(f"{where} is {record['file_format']}: data files are Parquet.")
+        path = self._place(file)
+        data = self.folder.read(where)
+        try:
+            footer = read_footer(pa.BufferReader(data), where)
+            with SegmentReader(pa.BufferReader(data), self.schema, name=where) as reader:
+                table = reader.table()
+            rows, columns = table.num_rows, footer_facts(footer, self.schema)
+        except (MoulinError, pa.ArrowException, OSError) as error:
+            raise InvalidInput(f"{where} does not fit the table: {' '.join(str(error).split())[:300]}") from None
+        stored = {leaf.field_id: leaf.index for leaf in leaves(footer.schema.to_arrow_schema())}
+        if not any(one in self.schema.field_ids for one in stored if one is not None):
+            raise InvalidInput(f"{where} has no field ids of the table's columns.")
+        if rows != record["record_count"] or len(data) != record["file_size_in_bytes"]:
+            raise InvalidInput(
+                f"{where} has {rows} rows and {len(data)} bytes; its manifest says {record['record_count']} and "
+                f"{record['file_size_in_bytes']}."
+            )
+        self.leftovers.append(path)
+        if not rows:
+            return None
+        lowest, highest = (None, None) if self.foreign is not None else sequence_range(footer)
+        if highest is not None and highest > self.state.last_sequence:
+            raise InvalidInput(f"{where} holds rows of sequence number {highest}, which is yet to come.")
+        numbers = (ROW_ID_FIELD_ID, LAST_UPDATED_SEQUENCE_FIELD_ID)
+        kept = self.foreign is None and all(one in stored for one in numbers)  # another table's mean nothing here
+        lineage = kept and not _nulls(footer, [stored[one] for one in numbers])
+        times = self._times(where, columns, rows)
+        target = paths.segment_path(self.state.id, number, secrets.token_hex(4))
+        facts = SegmentFacts(
+            number,
+            target,
+            rows,
+            len(data),
+            0,
+            self.schema_id,
+            file.spec_id,
+            checked_partition(self.state, file, table, self.schema),
+            hashlib.sha256(data).digest(),
+            columns,
+            times[0],
+            times[1],
+            has_lineage=lineage,
+            seq_min=lowest if lineage else None,
+            seq_max=highest if lineage else None,
+            split_offsets=split_offsets(footer),
+        )
+        self.store.put_if_absent(target, data)
+        return facts
+
+    def _place(self, file: DataFile) -> str:
+        """The path of a new data file; refused where none may be."""
+        where, path = file.location, self.folder.path(file.location)
+        if self.foreign is not None:
+            return path
+        if file.status != ADDED:
+            raise InvalidInput(f"{where} is listed as existing, and the table does not have it.")
+        if not path.startswith(paths.data_prefix(self.state.id) + "/") or paths.parse_segment_path(path):
+            raise InvalidInput(f"{where} is no place for a new data file: write below {self.folder.location}/data.")
+        return path
+
+    def _own_spec(self, file: DataFile) -> DataFile:
+        """The file with the table's own id of its partition spec."""
+        if self.foreign is None:
+            return file
+        if file.spec_id not in self.foreign:
+            raise Unsupported(f"{file.location} is of an older partition spec: rewrite the table's files first.")
+        return replace(file, spec_id=self.foreign[file.spec_id])
+
+    def _times(self, where: str, columns: Sequence[ColumnFacts], rows: int) -> tuple[int | None, int | None]:
+        if self.state.event_time is None:
+            return None, None
+        facts = next((one for one in columns if one.field_id == self.state.event_time), None)
+        if facts is not None and facts.nulls == rows:
+            return None, None
+        if facts is None or facts.lower is None or facts.upper is None:
+            raise InvalidInput(f"{where} has no statistics for the table's event time: write it with them.")
+        return time_range_ns(self.schema.find_type(self.state.event_time), facts.lower, facts.upper)
+
+    def _positions(self, deletes: Sequence[Json]) -> dict[str, BitMap64]:
+        """By location of the data file: the rows that new delete files name."""
+        found: dict[str, BitMap64] = {}
+        for record in deletes:
+            for where, positions in deleted_positions(self.folder, record):
+                found[where] = found[where] | positions if where in found else positions
+        return found
+
+    def _live(self, locations: Sequence[str]) -> dict[int, LiveSegment]:
+        numbers: dict[int, str] = {}
+        for where in locations:
+            path = self.folder.path(where)
+            parsed = paths.parse_segment_path(path)
+            if parsed is None:
+                raise InvalidInput(f"{where} is no data file of the table.")
+            numbers[parsed[1]] = path
+        live = self.context.catalog.segments_by_number(numbers, self.state.version)
+        for number, path in numbers.items():
+            if number not in live or live[number].facts.path != path:
+                raise InvalidInput(f"{path} is no live data file of the table.")
+        return live
+
+    def _vectors(
+        self, positions: Mapping[str, BitMap64], touched: Mapping[int, LiveSegment], removed: Mapping[int, LiveSegment]
+    ) -> tuple[dict[int, BitMap64], list[LiveSegment]]:
+        """All deleted rows of segments that lose some, and the segments that lose their last."""
+        vectors: dict[int, BitMap64] = {}
+        whole: list[LiveSegment] = []
+        by_path = {segment.facts.path: segment for segment in touched.values()}
+        for where, found in positions.items():
+            segment = by_path.get(self.folder.path(where))
+            if segment is None or segment.facts.number in removed:
+                continue
+            before = self._deleted(segment)
+            after = before | self._within(where, found, segment.facts.rows)
+            if len(after) == segment.facts.rows:
+                whole.append(segment)
+            elif len(after) > len(before):
+                vectors[segment.facts.number] = after
+        return vectors, whole
+
+    def _deleted(self, segment: LiveSegment) -> BitMap64:
+        if segment.vector is None:
+            return BitMap64()
+        return self.context.vectors.get(self.store, segment.vector, segment.facts.rows)
+
+    def _within(self, where: str, found: BitMap64, rows: int) -> BitMap64:
+        if len(found) and found.max() >= rows:
+            raise InvalidInput(f"A delete file names row {found.max()} of {where}, which has {rows} rows.")
+        return found
+
+    def _refuse_undeleted(
+        self,
+        undone: Sequence[Json],
+        positions: Mapping[str, BitMap64],
+        removed: Mapping[int, LiveSegment],
+        touched: Mapping[int, LiveSegment],
+    ) -> None:
+        """A delete file may go when its data file goes, or when a new one names all of its rows."""
+        given = {self.folder.path(where): found for where, found in positions.items()}
+        for record in undone:
+            path = self.folder.path(record.get("referenced_data_file"))
+            parsed = paths.parse_segment_path(path)
+            if parsed is not None and parsed[1] in removed:
+                continue
+            segment = None if parsed is None else touched.get(parsed[1])
+            if segment is None or not self._deleted(segment) <= given[path]:
+                raise InvalidInput(f"The snapshot would bring back deleted rows of {path}: it drops their delete file.")
+
+
+def _expected(segment: LiveSegment) -> Expected:
+    return Expected(segment.facts.number, 0 if segment.vector is None else segment.vector.id)
+
+
+def _nulls(footer: object, indices: Sequence[int]) -> bool:
+    """Whether some of these columns have nulls, as far as the footer knows."""
+    groups = [footer.row_group(place) for place in range(footer.num_row_groups)]  # type: ignore[attr-defined]
+    for group in groups:
+        for index in indices:
+            chunk = group.column(index)
+            if not chunk.is_stats_set or not chunk.statistics.has_null_count or chunk.statistics.null_count:
+                return True
+    return False
+
+
+__all__ = ["Taken", "copy_in", "take_in"]

@@ -1,0 +1,160 @@
+"""What the updates of a commit come to: the lake's own operations on one table. What no operation does is a 400."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+
+from moulin.errors import InvalidInput, Unsupported
+from moulin.iceberg.projection import metadata as documents
+from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.rest.commit import shapes
+from moulin.iceberg.rest.commit.updates import REF_OPTIONS, Wanted
+from moulin.model.entities import TableState
+from moulin.model.operations import AlterSchema, Operation, Restore, SetPartitioning, SetProperties, SetSortOrder
+from moulin.model.refs import MAIN, REF_PREFIX, Ref, is_internal
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Operations on settings, the table as they leave it, and the snapshot that becomes current, if any."""
+
+    operations: tuple[Operation, ...]
+    state: TableState
+    snapshot: Json | None
+
+
+def plan(state: TableState, wanted: Wanted, base: Json) -> Plan:
+    """What the updates come to for an existing table, whose metadata is `base`."""
+    location = base["location"]
+    if wanted.uuid not in (None, str(state.id)):
+        raise InvalidInput(f"The UUID of {state.full_name} is {state.id}, and stays.")
+    if wanted.location is not None and wanted.location.rstrip("/") != location:
+        raise Unsupported(f"{state.full_name} lies in {location}, and stays there.")
+    rolling_back = wanted.main is not None and not wanted.snapshots
+    snapshot = None if rolling_back else current(wanted)
+    operations: list[Operation] = []
+    after = state
+    schema = state.schemas.get(wanted.schema) if isinstance(wanted.schema, int) else wanted.schema
+    if isinstance(wanted.schema, int) and schema is None:
+        raise InvalidInput(f"{state.full_name} has no schema {wanted.schema}.")
+    if schema is not None and not shapes.same_fields(schema, state.schema):
+        changes, made = shapes.schema_changes(state, schema)
+        operations.append(AlterSchema(changes))
+        after = replace(after, schemas={**after.schemas, made.schema_id: made}, schema_id=made.schema_id)
+    spec = state.specs.get(wanted.spec) if isinstance(wanted.spec, int) else wanted.spec
+    if isinstance(wanted.spec, int) and spec is None:
+        raise InvalidInput(f"{state.full_name} has no partition spec {wanted.spec}.")
+    if spec is not None and not _same_spec(spec, state.spec):
+        fields, partitioned = shapes.changed_spec(after, after.schema, spec)
+        operations.append(SetPartitioning(fields))
+        after = replace(after, specs={**after.specs, partitioned.spec_id: partitioned}, spec_id=partitioned.spec_id)
+    if (sorting := _changed_order(after, wanted)) is not None:
+        operations.append(SetSortOrder(sorting))
+    properties = dict(wanted.set)
+    if wanted.format_version is not None:
+        _check_upgrade(state, wanted.format_version)
+        properties[documents.FORMAT_PROPERTY] = str(wanted.format_version)
+    changed = {key: value for key, value in properties.items() if state.properties.get(key) != value}
+    removed = tuple(key for key in wanted.removed if key in state.properties)
+    if any(is_internal(key) for key in removed):
+        raise InvalidInput("Branches, tags and statistics are removed by updates of their own, not as properties.")
+    named, unnamed = _settings(state, wanted, base)
+    changed, removed = {**changed, **named}, (*removed, *unnamed)
+    if changed or removed:
+        operations.append(SetProperties(changed, removed))
+        kept = {key: value for key, value in state.properties.items() if key not in removed}
+        after = replace(after, properties={**kept, **changed})
+    documents.format_version(after)
+    if rolling_back and wanted.main is not None:
+        operations += _rolled_back(state, wanted.main, base)
+    return Plan(tuple(operations), after, snapshot)
+
+
+def current(wanted: Wanted) -> Json | None:
+    """The added snapshot that becomes the current one."""
+    written = {ref["snapshot-id"]: name for name, ref in wanted.refs.items() if ref is not None}
+    for one in wanted.snapshots:
+        if (name := written.get(one["snapshot-id"])) is not None:
+            raise Unsupported(
+                f"{name!r} cannot name a snapshot of the same commit: rows are written to the branch {MAIN!r} alone, "
+                "and a branch or tag is set to a snapshot that is there."
+            )
+    if wanted.main is None:
+        if wanted.snapshots:
+            raise Unsupported(f"A snapshot is added to the branch {MAIN!r}: staged snapshots are not kept.")
+        return None
+    found = next((one for one in wanted.snapshots if one["snapshot-id"] == wanted.main), None)
+    if found is None:
+        raise InvalidInput(f"The branch {MAIN!r} is set to snapshot {wanted.main}, and the commit adds other ones.")
+    return found
+
+
+def _rolled_back(state: TableState, snapshot_id: int, base: Json) -> list[Operation]:
+    """An earlier snapshot made current is a restore: a new version, whose snapshot has an id of its own."""
+    if snapshot_id == base.get("current-snapshot-id"):
+        return []
+    if state.schema.identifier_field_ids:
+        raise Unsupported(f"{state.full_name} has a primary key: roll it back with table.restore(version).")
+    return [Restore(_version_of(snapshot_id, base))]
+
+
+def _version_of(snapshot_id: int, base: Json) -> int:
+    found = next((one for one in base["snapshots"] if one["snapshot-id"] == snapshot_id), None)
+    if found is None:
+        raise InvalidInput(f"The table has no snapshot {snapshot_id}, or no longer.")
+    return int(found["summary"][documents.VERSION_KEY])
+
+
+def _settings(state: TableState, wanted: Wanted, base: Json) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Branches, tags and statistics as the properties that hold them: those set, and those removed."""
+    changed: dict[str, str] = {}
+    removed: list[str] = []
+    for name, given in wanted.refs.items():
+        if given is None:
+            removed.append(REF_PREFIX + name)
+            continue
+        options = {key: value for key, value in given.items() if key in REF_OPTIONS}
+        ref = Ref(name, _version_of(given["snapshot-id"], base), given["type"], options)
+        changed[ref.key] = ref.to_json()
+    known = {one["snapshot-id"] for one in base["snapshots"]}
+    for key, statistics in wanted.statistics.items():
+        if statistics is None:
+            removed.append(key)
+        elif (snapshot_id := statistics["snapshot-id"]) not in known:
+            raise InvalidInput(f"The table has no snapshot {snapshot_id}, or no longer: it cannot get statistics.")
+        else:
+            changed[key] = json.dumps(statistics, sort_keys=True)
+    stored = state.properties
+    return (
+        {key: value for key, value in changed.items() if stored.get(key) != value},
+        tuple(key for key in removed if key in stored),
+    )
+
+
+def _same_spec(one: PartitionSpec, other: PartitionSpec) -> bool:
+    return [(f.source_id, f.transform) for f in one.fields] == [(f.source_id, f.transform) for f in other.fields]
+
+
+def _changed_order(state: TableState, wanted: Wanted) -> tuple[str, ...] | None:
+    """The sort order that the table gets, in the lake's words; None when it stays."""
+    order = wanted.order
+    if isinstance(order, int):
+        known = {UNSORTED_SORT_ORDER.order_id: UNSORTED_SORT_ORDER, **state.sort_orders}
+        if order not in known:
+            raise InvalidInput(f"{state.full_name} has no sort order {order}.")
+        order = known[order]
+    if order is None or list(order.fields) == list(state.sort_order.fields):
+        return None
+    return shapes.sort_texts(order, state.schema)
+
+
+def _check_upgrade(state: TableState, wanted: int) -> None:
+    now = documents.format_version(state)
+    if wanted not in (2, 3) or wanted < now:
+        raise InvalidInput(
+            f"Format version {now} of {state.full_name} can become 2 or 3, and never less; not {wanted}."
+        )

@@ -1,0 +1,163 @@
+"""Registered tables: one of the lake's own that was dropped, or one that other software wrote into the lake's storage.
+
+The first comes back. Of the second, the rows of its current snapshot are copied, as those of a commit are; the files
+stay as they are. Nothing outside of the lake's storage is read.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.sorting import SortOrder
+from pyiceberg.transforms import IdentityTransform
+
+from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.objects.tables import NewTable
+from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound, Unsupported
+from moulin.iceberg.projection import metadata as documents
+from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.projection.deletes import location
+from moulin.iceberg.rest import namespaces
+from moulin.iceberg.rest.commit.create import as_state
+from moulin.iceberg.rest.commit.engine_files import Folder, spellings
+from moulin.iceberg.rest.commit.intake import copy_in
+from moulin.iceberg.rest.commit.updates import checked_properties
+from moulin.iceberg.rest.requests import Body, LakeOf, field
+from moulin.iceberg.rest.tables import loaded
+from moulin.lake import Lake
+from moulin.model.entities import TableState
+from moulin.model.ids import new_id
+from moulin.model.layout.partition import FIRST_FIELD_ID
+from moulin.model.names import check_name
+from moulin.model.operations import Restore
+from moulin.storage import paths
+
+log = logging.getLogger("moulin.iceberg.rest")
+router = APIRouter()
+
+
+@router.post("/namespaces/{namespace}/register")
+def register_table(lake: LakeOf, namespace: str, body: Body) -> Response:
+    database = namespaces.find(lake, namespace).name
+    name = check_name(field(body, "name", str), "table")
+    if field(body, "overwrite", bool, False):
+        raise Unsupported("A table is not put in place of another one: drop that first.")
+    where = field(body, "metadata-location", str)
+    path = _path(lake, where)
+    try:
+        lake.catalog.table(database, name)
+    except NotFound:
+        found = paths.parse_metadata(path)
+        mine = None if found is None else _bring_back(lake, database, name, *found)
+        return loaded(lake, mine or _copy(lake, database, name, where, path))
+    raise AlreadyExists(f"Table {database}.{name} already exists.")
+
+
+def _path(lake: Lake, where: str) -> str:
+    root = location(lake.store, "x").removesuffix("x")
+    for prefix in spellings(root):
+        if where.startswith(prefix):
+            return paths.checked(where.removeprefix(prefix))
+    raise Unsupported(
+        f"{where!r} does not lie in the lake's storage, {root}: copy the table there, or insert its rows."
+    )
+
+
+def _bring_back(lake: Lake, database: str, name: str, table_id: Any, version: int) -> TableState | None:
+    """A dropped table of the lake, at the version of its metadata; None when it is no table of the lake any more."""
+    catalog = lake.own_catalog()
+    try:
+        entry = catalog.table_entry(table_id)
+    except NotFound:
+        entry = None
+    if entry is not None:
+        raise AlreadyExists(f"This is table {entry.database}.{entry.name} of the lake: rename it instead.")
+    for one in catalog.tombstones():
+        if one.kind == "table" and one.id == table_id:
+            catalog.resurrect_table(one.database_id, table_id)
+            catalog.rename_table(one.database_id, table_id, database, name)
+            state = catalog.table_by_id(table_id)
+            if version < state.head_version:
+                catalog.commit([TableCommit(table_id, state.version, Restore(version), {"engine": "iceberg-rest"})])
+            return catalog.table_by_id(table_id)
+    return None
+
+
+def _copy(lake: Lake, database: str, name: str, where: str, path: str) -> TableState:
+    """A new table with the rows of a foreign one's current snapshot."""
+    metadata = _metadata(lake, path)
+    catalog, new = lake.own_catalog(), _described(metadata)
+    folder = Folder(lake.store, _folder(lake, metadata))
+    snapshot = metadata.current_snapshot()
+    state = catalog.create_table(database, name, new)
+    try:
+        if snapshot is not None:
+            given: Json = json.loads(snapshot.model_dump_json(by_alias=True))
+            taken = copy_in(lake.context, state, folder, given, {metadata.default_spec_id: state.spec_id})
+            if taken is not None:
+                summary = {"engine": "iceberg-rest", "registered": where}
+                catalog.commit([TableCommit(state.id, state.version, taken, summary, expected_head=state.head_version)])
+    except BaseException:
+        try:
+            catalog.drop_table(database, state.id, immediate=True)
+        except MoulinError as error:
+            log.warning("a table of a failed request stays", extra={"table": str(state.id), "error": error.message})
+        raise
+    return catalog.table_by_id(state.id)
+
+
+def _metadata(lake: Lake, path: str) -> TableMetadata:
+    try:
+        return TableMetadataUtil.parse_raw(lake.store.get(path).decode())
+    except NotFound:
+        raise InvalidInput(f"{path} is not there.") from None
+    except (ValidationError, ValueError, TypeError, LookupError) as error:
+        raise InvalidInput(f"{path} is no Iceberg metadata ({' '.join(str(error).split())[:200]}).") from None
+
+
+def _folder(lake: Lake, metadata: TableMetadata) -> str:
+    """The folder of a foreign table; it is not that of the lake itself, nor of one of its tables."""
+    folder = _path(lake, metadata.location.rstrip("/"))
+    if not folder or folder.split("/")[0] in (paths.tables_prefix(), paths.lake_manifests_prefix()):
+        raise InvalidInput(f"{metadata.location} is no folder of a table of its own.")
+    return folder
+
+
+def _described(metadata: TableMetadata) -> NewTable:
+    """The table to be made. Columns and partition fields keep their ids: files are read by them."""
+    if metadata.format_version not in (2, 3):
+        raise Unsupported(f"Format version {metadata.format_version} is not registered: upgrade the table to 2.")
+    given = metadata.schema()
+    schema = Schema(*given.fields, schema_id=0, identifier_field_ids=given.identifier_field_ids)
+    if given.identifier_field_ids:
+        raise Unsupported("A table with identifier fields would be a keyed one, and its files could hold a key twice.")
+    spec = PartitionSpec(*metadata.spec().fields, spec_id=0)
+    order = metadata.sort_order()
+    if any(not isinstance(one.transform, IdentityTransform) for one in order.fields):
+        raise Unsupported("Rows are sorted by columns alone: a sort order with a transform is not taken.")
+    fields: Sequence[Any] = order.fields
+    properties = {documents.FORMAT_PROPERTY: str(metadata.format_version), **checked_properties(metadata.properties)}
+    new = NewTable(
+        schema,
+        metadata.last_column_id,
+        spec,
+        max(metadata.last_partition_id or 0, FIRST_FIELD_ID - 1),
+        SortOrder(*fields, order_id=1 if fields else 0),
+        None,
+        properties,
+        new_id(),
+    )
+    documents.format_version(as_state("", "", new))
+    return new
+
+
+__all__ = ["router"]

@@ -1,0 +1,185 @@
+"""OTLP attributes and values as Arrow columns: `map<string, string>`, and JSON text that keeps the other types.
+
+The map has the text of every attribute. The JSON object has exactly those whose value is not a text, so that the two
+together say what was sent and nothing is stored twice; it is null where all are texts. Numbers and booleans are
+JSON's own, and a double always has a point or an exponent. What JSON lacks is an object with one key: `{"$bytes":
+"base64"}`, `{"$double": "NaN"}` (also Infinity and -Infinity), and `{"$kvlist": {...}}` around a list of keys and
+values that would read like one of these.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+
+from moulin.ingest.otlp.wire import BYTES, FIXED64, VARINT, Buffer, Fields, Ints, Odd, offsets, scan
+
+_STRING, _BOOL, _INT, _DOUBLE, _ARRAY, _KVLIST, _RAW = 1, 2, 3, 4, 5, 6, 7
+_ESCAPED = r'["\\\x00-\x1f]'
+
+
+class Attributes(NamedTuple):
+    """One map and one JSON text for each message."""
+
+    text: pa.MapArray
+    typed: pa.StringArray
+
+    def take(self, places: Ints) -> Attributes:
+        """The attributes of other messages that share these."""
+        return Attributes(self.text.take(pa.array(places)), self.typed.take(pa.array(places)))
+
+
+class Values(NamedTuple):
+    """For each value its text, and its JSON unless it is a text (then null)."""
+
+    text: pa.StringArray
+    typed: pa.StringArray
+
+
+def attributes(fields: Fields, number: int) -> Attributes:
+    """The attributes in field `number` of each message."""
+    owner, start, end = fields.many(number)
+    pairs = scan(fields.buffer, start, end)
+    key_start, key_size, has_key = pairs.find(1, BYTES)
+    # A key that is absent is the empty one; at the place where it would be, so that ranges still ascend.
+    keys = fields.buffer.text(np.where(has_key, key_start, start), key_size, np.ones(len(start), np.bool_))
+    found = values(fields.buffer, *pairs.one(2))
+    edges = offsets(owner, fields.messages)
+    text = pa.MapArray.from_arrays(pa.array(edges), keys, found.text)
+    return Attributes(text, _objects(owner, keys, found.typed, fields.messages))
+
+
+def values(buffer: Buffer, start: Ints, end: Ints) -> Values:
+    """The AnyValue in each range; an empty one is null in the text, and `null` in JSON."""
+    found = scan(buffer, start, end)
+    if (found.counts > 1).any():
+        raise Odd("a value is given twice")
+    string_start, string_size, is_string = found.find(_STRING, BYTES)
+    text = buffer.text(string_start, string_size, is_string)
+    rest = np.flatnonzero(~is_string)
+    if not len(rest):
+        return Values(text, pa.nulls(len(start), pa.string()))
+    texts = [text]
+    jsons = [pa.nulls(1, pa.string())]
+    text_place = np.arange(len(start))
+    json_place = np.zeros(len(start), np.int64)
+    at, json_at = len(text), 1
+    for places, one_text, one_json in _others(buffer, found, start, end, rest):
+        texts.append(one_text)
+        jsons.append(one_json)
+        text_place[places] = at + np.arange(len(places))
+        json_place[places] = json_at + np.arange(len(places))
+        at += len(places)
+        json_at += len(places)
+    return Values(
+        pa.concat_arrays(texts).take(pa.array(text_place)), pa.concat_arrays(jsons).take(pa.array(json_place))
+    )
+
+
+def _others(
+    buffer: Buffer, found: Fields, start: Ints, end: Ints, rest: Ints
+) -> list[tuple[Ints, pa.StringArray, pa.StringArray]]:
+    """(places, texts, JSON) of the values that are no texts, a kind at a time."""
+    parts: list[tuple[Ints, pa.StringArray, pa.StringArray]] = []
+    empty = np.ones(len(start), np.bool_)
+    _, _, is_int = found.find(_INT, VARINT)
+    if is_int.any():
+        places = np.flatnonzero(is_int)
+        numbers = pa.array(found.varints(_INT)[places]).cast(pa.string())
+        parts.append((places, numbers, numbers))
+        empty &= ~is_int
+    _, _, is_bool = found.find(_BOOL, VARINT)
+    if is_bool.any():
+        places = np.flatnonzero(is_bool)
+        truths = pa.array(found.varints(_BOOL)[places] != 0).cast(pa.string())
+        parts.append((places, truths, truths))
+        empty &= ~is_bool
+    _, _, is_double = found.find(_DOUBLE, FIXED64)
+    if is_double.any():
+        places = np.flatnonzero(is_double)
+        doubles = found.fixed64(_DOUBLE)[0][places].view(np.float64).tolist()
+        parts.append((places, pa.array(map(repr, doubles), pa.string()), pa.array(map(_double, doubles), pa.string())))
+        empty &= ~is_double
+    for number in (_ARRAY, _KVLIST, _RAW):
+        if found.has(number):
+            _, _, present = found.find(number, BYTES)
+            places = np.flatnonzero(present)
+            nested = [_nested(buffer.data[start[place] : end[place]]) for place in places.tolist()]
+            texts = pa.array([text for text, _ in nested], pa.string())
+            parts.append((places, texts, pa.array([typed for _, typed in nested], pa.string())))
+            empty &= ~present
+    places = rest[empty[rest]]
+    if len(places):
+        nulls = pa.nulls(len(places), pa.string())
+        parts.append((places, nulls, pa.array(["null"] * len(places), pa.string())))
+    return parts
+
+
+def _objects(owner: Ints, keys: pa.StringArray, typed: pa.StringArray, messages: int) -> pa.StringArray:
+    """For each message a JSON object of its attributes that are no texts, or null."""
+    places = np.flatnonzero(np.asarray(typed.is_valid()))
+    if not len(places):
+        return pa.nulls(messages, pa.string())
+    names, some = keys.take(pa.array(places)), typed.take(pa.array(places))
+    if pc.any(pc.match_substring_regex(names, _ESCAPED)).as_py():
+        names = pa.array([json.dumps(name, ensure_ascii=False)[1:-1] for name in names.to_pylist()], pa.string())
+    members = pc.binary_join_element_wise('"', names, '":', some, "")
+    edges = offsets(owner[places], messages)
+    lists = pa.ListArray.from_arrays(pa.array(edges), members)
+    joined = pc.binary_join_element_wise("{", pc.binary_join(lists, ","), "}", "")
+    absent = pa.array(edges[1:] == edges[:-1])
+    return pc.if_else(absent, pa.scalar(None, pa.string()), joined)
+
+
+def _double(value: float) -> str:
+    return repr(value) if math.isfinite(value) else _dumps({"$double": _special(value)})
+
+
+def _special(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _nested(data: bytes) -> tuple[str, str]:
+    """Text and JSON of a list, of keys and values, or of bytes."""
+    try:
+        value = AnyValue.FromString(data)
+    except DecodeError:
+        raise Odd("a value is not an AnyValue") from None
+    if value.WhichOneof("value") == "bytes_value":
+        return _base64(value.bytes_value), _dumps(plain(value))
+    text = _dumps(plain(value))
+    return text, text
+
+
+def plain(value: AnyValue) -> Any:
+    """A value as what `json` writes for it."""
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return [plain(item) for item in value.array_value.values]
+    if kind == "kvlist_value":
+        members = {pair.key: plain(pair.value) for pair in value.kvlist_value.values}
+        return {"$kvlist": members} if len(members) == 1 and next(iter(members)).startswith("$") else members
+    if kind == "bytes_value":
+        return {"$bytes": _base64(value.bytes_value)}
+    if kind == "double_value" and not math.isfinite(value.double_value):
+        return {"$double": _special(value.double_value)}
+    return None if kind is None else getattr(value, kind)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+__all__ = ["Attributes", "Values", "attributes", "plain", "values"]

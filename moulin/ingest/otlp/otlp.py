@@ -1,0 +1,155 @@
+"""OTLP requests as Arrow tables: the rows of a signal, with the times and the route of each.
+
+Requests are decoded together, as many as there are: the more, the faster. A request that cannot be decoded is set aside
+with the reason, and the others go on. Pure functions of bytes and times; the nursery and the fresh lane both call them,
+so both see the same rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from moulin.ingest.otlp.envelope import Envelope, Rows, open_requests
+from moulin.ingest.otlp.logs import log_rows
+from moulin.ingest.otlp.points import point_rows
+from moulin.ingest.otlp.spans import span_rows
+from moulin.ingest.otlp.wire import Ints, Odd
+from moulin.model.otel import EVENT_TIME, INGEST_TIME, REPORTED_TIME, SCHEMAS, SIGNALS, TIME, Signal
+
+REQUESTS: Final[Mapping[Signal, Any]] = MappingProxyType(
+    {"logs": ExportLogsServiceRequest, "traces": ExportTraceServiceRequest, "metrics": ExportMetricsServiceRequest}
+)
+_READERS: Final[Mapping[Signal, Callable[[Envelope], list[Rows]]]] = MappingProxyType(
+    {"logs": log_rows, "traces": span_rows, "metrics": point_rows}
+)
+_SECOND: Final = 1_000_000_000
+_CHUNK_BYTES: Final = 6_000_000  # decoded together: enough to pay for each step, and little enough to stay in caches
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Rows in the schema of their signal. `request` is the place of the request that each came in, `route` the table
+    that its resource names, or null. `poison` says of each request that gave no rows why not."""
+
+    rows: pa.Table
+    request: Ints
+    route: pa.StringArray
+    poison: Mapping[int, str]
+
+
+_NOTHING: Final[Mapping[Signal, Decoded]] = MappingProxyType(
+    {s: Decoded(SCHEMAS[s].empty_table(), np.empty(0, np.int64), pa.array([], pa.string()), {}) for s in SIGNALS}
+)
+
+
+def ingest_time(modified: datetime) -> int:
+    """When records count as ingested, in nanoseconds: the end of the second of their object's time.
+
+    A whole second counts as begun, not as ended: object stores cut their times to seconds, and a record must not seem
+    older than what was known before it came.
+    """
+    return (int(modified.timestamp() // 1) + 1) * _SECOND
+
+
+def decode(signal: Signal, requests: Sequence[bytes], ingested: Sequence[int]) -> Decoded:
+    """The rows of requests of one signal; `ingested` is the ingest time of each, in nanoseconds."""
+    times = np.asarray(ingested, np.int64)
+    parts = [(low, _decode_some(signal, requests[low:high], times[low:high])) for low, high in _chunks(requests)]
+    if not parts:
+        return _NOTHING[signal]
+    return Decoded(
+        pa.concat_tables([part.rows for _, part in parts]),
+        np.concatenate([part.request + low for low, part in parts]),
+        pa.concat_arrays([part.route for _, part in parts]),
+        {low + place: reason for low, part in parts for place, reason in part.poison.items()},
+    )
+
+
+def _chunks(requests: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Ranges of requests that are decoded together."""
+    low = size = 0
+    for place, request in enumerate(requests):
+        size += len(request)
+        if size >= _CHUNK_BYTES:
+            yield low, place + 1
+            low, size = place + 1, 0
+    if low < len(requests):
+        yield low, len(requests)
+
+
+def _decode_some(signal: Signal, requests: Sequence[bytes], ingested: Ints) -> Decoded:
+    try:
+        return _decode(signal, requests, ingested, {})
+    except Odd:
+        pass
+    poison: dict[int, str] = {}
+    given = [_rewritten(signal, request, place, poison) for place, request in enumerate(requests)]
+    try:
+        return _decode(signal, given, ingested, poison)
+    except Odd:
+        for place, request in enumerate(given):
+            try:
+                _decode(signal, [request], ingested[:1], {})
+            except Odd as reason:
+                poison[place] = f"It cannot be read: {reason}."
+                given[place] = b""
+        return _decode(signal, given, ingested, poison)
+
+
+def _rewritten(signal: Signal, request: bytes, index: int, poison: dict[int, str]) -> bytes:
+    """The request as protobuf writes it, in which nothing is odd; empty, and poison, if protobuf cannot read it."""
+    try:
+        message = REQUESTS[signal].FromString(request)
+    except DecodeError:
+        poison[index] = f"It is not an OTLP request of {signal}."
+        return b""
+    message.DiscardUnknownFields()
+    written: bytes = message.SerializeToString()
+    return written
+
+
+def _decode(signal: Signal, requests: Sequence[bytes], ingested: Ints, poison: Mapping[int, str]) -> Decoded:
+    envelope = open_requests(requests)
+    parts = [_table(signal, rows, envelope, ingested) for rows in _READERS[signal](envelope)]
+    if not parts:
+        return dataclasses.replace(_NOTHING[signal], poison=poison)
+    scope = np.concatenate([places for _, places in parts])
+    table = pa.concat_tables([table for table, _ in parts])
+    origin = envelope.origin
+    return Decoded(table, origin.request[scope], origin.route.take(pa.array(scope)), poison)
+
+
+def _table(signal: Signal, rows: Rows, envelope: Envelope, ingested: Ints) -> tuple[pa.Table, Ints]:
+    """Rows with times and origin, in the schema of the signal."""
+    count = len(rows.scope)
+    places = pa.array(rows.scope)
+    arrived = ingested[envelope.origin.request[rows.scope]]
+    event = np.where(rows.happened == 0, arrived, np.minimum(rows.happened, arrived))
+    columns = dict(rows.columns)
+    columns |= {name: column.take(places) for name, column in envelope.origin.columns.items()}
+    columns[EVENT_TIME] = pa.array(event).view(TIME)
+    columns[INGEST_TIME] = pa.array(arrived).view(TIME)
+    columns[REPORTED_TIME] = pa.array(rows.reported, mask=rows.reported == 0).view(TIME)
+    schema = SCHEMAS[signal]
+    arrays = [columns.get(field.name, None) for field in schema]
+    filled = [
+        pa.nulls(count, field.type)
+        if column is None
+        else pa.array(column)
+        if isinstance(column, np.ndarray)
+        else column
+        for field, column in zip(schema, arrays, strict=True)
+    ]
+    return pa.Table.from_arrays(filled, schema=schema), rows.scope

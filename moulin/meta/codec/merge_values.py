@@ -1,0 +1,78 @@
+"""Merge tasks <-> messages of `moulin.lake.v1`."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
+from moulin.meta.codec.values import to_uuid
+from moulin.model.merge_task import ClaimedMerge, MergeTask, TaskState
+from moulin.model.operations import Claim
+
+
+def to_claim(claim: Claim) -> pb.Claim:
+    return pb.Claim(task_id=str(claim.task_id), attempt=claim.attempt)
+
+
+def from_claim(m: pb.Claim) -> Claim:
+    return Claim(to_uuid(m.task_id, "merge task"), m.attempt)
+
+
+def to_claimed(claimed: ClaimedMerge) -> pb.ClaimedMerge:
+    return pb.ClaimedMerge(
+        claim=to_claim(claimed.claim),
+        table_id=str(claimed.table_id),
+        level=claimed.level,
+        inputs=dict(claimed.inputs),
+        read_version=claimed.read_version,
+        lease_until=claimed.lease_until,
+        first_number=claimed.first_number,
+        numbers=claimed.numbers,
+    )
+
+
+def from_claimed(m: pb.ClaimedMerge) -> ClaimedMerge:
+    return ClaimedMerge(
+        from_claim(m.claim),
+        UUID(m.table_id),
+        m.level,
+        dict(sorted(m.inputs.items())),
+        m.read_version,
+        m.lease_until,
+        m.first_number,
+        m.numbers,
+    )
+
+
+def to_task(task: MergeTask) -> pb.MergeTask:
+    return pb.MergeTask(
+        id=str(task.id),
+        table_id=str(task.table_id),
+        state=task.state.value,
+        level=task.level,
+        segments=task.segments,
+        created_at=task.created_at,
+        available_at=task.available_at,
+        worker=task.worker,
+        claimed_at=task.claimed_at,
+        attempt=task.attempt,
+        failures=task.failures,
+        last_error=task.last_error,
+    )
+
+
+def from_task(m: pb.MergeTask) -> MergeTask:
+    return MergeTask(
+        UUID(m.id),
+        UUID(m.table_id),
+        TaskState(m.state),
+        m.level,
+        m.segments,
+        m.created_at,
+        m.available_at,
+        m.worker if m.HasField("worker") else None,
+        m.claimed_at if m.HasField("claimed_at") else None,
+        m.attempt,
+        m.failures,
+        m.last_error if m.HasField("last_error") else None,
+    )

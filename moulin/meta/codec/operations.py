@@ -1,0 +1,195 @@
+"""Commits <-> messages: every operation of `model.operations`, typed on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
+from moulin.catalog.commit.commit import CommitResult, TableCommit
+from moulin.errors import Corrupt, InvalidInput
+from moulin.meta.codec.merge_values import from_claim, to_claim
+from moulin.meta.codec.segment_values import from_facts, from_vector, to_facts, to_vector
+from moulin.meta.codec.values import to_uuid
+from moulin.model.operations import (
+    AlterSchema,
+    Append,
+    CreateIndex,
+    DataOperation,
+    Delete,
+    DropIndex,
+    Expected,
+    IndexFile,
+    Merge,
+    NewVector,
+    Operation,
+    Overwrite,
+    RegionUse,
+    Restore,
+    SetPartitioning,
+    SetProperties,
+    SetSortOrder,
+    Trim,
+    UpdateIndex,
+    Upsert,
+)
+from moulin.model.refs import REF_PREFIX, read_ref
+from moulin.model.schema.change import change_from_json, change_to_json
+from moulin.table.properties import check_properties
+
+_DATA: Final[dict[str, type[DataOperation]]] = {
+    kind.kind.value: kind for kind in (Append, Delete, Upsert, Merge, Trim, Overwrite)
+}
+
+
+def to_commit(commit: TableCommit) -> pb.TableCommit:
+    message = pb.TableCommit(
+        table_id=str(commit.table_id),
+        read_version=commit.read_version,
+        summary=dict(commit.summary),
+        regions=[
+            pb.RegionUse(number=u.number, epoch=u.epoch, covered=u.covered, reached=u.reached) for u in commit.regions
+        ],
+    )
+    match commit.operation:
+        case DataOperation() as operation:
+            message.data.CopyFrom(_to_data(operation))
+        case Restore(version):
+            message.restore.version = version
+        case AlterSchema(changes):
+            message.alter_schema.changes_json.extend(map(change_to_json, changes))
+            message.alter_schema.SetInParent()
+        case SetProperties(updates, removals):
+            message.set_properties.CopyFrom(pb.SetProperties(updates=dict(updates), removals=removals))
+        case SetPartitioning(fields):
+            message.set_partitioning.CopyFrom(pb.SetPartitioning(fields=fields))
+        case SetSortOrder(fields):
+            message.set_sort_order.CopyFrom(pb.SetSortOrder(fields=fields))
+        case CreateIndex() as index:
+            message.create_index.CopyFrom(
+                pb.CreateIndex(
+                    id=str(index.id),
+                    name=index.name,
+                    kind=index.index_kind,
+                    field_id=index.field_id,
+                    files=map(_to_file, index.files),
+                )
+            )
+        case UpdateIndex() as index:
+            files = map(_to_file, index.files)
+            message.update_index.CopyFrom(pb.UpdateIndex(id=str(index.id), name=index.name, files=files))
+        case DropIndex() as index:
+            message.drop_index.CopyFrom(pb.DropIndex(id=str(index.id), name=index.name))
+    return message
+
+
+def from_commit(m: pb.TableCommit) -> TableCommit:
+    uses = tuple(RegionUse(u.number, u.epoch, u.covered, u.reached) for u in m.regions)
+    return TableCommit(to_uuid(m.table_id, "table"), m.read_version, _operation(m), dict(m.summary), uses)
+
+
+def _operation(m: pb.TableCommit) -> Operation:
+    match m.WhichOneof("operation"):
+        case "data":
+            return _data(m.data)
+        case "restore":
+            return Restore(m.restore.version)
+        case "alter_schema":
+            try:
+                return AlterSchema(tuple(map(change_from_json, m.alter_schema.changes_json)))
+            except Corrupt as error:
+                raise InvalidInput(f"A change of the schema cannot be read: {error.message}") from None
+        case "set_properties":
+            return SetProperties(_checked(m.set_properties.updates), tuple(m.set_properties.removals))
+        case "set_partitioning":
+            return SetPartitioning(tuple(m.set_partitioning.fields))
+        case "set_sort_order":
+            return SetSortOrder(tuple(m.set_sort_order.fields))
+        case "create_index":
+            c = m.create_index
+            return CreateIndex(to_uuid(c.id, "index"), c.name, c.kind, c.field_id, _files(c.files))
+        case "update_index":
+            return UpdateIndex(to_uuid(m.update_index.id, "index"), m.update_index.name, _files(m.update_index.files))
+        case "drop_index":
+            return DropIndex(to_uuid(m.drop_index.id, "index"), m.drop_index.name)
+        case _:
+            raise InvalidInput("A change names no operation, or one that this server does not know.")
+
+
+def _to_data(operation: DataOperation) -> pb.DataOperation:
+    message = pb.DataOperation(
+        kind=operation.kind.value,
+        added=map(to_facts, operation.added),
+        removed=map(_to_expected, operation.removed),
+        vectors=[pb.NewVector(expected=_to_expected(v.expected), vector=to_vector(v.facts)) for v in operation.vectors],
+    )
+    for number, vector in operation.added_vectors.items():
+        if vector.segment != number:
+            raise InvalidInput(f"The deletion vector of segment {vector.segment} was given for segment {number}.")
+        message.added_vectors.append(to_vector(vector))
+    if isinstance(operation, Merge):
+        message.journals.extend(operation.journals)
+        message.journal_outputs.extend(operation.journal_outputs)
+        if operation.claim is not None:
+            message.claim.CopyFrom(to_claim(operation.claim))
+    if isinstance(operation, Overwrite):
+        message.everything = operation.everything
+    return message
+
+
+def _data(m: pb.DataOperation) -> DataOperation:
+    kind = _DATA.get(m.kind)
+    if kind is None:
+        raise InvalidInput(f"{m.kind!r} is no change of rows; known are: {', '.join(_DATA)}.")
+    values: dict[str, Any] = {
+        "added": tuple(map(from_facts, m.added)),
+        "removed": tuple(map(_expected, m.removed)),
+        "vectors": tuple(NewVector(_expected(v.expected), from_vector(v.vector)) for v in m.vectors),
+        "added_vectors": {v.segment: from_vector(v) for v in m.added_vectors},
+    }
+    if kind is not Merge and (m.journals or m.journal_outputs or m.HasField("claim")):
+        raise InvalidInput(f"Only a merge has journals and a task: leave them out of a change of kind {m.kind!r}.")
+    if kind is not Overwrite and m.everything:
+        raise InvalidInput(f"Only an overwrite removes everything, not a change of kind {m.kind!r}.")
+    if len({v.segment for v in m.added_vectors}) != len(m.added_vectors):
+        raise InvalidInput("An added segment has one deletion vector at most.")
+    if kind is Merge:
+        values["journals"], values["journal_outputs"] = tuple(m.journals), tuple(m.journal_outputs)
+        values["claim"] = from_claim(m.claim) if m.HasField("claim") else None
+    if kind is Overwrite:
+        values["everything"] = m.everything
+    return kind(**values)
+
+
+def _to_expected(expected: Expected) -> pb.Expected:
+    return pb.Expected(segment=expected.segment, vector_id=expected.vector_id)
+
+
+def _expected(m: pb.Expected) -> Expected:
+    return Expected(m.segment, m.vector_id)
+
+
+def _to_file(file: IndexFile) -> pb.IndexFile:
+    return pb.IndexFile(path=file.path, size=file.size, entries=file.entries, segments=file.segments)
+
+
+def _files(messages: Iterable[pb.IndexFile]) -> tuple[IndexFile, ...]:
+    return tuple(IndexFile(m.path, m.size, m.entries, tuple(m.segments)) for m in messages)
+
+
+def to_result(result: CommitResult) -> pb.CommitResponse:
+    return pb.CommitResponse(
+        version=result.version, timestamp_ns=result.timestamp_ns, replayed=result.replayed, digest=result.digest
+    )
+
+
+def from_result(m: pb.CommitResponse) -> CommitResult:
+    return CommitResult(m.version, m.timestamp_ns, m.replayed, m.digest if m.HasField("digest") else None)
+
+
+def _checked(updates: Mapping[str, str]) -> dict[str, str]:
+    """Properties that a client may set: those of users, and named versions, which are kept among them."""
+    refs = {key: text for key, text in updates.items() if key.startswith(REF_PREFIX)}
+    for key, text in refs.items():
+        read_ref(key, text)
+    return {**check_properties({key: text for key, text in updates.items() if key not in refs}), **refs}

@@ -1,0 +1,189 @@
+"""The HTTP side of a server: /healthz, /metrics, and whatever is mounted on the app.
+
+The whole app is behind one gate: with tokens on, a request that only looks takes the role read, any other write.
+/healthz is open to everyone.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Protocol
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+import moulin
+from moulin.errors import (
+    AlreadyExists,
+    Conflict,
+    Corrupt,
+    FailedPrecondition,
+    Fenced,
+    InvalidInput,
+    MoulinError,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+    Unavailable,
+    Unsupported,
+)
+from moulin.lake import Lake
+from moulin.meta.auth import ANYONE, AccessFile, Caller, bearer, caller
+from moulin.meta.config import ServeConfig, split_address
+from moulin.meta.roles import Role
+from moulin.meta.server.calls import REQUEST_ID, request_id
+from moulin.model.ids import new_id
+
+log = logging.getLogger("moulin.http")
+_LOOKS: Final = ("GET", "HEAD", "OPTIONS")
+_OPEN: Final = ("/healthz",)
+# What engines that only read post. A table may have any of these names: the whole path counts.
+_READING: Final = re.compile(r"/iceberg/v1/namespaces/[^/]+/tables/[^/]+/(?:metrics|plan|tasks)")
+# How the Iceberg REST specification names what the gate refuses.
+_ICEBERG: Final = {Unauthenticated: "NotAuthorizedException", PermissionDenied: "ForbiddenException"}
+_STATUS: Final[dict[type[MoulinError], int]] = {
+    InvalidInput: 400,
+    Unauthenticated: 401,
+    PermissionDenied: 403,
+    NotFound: 404,
+    AlreadyExists: 409,
+    Conflict: 409,
+    Fenced: 409,
+    FailedPrecondition: 412,
+    Corrupt: 500,
+    Unsupported: 501,
+    Unavailable: 503,
+}
+
+
+class Exporter(Protocol):
+    """What /metrics answers with."""
+
+    def text(self) -> bytes: ...
+
+
+def status_of(error: MoulinError) -> int:
+    """The HTTP status of an error."""
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+
+
+def build_app(lake: Lake, *, access: AccessFile | None = None, metrics: Exporter | None = None) -> FastAPI:
+    """The app over `lake`. Other parts mount theirs on it: `app.mount("/iceberg", other)`."""
+    app = FastAPI(title="Moulin", version=moulin.__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.lake = lake
+    app.add_middleware(_Gate, access=access)
+
+    @app.exception_handler(MoulinError)
+    async def _refuse(request: Request, error: MoulinError) -> Response:
+        return _answer(error)
+
+    @app.get("/healthz")
+    def healthz() -> Response:
+        """Whether the catalog answers."""
+        try:
+            return JSONResponse({"status": "ok", "version": lake.version})
+        except MoulinError as error:
+            return JSONResponse({"status": "failing", "error": error.message}, status_code=503)
+
+    @app.get("/metrics")
+    def figures() -> Response:
+        text = b"" if metrics is None else metrics.text()
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return app
+
+
+class _Gate:
+    """Asks for a token and gives every request an id. Plain ASGI, so that it also covers what is mounted."""
+
+    def __init__(self, app: ASGIApp, access: AccessFile | None) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id.set(call_id := str(new_id()))
+
+        async def send_with_id(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), (REQUEST_ID.encode(), call_id.encode())]
+            await send(message)
+
+        answer: Callable[[Scope, Receive, Send], Awaitable[None]] = self._app
+        try:
+            caller.set(self._identify(scope))
+        except MoulinError as error:
+            answer = _answer(error, _ICEBERG.get(type(error)) if scope["path"].startswith("/iceberg/") else None)
+        await answer(scope, receive, send_with_id)
+
+    def _identify(self, scope: Scope) -> Caller:
+        if self._access is None or scope["path"] in _OPEN:
+            return ANYONE
+        known = self._access.authenticate(bearer(_headers(scope)))
+        reads = scope["method"] == "POST" and _READING.fullmatch(scope["path"]) is not None
+        looks = scope["method"] in _LOOKS or reads
+        needed = Role.READ if looks else Role.WRITE
+        if known.role < needed:
+            raise PermissionDenied(f"This takes the role {needed.name.lower()}, and token {known.name!r} has not.")
+        return known
+
+
+def _headers(scope: Scope) -> Iterable[tuple[str, str]]:
+    return ((key.decode("latin-1"), value.decode("latin-1")) for key, value in scope["headers"])
+
+
+def _answer(error: MoulinError, kind: str | None = None) -> Response:
+    code = status_of(error)
+    body = {"error": {"type": kind or type(error).__name__, "message": error.message, "code": code}}
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthenticated) else None
+    return JSONResponse(body, status_code=code, headers=headers)
+
+
+class HttpServer:
+    """The app on its port, in a thread of its own."""
+
+    def __init__(self, app: FastAPI, serve: ServeConfig) -> None:
+        host, port = split_address(serve.http_bind)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # Named, TCP gets TCP_NODELAY from asyncio; without it answers in two parts wait 40 ms for a delayed ACK.
+        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError as error:
+            self._socket.close()
+            raise Unavailable(f"{serve.http_bind} cannot be listened on: {error.strerror}.") from None
+        self.port: int = self._socket.getsockname()[1]
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            ssl_certfile=serve.tls_certificate or None,
+            ssl_keyfile=serve.tls_key or None,
+            timeout_graceful_shutdown=max(1, int(serve.drain_seconds)),
+            server_header=False,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="moulin-http", daemon=True)
+
+    def _run(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+    def start(self) -> HttpServer:
+        self._socket.listen(128)  # whoever comes before the thread is ready waits for it
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Answer what was asked, and end."""
+        self._server.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._socket.close()

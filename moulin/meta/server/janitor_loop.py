@@ -1,0 +1,153 @@
+"""The janitor: what a lake needs done now and then, by one of the servers that share it.
+
+Segments past their retention are tombstoned, merges are planned, and clean-up purges, expires and deletes. Each step
+goes on where an earlier run was stopped. One that fails does not keep the others from running: it is in the report, in
+the log, and tried again next time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from moulin.catalog.commit.commit import Stale, TableCommit
+from moulin.catalog.segments.retention import AT_ONCE
+from moulin.catalog.upkeep import clocks
+from moulin.catalog.upkeep.gc import Collection, collect
+from moulin.errors import FailedPrecondition, MoulinError, NotFound
+from moulin.lake import Lake
+from moulin.model.ids import new_id
+from moulin.model.operations import Trim
+from moulin.table.compact.planner import create_due_tasks
+
+log = logging.getLogger("moulin.janitor")
+
+_LEASE = "janitor"
+_LARGE = 10_000  # segments from which on only partitions that changed are planned anew
+_NANOS = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Report:
+    """What one run did."""
+
+    expired: dict[str, int] = field(default_factory=dict)  # segments by table
+    tasks: int = 0
+    collection: Collection | None = None
+    failures: list[str] = field(default_factory=list)
+
+
+class Janitor:
+    """Runs by itself between `start` and `stop`, or once with `run_once`. Several servers may each have one."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake, self._catalog = lake, lake.own_catalog()
+        self._owner = str(new_id())
+        self._planned: dict[UUID, int] = {}
+        self._collected = self._swept = 0
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.last: Report | None = None
+
+    def start(self) -> Janitor:
+        self._thread = threading.Thread(target=self._loop, name="moulin-janitor", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End after the step that runs, and let another server take over at once."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        try:
+            self._catalog.maintenance.give_up_lease(_LEASE, self._owner)
+        except MoulinError as error:
+            log.warning("lease not given up", extra={"error": error.message})
+
+    def run_once(self) -> Report | None:
+        """Do what is due; None when another server is the janitor."""
+        steps: tuple[tuple[str, Callable[[Report], None]], ...] = (
+            ("retention", self._expire),
+            ("merge planning", self._plan),
+            ("clean-up", self._collect),
+        )
+        report = Report()
+        for name, step in steps:
+            if self._over.is_set():
+                break
+            try:
+                if not self._catalog.maintenance.take_lease(_LEASE, self._owner, self._lake.config.janitor_lease):
+                    return None
+                step(report)
+            except MoulinError as error:
+                report.failures.append(f"{name}: {error.message}")
+        for failure in report.failures:
+            log.error("janitor failed", extra={"error": failure})
+        self.last = report
+        return report
+
+    def _loop(self) -> None:
+        while not self._over.wait(self._lake.config.janitor_interval):
+            try:
+                self.run_once()
+            except Exception:
+                log.exception("janitor failed in a way it should not")
+
+    def _expire(self, report: Report) -> None:
+        """Whole segments go, a bounded number per commit. One that changed meanwhile is looked at again next time."""
+        more = True
+        while more and not self._over.is_set():
+            more = False
+            for number, found in enumerate(self._catalog.maintenance.expiring_segments()):
+                if number == 0:
+                    clocks.agreed(self._catalog.engine, self._catalog.store)  # rows are not removed by a wrong clock
+                trim = TableCommit(found.table_id, found.read_version, Trim(removed=found.segments))
+                try:
+                    self._catalog.commit([trim])
+                except (Stale, NotFound) as error:
+                    log.info("retention lost a race", extra={"table": found.table, "error": error.message})
+                    continue
+                report.expired[found.table] = report.expired.get(found.table, 0) + len(found.segments)
+                more = more or len(found.segments) == AT_ONCE
+
+    def _plan(self, report: Report) -> None:
+        """Tables that changed since they were last planned."""
+        maintenance = self._catalog.maintenance
+        heads = maintenance.tables_to_plan()
+        for table_id, (head, count) in heads.items():
+            since = self._planned.get(table_id)
+            if since == head or count < 2:
+                continue
+            try:
+                segments = None
+                if since is not None and count > _LARGE:
+                    changed = maintenance.changed_partitions(table_id, since)
+                    version = self._catalog.version()
+                    segments = self._catalog.segments(table_id, version, partition_ids=changed, with_columns=False)
+                report.tasks += create_due_tasks(self._lake.context, table_id, segments).tasks
+                self._planned[table_id] = head
+            except NotFound:
+                continue  # dropped meanwhile
+            except MoulinError as error:
+                report.failures.append(f"merge planning: {error.message}")
+        self._planned = {table_id: head for table_id, head in self._planned.items() if table_id in heads}
+        maintenance.prune_merge_tasks()
+
+    def _collect(self, report: Report) -> None:
+        config = self._lake.config
+        with self._catalog.engine.read() as connection:
+            now = self._catalog.engine.now(connection)
+        if now - self._collected < config.gc_interval * _NANOS:
+            return
+        orphans = now - self._swept >= config.orphan_interval * _NANOS
+        try:
+            report.collection = collect(self._catalog, orphans=orphans)
+        except FailedPrecondition:
+            self._collected = now  # clocks do not come together within seconds
+            raise
+        report.failures += [f"clean-up: {failure}" for failure in report.collection.failures]
+        self._collected = now
+        self._swept = now if orphans else self._swept

@@ -1,0 +1,325 @@
+"""Partitioning: specs read from text, rows split by them, and partition tuples as bytes.
+
+A partition tuple holds a value per field of its spec: Iceberg's single-value bytes in the transform's result type, or
+None for null.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, timedelta
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.conversions import from_bytes, to_bytes, to_json
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TimeTransform,
+    Transform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    IcebergType,
+    PrimitiveType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UnknownType,
+    UUIDType,
+)
+from pyiceberg.utils.datetime import micros_to_time, micros_to_timestamp, micros_to_timestamptz
+from pyiceberg.utils.decimal import decimal_to_bytes
+
+from moulin.errors import Corrupt, InvalidInput
+from moulin.model.layout.transform import source_column, transform_array
+from moulin.model.names import did_you_mean
+from moulin.model.schema.schema import column_path, find_column, from_stored
+
+PartitionTuple = tuple[bytes | None, ...]
+
+FIRST_FIELD_ID = 1000
+_MAX_WIDTH = 2**31 - 1
+_LARGEST_TABLE = 2**20
+
+_Codes = npt.NDArray[np.int64]
+
+_PLAIN: Mapping[str, Callable[[], Transform[Any, Any]]] = MappingProxyType(
+    {
+        "identity": IdentityTransform,
+        "year": YearTransform,
+        "years": YearTransform,
+        "month": MonthTransform,
+        "months": MonthTransform,
+        "day": DayTransform,
+        "days": DayTransform,
+        "hour": HourTransform,
+        "hours": HourTransform,
+        "void": VoidTransform,
+    }
+)
+_WITH_NUMBER: Mapping[str, Callable[[int], Transform[Any, Any]]] = MappingProxyType(
+    {"bucket": BucketTransform, "truncate": TruncateTransform}
+)
+_CALL = re.compile(r"\s*(\w+)\s*\(\s*(?:(\d{1,10})\s*,)?\s*([^,()]+?)\s*\)\s*")
+
+
+def parse_spec(
+    fields: Sequence[str],
+    schema: Schema,
+    *,
+    previous: Sequence[PartitionSpec] = (),
+    last_partition_id: int = FIRST_FIELD_ID - 1,
+) -> tuple[PartitionSpec, int]:
+    """The spec that `fields` describe, such as ["day(ts)", "bucket(16, id)", "region"], and the last field id given.
+
+    A field that one of the `previous` specs has keeps its id and name; a spec equal to one of them is that one.
+    """
+    if isinstance(fields, str):
+        raise InvalidInput(f"Partitioning is a list of transforms: write [{fields!r}].")
+    wanted = [_parse_field(text, schema) for text in fields]
+    _check_redundant(wanted, schema)
+    for spec in previous:
+        if [(field.source_id, field.transform) for field in spec.fields] == wanted:
+            return spec, last_partition_id
+    earlier = {(field.source_id, str(field.transform)): field for spec in previous for field in spec.fields}
+    names = {field.name.lower() for field in earlier.values()}
+    result: list[PartitionField] = []
+    for source_id, transform in wanted:
+        field = earlier.get((source_id, str(transform)))
+        if field is None:
+            last_partition_id = max(last_partition_id, FIRST_FIELD_ID - 1) + 1
+            field = PartitionField(source_id, last_partition_id, transform, _name(source_id, transform, schema, names))
+            names.add(field.name.lower())
+        result.append(field)
+    spec_id = max((spec.spec_id for spec in previous), default=-1) + 1
+    return PartitionSpec(*result, spec_id=spec_id), last_partition_id
+
+
+def spec_to_json(spec: PartitionSpec) -> str:
+    """The spec as JSON in Iceberg's form."""
+    return spec.model_dump_json()
+
+
+def spec_from_json(text: str | bytes) -> PartitionSpec:
+    """The spec that `spec_to_json` wrote."""
+    return from_stored(PartitionSpec, text, "partition spec")
+
+
+def split_by_partition(table: pa.Table, spec: PartitionSpec, schema: Schema) -> list[tuple[PartitionTuple, pa.Table]]:
+    """The rows of each partition, in the order in which they came. Rows of one partition alone are not copied."""
+    if table.num_rows == 0:
+        return []
+    codes = np.zeros(table.num_rows, np.int64)
+    tuples: list[PartitionTuple] = [()]
+    for field in spec.fields:
+        kind = schema.find_type(field.source_id)
+        values = transform_array(field.transform, kind, source_column(table, schema, field.source_id))
+        indices, encoded = _encode(field.transform.result_type(kind), values)
+        if len(encoded) == 1:
+            tuples = [(*head, encoded[0]) for head in tuples]
+            continue
+        occurring, codes = _compact(codes * len(encoded) + indices, len(tuples) * len(encoded))
+        tuples = [(*tuples[code // len(encoded)], encoded[code % len(encoded)]) for code in occurring.tolist()]
+    if len(tuples) == 1:
+        return [(tuples[0], table)]
+    if np.any(codes[1:] < codes[:-1]):
+        small = codes.astype(np.uint16) if len(tuples) <= 2**16 else codes  # NumPy sorts 16-bit numbers by radix
+        order = np.argsort(small, kind="stable")
+        table, codes = table.take(pa.array(order)), codes[order]
+    starts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), table.num_rows]
+    return [(tuples[codes[start]], table.slice(start, end - start)) for start, end in pairwise(starts)]
+
+
+def decode_partition(spec: PartitionSpec, schema: Schema, values: PartitionTuple) -> dict[str, Any]:
+    """The Python value of each partition field by its name; dates and times as such where Python can hold them.
+
+    A field whose source column was dropped keeps its bytes, unless its transform alone tells the type.
+    """
+    return {field.name: _as_python(kind, value) for field, kind, value in _decoded(spec, schema, values)}
+
+
+def format_partition(spec: PartitionSpec, schema: Schema, values: PartitionTuple) -> str:
+    """The partition as people read it, such as "ts_day=2024-03-01/id_bucket=7"; empty without partitioning."""
+    return "/".join(
+        f"{field.name}={_as_text(field.transform, kind, value)}"
+        for field, kind, value in _decoded(spec, schema, values)
+    )
+
+
+def _parse_field(text: object, schema: Schema) -> tuple[int, Transform[Any, Any]]:
+    if not isinstance(text, str):
+        raise InvalidInput(f'A partition field is text such as "day(ts)", not {type(text).__name__}.')
+    call = _CALL.fullmatch(text)
+    name, transform = text.strip(), _PLAIN["identity"]()
+    if call is not None and name not in schema.column_names:
+        name, transform = call[3], _parse_transform(call[1].lower(), call[2], text)
+    source = find_column(schema, name)
+    if column_path(schema, source.field_id) is None:
+        raise InvalidInput(f"The table cannot be partitioned by {text!r}: {name} lies inside a list or map.")
+    if not isinstance(source.field_type, PrimitiveType) or not transform.can_transform(source.field_type):
+        raise InvalidInput(
+            f"The table cannot be partitioned by {text!r}: column {name} is of type {source.field_type}."
+        )
+    return source.field_id, transform
+
+
+def _parse_transform(name: str, number: str | None, text: str) -> Transform[Any, Any]:
+    if name in _PLAIN and number is None:
+        return _PLAIN[name]()
+    if name in _WITH_NUMBER and number is not None:
+        if not 1 <= int(number) <= _MAX_WIDTH:
+            raise InvalidInput(f"The number in partition field {text!r} must be 1 to {_MAX_WIDTH}.")
+        return _WITH_NUMBER[name](int(number))
+    if name in _PLAIN:
+        raise InvalidInput(f"Partition field {text!r}: {name} takes a column alone, as in {name}(ts).")
+    if name in _WITH_NUMBER:
+        raise InvalidInput(f"Partition field {text!r}: {name} takes a number and a column, as in {name}(16, id).")
+    known = "identity, year, month, day, hour, bucket, truncate, void"
+    near = did_you_mean(name, (*_PLAIN, *_WITH_NUMBER))
+    raise InvalidInput(f"Unknown transform {name!r} in partition field {text!r}.{near} Known ones: {known}.")
+
+
+def _check_redundant(wanted: Sequence[tuple[int, Transform[Any, Any]]], schema: Schema) -> None:
+    seen: dict[tuple[int, str], Transform[Any, Any]] = {}
+    for source_id, transform in wanted:
+        key = source_id, "time" if isinstance(transform, TimeTransform) else str(transform)
+        if key in seen:
+            column = schema.find_column_name(source_id)
+            raise InvalidInput(
+                f"Partitioning by both {seen[key]} and {transform} of column {column} is redundant: keep the finer one."
+            )
+        seen[key] = transform
+
+
+def _name(source_id: int, transform: Transform[Any, Any], schema: Schema, fields: set[str]) -> str:
+    """Iceberg's name for the field; with its number, or counted up, when a column or another field has that name."""
+    column = schema.find_column_name(source_id) or ""
+    taken = fields | {name.lower() for name in schema.column_names}
+    match transform:
+        case IdentityTransform():
+            if column.lower() not in fields:
+                return column
+            candidates = [f"{column}_identity"]
+        case BucketTransform():
+            candidates = [f"{column}_bucket", f"{column}_bucket_{transform.num_buckets}"]
+        case TruncateTransform():
+            candidates = [f"{column}_trunc", f"{column}_trunc_{transform.width}"]
+        case VoidTransform():
+            candidates = [f"{column}_null"]
+        case _:
+            candidates = [f"{column}_{transform}"]
+    candidates += [f"{candidates[-1]}_{count}" for count in range(2, len(taken) + 3)]
+    return next(name for name in candidates if name.lower() not in taken)
+
+
+def _compact(codes: _Codes, size: int) -> tuple[_Codes, _Codes]:
+    """The codes below `size` that occur, and every code as its place among them: so no number of fields overflows."""
+    if size > _LARGEST_TABLE:
+        occurring, places = np.unique(codes, return_inverse=True)
+        return occurring, places
+    occurring = np.flatnonzero(np.bincount(codes, minlength=size))
+    lookup = np.zeros(size, np.int64)
+    lookup[occurring] = np.arange(len(occurring))
+    return occurring, lookup[codes]
+
+
+def _encode(kind: IcebergType, array: pa.Array) -> tuple[_Codes, list[bytes | None]]:
+    """Every value as its place among the distinct ones, and the bytes of those."""
+    storage = array.storage if isinstance(array, pa.ExtensionArray) else array
+    encoded = storage.dictionary_encode(null_encoding="encode")
+    distinct = encoded.dictionary
+    if pa.types.is_temporal(distinct.type):
+        distinct = distinct.cast(pa.int32() if pa.types.is_date32(distinct.type) else pa.int64())
+    return encoded.indices.to_numpy(), [_to_bytes(kind, value) for value in distinct.to_pylist()]
+
+
+def _to_bytes(kind: IcebergType, value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(kind, DecimalType):
+        return decimal_to_bytes(value)  # unlike `to_bytes`, it takes a value that truncation made a digit longer
+    assert isinstance(kind, PrimitiveType)
+    return to_bytes(kind, value)
+
+
+def _decoded(
+    spec: PartitionSpec, schema: Schema, values: PartitionTuple
+) -> list[tuple[PartitionField, IcebergType, Any]]:
+    if len(values) != len(spec.fields):
+        raise Corrupt(f"A partition of spec {spec.spec_id} has {len(values)} values where {len(spec.fields)} belong.")
+    result: list[tuple[PartitionField, IcebergType, Any]] = []
+    for field, value in zip(spec.fields, values, strict=True):
+        source = UnknownType() if column_path(schema, field.source_id) is None else schema.find_type(field.source_id)
+        kind = field.transform.result_type(source)
+        if value is None or isinstance(kind, UnknownType):
+            result.append((field, kind, value))
+            continue
+        assert isinstance(kind, PrimitiveType)
+        try:
+            result.append((field, kind, from_bytes(kind, value)))
+        except (struct.error, ValueError):
+            raise Corrupt(f"The partition value {value!r} of {field.name} is not one of type {kind}.") from None
+    return result
+
+
+def _as_python(kind: IcebergType, value: Any) -> Any:
+    convert = _PYTHON.get(type(kind))
+    if value is None or convert is None:
+        return value
+    try:
+        return convert(value)
+    except OverflowError:
+        return value
+
+
+_PYTHON: Mapping[type[IcebergType], Callable[[Any], Any]] = MappingProxyType(
+    {
+        DateType: lambda days: date(1970, 1, 1) + timedelta(days),
+        TimeType: micros_to_time,
+        TimestampType: micros_to_timestamp,
+        TimestamptzType: micros_to_timestamptz,
+        UUIDType: lambda value: UUID(bytes=value),
+    }
+)
+
+
+def _as_text(transform: Transform[Any, Any], kind: IcebergType, value: Any) -> str:
+    try:
+        if value is not None and isinstance(kind, TimestampNanoType | TimestamptzNanoType):
+            return str(to_json(kind, value))
+        if value is not None and isinstance(kind, UUIDType):
+            return str(UUID(bytes=value))
+        return transform.to_human_string(kind, value)
+    except OverflowError:
+        return str(value)
+
+
+__all__ = [
+    "FIRST_FIELD_ID",
+    "PartitionTuple",
+    "decode_partition",
+    "format_partition",
+    "parse_spec",
+    "spec_from_json",
+    "spec_to_json",
+    "split_by_partition",
+]

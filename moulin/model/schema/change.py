@@ -1,0 +1,160 @@
+"""Changes of a schema as typed values, and their JSON. What each of them does is in `evolution`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, ClassVar, get_args
+
+from pyiceberg import conversions
+from pyiceberg.types import IcebergType, PrimitiveType
+
+from moulin.errors import Corrupt, InvalidInput
+from moulin.model.names import check_column_name
+from moulin.model.schema.defaults import coerce_default
+from moulin.model.schema.type_reader import to_type
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """A new column, last among its siblings. `name` is a dotted path when it goes into a struct.
+
+    Rows that lack it, old and new, read as `default`; a required column needs one. `type` may be given as text.
+    """
+
+    name: str
+    type: IcebergType
+    default: Any = None
+    required: bool = False
+    doc: str | None = None
+    action: ClassVar[str] = "add-column"
+
+    def __post_init__(self) -> None:
+        check_column_name(_leaf(self.name))
+        kind = to_type(self.type, f"column {self.name}")
+        object.__setattr__(self, "type", kind)
+        if self.default is not None:
+            object.__setattr__(self, "default", coerce_default(kind, self.default, f"column {self.name}"))
+        elif self.required:
+            raise InvalidInput(f"Column {self.name} cannot be added as required without a default: older rows lack it.")
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """Another name for a column; `new_name` is its last part alone. Its data stays."""
+
+    name: str
+    new_name: str
+    action: ClassVar[str] = "rename-column"
+
+    def __post_init__(self) -> None:
+        _leaf(self.name)
+        check_column_name(self.new_name)
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """A column no longer read. Older versions still show it."""
+
+    name: str
+    action: ClassVar[str] = "drop-column"
+
+    def __post_init__(self) -> None:
+        _leaf(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class WidenColumn:
+    """A wider type: int to long, float to double, decimal to more digits, date to timestamp or timestamp_ns."""
+
+    name: str
+    type: IcebergType
+    action: ClassVar[str] = "widen-column"
+
+    def __post_init__(self) -> None:
+        _leaf(self.name)
+        object.__setattr__(self, "type", to_type(self.type, f"column {self.name}"))
+
+
+@dataclass(frozen=True, slots=True)
+class MoveColumn:
+    """Another place among its siblings: first, or right `after` or `before` the sibling of that last part."""
+
+    name: str
+    first: bool = False
+    after: str | None = None
+    before: str | None = None
+    action: ClassVar[str] = "move-column"
+
+    def __post_init__(self) -> None:
+        if self.first + (self.after is not None) + (self.before is not None) != 1:
+            raise InvalidInput(f"Say where column {self.name} goes: exactly one of first, after and before.")
+        if _leaf(self.name) in (self.after, self.before):
+            raise InvalidInput(f"Column {self.name} cannot be moved next to itself.")
+
+
+@dataclass(frozen=True, slots=True)
+class SetNullable:
+    """A required column that may be null from now on."""
+
+    name: str
+    action: ClassVar[str] = "set-nullable"
+
+    def __post_init__(self) -> None:
+        _leaf(self.name)
+
+
+SchemaChange = AddColumn | RenameColumn | DropColumn | WidenColumn | MoveColumn | SetNullable
+
+_BY_ACTION: Mapping[str, type[SchemaChange]] = MappingProxyType({kind.action: kind for kind in get_args(SchemaChange)})
+
+
+def change_to_json(change: SchemaChange) -> str:
+    """The change as JSON; `change_from_json` gives back an equal one."""
+    document: dict[str, Any] = {"action": change.action}
+    for field in fields(change):
+        value = getattr(change, field.name)
+        if isinstance(value, IcebergType):
+            value = value.model_dump(mode="json")
+        elif value is not None and isinstance(change, AddColumn) and field.name == "default":
+            assert isinstance(change.type, PrimitiveType)
+            value = conversions.to_json(change.type, value)
+        if value is not None:
+            document[field.name] = value
+    return json.dumps(document)
+
+
+def change_from_json(text: str | bytes) -> SchemaChange:
+    """The change that `change_to_json` wrote."""
+    try:
+        document = json.loads(text)
+        kind = _BY_ACTION[document.pop("action")]
+        if "type" in document:
+            document["type"] = IcebergType.model_validate(document["type"])
+        if document.get("default") is not None:
+            document["default"] = conversions.from_json(document["type"], document["default"])
+        return kind(**document)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise Corrupt(f"A stored schema change cannot be read ({str(error)[:200]}): recover the catalog.") from None
+
+
+def _leaf(name: object) -> str:
+    """The last part of a dotted path."""
+    if not isinstance(name, str) or not all(part.strip() for part in name.split(".")):
+        raise InvalidInput(f"{name!r} is not a column name, nor a dotted path to one.")
+    return name.rpartition(".")[2]
+
+
+__all__ = [
+    "AddColumn",
+    "DropColumn",
+    "MoveColumn",
+    "RenameColumn",
+    "SchemaChange",
+    "SetNullable",
+    "WidenColumn",
+    "change_from_json",
+    "change_to_json",
+]

@@ -1,0 +1,283 @@
+"""What each change does to a schema.
+
+Field ids are never reused: a column added after one of the same name was dropped is another column. Data files are
+never rewritten: readers map them to the current schema by field id, widen their values and fill in what they lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+)
+
+from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput
+from moulin.model.schema.change import (
+    AddColumn,
+    DropColumn,
+    MoveColumn,
+    RenameColumn,
+    SchemaChange,
+    SetNullable,
+    WidenColumn,
+    change_from_json,
+    change_to_json,
+)
+from moulin.model.schema.defaults import widen_default
+from moulin.model.schema.schema import MAX_FIELD_ID, check_field_count, nested_ids, unknown_column
+from moulin.model.schema.types import renumber
+
+
+def apply_changes(
+    schema: Schema,
+    last_column_id: int,
+    changes: Sequence[SchemaChange],
+    *,
+    schema_id: int,
+    in_use: Collection[int] | Mapping[int, str] = (),
+    partition_names: Collection[str] = (),
+    partition_sources: Collection[int] = (),
+) -> tuple[Schema, int]:
+    """The schema after `changes`, in order, with `schema_id`, and the new last column id.
+
+    `in_use` holds the ids of fields that partitioning, sort order or event time rest on; as a mapping it names, for
+    errors, which of them. Those and the key cannot be dropped. New top-level names must not be among `partition_names`.
+    `partition_sources` are the source ids of every partitioning the table has had: stored partition values hold their
+    types, so no change may make them mean something else. All columns may be dropped when others are added after that.
+    """
+    last_id = max(last_column_id, schema.highest_field_id)
+    rules = _Rules(last_id, set(schema.identifier_field_ids), in_use, partition_names, partition_sources)
+    columns = StructType(*schema.fields)
+    for change in changes:
+        columns = _apply(columns, change, rules)
+    if _lacks_fields(columns):
+        last = next(change.name for change in reversed(changes) if isinstance(change, DropColumn))
+        raise FailedPrecondition(f"Column {last} cannot be dropped: nothing would be left beside it.")
+    check_field_count(len(nested_ids(NestedField(0, "", columns))) - 1)
+    result = Schema(*columns.fields, schema_id=schema_id, identifier_field_ids=schema.identifier_field_ids)
+    return result, rules.last_id
+
+
+def _lacks_fields(kind: IcebergType) -> bool:
+    """Whether a struct without fields is in `kind`."""
+    match kind:
+        case StructType():
+            return not kind.fields or any(_lacks_fields(field.field_type) for field in kind.fields)
+        case ListType():
+            return _lacks_fields(kind.element_type)
+        case MapType():
+            return _lacks_fields(kind.value_type)
+    return False
+
+
+@dataclass(slots=True)
+class _Rules:
+    """What changes must respect, and the ids they use up."""
+
+    last_id: int
+    key: set[int]
+    in_use: Collection[int] | Mapping[int, str]
+    partition_names: Collection[str]
+    partition_sources: Collection[int]
+
+    def next_id(self) -> int:
+        if self.last_id >= MAX_FIELD_ID:
+            raise FailedPrecondition("The table has used up its field ids: copy its rows to a new table.")
+        self.last_id += 1
+        return self.last_id
+
+    def use_of(self, field_id: int) -> str | None:
+        if field_id in self.key:
+            return "the primary key"
+        if field_id not in self.in_use:
+            return None
+        return self.in_use[field_id] if isinstance(self.in_use, Mapping) else "partitioning, sort order or event time"
+
+    def check_free(self, siblings: Sequence[NestedField], path: tuple[str, ...], new: str) -> None:
+        taken = next((field.name for field in siblings if field.name.lower() == new.lower()), None)
+        if taken is not None:
+            raise AlreadyExists(f"There is already a column {'.'.join((*path[:-1], taken))!r}: choose another name.")
+        if len(path) == 1 and new.lower() in {name.lower() for name in self.partition_names}:
+            raise AlreadyExists(f"{new!r} is the name of a partition field: choose another name for the column.")
+
+
+class _Missing(Exception):
+    """No field of that name, the exception's argument, where the path leads."""
+
+
+_Siblings = list[NestedField]
+
+
+def _apply(columns: StructType, change: SchemaChange, rules: _Rules) -> StructType:
+    path = tuple(change.name.split("."))
+    try:
+        result = _edit(columns, path, lambda siblings: _EDITS[type(change)](siblings, path, change, rules))
+    except _Missing as missing:
+        name = change.name if missing.args[0] in path else ".".join((*path[:-1], missing.args[0]))
+        raise unknown_column(Schema(*columns.fields), name) from None
+    assert isinstance(result, StructType)
+    return result
+
+
+def _edit(kind: IcebergType, path: tuple[str, ...], edit: Callable[[_Siblings], _Siblings]) -> IcebergType:
+    """`kind` with the siblings of the field that `path` leads to replaced by what `edit` makes of them."""
+    head, rest = path[0], path[1:]
+    if isinstance(kind, StructType):
+        if not rest:
+            return StructType(*edit(list(kind.fields)))
+        place = _place(kind.fields, head)
+        inner = kind.fields[place]
+        changed = inner.model_copy(update={"field_type": _edit(inner.field_type, rest, edit)})
+        return StructType(*kind.fields[:place], changed, *kind.fields[place + 1 :])
+    if isinstance(kind, ListType):
+        element = _edit_inner(kind.element_field, path, edit)
+        return ListType(kind.element_id, element.field_type, element.required)
+    if isinstance(kind, MapType):
+        if head == "key":
+            raise InvalidInput("Keys of a map cannot be changed: add another column instead.")
+        value = _edit_inner(kind.value_field, path, edit)
+        return MapType(kind.key_id, kind.key_type, kind.value_id, value.field_type, value.required)
+    raise _Missing(head)
+
+
+def _edit_inner(inner: NestedField, path: tuple[str, ...], edit: Callable[[_Siblings], _Siblings]) -> NestedField:
+    if path[0] == inner.name and len(path) > 1:
+        return inner.model_copy(update={"field_type": _edit(inner.field_type, path[1:], edit)})
+    if path[0] != inner.name:  # a struct inside may be named by the list or map itself
+        return inner.model_copy(update={"field_type": _edit(inner.field_type, path, edit)})
+    edited = edit([inner])
+    if [field.name for field in edited] != [inner.name]:
+        raise InvalidInput(f"The {inner.name} of a list or map can be widened or made nullable, nothing else.")
+    return edited[0]
+
+
+def _place(siblings: Sequence[NestedField], name: str) -> int:
+    for place, field in enumerate(siblings):
+        if field.name == name:
+            return place
+    raise _Missing(name)
+
+
+def _add(siblings: _Siblings, path: tuple[str, ...], change: AddColumn, rules: _Rules) -> _Siblings:
+    rules.check_free(siblings, path, path[-1])
+    number = rules.next_id()
+    kind = renumber(change.type, rules.next_id)
+    added = NestedField(number, path[-1], kind, change.required, change.doc, change.default, change.default)
+    return [*siblings, added]
+
+
+def _rename(siblings: _Siblings, path: tuple[str, ...], change: RenameColumn, rules: _Rules) -> _Siblings:
+    place = _place(siblings, path[-1])
+    rules.check_free([*siblings[:place], *siblings[place + 1 :]], path, change.new_name)
+    siblings[place] = siblings[place].model_copy(update={"name": change.new_name})
+    return siblings
+
+
+def _drop(siblings: _Siblings, path: tuple[str, ...], change: DropColumn, rules: _Rules) -> _Siblings:
+    dropped = siblings.pop(_place(siblings, path[-1]))
+    for field_id in sorted(nested_ids(dropped)):
+        if field_id in rules.key:
+            raise FailedPrecondition(f"Column {change.name} cannot be dropped: it is part of the primary key.")
+        if (use := rules.use_of(field_id)) is not None:
+            raise FailedPrecondition(f"Column {change.name} cannot be dropped: {use} rests on it. Change that first.")
+    return siblings
+
+
+def _widen(siblings: _Siblings, path: tuple[str, ...], change: WidenColumn, rules: _Rules) -> _Siblings:
+    place = _place(siblings, path[-1])
+    field, new = siblings[place], change.type
+    old = field.field_type
+    if not _is_wider(old, new):
+        raise InvalidInput(
+            f"Column {change.name} of type {old} cannot become {new}: only int to long, float to double, decimal to "
+            "more digits of the same scale, and date to timestamp or timestamp_ns are possible."
+        )
+    use = rules.use_of(field.field_id) or (
+        "earlier partitioning" if field.field_id in rules.partition_sources else None
+    )
+    if isinstance(old, DateType) and use is not None:
+        raise FailedPrecondition(
+            f"Column {change.name} cannot become {new}: {use} rests on its days, and stored values would not match."
+        )
+    siblings[place] = field.model_copy(
+        update={
+            "field_type": new,
+            "initial_default": widen_default(old, new, field.initial_default),
+            "write_default": widen_default(old, new, field.write_default),
+        }
+    )
+    return siblings
+
+
+def _is_wider(old: IcebergType, new: IcebergType) -> bool:
+    match old, new:
+        case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
+            return True
+        case DecimalType(), DecimalType():
+            return new.scale == old.scale and new.precision > old.precision
+        case DateType(), (TimestampType() | TimestampNanoType()):
+            return True
+    return False
+
+
+def _move(siblings: _Siblings, path: tuple[str, ...], change: MoveColumn, rules: _Rules) -> _Siblings:
+    moved = siblings.pop(_place(siblings, path[-1]))
+    if change.first:
+        target = 0
+    elif change.after is not None:
+        target = _place(siblings, change.after) + 1
+    else:
+        target = _place(siblings, change.before or "")
+    siblings.insert(target, moved)
+    return siblings
+
+
+def _set_nullable(siblings: _Siblings, path: tuple[str, ...], change: SetNullable, rules: _Rules) -> _Siblings:
+    place = _place(siblings, path[-1])
+    if siblings[place].field_id in rules.key:
+        raise FailedPrecondition(f"Column {change.name} cannot become nullable: it is part of the primary key.")
+    siblings[place] = siblings[place].model_copy(update={"required": False})
+    return siblings
+
+
+_EDITS: Mapping[type, Callable[[_Siblings, tuple[str, ...], Any, _Rules], _Siblings]] = MappingProxyType(
+    {
+        AddColumn: _add,
+        RenameColumn: _rename,
+        DropColumn: _drop,
+        WidenColumn: _widen,
+        MoveColumn: _move,
+        SetNullable: _set_nullable,
+    }
+)
+
+
+__all__ = [
+    "AddColumn",
+    "DropColumn",
+    "MoveColumn",
+    "RenameColumn",
+    "SchemaChange",
+    "SetNullable",
+    "WidenColumn",
+    "apply_changes",
+    "change_from_json",
+    "change_to_json",
+]

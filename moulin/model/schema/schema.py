@@ -1,0 +1,224 @@
+"""Schemas: made from what a user gives, with field ids of their own, and kept as JSON.
+
+A schema is a `pyiceberg.schema.Schema`. Its identifier fields, in their order, are the table's key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+from typing import TypeVar
+
+import pyarrow as pa
+from pyiceberg.exceptions import ValidationError as IcebergValidationError
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+)
+
+from moulin.errors import Corrupt, InvalidInput, NotFound
+from moulin.model.names import check_column_name, did_you_mean
+from moulin.model.schema.defaults import coerce_default, default_value
+from moulin.model.schema.type_reader import field_from_arrow, parse_type, to_type
+from moulin.model.schema.types import check_storable, check_unique, renumber
+
+MAX_FIELDS = 10_000
+# Iceberg reserves the ids above for metadata columns.
+MAX_FIELD_ID = 2147483447
+
+# Column names in an error.
+_SHOWN = 20
+
+_Model = TypeVar("_Model", bound=IcebergBaseModel)
+
+
+def make_schema(spec: object, primary_key: Sequence[str] = ()) -> Schema:
+    """The schema of a new table, with field ids from 1 on: top-level columns first, then what is nested in them.
+
+    `spec` is an Arrow schema (or anything that exports one), a pyiceberg schema, or a sequence of (name, type) or
+    (name, type, nullable), where a type is text, an Arrow type or an Iceberg type. The columns of `primary_key` become
+    required and, in the order given, the key; without it a pyiceberg schema keeps its own identifier fields.
+    """
+    fields = _fields(spec)
+    if isinstance(spec, Schema) and not primary_key:
+        primary_key = _key_names(spec)
+    if not fields:
+        raise InvalidInput("A table needs at least one column.")
+    check_unique(fields, "The schema")
+    key = _check_key(fields, primary_key)
+    fields = [field.model_copy(update={"required": True}) if field.name in key else field for field in fields]
+    numbers = count(1)
+    struct = renumber(StructType(*fields), numbers.__next__)
+    assert isinstance(struct, StructType)
+    check_field_count(next(numbers) - 1)
+    by_name = {field.name: field.field_id for field in struct.fields}
+    return Schema(*struct.fields, schema_id=0, identifier_field_ids=[by_name[name] for name in key])
+
+
+def check_field_count(fields: int) -> None:
+    """Refuses a schema with more fields, nested ones counted, than a file footer can sensibly describe."""
+    if fields > MAX_FIELDS:
+        raise InvalidInput(
+            f"The schema has {fields} fields, nested ones included; at most {MAX_FIELDS} go in one table."
+        )
+
+
+def find_column(schema: Schema, name: str) -> NestedField:
+    """The field of that name; a nested one by its dotted path, list elements as `element`, map values as `value`."""
+    try:
+        return schema.find_field(name)
+    except ValueError:
+        raise unknown_column(schema, name) from None
+
+
+def unknown_column(schema: Schema, name: str) -> NotFound:
+    """The error for a column that is not there, naming those that are."""
+    known = sorted(schema.column_names) if "." in name else [field.name for field in schema.fields]
+    more = len(known) - _SHOWN
+    shown = ", ".join(known[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return NotFound(f"There is no column {name!r}.{did_you_mean(name, known)} The columns are: {shown}.")
+
+
+def column_path(schema: Schema, field_id: int) -> tuple[str, ...] | None:
+    """The names that lead from the top to a field through structs alone; None for one in a list or map, or absent."""
+
+    def search(fields: tuple[NestedField, ...]) -> tuple[str, ...] | None:
+        for field in fields:
+            if field.field_id == field_id:
+                return (field.name,)
+            if isinstance(field.field_type, StructType) and (found := search(field.field_type.fields)) is not None:
+                return (field.name, *found)
+        return None
+
+    return search(schema.fields)
+
+
+def key_names(schema: Schema) -> tuple[str, ...]:
+    """The columns of the key, in the key's order; none for an event table."""
+    return tuple(schema.find_field(field_id).name for field_id in schema.identifier_field_ids)
+
+
+def nested_ids(field: NestedField) -> set[int]:
+    """The id of a field and of every field inside it."""
+    return {field.field_id} | _ids_inside(field.field_type)
+
+
+def schema_to_json(schema: Schema) -> str:
+    """The schema as JSON in Iceberg's form; `schema_from_json` gives it back with its ids and defaults."""
+    return schema.model_dump_json()
+
+
+def schema_from_json(text: str | bytes) -> Schema:
+    """The schema that `schema_to_json` wrote."""
+    return from_stored(Schema, text, "schema")
+
+
+def from_stored(model: type[_Model], text: str | bytes, what: str) -> _Model:
+    """A pyiceberg value from its stored JSON; Corrupt when it is not one."""
+    try:
+        document = json.loads(text)
+        if not isinstance(document, dict) or "fields" not in document:
+            raise ValueError("its fields are missing")
+        return model.model_validate(document)
+    except (ValueError, TypeError, LookupError, RecursionError, IcebergValidationError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise Corrupt(
+            f"A stored {what} cannot be read ({reason}): run `moulin check`, or recover the catalog."
+        ) from None
+
+
+def _fields(spec: object) -> list[NestedField]:
+    if isinstance(spec, Schema):
+        for field in spec.fields:
+            check_column_name(field.name)
+            check_storable(field.field_type, f"column {field.name}")
+        return list(spec.fields)
+    if hasattr(spec, "__arrow_c_schema__"):
+        return [_from_arrow(field) for field in pa.schema(spec)]
+    if isinstance(spec, str | bytes | Mapping) or not isinstance(spec, Iterable):
+        raise InvalidInput(
+            "A schema is an Arrow schema, an Iceberg schema, or a list of (name, type) or (name, type, nullable), "
+            f"not {type(spec).__name__}."
+        )
+    return [_from_tuple(column) for column in spec]
+
+
+def _from_tuple(column: object) -> NestedField:
+    if isinstance(column, pa.Field):
+        return _from_arrow(column)
+    if isinstance(column, str) or not isinstance(column, Sequence) or len(column) not in (2, 3):
+        raise InvalidInput(f"Column {column!r} is not (name, type) or (name, type, nullable).")
+    name = check_column_name(column[0])
+    nullable = column[2] if len(column) == 3 else True
+    if not isinstance(nullable, bool):
+        raise InvalidInput(
+            f"The third part of column {name} says whether it may be null: True or False, not {nullable!r}."
+        )
+    return NestedField(0, name, to_type(column[1], f"column {name}"), not nullable)
+
+
+def _from_arrow(field: pa.Field) -> NestedField:
+    found = field_from_arrow(field)
+    check_storable(found.field_type, f"column {found.name}")
+    return found
+
+
+def _check_key(fields: Sequence[NestedField], primary_key: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(primary_key, str):
+        raise InvalidInput(f"The primary key is a list of columns: write [{primary_key!r}].")
+    by_name = {field.name: field for field in fields}
+    for place, name in enumerate(primary_key):
+        field = by_name.get(name)
+        if field is None:
+            raise InvalidInput(
+                f"The primary key names {name!r}, which is no top-level column.{did_you_mean(str(name), by_name)}"
+            )
+        if name in primary_key[:place]:
+            raise InvalidInput(f"The primary key names {name!r} twice.")
+        if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, FloatType | DoubleType):
+            raise InvalidInput(
+                f"Column {name} of type {field.field_type} cannot be part of a primary key: choose another."
+            )
+    return tuple(primary_key)
+
+
+def _key_names(spec: Schema) -> tuple[str, ...]:
+    return tuple(spec.find_column_name(field_id) or "" for field_id in spec.identifier_field_ids)
+
+
+def _ids_inside(kind: IcebergType) -> set[int]:
+    if isinstance(kind, StructType):
+        return set().union(*(nested_ids(field) for field in kind.fields))
+    if isinstance(kind, ListType):
+        return nested_ids(kind.element_field)
+    if isinstance(kind, MapType):
+        return nested_ids(kind.key_field) | nested_ids(kind.value_field)
+    return set()
+
+
+__all__ = [
+    "MAX_FIELDS",
+    "MAX_FIELD_ID",
+    "check_field_count",
+    "coerce_default",
+    "column_path",
+    "default_value",
+    "find_column",
+    "from_stored",
+    "key_names",
+    "make_schema",
+    "nested_ids",
+    "parse_type",
+    "schema_from_json",
+    "schema_to_json",
+    "unknown_column",
+]

@@ -1,0 +1,83 @@
+"""One task of a nursery: baby segments in, sorted level-0 segments out. The same function here and on Spark."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from uuid import UUID
+
+from moulin.formats.baby_segment import encode_data
+from moulin.ingest.intake import Aside, Blob, Targets, batches_of, take_in
+from moulin.model.facts import SegmentFacts
+from moulin.model.ingest import SetAside
+from moulin.storage import paths
+from moulin.storage.store import Store
+from moulin.table.write.segment_writer import numbers_from, write_batches
+
+NUMBERS = 1 << 16
+"""Segment numbers that a task may use: one per table, partition and run of `segment_bytes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MillTask:
+    """Objects to be taken in by one task; `first_number` is the first of NUMBERS reserved ones."""
+
+    store: Store
+    blobs: tuple[Blob, ...]
+    targets: Targets
+    first_number: int
+    segment_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Milled:
+    """Segments by table, the streams that gave rows to each table, and what was set aside. Nothing is committed."""
+
+    segments: dict[UUID, tuple[SegmentFacts, ...]]
+    streams: dict[UUID, frozenset[UUID]]
+    set_asides: tuple[SetAside, ...]
+    fallen_back: int
+    raw_bytes: int
+
+
+def mill(task: MillTask) -> Milled:
+    """Read, decode, route, sort and write. What was set aside is stored before this returns."""
+    intake = take_in(task.store, task.blobs, task.targets)
+    following = numbers_from(task.first_number, NUMBERS)
+    segments = {}
+    for table_id, tables in intake.rows.items():
+        layout = task.targets.layouts[table_id]
+        # Level 0 whatever their size: a batch should be seen soon, and merges will take it in any case.
+        written = write_batches(
+            task.store, layout, batches_of(tables), following, segment_bytes=task.segment_bytes, level=0
+        )
+        if written:
+            segments[table_id] = tuple(written)
+    return Milled(
+        segments,
+        {table_id: frozenset(intake.streams[table_id]) for table_id in segments},
+        store_asides(task.store, intake.asides),
+        intake.fallen_back,
+        intake.raw_bytes,
+    )
+
+
+def store_asides(store: Store, asides: list[Aside]) -> tuple[SetAside, ...]:
+    """Keep what was set aside where no clean-up goes: one object for each it came from, the same name every time."""
+    by_blob: dict[Blob, list[Aside]] = defaultdict(list)
+    for aside in asides:
+        by_blob[aside.blob].append(aside)
+    stored = []
+    for blob, some in by_blob.items():
+        path = paths.set_aside(blob.stream_id, blob.offset)
+        if any(not aside.entries for aside in some):
+            data = store.get(blob.path)
+        else:
+            entries = [entry for aside in some for entry in aside.entries]
+            data = encode_data(blob.stream_id, bytes(16), blob.offset, blob.ingest_time, entries)
+        store.put(path, data)
+        reasons: dict[str, int] = defaultdict(int)
+        for aside in some:
+            reasons[aside.reason] += aside.records
+        stored += [SetAside(blob.stream_id, blob.offset, n, reason, path) for reason, n in reasons.items()]
+    return tuple(stored)

@@ -1,0 +1,317 @@
+"""The nursery: takes what collectors stored into tables, exactly once, and sees streams to their end.
+
+A batch is planned from the catalog's offsets alone: the objects past each stream's frontier, without gaps, routed as
+one `routing_seq` says. Its tasks write segments that nobody sees; one transaction then adds them to all tables, notes
+what was set aside, and moves the frontiers, each compared with what was planned from. So a nursery may die between any
+two steps, or run beside another: what was not committed is planned again, and files of it are left for clean-up.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from uuid import UUID
+
+from moulin.errors import AlreadyExists, Conflict, FailedPrecondition, MoulinError, NotFound, Unavailable
+from moulin.formats.baby_segment import encode_stop
+from moulin.ingest.backlog import Backlog, Stop, backlog
+from moulin.ingest.intake import Aside, Blob, Targets, candidates
+from moulin.lake import Lake
+from moulin.model.facts import SegmentFacts
+from moulin.model.ids import new_id
+from moulin.model.ingest import Frontier, NurseryBatch, NurseryResult, StopReason, Stream, StreamList
+from moulin.pipeline.nursery.mill import NUMBERS, Milled, MillTask, mill, store_asides
+from moulin.pipeline.nursery.tries import Tries
+from moulin.pipeline.runner import SparkRunner, TaskDied
+from moulin.storage import paths
+from moulin.table.write.layout import Layout
+
+_log = logging.getLogger(__name__)
+_NANOS = 1_000_000_000
+_PLANS = 3  # batches that are planned anew when another nursery or new routing was first
+_COMMITS = 5
+_TRIM_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class NurseryReport:
+    """What one run did. `version` is 0 when there was nothing to commit; `more` says that a batch was full."""
+
+    version: int = 0
+    objects: int = 0
+    stored_bytes: int = 0
+    raw_bytes: int = 0
+    rows: int = 0
+    segments: int = 0
+    set_aside: int = 0
+    fallen_back: int = 0
+    stopped: int = 0
+    trimmed: int = 0
+    more: bool = False
+    seconds: float = 0.0
+
+
+class Nursery:
+    """The nursery of a lake whose catalog is at hand. One object is used by one thread; any number may run at once.
+
+    With `spark`, batches of at least `nursery_local_bytes` run on Spark, which is started when there is the first.
+    """
+
+    def __init__(self, lake: Lake, *, spark: bool = True) -> None:
+        self._lake, self._spark = lake, spark
+        self._catalog = lake.own_catalog()
+        self._store, self._config = lake.store, lake.config
+        self._failures = 0
+        self._tries: Tries | None = Tries(lake.store, lake.config.nursery_try_age)  # until the first batch is done
+        self._trimmed_at = 0.0
+
+    def run_once(self) -> NurseryReport:
+        """One batch: everything that is stored, up to `nursery_batch_bytes`. Raises what kept it from committing."""
+        began = time.monotonic()
+        for plan in range(_PLANS):
+            try:
+                report = self._run()
+                break
+            except Conflict as error:
+                _log.info("planning anew: %s", error.message)
+                if plan == _PLANS - 1:
+                    raise
+        self._failures = 0
+        if time.monotonic() - self._trimmed_at >= _TRIM_SECONDS:
+            report.trimmed = self.trim()
+            self._trimmed_at = time.monotonic()
+        report.seconds = time.monotonic() - began
+        return report
+
+    def drain(self) -> NurseryReport:
+        """Batches until nothing is left that was stored when this began to look; their sum."""
+        total = self.run_once()
+        more = total.more
+        while more:
+            last = self.run_once()
+            more = last.more
+            for name in ("objects", "stored_bytes", "raw_bytes", "rows", "segments", "set_aside", "fallen_back"):
+                setattr(total, name, getattr(total, name) + getattr(last, name))
+            total.stopped += last.stopped
+            total.seconds += last.seconds
+            total.version = max(total.version, last.version)
+        total.more = False
+        return total
+
+    def trim(self) -> int:
+        """Delete objects that were merged long enough ago; how many. A stop object goes with the last before it."""
+        deleted = 0
+        limits = self._catalog.ingest.deletable_offsets(self._catalog.published_version())
+        for stream in self._catalog.ingest.streams(list(limits)):
+            limit = min(limits[stream.id], stream.merged_offset)
+            last = limit + 1 if limit == stream.stopped_offset else limit
+            gone = range(stream.deleted_offset + 1, last + 1)
+            if limit > stream.deleted_offset:
+                self._store.delete(paths.baby_segment(stream.id, offset) for offset in gone)
+                self._catalog.ingest.set_deleted_offset(stream.id, limit, stream.frontier_time)
+                deleted += len(gone)
+                if last > limit:
+                    Tries(self._store, 0).forget(stream.id)
+        return deleted
+
+    # One batch
+
+    def _run(self) -> NurseryReport:
+        listed = self._catalog.ingest.stream_list()
+        pending, more = self._pending(listed)
+        first = next((one.blobs[0] for one in pending if one.blobs), None)
+        if first is None or self._tries is None:
+            return self._take(listed, pending, more)
+        with self._tries.noted(first.stream_id, first.offset) as died:
+            if died > self._failures:
+                self._failures = died
+                pending, more = self._pending(listed)
+            report = self._take(listed, pending, more)
+        self._tries = None
+        return report
+
+    def _take(self, listed: StreamList, pending: Sequence[Backlog], more: bool) -> NurseryReport:
+        report = NurseryReport(more=more)
+        moving = [one for one in pending if one.blobs]
+        if moving:
+            self._batch(listed, moving, report)
+        for one in pending:
+            report.stopped += self._end(one, listed.complete_through)
+        return report
+
+    def _pending(self, listed: StreamList) -> tuple[list[Backlog], bool]:
+        """What is stored of each stream past its frontier, a fair share of each; whether there is more."""
+        ours = [stream for stream in listed.streams if not stream.is_drained and not _is_ahead(stream)]
+        found = [backlog(self._store, stream) for stream in ours]
+        found.sort(key=lambda one: one.blobs[0].ingest_time if one.blobs else 0)
+        room = self._config.nursery_batch_bytes
+        waiting = sum(1 for one in found if one.blobs)
+        isolated = self._failures >= self._config.nursery_failures
+        more = False
+        for one in found:
+            if not one.blobs:
+                continue
+            share, size, taken = room // waiting, 0, 0
+            for blob in one.blobs:
+                if taken and (size >= share or isolated):
+                    break
+                size += blob.size
+                taken += 1
+            if taken < len(one.blobs):
+                one.blobs, one.stop, more = one.blobs[:taken], None, True
+            room, waiting = max(room - size, 0), waiting - 1
+        if isolated:  # one object of one stream, so that it is known which one fails
+            first = next((one for one in found if one.blobs), None)
+            more = more or sum(1 for one in found if one.blobs) > 1
+            found = [one for one in found if one is first or not one.blobs]
+        return found, more
+
+    def _batch(self, listed: StreamList, moving: Sequence[Backlog], report: NurseryReport) -> None:
+        blobs = [blob for one in moving for blob in one.blobs]
+        size = sum(blob.size for blob in blobs)
+        try:
+            if len(blobs) == 1 and self._failures >= 2 * self._config.nursery_failures:
+                raise TaskDied("Nurseries died of it.")
+            parts = self._mill(listed, blobs, size)
+        except NotFound as error:
+            raise Conflict(f"Objects are gone, because another nursery merged them: {error.message}") from error
+        except Exception as error:  # noqa: BLE001 - whatever an object makes a task do
+            parts = [self._failed(blobs, error)]
+        segments: dict[UUID, list[SegmentFacts]] = defaultdict(list)
+        tables: dict[UUID, set[UUID]] = defaultdict(set)
+        for part in parts:
+            for table_id, facts in part.segments.items():
+                segments[table_id] += facts
+            for table_id, streams in part.streams.items():
+                for stream_id in streams:
+                    tables[stream_id].add(table_id)
+        frontiers = tuple(
+            Frontier(
+                one.stream.id,
+                one.stream.frontier,
+                one.blobs[-1].offset,
+                max(blob.ingest_time for blob in one.blobs) - _NANOS,  # the next object may be of the same second
+                tuple(sorted(tables[one.stream.id])),
+            )
+            for one in moving
+        )
+        batch = NurseryBatch(
+            {table_id: tuple(facts) for table_id, facts in segments.items()},
+            frontiers,
+            listed.routing_seq,
+            tuple(aside for part in parts for aside in part.set_asides),
+        )
+        report.version = self._commit(batch).versions[-1]
+        report.objects, report.stored_bytes = len(blobs), size
+        report.raw_bytes = sum(part.raw_bytes for part in parts)
+        report.fallen_back = sum(part.fallen_back for part in parts)
+        report.segments = sum(len(facts) for facts in segments.values())
+        report.rows = sum(facts.rows for some in segments.values() for facts in some)
+        report.set_aside = sum(aside.records for aside in batch.set_asides)
+        for aside in batch.set_asides:
+            _log.warning("Set aside object %d of stream %s: %s", aside.offset, aside.stream_id, aside.reason)
+
+    def _mill(self, listed: StreamList, blobs: Sequence[Blob], size: int) -> list[Milled]:
+        targets = self._targets(listed)
+        shares = _shares(blobs, os.cpu_count() or 1)
+        first = self._catalog.reserve_segments(NUMBERS * len(shares))
+        tasks = [
+            MillTask(self._store, tuple(share), targets, first + NUMBERS * place, self._config.append_segment_bytes)
+            for place, share in enumerate(shares)
+        ]
+        if self._spark and size >= self._config.nursery_local_bytes:
+            return SparkRunner(self._lake.engine().session()).map(mill, tasks)
+        if len(tasks) == 1:
+            return [mill(tasks[0])]
+        with ThreadPoolExecutor(len(tasks), thread_name_prefix="moulin-nursery") as pool:
+            return list(pool.map(mill, tasks))
+
+    def _targets(self, listed: StreamList) -> Targets:
+        layouts = {}
+        for table_id in candidates(listed):
+            try:
+                state = self._catalog.ingest.target(table_id)
+            except (NotFound, FailedPrecondition):
+                continue  # gone since it was listed, which the commit sees by its routing_seq
+            if not state.schema.identifier_field_ids:
+                layouts[table_id] = Layout.of(state)
+        return Targets(listed.routing, listed.tables, layouts)
+
+    def _failed(self, blobs: Sequence[Blob], error: Exception) -> Milled:
+        """After failures in a row objects come alone; one that fails alone as often is set aside whole.
+
+        That is, if it can be read and stored elsewhere: if not, the store is at fault and not the object.
+        """
+        if isinstance(error, MoulinError) and error.retryable and not isinstance(error, TaskDied):
+            raise error
+        self._failures += 1
+        if len(blobs) > 1 or self._failures < 2 * self._config.nursery_failures:
+            raise error
+        reason = error.message if isinstance(error, MoulinError) else f"{type(error).__name__}: {error}"
+        asides = store_asides(self._store, [Aside(blobs[0], f"It failed again and again: {reason}", 0)])
+        return Milled({}, {}, asides, 0, 0)
+
+    def _commit(self, batch: NurseryBatch) -> NurseryResult:
+        """Commit under one request id, however often the answer is lost. Files of a refused batch are deleted."""
+        request_id = str(new_id())
+        for attempt in range(_COMMITS):
+            try:
+                return self._catalog.ingest.commit_nursery_batch(batch, request_id=request_id)
+            except Unavailable:
+                if attempt == _COMMITS - 1:
+                    raise  # it may be committed: its files stay, and the next plan sees what is true
+                time.sleep(0.1 * 2**attempt)
+            except MoulinError:
+                self._store.delete(facts.path for some in batch.segments.values() for facts in some)
+                raise
+        raise AssertionError
+
+    # Ends of streams
+
+    def _end(self, one: Backlog, now: int) -> int:
+        """Note the end of a stream whose stop object was found, or end it when it has been silent for too long."""
+        stream = one.stream
+        if stream.stopped_at is not None:
+            return 0
+        stop = one.stop
+        if stop is None:
+            heard = max(stream.created_at, stream.frontier_time)
+            if one.blobs or now - heard < self._config.stream_timeout * _NANOS:
+                return 0
+            stop = Stop(stream.frontier + 1, time.time_ns(), StopReason.TIMEOUT)
+            data = encode_stop(stream.id, secrets.token_bytes(16), stop.offset, stop.written_at, stop.reason)
+            try:
+                self._store.put_if_absent(paths.baby_segment(stream.id, stop.offset), data)
+            except AlreadyExists:
+                return 0  # it was not silent after all, or another nursery was first: the next run sees which
+        ingest = self._catalog.ingest
+        ingest.stop_stream(stream.id, stop.offset - 1, stopped_at=stop.written_at, reason=stop.reason)
+        return 1
+
+
+def _is_ahead(stream: Stream) -> bool:
+    """Whether someone registers segments of this stream table by table; what is left of it is theirs to merge."""
+    return any(table.merged_offset > stream.frontier for table in stream.tables)
+
+
+def _shares(blobs: Sequence[Blob], count: int) -> list[list[Blob]]:
+    """Runs of objects of about the same size, at most `count`; small batches stay together, for fewer segments."""
+    total = sum(blob.size for blob in blobs)
+    count = max(1, min(count, total >> 20))
+    shares: list[list[Blob]] = [[]]
+    size = 0
+    for blob in blobs:
+        if size >= total * len(shares) / count:
+            shares.append([])
+        shares[-1].append(blob)
+        size += blob.size
+    return shares
+
+
+__all__ = ["Nursery", "NurseryReport"]

@@ -1,0 +1,242 @@
+"""A table as a Spark DataFrame: native Parquet scans over the live segments, deleted rows left out in generated code.
+
+Segments are grouped by what their scan must do: those without a deletion vector are read as they are, those with one
+are tested by row index against a bitmap that every task gets; files of older schemas that need converting are scanned
+apart. The result is the union.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any, Generic, TypeVar
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+
+from moulin.formats import deletion_vector
+from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment
+from moulin.model.predicate import Predicate
+from moulin.model.schema.arrow import STORED_POSITION
+from moulin.pipeline.read.columns import SEGMENT, ColumnPlan, float_fields, floats_of, plan_columns, spark_schema
+from moulin.pipeline.read.segment_scan import planned_scan
+from moulin.pipeline.read.staging import Staging
+from moulin.pipeline.session import is_local
+from moulin.table.context import Context
+from moulin.table.find.search import narrow
+from moulin.table.read.scan import plan_segments
+
+# Spark's Parquet reader fills a declared column of this name with the place of each row in its file. It is what
+# `_metadata.row_index` is made from, but without a struct around every value, which costs a tenth of a query. Decoding
+# a stored column of places is faster still: see docs/decisions/0164-stored-positions.md.
+_COUNTED = "_tmp_metadata_row_index"
+_NO_PLACE = f"A segment above level 0 has no column {STORED_POSITION}; rewrite it with table.compact(everything=True)."
+_FRAMES = 64
+_BITMAPS = 64
+_MARKED = 256  # segments with deletion vectors in one scan: with more, a slot for each takes too large a table
+
+_T = TypeVar("_T")
+
+
+class TableReader:
+    """Makes DataFrames of the tables of one lake in one session, and keeps the last few. Thread-safe."""
+
+    def __init__(self, spark: SparkSession, context: Context) -> None:
+        self._spark, self._context = spark, context
+        self._staging = Staging(context.store)
+        self._frames: _Recent[NamedFrame] = _Recent(_FRAMES)
+        self._bitmaps: _Recent[_Bitmap] = _Recent(_BITMAPS)
+
+    def frame(self, state: TableState, asked: Predicate | None = None) -> NamedFrame:
+        """The rows of the version that `state` describes; perhaps without some for which `asked` is not true.
+
+        It is worth a look at the facts of all segments only where secondary indexes may leave few of them.
+        """
+        catalog = self._context.catalog
+        if asked is None or asked.is_true or not catalog.indexes(state.id):
+            floats = floats_of(state.schema)
+            every = partial(catalog.segments, state.id, state.version, with_columns=bool(floats), columns=floats)
+            return self._frames.get((state.id, state.head_version), lambda: NamedFrame(self._build(state, every())))
+        planned = plan_segments(catalog, state, asked)
+        left = narrow(catalog, self._context.secondary, state, asked, planned).segments
+        numbers = frozenset(segment.facts.number for segment in left)
+        return self._frames.get((state.id, state.head_version, numbers), lambda: NamedFrame(self._build(state, left)))
+
+    def close(self) -> None:
+        """Forget the frames and remove copies of files; frames handed out can no longer be read if they need those."""
+        self._frames.clear()
+        self._bitmaps.clear()
+        self._staging.close()
+
+    def _build(self, state: TableState, segments: Sequence[LiveSegment]) -> DataFrame:
+        if not segments:
+            return self._spark.createDataFrame([], spark_schema(state.schema))
+        if not self._context.store.is_local and not is_local(str(self._spark.sparkContext.master)):
+            return planned_scan(self._spark, self._context.store, state.schema, segments)
+        scans = []
+        for plans, members in _groups(state, segments):
+            plain = [s for s in members if s.vector is None]
+            marked = [s for s in members if s.vector is not None]
+            if plain:
+                scans.append((plans, self._scan(state, plans, plain)))
+            for place, placed in _by_place(marked):
+                for start in range(0, len(placed), _MARKED):
+                    part = placed[start : start + _MARKED]
+                    scan = self._scan(state, plans, part, StructField(place, LongType()))
+                    scans.append((plans, scan.where(self._bitmap(part).is_live(F.col(place)))))
+        return reduce(DataFrame.union, [scan.select(*(plan.column() for plan in plans)) for plans, scan in scans])
+
+    def _scan(
+        self, state: TableState, plans: Sequence[ColumnPlan], segments: Sequence[LiveSegment], *more: StructField
+    ) -> DataFrame:
+        base, files = self._staging.locate(state.id, [s.facts for s in segments])
+        declared = [plan.declared for plan in plans if plan.declared is not None]
+        reader = self._spark.read.option("basePath", base).option("__globPaths__", "false")
+        return reader.schema(StructType([*declared, *more, StructField(SEGMENT, LongType())])).parquet(*files)
+
+    def _bitmap(self, segments: Sequence[LiveSegment]) -> _Bitmap:
+        """The deletion vectors of these segments, which all have one."""
+        key = frozenset(s.vector.id for s in segments if s.vector is not None)
+        return self._bitmaps.get(key, lambda: self._build_bitmap(segments))
+
+    def _build_bitmap(self, segments: Sequence[LiveSegment]) -> _Bitmap:
+        slots = _slots(np.asarray([segment.facts.number for segment in segments]))
+        words = [np.zeros(slots, np.int64)]
+        start = slots
+        for segment in segments:
+            assert segment.vector is not None
+            vector = self._context.vectors.get(self._context.store, segment.vector, segment.facts.rows)
+            words[0][segment.facts.number % slots] = start
+            words.append(deletion_vector.words(vector, segment.facts.rows))
+            start += len(words[-1])
+        row = pa.ListArray.from_arrays(pa.array([0, start], pa.int32()), pa.array(np.concatenate(words)))
+        schema = StructType([StructField("words", ArrayType(LongType(), containsNull=False), nullable=False)])
+        return _Bitmap(self._spark.createDataFrame(pa.table({"words": row}), schema), slots)
+
+
+class NamedFrame:
+    """A DataFrame, and the name of a temporary view of it that lives as long as this object: made when first asked for.
+
+    Making and dropping a view takes Spark as long as it takes to plan a small query.
+    """
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+        self._lock = threading.Lock()
+        self._view: str | None = None
+
+    @property
+    def view(self) -> str:
+        with self._lock:
+            if self._view is None:
+                view = f"_moulin_{uuid4().hex}"
+                self.frame.createOrReplaceTempView(view)
+                weakref.finalize(self, _drop_view, self.frame.sparkSession, view).atexit = False
+                self._view = view
+            return self._view
+
+
+def _drop_view(spark: SparkSession, name: str) -> None:
+    """Quietly: the session may have ended."""
+    with suppress(PySparkException, Py4JError, OSError):
+        spark.catalog.dropTempView(name)
+
+
+@dataclass(frozen=True)
+class _Bitmap:
+    """Deleted positions of several segments: a frame of one row with one array.
+
+    Its first `slots` words hold, in slot `number % slots`, where the bits of a segment begin. A scalar sub-query hands
+    it to the generated code as a constant: a broadcast join would look it up for every row again, which costs more.
+    """
+
+    frame: DataFrame
+    slots: int
+
+    def is_live(self, place: Column) -> Column:
+        """Whether the row at this place of its segment is not deleted. It is an error that a place is unknown.
+
+        An error in the end, and not where the place is read: every step of the way passes nulls on, and generated code
+        that asks once is faster.
+        """
+        words = self.frame.scalar()
+        start = F.get(words, F.col(SEGMENT) % self.slots)
+        word = F.get(words, start + F.shiftright(place, 6))
+        bit = F.call_function("shiftright", word, place.bitwiseAND(F.lit(63)).cast("int"))
+        live = bit.bitwiseAND(F.lit(1).cast("bigint")) == 0
+        return F.coalesce(live, F.raise_error(F.lit(_NO_PLACE)).cast("boolean"))
+
+
+def _by_place(segments: Sequence[LiveSegment]) -> Iterator[tuple[str, list[LiveSegment]]]:
+    """Segments by the column that has the place of each row."""
+    for name, stored in ((STORED_POSITION, True), (_COUNTED, False)):
+        yield name, [s for s in segments if (s.facts.level > 0) is stored]
+
+
+def _slots(numbers: npt.NDArray[np.int64]) -> int:
+    """A modulus, as small as it is quickly found, that tells these numbers apart."""
+    slots = len(numbers)
+    while len(np.unique(numbers % slots)) < len(numbers):
+        slots += 1 + slots // 64
+    return slots
+
+
+def _groups(
+    state: TableState, segments: Sequence[LiveSegment]
+) -> list[tuple[tuple[ColumnPlan, ...], list[LiveSegment]]]:
+    """Segments that one scan can read, with the plan of its columns; those that may hold NaN apart."""
+    plans = {n: plan_columns(state.schema, state.schemas[n]) for n in {s.facts.schema_id for s in segments}}
+    floats = {field.name: frozenset(float_fields(field)) for field in state.schema.fields}
+    stored = {n: floats_of(state.schemas[n]) for n in plans}
+    groups: dict[Any, tuple[tuple[ColumnPlan, ...], list[LiveSegment], set[str]]] = {}
+    for segment in segments:
+        number = segment.facts.schema_id
+        none = {facts.field_id for facts in segment.facts.columns if facts.nans == 0}
+        unsure = stored[number] - none
+        nans = {name for name, fields in floats.items() if fields & unsure} if unsure else set()
+        key = tuple(p.key for p in plans[number]), bool(nans)
+        _, members, names = groups.setdefault(key, (plans[number], [], set()))
+        members.append(segment)
+        names |= nans
+    return [
+        (tuple(plan.unpruned() if plan.name in nans else plan for plan in chosen), members)
+        for chosen, members, nans in groups.values()
+    ]
+
+
+class _Recent(Generic[_T]):
+    """The last few results by key; the least recently used is dropped first. Two threads may build the same one."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: OrderedDict[Hashable, _T] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, build: Callable[[], _T]) -> _T:
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+                return self._held[key]
+        built = build()
+        with self._lock:
+            self._held[key] = built
+            while len(self._held) > self._limit:
+                self._held.popitem(last=False)
+        return built
+
+    def clear(self) -> None:
+        with self._lock:
+            self._held.clear()

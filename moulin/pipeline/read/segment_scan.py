@@ -1,0 +1,73 @@
+"""Live rows of segments read by tasks in Python, for `format("moulin")` and for stores that Spark itself cannot
+read.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyspark.sql import DataFrame, SparkSession
+
+from moulin.formats.segment.reader import SegmentReader
+from moulin.model.facts import LiveSegment
+from moulin.model.where import parse_where
+from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
+from moulin.pipeline.read.columns import spark_schema
+from moulin.storage.store import Store
+from moulin.table.commit.vectors import read_vector
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentScan:
+    """Reads live rows of segments, in the Arrow types that Spark expects. Sent to tasks."""
+
+    store: Store
+    schema: Schema
+    columns: tuple[str, ...]
+    where: str | None = None
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        known = spark_schema(self.schema)
+        return spark_arrow_schema(type(known)([known[name] for name in self.columns]))
+
+    def batches(self, segments: Sequence[LiveSegment]) -> Iterator[pa.RecordBatch]:
+        predicate = parse_where(self.where, self.schema)
+        target = self.arrow_schema
+        filtered = not predicate.is_true
+        for segment in segments:
+            facts = segment.facts
+            reader = SegmentReader(
+                self.store.reader(facts.path, facts.size), self.schema, columns=list(self.columns), name=facts.path
+            )
+            batches = reader.batches(
+                deleted=None if segment.vector is None else read_vector(self.store, segment.vector, facts.rows),
+                expression=predicate.expression if filtered else None,
+                extra_columns=predicate.columns if filtered else (),
+                keep_group=predicate.may_match if filtered else None,
+            )
+            for batch in batches:
+                if batch.num_rows:
+                    yield to_spark(batch, self.schema, self.columns, target)
+
+
+def planned_scan(spark: SparkSession, store: Store, schema: Schema, segments: Sequence[LiveSegment]) -> DataFrame:
+    """All rows of the segments, one task each; filters are applied by Spark afterwards."""
+    scan = SegmentScan(store, schema, tuple(field.name for field in schema.fields))
+    pickled = [pickle.dumps(segment) for segment in segments]
+    places = spark.range(0, len(segments), 1, len(segments))
+    return places.mapInArrow(partial(_read_places, scan, pickled), spark_schema(schema))
+
+
+def _read_places(
+    scan: SegmentScan, pickled: Sequence[bytes], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    pa.set_cpu_count(1)
+    for batch in batches:
+        for place in batch.column(0).to_pylist():
+            yield from scan.batches([pickle.loads(pickled[place])])

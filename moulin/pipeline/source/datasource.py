@@ -1,0 +1,85 @@
+"""`format("moulin")`: tables of a lake in any Spark session, batch read and write.
+
+    spark.read.format("moulin").option("lake", "./lake").load("shop.orders")
+    frame.write.format("moulin").option("lake", "./lake").mode("append").save("shop.orders")
+
+A write to a keyed table replaces rows by key; `.option("mode", "upsert")` says so, and is refused by other tables. A
+key that comes twice is an error, or with `.option("duplicates", "last")` the last of its rows counts.
+
+With the option `changes_since` it reads the change feed, in one batch or as a stream: see change_source.py. What
+`writeStream` does is in stream_writer.py.
+
+Spark runs this in Python processes of its own: whoever plans and whoever commits opens the lake anew. They see what is
+committed: flush what was put first. A keyed table that another process has open for puts can only be written there.
+
+All columns are read, because Spark's Python data sources are not told which ones a query needs; `.schema("id long,
+...")` on the reader narrows them. Nor are they told reliably which rows it needs: `.option("where", "id > 5")` leaves
+out rows, and files without any. lake.sql and table.to_spark() read natively and are faster.
+
+Spark imports this module in a process that does nothing but look for data sources: the rest loads when it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class MoulinSource(DataSource):
+    """The tables of a lake as a Spark data source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "moulin"
+
+    def schema(self) -> StructType:
+        from moulin.pipeline.read.columns import spark_schema
+        from moulin.pipeline.source.feed_source import FeedOptions, feed_schema
+        from moulin.pipeline.source.table_source import Place
+
+        place, feed = Place.of(self.options), FeedOptions.of(self.options)
+        with place.open() as lake:
+            if feed is not None:
+                return feed_schema(feed.state(lake, place.table))
+            return spark_schema(place.state(lake).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from moulin.pipeline.source.feed_source import ChangeSourceReader, FeedOptions
+        from moulin.pipeline.source.table_source import Place, TableSourceReader
+
+        place, feed = Place.of(self.options), FeedOptions.of(self.options)
+        return TableSourceReader(place, schema) if feed is None else ChangeSourceReader(place, feed, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        from moulin.pipeline.source.feed_source import ChangeStreamReader, FeedOptions
+        from moulin.pipeline.source.table_source import Place
+
+        return ChangeStreamReader(Place.of(self.options), FeedOptions.of(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        from moulin.pipeline.source.stream_writer import StreamTableWriter
+        from moulin.pipeline.source.table_source import place_to_write
+        from moulin.pipeline.write.source_write import WriteOptions
+
+        place = place_to_write(self.options)
+        query_id = self.options.get("query_id")
+        return StreamTableWriter(place, schema, overwrite, query_id, WriteOptions.of(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from moulin.errors import InvalidInput
+        from moulin.pipeline.source.table_source import TableSourceWriter, place_to_write
+        from moulin.pipeline.write.source_write import WriteOptions
+
+        if self.options.get("query_id") is not None:
+            raise InvalidInput("The option query_id is for writeStream.")
+        return TableSourceWriter(place_to_write(self.options), schema, overwrite, WriteOptions.of(self.options))

@@ -1,0 +1,322 @@
+"""The change feed in Spark, in one batch or as a stream.
+
+    spark.read.format("moulin").option("lake", uri).option("changes_since", 12).load("shop.orders")
+    spark.readStream.format("moulin").option("lake", uri).option("changes_since", "now").load("shop.orders")
+
+A stream's offset is the version up to which it has read. The driver plans from the catalog which segments changed;
+tasks read them, and need no catalog. Rows of one version may come from several tasks, in any order; `_version` tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from moulin.catalog.segments.feed import SegmentChange, VersionChange
+from moulin.errors import FailedPrecondition, InvalidInput, MoulinError
+from moulin.lake import Lake
+from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment
+from moulin.model.names import did_you_mean
+from moulin.model.schema.arrow import ROW_ID
+from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
+from moulin.pipeline.read.columns import spark_schema
+from moulin.table.commit.vectors import VectorCache
+from moulin.table.read.feed import check_columns, optional
+from moulin.table.read.feed_reader import CHANGE_TYPE, COMMIT_TIMESTAMP, VERSION, ChangeReader, may_match
+
+if TYPE_CHECKING:
+    from moulin.pipeline.source.table_source import Place
+
+NOW = "now"
+FEED_OPTIONS = ("changes_since", "changes_until", "changes_net", "max_versions_per_batch")
+_PARTITION_BYTES = 32 << 20
+_MATCHED_SHARES = 64  # each of them is sent, and matches, the whole version
+
+_FEED = StructType(
+    [
+        StructField(CHANGE_TYPE, StringType(), False),
+        StructField(ROW_ID, LongType(), False),
+        StructField(VERSION, LongType(), False),
+        StructField(COMMIT_TIMESTAMP, TimestampType(), False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedOptions:
+    """Which changes to read: what the options say. `since` is None for "now"."""
+
+    since: int | None
+    until: int | None
+    net: bool
+    max_versions: int | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> FeedOptions | None:
+        """Check the options of a reader; None when they ask for rows, and not for changes."""
+        since = options.get("changes_since")
+        if since is None:
+            for name in FEED_OPTIONS[1:]:
+                if options.get(name) is not None:
+                    raise InvalidInput(f"The option {name} needs changes_since, the version to start after.")
+            return None
+        if options.get("version") is not None or options.get("timestamp") is not None:
+            raise InvalidInput("Changes are read with changes_since and changes_until, not with version or timestamp.")
+        if options.get("where") is not None:
+            raise InvalidInput("The option where is for rows, not for changes: filter the frame instead.")
+        net = (options.get("changes_net") or "false").lower()
+        if net not in ("true", "false"):
+            raise InvalidInput(f"The option changes_net takes true or false, not {net!r}.")
+        return cls(
+            None if since.lower() == NOW else _number("changes_since", since),
+            None if (until := options.get("changes_until")) is None else _number("changes_until", until),
+            net == "true",
+            None
+            if (most := options.get("max_versions_per_batch")) is None
+            else _number("max_versions_per_batch", most),
+        )
+
+    def state(self, lake: Lake, table: str) -> TableState:
+        """The table at the end of the range, which must be kept."""
+        opened = lake.table(table)
+        if self.until is None:
+            opened.settle()
+        if self.since is None:
+            return opened.state()
+        return lake.catalog.state_until(opened.id, self.since, self.until)
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isdecimal() or (name == "max_versions_per_batch" and int(text) == 0):
+        kind = "a number above zero" if name == "max_versions_per_batch" else "the number of a version"
+        raise InvalidInput(f"The option {name} takes {kind}, not {text!r}.")
+    return int(text)
+
+
+def feed_schema(state: TableState) -> StructType:
+    """What Spark sees of a table's change feed."""
+    check_columns(state, None)
+    return StructType([*_FEED, *spark_schema(optional(state.schema))])
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Changes of a version that one task reads: all of `change`, or the segments at the places `share`."""
+
+    change: VersionChange
+    share: tuple[int, ...] | None
+
+
+@dataclass
+class _Parts(InputPartition):
+    """What one task reads, and how."""
+
+    reader: ChangeReader
+    parts: tuple[_Part, ...]
+
+
+class ChangeSourceReader(DataSourceReader):
+    """The changes of one range of versions."""
+
+    def __init__(self, place: Place, feed: FeedOptions, columns: StructType) -> None:
+        if feed.since is None:
+            raise InvalidInput("changes_since takes the number of a version here; 'now' is for readStream.")
+        if feed.max_versions is not None:
+            raise InvalidInput("The option max_versions_per_batch is for readStream.")
+        with place.open() as lake:
+            state = feed.state(lake, place.table)
+        self._place, self._since, self._until, self._net = place, feed.since, state.version, feed.net
+        self._columns = columns
+        _check(columns, state)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with self._place.open() as lake:
+            table_id = lake.table(self._place.table).id
+            state = lake.catalog.state_until(table_id, self._since, self._until)
+            if self._since < self._until:
+                lake.catalog.pin(table_id, self._since)  # runs out by itself: nobody is told when the job has ended
+            return plan(lake, state, self._since, self._columns, net=self._net)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_parts(partition, self._columns)
+
+
+class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The change feed of a table from a version on. Runs in a process of its own for as long as the query does."""
+
+    def __init__(self, place: Place, feed: FeedOptions | None, columns: StructType) -> None:
+        if feed is None:
+            raise InvalidInput(
+                'readStream reads changes: give .option("changes_since", <version>), or "now" for those from now on.'
+            )
+        if feed.until is not None or feed.net:
+            raise InvalidInput("A stream has no end to compare with: changes_until and changes_net are for read.")
+        self._place, self._feed, self._columns = place, feed, columns
+        self._target: int | None = None
+        self._pin: UUID | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        with self._place.open() as lake:
+            state = self._feed.state(lake, self._place.table)
+            return {"version": state.version if self._feed.since is None else self._feed.since, "table": str(state.id)}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Spark only knows limits of its own; that of files stands for one of versions."""
+        most = self._feed.max_versions
+        return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        with self._place.open() as lake:
+            self._target = lake.version
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The last version that changed the table; versions of other tables make no batch."""
+        with self._place.open() as lake:
+            table_id, since = self._check_table(lake, start), int(start["version"])
+            newest = max(since, lake.version if self._target is None else self._target)
+            if isinstance(limit, ReadMaxFiles):
+                found = lake.catalog.changed_versions(table_id, since, newest, limit.max_files)
+            else:
+                found = [lake.catalog.state_until(table_id, since, newest).head_version]
+            return {**start, "version": max([since, *found])}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        since, until = int(start["version"]), int(end["version"])
+        if since == until:
+            return []
+        with self._place.open() as lake:
+            table_id = self._check_table(lake, start)
+            state = lake.catalog.state_until(table_id, since, until)
+            _check(self._columns, state)
+            pin = lake.catalog.pin(table_id, since)
+            if self._pin is not None:
+                lake.catalog.unpin(self._pin)
+            self._pin = pin
+            return plan(lake, state, since, self._columns)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_parts(partition, self._columns)
+
+    def stop(self) -> None:
+        if self._pin is not None:
+            with suppress(MoulinError), self._place.open() as lake:  # else it runs out by itself
+                lake.catalog.unpin(self._pin)
+            self._pin = None
+
+    def _check_table(self, lake: Lake, start: Mapping[str, Any]) -> UUID:
+        table_id = lake.table(self._place.table).id
+        if start["table"] != str(table_id):
+            raise FailedPrecondition(
+                f"{self._place.table} is not the table that this query began to read; start it with a new checkpoint."
+            )
+        return table_id
+
+
+def plan(lake: Lake, state: TableState, since: int, columns: StructType, *, net: bool = False) -> list[InputPartition]:
+    """The changes in (since, state.version], cut into parts of some size in version order. At least one: without any,
+    Spark makes up one of its own.
+    """
+    schema = optional(state.schema)
+    known = {field.name for field in schema.fields}
+    names = tuple(name for name in columns.names if name in known)
+    reader = ChangeReader(lake.context.store, schema, names, None, lake.context.config.scan_batch_rows)
+    groups: list[list[_Part]] = []
+    size = _PARTITION_BYTES
+    changes = lake.catalog.changes(state.id, since, state.version, net=net) if since < state.version else iter(())
+    for part, weight in _parts(changes):
+        if size >= _PARTITION_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(part)
+        size += weight
+    return [_Parts(reader, tuple(group)) for group in groups or [[]]]
+
+
+def _parts(changes: Iterable[VersionChange]) -> Iterator[tuple[_Part, int]]:
+    """Each change, cut into parts of some size, and about how many bytes each reads.
+
+    Where rows must be matched, every part has the whole change; else only the segments that it reads.
+    """
+    for change in changes:
+        slim = replace(change, segments=tuple(map(_slim, change.segments)))
+        weights = [_weight(pair) for pair in slim.segments]
+        matched = may_match(change)
+        most = max(_PARTITION_BYTES, sum(weights) // _MATCHED_SHARES if matched else 0)
+        shares: list[list[int]] = []
+        size = most
+        for place, weight in enumerate(weights):
+            if size >= most:
+                shares.append([])
+                size = 0
+            shares[-1].append(place)
+            size += weight
+        for share in shares:
+            weight = sum(weights[place] for place in share)
+            if matched:
+                yield _Part(slim, tuple(share) if len(shares) > 1 else None), weight
+            else:
+                yield _Part(replace(slim, segments=tuple(slim.segments[place] for place in share)), None), weight
+
+
+def _weight(pair: SegmentChange) -> int:
+    """About how many bytes of a segment changed."""
+    one = pair.after or pair.before
+    assert one is not None
+    if pair.before is None or pair.after is None:
+        return one.facts.size
+    changed = abs(pair.before.live_rows - pair.after.live_rows)
+    return one.facts.size * changed // max(one.facts.rows, 1)
+
+
+def _slim(pair: SegmentChange) -> SegmentChange:
+    return SegmentChange(_without_facts(pair.before), _without_facts(pair.after))
+
+
+def _without_facts(segment: LiveSegment | None) -> LiveSegment | None:
+    return None if segment is None else replace(segment, facts=replace(segment.facts, columns=()))
+
+
+def read_parts(partition: InputPartition, columns: StructType) -> Iterator[pa.RecordBatch]:
+    """Run in a task: the rows of its parts, in the Arrow types that Spark expects."""
+    assert isinstance(partition, _Parts)
+    pa.set_cpu_count(1)
+    vectors, target = VectorCache(), spark_arrow_schema(columns)
+    for part in partition.parts:
+        for batch in partition.reader.read(part.change, vectors, part.share):
+            yield _for_spark(batch, partition.reader.schema, partition.reader.columns, target)
+
+
+def _for_spark(batch: pa.RecordBatch, schema: Schema, names: Sequence[str], target: pa.Schema) -> pa.RecordBatch:
+    converted = to_spark(batch, schema, names, pa.schema([target.field(name) for name in names]))
+    arrays = [
+        converted.column(field.name) if field.name in names else batch.column(field.name).cast(field.type)
+        for field in target
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _check(columns: StructType, state: TableState) -> None:
+    """Refuse columns that the feed no longer has, or has in another type: a stream keeps those it began with."""
+    known = {column.name: column.dataType.simpleString() for column in feed_schema(state)}
+    for column in columns:
+        if column.name not in known:
+            raise InvalidInput(
+                f"The changes of {state.full_name} at version {state.version} have no column "
+                f"{column.name!r}.{did_you_mean(column.name, known)} It has: {', '.join(known)}. "
+                "Start a query anew after a column was dropped or renamed."
+            )
+        if column.dataType.simpleString() != known[column.name]:
+            raise InvalidInput(
+                f"Column {column.name} of {state.full_name} is {known[column.name]} in Spark, not "
+                f"{column.dataType.simpleString()}; start the query anew after a column was widened."
+            )

@@ -1,0 +1,78 @@
+"""`writeStream.format("moulin")`: every batch of a streaming query is one version, made once however often it is tried.
+
+The query's id and the batch's number are the commit's request id: a batch that Spark runs again after a failure finds
+itself committed. The id is the one that Spark keeps in the query's checkpoint; tasks know it. The option `query_id`
+stands in for it, where a query must go on under another checkpoint. A keyed table is upserted into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.model import request_ids
+from moulin.pipeline.write.source_write import Part, SourceWrite, WriteOptions
+from moulin.pipeline.write.writer import current_task
+
+if TYPE_CHECKING:
+    from moulin.pipeline.source.table_source import Place
+
+STREAM_OPTIONS = ("query_id",)
+_QUERY_ID = "sql.streaming.queryId"  # the local property in which Spark tells tasks
+
+
+@dataclass
+class _Written(WriterCommitMessage):
+    """What one task wrote, and for which query."""
+
+    parts: tuple[Part, ...]
+    query_id: str | None
+
+
+class StreamTableWriter(DataSourceStreamArrowWriter):
+    """Every task writes level-0 segments; the commit of a batch makes one version of them.
+
+    Files of a batch that failed, or that had been committed before, are left for clean-up: whether an attempt failed
+    before or after its commit is not always known.
+    """
+
+    def __init__(
+        self, place: Place, columns: StructType, overwrite: bool, query_id: str | None, options: WriteOptions
+    ) -> None:
+        if overwrite:
+            raise InvalidInput('A stream appends to a table or upserts into it: use .outputMode("append").')
+        if query_id == "":
+            raise InvalidInput("The option query_id must not be empty.")
+        with place.open() as lake:
+            self._write = SourceWrite.plan(lake, place.state(lake), columns, options)
+        self._place, self._query_id = place, query_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _Written(self._write.write(current_task(), iterator), self._query_id or _running_query())
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        written = [message for message in messages if isinstance(message, _Written) and message.parts]
+        if not written:
+            return
+        query_id, parts = written[0].query_id, [part for message in written for part in message.parts]
+        if query_id is None or any(message.query_id != query_id for message in written):
+            raise FailedPrecondition(
+                'Spark did not tell which query this is; give .option("query_id", <a name that lasts>).'
+            )
+        summary = {"query-id": query_id, "batch-id": str(batchId)}
+        with self._place.open() as lake:
+            request_id = f"{request_ids.STREAM}{query_id}:{batchId}"
+            self._write.commit(lake, parts, request_id=request_id, summary=summary)
+
+
+def _running_query() -> str | None:
+    context: Any = TaskContext.get()
+    found: str | None = context.getLocalProperty(_QUERY_ID)
+    return found

@@ -1,0 +1,235 @@
+"""Spark for one lake: the session, SQL over its tables, DataFrames out and in, and a runner for planned tasks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+
+from moulin.errors import Closed, InvalidInput, NotFound
+from moulin.lake import Lake
+from moulin.model.entities import TableState
+from moulin.model.facts import SegmentFacts
+from moulin.model.predicate import Predicate
+from moulin.pipeline.read.fresh import Fresh, FreshLane
+from moulin.pipeline.read.reader import NamedFrame, TableReader
+from moulin.pipeline.runner import SparkRunner
+from moulin.pipeline.session import adopt, spark_session
+from moulin.pipeline.sql.catalyst import Arguments, Catalyst
+from moulin.pipeline.sql.names import Query, Reference, spelled
+from moulin.pipeline.sql.sql import check_is_query
+from moulin.pipeline.sql.where import predicate_of
+from moulin.pipeline.write.backfill import Backfilled, backfill
+from moulin.pipeline.write.writer import RunJob, frame_arrow_schema, plan_write, write_frame, write_run_frame
+from moulin.table.bulk.writer import RegionRun, RunPlan
+from moulin.table.pins import Hold
+from moulin.table.table import Table
+
+_HOLDS: ContextVar[list[Hold]] = ContextVar("holds")
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_SESSION = "session"  # Spark's name for the place of temporary views; a database of the lake goes before it
+
+
+class Engine:
+    """Fills `moulin.lake.SqlEngine`. Thread-safe.
+
+    `spark` is a session, a master's address, or None for the session that runs already, else a local one. The session
+    starts when it is first needed and outlives the engine.
+    """
+
+    def __init__(self, lake: Lake, spark: SparkSession | str | None = None) -> None:
+        self._lake = lake
+        self._given = spark
+        self._reader: TableReader | None = None
+        self._lane: FreshLane | None = None
+        self._catalyst: Catalyst | None = None
+        self._spark: SparkSession | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def session(self) -> SparkSession:
+        """The Spark session, started when there is none."""
+        with self._lock:
+            if self._closed:
+                raise Closed("The lake was closed; connect again.")
+            if self._spark is None:
+                self._spark = _start(self._given)
+                self._reader = TableReader(self._spark, self._lake.context)
+                self._lane = FreshLane(self._spark, self._lake)
+                self._catalyst = Catalyst(self._spark)
+            return self._spark
+
+    def sql(self, text: str, args: Arguments | None = None, *, fresh: bool = True) -> DataFrame:
+        """Run a query; all tables in it are seen at one version of the lake, unless it says `version as of`.
+
+        With `fresh`, also what collectors acknowledged and no version has yet.
+        """
+        check_is_query(text)
+        self.session()
+        assert self._catalyst is not None
+        with _refusing("Spark refuses the query"):
+            query = Query(self._catalyst, text, args)
+        self._lake.context.flush()
+        lane = self._lane.take() if fresh and self._lane is not None else None
+        version = self._lake.catalog.version() if lane is None else lane.version
+        with self._holding() as holds:
+            frames = self._frames(query.references, version, lane)
+        with _refusing("Spark refuses the query"):
+            result = query.run(frames)
+        self._hold_for(result, holds)
+        return result
+
+    def read(self, table: Table, version: int | None = None) -> DataFrame:
+        """A table at a version, or as it is now."""
+        spark = self.session()
+        with self._holding() as holds:
+            cached = self._frame(table.state(version)).frame
+        frame = type(cached)(cached._jdf, spark)  # the one that is kept lives longer than whoever asked for it
+        self._hold_for(frame, holds)
+        return frame
+
+    def write(self, state: TableState, frame: DataFrame) -> Sequence[SegmentFacts]:
+        """Write the rows of a DataFrame as segments of a table; nothing is committed."""
+        self.session()
+        return write_frame(plan_write(self._lake.context, state, frame.schema), frame)
+
+    def frame_schema(self, frame: DataFrame) -> pa.Schema:
+        """The schema in which the rows of a DataFrame come to tasks."""
+        return frame_arrow_schema(frame.schema)
+
+    def write_runs(self, plan: RunPlan, frame: DataFrame) -> Sequence[RegionRun]:
+        """Write the rows of a DataFrame as runs of a keyed table; nothing is committed."""
+        self.session()
+        return write_run_frame(RunJob.of(self._lake.context, plan, frame.schema), frame)
+
+    def backfill(self, table_id: UUID, path: str, **options: Any) -> Backfilled:
+        """Load the files of a folder into a table, in batches; see `Table.backfill`."""
+        return backfill(self._lake, SparkRunner(self.session()), table_id, path, **options)
+
+    def runner(self) -> SparkRunner | None:
+        """A runner of planned tasks, once the session has started."""
+        return None if self._spark is None else SparkRunner(self._spark)
+
+    def close(self) -> None:
+        """Let go of files that were copied for Spark. The session goes on."""
+        with self._lock:
+            self._closed = True
+            if self._reader is not None:
+                self._reader.close()
+            if self._lane is not None:
+                self._lane.close()
+
+    def _frame(self, state: TableState, asked: Predicate | None = None) -> NamedFrame:
+        assert self._reader is not None
+        _HOLDS.get().append(self._lake.context.pins.hold(state.id, state.version))
+        return self._reader.frame(state, asked)
+
+    @contextmanager
+    def _holding(self) -> Iterator[list[Hold]]:
+        """Gathers what pins the versions that frames are made of."""
+        token = _HOLDS.set([])
+        try:
+            yield _HOLDS.get()
+        finally:
+            _HOLDS.reset(token)
+
+    def _hold_for(self, frame: DataFrame, holds: list[Hold]) -> None:
+        """Keep pins for as long as a frame lives, and `pin_seconds` for frames that were made of it."""
+        pins = self._lake.context.pins
+
+        def release() -> None:
+            for hold in holds:
+                pins.release_later(hold)
+
+        if holds:
+            weakref.finalize(frame, release).atexit = False
+
+    def _with_fresh(self, state: TableState, lane: Fresh | None, asked: Predicate | None = None) -> NamedFrame:
+        assert self._spark is not None
+        stored = self._frame(state, asked)
+        fresh = None if lane is None else lane.frame(self._spark, state)
+        return stored if fresh is None else NamedFrame(stored.frame.union(fresh))
+
+    def _frames(self, references: Sequence[Reference], version: int, lane: Fresh | None) -> dict[Reference, NamedFrame]:
+        """The rows of lake tables and views for a query at a version."""
+        frames = {}
+        for reference in references:
+            try:
+                frames[reference] = self._resolve(reference, version, lane)
+            except NotFound:
+                if reference.database.lower() != _SESSION:
+                    raise
+        return frames
+
+    def _resolve(self, reference: Reference, version: int, lane: Fresh | None) -> NamedFrame:
+        if reference.version is not None:
+            version, lane = reference.version, None
+        elif reference.timestamp_ns is not None:
+            version, lane = self._lake.catalog.version_at(reference.timestamp_ns), None
+        try:
+            return self._named(reference, version, lane)
+        except NotFound:
+            as_spelled = self._as_spelled(reference)
+            if as_spelled is None:
+                raise
+        return self._named(as_spelled, version, lane)
+
+    def _named(self, reference: Reference, version: int, lane: Fresh | None) -> NamedFrame:
+        """The table or view of exactly this name."""
+        catalog = self._lake.catalog
+        try:
+            state = catalog.table(reference.database, reference.name, version)
+            return self._with_fresh(state, lane, predicate_of(reference.known, state.schema))
+        except NotFound as missing:
+            try:
+                view = catalog.view(reference.database, reference.name)
+            except NotFound:
+                raise missing from None
+        members = [self._with_fresh(catalog.table_by_id(member.id, version), lane).frame for member in view.members]
+        with _refusing(f"View {reference.database}.{reference.name} unites columns that do not go together"):
+            return NamedFrame(reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), members))
+
+    def _as_spelled(self, reference: Reference) -> Reference | None:
+        """The reference as the lake writes it, when it differs in case, and case makes no difference in the session."""
+        catalog = self._lake.catalog
+        if self.session().conf.get("spark.sql.caseSensitive") == "true":
+            return None
+        database = spelled(reference.database, [database.name for database in catalog.databases()])
+        if database is None:
+            return None
+        known = [*(table.name for table in catalog.tables(database)), *(view.name for view in catalog.views(database))]
+        name = spelled(reference.name, known)
+        if name is None or (database, name) == (reference.database, reference.name):
+            return None
+        return replace(reference, database=database, name=name)
+
+
+def _start(given: SparkSession | str | None) -> SparkSession:
+    for name in _LOGGERS:  # they print a JSON copy of errors that are raised anyway
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+    if given is None or isinstance(given, str):
+        return spark_session(master=given)
+    return adopt(given)
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Spark's refusal to understand a query as one sentence."""
+    try:
+        yield
+    except (AnalysisException, ParseException) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = lines[0] if lines else type(error).__name__
+        raise InvalidInput(f"{what}: {reason.rstrip(';')}") from None

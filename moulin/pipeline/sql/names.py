@@ -1,0 +1,238 @@
+"""The lake tables that a statement names, found in Spark's own plan of it, and replaced there by their rows.
+
+Spark parses the text and resolves every column, alias, hint and star, as it does for its own tables. Only the leaves of
+the plan that name lake tables change: each becomes a frame under the table's full name. What Spark parses and this
+module does not know is refused, so that no other table of the same name answers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from moulin.errors import InvalidInput, Unsupported
+from moulin.model.names import quote
+from moulin.pipeline.read.reader import NamedFrame
+from moulin.pipeline.sql.catalyst import CATALOG, Arguments, Catalyst, Expression, Plan
+from moulin.pipeline.sql.where import Known, known_values, literal_text
+from moulin.table.versions import to_nanos
+
+_CHANGES = {"InsertIntoStatement", "InsertIntoDir", "UpdateTable", "DeleteFromTable", "MergeIntoTable"}
+_DESCRIPTIONS = {"DescribeRelation", "DescribeColumn", "DescribeRelationJsonCommand", "DescribeFunction"}
+_RELATIONS = {"UnresolvedRelation", "RelationTimeTravel"}
+_NAMES = {*_RELATIONS, "UnresolvedTableOrView"}
+_IDENTIFIER = "PlanWithUnresolvedIdentifier"
+_SEPARATOR = "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A table that a statement names, with the version or the time it asks for, and what it asks of its rows."""
+
+    database: str
+    name: str
+    version: int | None = None
+    timestamp_ns: int | None = None
+    known: tuple[Known, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A part of the plan, the table it names, and what stands in its place once the rows of the table are known."""
+
+    plan: Plan
+    reference: Reference
+    made_of: Callable[[NamedFrame], Plan]
+
+
+class Query:
+    """A query that Spark has parsed, and the lake tables it names."""
+
+    def __init__(self, catalyst: Catalyst, text: str, args: Arguments | None = None) -> None:
+        self._catalyst = catalyst
+        self._outer: list[Callable[[Plan], Plan]] = []
+        with catalyst.active():
+            plan = catalyst.opened(self._unwrapped(catalyst.parse(text, args)))
+        self._plan, nodes = self._identified(plan)
+        self._check(nodes)
+        self._places = self._find(nodes)
+
+    @property
+    def references(self) -> Sequence[Reference]:
+        """The lake tables it names, each once for each version and for each condition on its rows."""
+        return list(dict.fromkeys(place.reference for place in self._places))
+
+    def run(self, frames: Mapping[Reference, NamedFrame]) -> DataFrame:
+        """The result, with these rows for the references. One that has no frame is left to Spark."""
+        found = [(place.plan, frames.get(place.reference), place) for place in self._places]
+        changed = [(plan, place.made_of(frame)) for plan, frame, place in found if frame is not None]
+        plan = self._catalyst.replace(self._plan, changed)
+        for wrap in reversed(self._outer):
+            plan = wrap(plan)
+        return self._catalyst.run(plan)
+
+    def _unwrapped(self, plan: Plan) -> Plan:
+        """The query inside EXPLAIN and DESCRIBE QUERY, which keep it out of reach of changes."""
+        name = plan.nodeName()
+        if name == "ExplainCommand":
+            self._outer.append(lambda inner: plan.copy(inner, plan.mode()))
+            return self._unwrapped(plan.logicalPlan())
+        if name == "DescribeQueryCommand":
+            self._outer.append(lambda inner: plan.copy(plan.queryText(), inner))
+            return self._unwrapped(plan.plan())
+        return plan
+
+    def _identified(self, plan: Plan) -> tuple[Plan, list[tuple[str, Plan]]]:
+        """The plan and its nodes, once each `identifier(expression)` is the name that it stands for."""
+        nodes = self._catalyst.nodes(plan)
+        named = []
+        for name, node in nodes:
+            if name == _IDENTIFIER:
+                named.append((node, self._relation_of(node)))
+            elif name == "RelationTimeTravel" and (below := node.relation()).nodeName() == _IDENTIFIER:
+                named.append((node, node.copy(self._relation_of(below), node.timestamp(), node.version())))
+        if not named:
+            return plan, nodes
+        plan = self._catalyst.replace(plan, named)
+        return plan, self._catalyst.nodes(plan)
+
+    def _relation_of(self, node: Plan) -> Plan:
+        name = self._value(node.identifierExpr(), "identifier", lambda value: value.cast("string"))
+        return node.planBuilder().apply(self._catalyst.parts_of(name), node.children())
+
+    def _check(self, nodes: Sequence[tuple[str, Plan]]) -> None:
+        if any(name in _CHANGES for name, _ in nodes):
+            raise InvalidInput(
+                "lake.sql runs queries and changes nothing: use table.append, delete_where or overwrite."
+            )
+        root, plan = nodes[0]
+        if root not in _DESCRIPTIONS and self._catalyst.is_command(plan):
+            raise InvalidInput(
+                "lake.sql describes tables, columns, functions and queries: use lake.databases() or lake.tables(...) "
+                "for the rest."
+            )
+        if self._catalyst.names_in(self._plan) != sum(name in _RELATIONS for name, _ in nodes):
+            raise Unsupported(
+                "lake.sql does not know a clause of this query that names a table. Make views of the tables with "
+                "table.to_spark().createOrReplaceTempView(...) and use lake.spark().sql(...)."
+            )
+
+    def _find(self, nodes: Sequence[tuple[str, Plan]]) -> list[_Place]:
+        """Filters come first: a table that is read through them alone is not read as a whole."""
+        asked = [found for name, node in nodes if name == "Filter" for found in self._asked(node)]
+        below = Counter((replace(place.reference, known=()), written) for written, place in asked)
+        plain = []
+        for name, node in nodes:
+            reference = self._reference(node, name)
+            if reference is None:
+                continue
+            key = (reference, node.toJSON()) if below else None  # a table and a moment may be written in several ways
+            if key is not None and below[key]:
+                below[key] -= 1
+            else:
+                plain.append(_Place(node, reference, self._maker(node, name, reference)))
+        return [*(place for _, place in asked), *plain]
+
+    def _asked(self, node: Plan) -> list[tuple[str, _Place]]:
+        """A filter on a lake table alone that says something for sure of the rows that pass it.
+
+        With it, the JSON of the node that names the table.
+        """
+        below = node.child()
+        name, alias = below.nodeName(), None
+        if name == "SubqueryAlias":
+            alias, below = below.alias(), below.child()
+            name = below.nodeName()
+        reference = self._reference(below, name) if name in _RELATIONS else None
+        if reference is None:
+            return []
+        own = [CATALOG, reference.database, reference.name]
+        qualifiers = [own[start:] for start in range(3)] if alias is None else [[alias]]
+        known = known_values(node.condition().toJSON(), qualifiers)
+        if not known:
+            return []
+        make = self._maker(below, name, reference)
+
+        def filtered(frame: NamedFrame) -> Plan:
+            return self._catalyst.replace_below(node, below, make(frame))
+
+        return [(below.toJSON(), _Place(node, replace(reference, known=known), filtered))]
+
+    def _reference(self, node: Plan, name: str) -> Reference | None:
+        """The lake table that this node names; None when it names none."""
+        if name not in _NAMES:
+            return None
+        named = node.relation() if name == "RelationTimeTravel" else node
+        reference = _reference_of(named)
+        if reference is None or name == "UnresolvedTableOrView":
+            return reference
+        _check_plain(named, reference)
+        if name == "UnresolvedRelation":
+            return reference
+        if node.version().isDefined():
+            return replace(reference, version=_version(node.version().get()))
+        return replace(reference, timestamp_ns=self._nanos(node.timestamp().get()))
+
+    def _maker(self, node: Plan, name: str, reference: Reference) -> Callable[[NamedFrame], Plan]:
+        if name == "UnresolvedTableOrView":
+            rest = (node.commandName(), node.allowTempView(), node.tableNotFoundSearchPathMode())
+            return lambda frame: node.copy(self._catalyst.name(frame.view), *rest)
+        return lambda frame: self._catalyst.table(reference.database, reference.name, frame.frame)
+
+    def _nanos(self, expression: Expression) -> int:
+        text = literal_text(expression.toJSON())
+        if text is not None:
+            return to_nanos(text)
+        micros = self._value(expression, "timestamp as of", lambda value: F.unix_micros(value.cast("timestamp")))
+        return max(-(2**63), min(int(micros) * 1000, 2**63 - 1))
+
+    def _value(self, expression: Expression, clause: str, convert: Callable[[Column], Column]) -> str:
+        """The value of an expression that may ask no table."""
+        wanted = f"{clause} takes an expression that has one value for the whole query"
+        if self._catalyst.names_in(expression):
+            raise InvalidInput(f"{wanted}, and no sub-query.")
+        try:
+            row = self._catalyst.evaluate(expression).select(convert(F.col("value"))).first()
+        except PySparkException as error:
+            raise InvalidInput(f"{wanted}: {str(error).strip().partition(chr(10))[0]}") from None
+        if row is None or row[0] is None:
+            raise InvalidInput(f"{wanted}, and this one is null.")
+        return str(row[0])
+
+
+def _check_plain(node: Plan, reference: Reference) -> None:
+    """Refuse what a lake table does not take."""
+    if node.isStreaming():
+        raise Unsupported('lake.sql does not stream: use spark.readStream.format("moulin").')
+    if not node.options().isEmpty():
+        raise Unsupported(f"Table {reference.database}.{reference.name} takes no options: leave out `with (...)`.")
+
+
+def _reference_of(node: Plan) -> Reference | None:
+    """The lake table of this name: not one of Spark's temporary views or other catalogs, nor a file's path."""
+    parts = node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR)
+    if len(parts) == 3 and parts[0].lower() == CATALOG:
+        return Reference(parts[1], parts[2])
+    if len(parts) != 2 or parts[0].lower() == "global_temp" or "/" in parts[1]:
+        return None
+    return Reference(parts[0], parts[1])
+
+
+def _version(text: str) -> int:
+    if not text.isdecimal():
+        raise InvalidInput(f"version as of takes the number of a version, not {text!r}.")
+    return int(text)
+
+
+def spelled(name: str, known: Sequence[str]) -> str | None:
+    """The one of these names that differs from `name` in case alone, if there is one."""
+    same = [other for other in known if other.lower() == name.lower()]
+    if len(same) > 1:
+        names = " and ".join(quote(other) for other in sorted(same))
+        raise InvalidInput(f"{quote(name)} may be {names}: write it as the lake does.")
+    return same[0] if same else None

@@ -1,0 +1,246 @@
+"""Rows into runs: the kernel of bulk upserts and merges of keyed tables, in this process and in Spark's tasks.
+
+A task sorts its rows by key, locates the rows of these keys that are there, and writes what takes their place as
+level-0 segments that keep their row ids. It needs nothing but storage; what it returns says what to commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+
+from moulin.errors import InvalidInput
+from moulin.formats.key_index import search_form
+from moulin.formats.segment.reader import SegmentReader
+from moulin.model.facts import LiveSegment
+from moulin.model.layout.key import Key
+from moulin.model.layout.partition import PartitionTuple
+from moulin.model.layout.region import RegionSpec
+from moulin.model.merge_rules import MergeRules
+from moulin.model.schema.arrow import arrow_schema
+from moulin.storage.store import Store
+from moulin.table.commit.vectors import VectorCache
+from moulin.table.find.locate import KeyIndexes, Located, Tools, locate
+from moulin.table.write.layout import Layout
+from moulin.table.write.segment_writer import NumberSource
+from moulin.table.write.upsert import UpsertDraft, mark, write_located
+
+Integers = npt.NDArray[np.int64]
+Duplicates = Literal["error", "last"]
+
+NEW_REGION = -1  # in place of the number of a region that has none yet; given at commit
+_WORKER_CACHE = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a task that writes runs must know. Sent to every task.
+
+    `segments` are those of one version in which keys are located; `regions` are the numbers of the regions known then.
+    Rows come in the schema `source`. With `duplicates` "last", the last row of a key counts, in the order of tasks and
+    of rows in them; with "error" there must be but one.
+    """
+
+    layout: Layout
+    source: Schema
+    spec: RegionSpec
+    regions: Mapping[PartitionTuple, int]
+    segments: tuple[LiveSegment, ...]
+    segment_bytes: int
+    duplicates: Duplicates = "error"
+    rules: MergeRules | None = None
+
+    @property
+    def key(self) -> Key:
+        assert self.layout.key is not None
+        return self.layout.key
+
+
+@dataclass(frozen=True, slots=True)
+class RegionRun:
+    """What a task wrote for one region, by its value."""
+
+    value: PartitionTuple
+    draft: UpsertDraft
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTools:
+    """Tools of a process that has no lake open. Files never change, so what was read of them stays good."""
+
+    store: Store
+    indexes: KeyIndexes
+    vectors: VectorCache = field(default_factory=VectorCache)
+
+    @classmethod
+    def of(cls, store: Store) -> WorkerTools:
+        """Those of this process for a store: its next task finds indexes warm."""
+        found = _workers.get(store.uri)
+        if found is None:
+            if len(_workers) >= 8:
+                _workers.clear()
+            found = _workers[store.uri] = cls(store, KeyIndexes(store, _WORKER_CACHE))
+        return found
+
+
+_workers: dict[str, WorkerTools] = {}
+
+
+def write_runs(
+    plan: RunPlan, tools: Tools, batches: Iterable[pa.RecordBatch], numbers: NumberSource
+) -> list[RegionRun]:
+    """Write batches of `plan.source` as segments, one per partition and about `segment_bytes`; nothing is committed."""
+    drafts: dict[PartitionTuple, UpsertDraft] = {}
+    for rows in _runs(batches, plan):
+        for value, part in plan.spec.split(rows):
+            _write(plan, tools, drafts.setdefault(value, UpsertDraft()), value, part, numbers)
+    return [RegionRun(value, draft) for value, draft in drafts.items()]
+
+
+def _runs(batches: Iterable[pa.RecordBatch], plan: RunPlan) -> Iterator[pa.Table]:
+    schema = arrow_schema(plan.source)
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= plan.segment_bytes:
+            yield pa.Table.from_batches(held, schema)
+            held, size = [], 0
+    if size:
+        yield pa.Table.from_batches(held, schema)
+
+
+def _write(
+    plan: RunPlan, tools: Tools, draft: UpsertDraft, value: PartitionTuple, rows: pa.Table, numbers: NumberSource
+) -> None:
+    region = plan.regions.get(value, NEW_REGION)
+    ordered, keys = _in_order(plan, rows)
+    segments = [segment for segment in plan.segments if segment.facts.region == region]
+    located = locate(tools.indexes, tools.vectors, tools.store, segments, keys)
+    own = draft.hide(tools, region, keys)
+    if len(own) and plan.duplicates == "error":
+        raise duplicate_key(plan.key, ordered, int(own[0]))
+    if plan.rules is not None:
+        ordered, located = _merged(plan, plan.rules, tools, draft, segments, ordered, located)
+    if ordered.num_rows:
+        write_located(tools.store, plan.layout, draft, ordered, located, own, numbers, region=region)
+
+
+def _in_order(plan: RunPlan, rows: pa.Table) -> tuple[pa.Table, pa.Array]:
+    """The rows in key order, each key once, and their encoded keys."""
+    keys = plan.key.encode(rows)
+    order, same = in_key_order(search_form(keys))
+    if same.any():
+        if plan.duplicates == "error":
+            raise duplicate_key(plan.key, rows, int(order[int(np.argmax(same))]))
+        order = order[np.append(~same, True)]
+    if len(order) == len(keys) and bool((np.diff(order) == 1).all()):
+        return rows, keys
+    chosen = pa.array(order)
+    return rows.take(chosen), keys.take(chosen)
+
+
+def in_key_order(form: Any) -> tuple[Integers, npt.NDArray[np.bool_]]:
+    """The places of keys in search form in ascending order, equal ones as they came; and which equal their next."""
+    if isinstance(form, np.ndarray):
+        order = np.argsort(form, kind="stable")
+        placed = form[order]
+        return order, placed[1:] == placed[:-1]
+    order = np.asarray(pc.sort_indices(form)).astype(np.int64)
+    placed = form.take(pa.array(order))
+    return order, np.asarray(pc.equal(placed[1:], placed[:-1]))
+
+
+def duplicate_key(key: Key, rows: pa.Table, place: int) -> InvalidInput:
+    """The error for a key that comes twice in what may have each only once."""
+    value = key.values(rows.slice(place, 1))[0]
+    return InvalidInput(
+        f"The key {value!r} comes more than once: keep one row per key, for instance with dropDuplicates"
+        f"({list(key.names)!r}) or a window over what tells the newest."
+    )
+
+
+def _merged(
+    plan: RunPlan,
+    rules: MergeRules,
+    tools: Tools,
+    draft: UpsertDraft,
+    segments: list[LiveSegment],
+    rows: pa.Table,
+    located: Located,
+) -> tuple[pa.Table, Located]:
+    """What a merge writes for source rows, in key order, and the rows that it replaces; deletes go to the draft."""
+    parts = [arrow_schema(plan.layout.schema).empty_table()]
+    places: list[Integers] = [np.empty(0, np.int64)]
+    chosen = _chosen(located, np.zeros(0, np.int64))
+    if rules.matched is not None and len(located.places):
+        source = rows.take(pa.array(located.places))
+        target = _target_rows(plan, tools, segments, located, rules.target_columns)
+        mask, doomed = rules.choose(source, target), rules.doomed(source, target)
+        if doomed is not None:
+            gone = np.flatnonzero(doomed.to_numpy())
+            mark(draft.positions, _chosen(located, gone))
+            draft.rows_deleted += len(gone)
+            mask = pc.invert(doomed) if mask is None else pc.and_not(mask, doomed)
+        at = np.arange(len(located.places)) if mask is None else np.flatnonzero(mask.to_numpy())
+        chosen = _chosen(located, at)
+        if rules.matched == "delete":
+            mark(draft.positions, chosen)
+            draft.rows_deleted += len(at)
+            chosen = _chosen(located, np.zeros(0, np.int64))
+        elif len(at):
+            if mask is not None:
+                source, target = source.filter(mask), target.filter(mask) if target.num_columns else target
+            parts.append(rules.updated(source, target))
+            places.append(chosen.places)
+    if rules.not_matched == "insert":
+        fresh = np.setdiff1d(np.arange(rows.num_rows), located.places)
+        source = rows.take(pa.array(fresh))
+        if (mask := rules.insertable(source)) is not None:
+            source, fresh = source.filter(mask), fresh[mask.to_numpy()]
+        if len(fresh):
+            parts.append(rules.inserted(source))
+            places.append(fresh)
+    at = np.concatenate(places)
+    order = np.argsort(at)
+    where = np.searchsorted(at[order], chosen.places)
+    made = pa.concat_tables(parts).take(pa.array(order))
+    return made, Located(where, chosen.segments, chosen.positions, chosen.row_ids)
+
+
+def _chosen(located: Located, at: Integers) -> Located:
+    return Located(located.places[at], located.segments[at], located.positions[at], located.row_ids[at])
+
+
+def _target_rows(
+    plan: RunPlan, tools: Tools, segments: list[LiveSegment], located: Located, columns: tuple[str, ...]
+) -> pa.Table:
+    """Some columns of located rows, in their order."""
+    if not columns:
+        return pa.table({"": pa.nulls(len(located.places))}).select([])
+    by_number = {segment.facts.number: segment for segment in segments}
+    pieces: list[pa.Table] = []
+    order: list[Integers] = []
+    for number in np.unique(located.segments).tolist():
+        mine = np.flatnonzero(located.segments == number)
+        facts = by_number[number].facts
+        source: Any = tools.store.reader(facts.path, facts.size)
+        with SegmentReader(source, plan.layout.schema, columns=columns, name=facts.path) as reader:
+            starts = np.asarray(reader.group_starts)
+            groups = np.searchsorted(starts, located.positions[mine], side="right") - 1
+            for group in np.unique(groups).tolist():
+                there = mine[groups == group]
+                table = reader.table(row_groups=[group], use_threads=False)
+                pieces.append(table.take(pa.array(located.positions[there] - starts[group])))
+                order.append(there)
+    back = np.empty(len(located.places), np.int64)
+    back[np.concatenate(order)] = np.arange(len(back))
+    return pa.concat_tables(pieces).take(pa.array(back))

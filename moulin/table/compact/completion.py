@@ -1,0 +1,111 @@
+"""Completion of a merge task by a worker that has only storage: what it wrote is checked, then committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from moulin.catalog.commit.commit import CommitResult
+from moulin.errors import FailedPrecondition, InvalidInput, NotFound
+from moulin.formats.journal import Journal, JournalSet
+from moulin.formats.segment.footer import check_level, read_footer
+from moulin.model.facts import LiveSegment, SegmentFacts
+from moulin.model.merge_task import ClaimedMerge
+from moulin.model.operations import Claim
+from moulin.storage import paths
+from moulin.storage.table_store import Lost
+from moulin.table.commit.change import MergeChange
+from moulin.table.compact.job import commit_merge
+from moulin.table.context import Context
+
+
+def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], journals: Sequence[str]) -> CommitResult:
+    """Commit what a worker wrote in place of the inputs of its task. Repeated with the same outputs it does nothing.
+
+    `outputs` hold the live rows of the inputs, each once, with their lineage; `journals` say where each went. Deletes
+    that landed meanwhile are carried over through the journals, and need them.
+    """
+    done = context.own_catalog().maintenance.finished_merge(claim)
+    if done is not None and {facts.path for facts in outputs} >= set(done[1]):
+        return CommitResult(done[0], 0, replayed=True)
+    claimed = context.own_catalog().maintenance.claimed_merge(claim)
+    inputs = _inputs(context, claimed)
+    added = [_checked(context, facts, claimed, inputs) for facts in outputs]
+    if len({facts.number for facts in added}) != len(added):
+        raise InvalidInput("Two outputs of the merge have the same number.")
+    rows, live = sum(facts.rows for facts in added), sum(segment.live_rows for segment in inputs)
+    if rows != live:
+        raise InvalidInput(f"The inputs of the merge have {live} live rows, its outputs {rows}.")
+    opened = [_journal(context, path, claimed) for path in journals]
+    if opened:
+        _check_coverage(JournalSet(opened), inputs, added)
+    numbers = [journal.outputs[0] if journal.outputs else context.catalog.reserve_segments(1) for journal in opened]
+    change = MergeChange(
+        claimed.table_id,
+        claimed.read_version,
+        {segment.facts.number: segment.vector for segment in inputs},
+        tuple(added),
+        tuple(journals),
+        {"level": str(claimed.level)},
+        tuple(numbers),
+        claimed.claim,
+    )
+    return commit_merge(context, change)
+
+
+def _inputs(context: Context, claimed: ClaimedMerge) -> list[LiveSegment]:
+    """The inputs with the deletion vectors that the claim gave out, whatever became of them since."""
+    found = context.own_catalog().maintenance.segments_with_vectors(claimed.inputs)
+    if len(found) < len(claimed.inputs):
+        raise FailedPrecondition("Inputs of the merge task are gone; drop what was written and ask for another task.")
+    return found
+
+
+def _checked(
+    context: Context, facts: SegmentFacts, claimed: ClaimedMerge, inputs: Sequence[LiveSegment]
+) -> SegmentFacts:
+    """The facts of an output, if it can stand for rows of the inputs."""
+    if not 0 <= facts.number - claimed.first_number < claimed.numbers:
+        raise InvalidInput(f"Segment number {facts.number} is not one of those that came with the merge task.")
+    if not facts.has_lineage:
+        raise InvalidInput(f"{facts.path} lacks the row ids and sequence numbers that a merge keeps.")
+    times = [(s.facts.time_min, s.facts.time_max) for s in inputs if s.facts.time_min is not None]
+    if facts.time_min is not None and facts.time_max is not None:
+        low, high = min(t[0] or 0 for t in times), max(t[1] or 0 for t in times)
+        if not low <= facts.time_min <= facts.time_max <= high:
+            raise InvalidInput(f"{facts.path} holds times outside of those of the inputs.")
+    first = inputs[0].facts
+    if (facts.spec_id, facts.partition) != (first.spec_id, first.partition):
+        raise InvalidInput(f"{facts.path} is of another partition than the inputs.")
+    try:
+        size = context.store.head(facts.path).size
+        if size != facts.size:
+            raise InvalidInput(f"{facts.path} has {size} bytes, not {facts.size}.")
+        with context.store.reader(facts.path, size) as source:
+            check_level(read_footer(source, facts.path), claimed.level, facts.path)
+    except NotFound:
+        raise FailedPrecondition(f"{facts.path} is not in storage; write it before the task is completed.") from None
+    return replace(facts, level=claimed.level, region=first.region)
+
+
+def _journal(context: Context, path: str, claimed: ClaimedMerge) -> Journal:
+    parsed = paths.parse_journal_path(path)
+    if parsed is None or parsed[0] != claimed.table_id:
+        raise InvalidInput(f"{path!r} is not a place for a journal of this table: journals/<32 hex>.journal is.")
+    try:
+        return Journal.decode(context.store.get(path), source=f"Journal {path}")
+    except Lost:
+        raise FailedPrecondition(f"{path} is not in storage; write it before the task is completed.") from None
+
+
+def _check_coverage(journals: JournalSet, inputs: Sequence[LiveSegment], added: Sequence[SegmentFacts]) -> None:
+    for segment in inputs:
+        number, rows = segment.facts.number, segment.facts.rows
+        covered = sum(stop - start for start, stop in journals.coverage(number)) if rows else 0
+        if covered != rows:
+            raise InvalidInput(f"The journals cover {covered} of the {rows} rows of segment {number}.")
+        if journals.vector_id(number) != (segment.vector.id if segment.vector else 0):
+            raise InvalidInput(f"The journals read segment {number} with another deletion vector than the task gave.")
+    unknown = set(journals.outputs) - {facts.number for facts in added}
+    if unknown:
+        raise InvalidInput(f"The journals name output {min(unknown)}, which is not registered.")

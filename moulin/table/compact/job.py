@@ -1,0 +1,69 @@
+"""One merge, from a group of segments to its commit. Compaction and merge workers both run it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from moulin.catalog.commit.commit import CommitResult, Stale
+from moulin.errors import NotFound
+from moulin.model.entities import TableState
+from moulin.model.operations import Claim
+from moulin.table.commit.change import MergeChange
+from moulin.table.compact.picker import Group, cut
+from moulin.table.context import Context
+from moulin.table.index.index import carry_indexes
+from moulin.table.runner import MergeResult, TaskRunner
+from moulin.table.write.layout import Layout
+
+_NUMBERS = 4096  # segment numbers reserved for one merge: far more than it can need
+
+
+def run_group(
+    context: Context,
+    state: TableState,
+    group: Group,
+    segment_bytes: int,
+    runner: TaskRunner | None = None,
+    claim: Claim | None = None,
+) -> MergeChange:
+    """Run the tasks of one merge; the change still has to be committed."""
+    first = context.catalog.reserve_segments(_NUMBERS)
+    tasks = cut(
+        context.store,
+        Layout.of(state),
+        group,
+        segment_bytes=segment_bytes,
+        cores=os.cpu_count() or 1,
+        numbers=range(first, first + _NUMBERS),
+    )
+    runner = runner or context.runner(group.size)
+    results = []
+    for result in runner.run(tasks):
+        assert isinstance(result, MergeResult)
+        results.append(result)
+    change = MergeChange(
+        state.id,
+        state.version,
+        {segment.facts.number: segment.vector for segment in group.segments},
+        tuple(facts for result in results for facts in result.added),
+        tuple(result.journal for result in results),
+        {"level": str(group.level)},
+        tuple(result.number for result in results),
+        claim,
+    )
+    outputs = [(result.journal, [(facts.number, facts.rows) for facts in result.added]) for result in results]
+    return replace(change, indexes=tuple(carry_indexes(context, state, change, group.segments, outputs, runner)))
+
+
+def commit_merge(context: Context, change: MergeChange) -> CommitResult:
+    """Commit a merge; deletes that landed while it ran are carried over to its outputs.
+
+    An index that was dropped meanwhile does not stop it: then the merge is committed by itself.
+    """
+    try:
+        return context.committer.commit([change, *change.indexes])
+    except (Stale, NotFound):
+        if not change.indexes:
+            raise
+    return context.committer.commit([change])

@@ -1,0 +1,131 @@
+"""The merge kernel: live rows of several segments into new ones, in order, with their lineage, and the journal of
+what went where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from moulin.formats import deletion_vector
+from moulin.formats.journal import JournalEntry, encode_journal, pack
+from moulin.formats.segment.reader import SegmentReader
+from moulin.model.facts import SegmentFacts
+from moulin.model.ids import new_id
+from moulin.model.layout.sort import sort_indices
+from moulin.model.schema.arrow import arrow_schema
+from moulin.storage import paths
+from moulin.table.commit.vectors import read_vector
+from moulin.table.runner import MergeResult, MergeTask, Slice
+from moulin.table.write.clustering import clustered
+from moulin.table.write.segment_writer import write_segment
+
+_TAKE_ROWS = 1 << 20
+Integers = npt.NDArray[np.int64]
+
+
+def run_merge(task: MergeTask) -> MergeResult:
+    """Read the slices, sort once, write. Runs in one thread; memory is about twice the rows of the slices."""
+    tables, kept = _read(task)
+    table = pa.concat_tables(tables)
+    order = sort_indices(table, task.layout.sort_order, task.layout.schema)
+    bounds = _cut(task, table)
+    order = clustered(table, order, bounds, task.layout.cluster_by)
+    added: list[SegmentFacts] = []
+    for place, (start, stop) in enumerate(bounds):
+        added.append(
+            write_segment(
+                task.store,
+                task.layout,
+                _pieces(table, order, start, stop),
+                task.partition,
+                task.first_number + place,
+                level=task.level,
+                lineage=True,
+                spec_id=task.spec_id,
+                region=task.region,
+            )
+        )
+    journal = _journal(task.slices, kept, order, bounds, [facts.number for facts in added])
+    path = paths.journal_path(task.layout.table_id, new_id())
+    task.store.put(path, journal)
+    return MergeResult(tuple(added), path, task.first_number)
+
+
+def _read(task: MergeTask) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] | None]]:
+    """The live rows of each slice with lineage, and which rows of the slice they are (None: all)."""
+    tables, kept = [arrow_schema(task.layout.schema, lineage=True).empty_table()], []
+    for piece in task.slices:
+        segment = piece.segment
+        deleted: BitMap64 | None = None
+        if segment.vector is not None:
+            deleted = read_vector(task.store, segment.vector, segment.facts.rows)
+        reader = SegmentReader(
+            task.store.reader(segment.facts.path, segment.facts.size), task.layout.schema, name=segment.facts.path
+        )
+        tables.append(
+            reader.table(
+                deleted=deleted,
+                start=piece.start,
+                stop=piece.stop,
+                row_id=True,
+                first_row_id=segment.first_row_id,
+                sequence=True,
+                sequence_number=segment.sequence,
+            )
+        )
+        rows = piece.stop - piece.start
+        kept.append(None if deleted is None else deletion_vector.keep_mask(deleted, piece.start, rows))
+    return tables, kept
+
+
+def _cut(task: MergeTask, table: pa.Table) -> list[tuple[int, int]]:
+    """Row ranges of the outputs: as many as their size on disk asks for, and no more than there are numbers."""
+    if table.num_rows == 0:
+        return []
+    share = sum((p.stop - p.start) / max(p.segment.facts.rows, 1) * p.segment.facts.size for p in task.slices)
+    parts = int(min(task.numbers, max(1, share // task.segment_bytes)))
+    step = -(-table.num_rows // parts)
+    return [(start, min(start + step, table.num_rows)) for start in range(0, table.num_rows, step)]
+
+
+def _pieces(table: pa.Table, order: Integers | None, start: int, stop: int) -> list[pa.Table]:
+    if order is None:
+        return [table.slice(start, stop - start)]
+    return [table.take(order[at : min(at + _TAKE_ROWS, stop)]) for at in range(start, stop, _TAKE_ROWS)]
+
+
+def _journal(
+    slices: Sequence[Slice],
+    kept: Sequence[npt.NDArray[np.bool_] | None],
+    order: Integers | None,
+    bounds: Sequence[tuple[int, int]],
+    numbers: Sequence[int],
+) -> bytes:
+    """Old position -> new position of every row of the slices."""
+    total = bounds[-1][1] if bounds else 0
+    place = np.arange(total, dtype=np.int64)
+    if order is not None:
+        place = np.empty(total, dtype=np.int64)
+        place[order] = np.arange(total, dtype=np.int64)
+    starts = np.asarray([start for start, _ in bounds], dtype=np.int64)
+    entries, at = [], 0
+    for piece, keep in zip(slices, kept, strict=True):
+        rows = piece.stop - piece.start
+        live = rows if keep is None else int(np.count_nonzero(keep))
+        rank = place[at : at + live]
+        output = np.searchsorted(starts, rank, side="right") - 1 if bounds else rank
+        packed = pack(output, rank - starts[output]) if live else rank
+        at += live
+        if keep is None:
+            addresses = packed
+        else:
+            addresses = np.full(rows, -1, dtype=np.int64)
+            addresses[keep] = packed
+        vector_id = piece.segment.vector.id if piece.segment.vector else 0
+        entries.append(JournalEntry(piece.segment.facts.number, vector_id, piece.start, addresses))
+    return encode_journal(numbers, entries)

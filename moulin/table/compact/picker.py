@@ -1,0 +1,258 @@
+"""Which segments to merge, and how to cut the work into tasks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table.sorting import NullOrder, SortDirection
+
+from moulin.config import Config
+from moulin.formats.segment.reader import SegmentReader
+from moulin.model.facts import LiveSegment
+from moulin.model.layout.size_tier import size_tier
+from moulin.storage.store import Store
+from moulin.table.runner import MergeTask, Slice
+from moulin.table.write import clustering
+from moulin.table.write.layout import Layout
+
+_MANY_DELETED = 0.1  # a segment with this share of deleted rows is rewritten even when it is large and alone
+_TASK_BYTES = 32 << 20  # work below this is not worth cutting
+_SAMPLES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Segments of one partition that one merge takes, and the level it writes."""
+
+    segments: tuple[LiveSegment, ...]
+    level: int
+
+    @property
+    def size(self) -> int:
+        return sum(segment.facts.size for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one merge of an event table may take: time it may span, inputs at least and at most.
+
+    A segment that is fresh or worn is rewritten alone only when `min_inputs` is 1. `tiered` keeps segments of very
+    different size apart, so that a row is rewritten a few times and not with every merge.
+    """
+
+    span_ns: int | None = None
+    min_inputs: int = 1
+    max_inputs: int | None = None
+    tiered: bool = False
+
+
+def pick(
+    segments: Sequence[LiveSegment],
+    config: Config,
+    *,
+    segment_bytes: int,
+    everything: bool,
+    bounds: Bounds = Bounds(),  # noqa: B008 - it never changes
+) -> list[Group]:
+    """The groups worth merging. `everything` takes all segments of a partition that are not perfect already."""
+    shelves: dict[tuple[int, tuple[bytes | None, ...], int], list[LiveSegment]] = defaultdict(list)
+    for segment in segments:
+        if everything or _needs_merge(segment, segment_bytes):
+            facts = segment.facts
+            shelves[facts.spec_id, facts.partition, size_tier(facts.size) if bounds.tiered else 0].append(segment)
+    groups = []
+    for worth in shelves.values():
+        worth.sort(key=lambda s: (s.facts.time_min or 0, s.facts.number))
+        for run in _runs(worth, config.merge_max_bytes, bounds):
+            alone = bounds.min_inputs == 1 and any(_is_worn(s) or s.facts.level == 0 for s in run)
+            if len(run) >= max(bounds.min_inputs, 2) or alone:
+                size = sum(s.facts.size for s in run)
+                deepest = max(s.facts.level for s in run)
+                groups.append(Group(tuple(run), max(deepest, 2 if size >= segment_bytes // 2 else 1)))
+    return groups
+
+
+def rewrite_each(segments: Sequence[LiveSegment]) -> list[Group]:
+    """Every segment alone, written anew at its level; fresh ones at level 1."""
+    return [Group((segment,), max(segment.facts.level, 1)) for segment in segments]
+
+
+def pick_levels(segments: Sequence[LiveSegment], config: Config, *, due_only: bool, everything: bool) -> list[Group]:
+    """The groups of a keyed table worth merging, level 0 first: 0 -> 1 with what it overlaps there, then 1 -> 2.
+
+    Groups share no segment, so they may run at once. `due_only` leaves alone what is not due yet; `everything` takes
+    all segments of a region and partition into level 2.
+    """
+    shards: dict[tuple[int, int, tuple[bytes | None, ...]], list[LiveSegment]] = defaultdict(list)
+    for segment in segments:
+        shards[segment.facts.region, segment.facts.spec_id, segment.facts.partition].append(segment)
+    groups = []
+    for members in shards.values():
+        if everything:
+            group = Group(tuple(sorted(members, key=_key_min)), 2)
+            if len(members) > 1 or members[0].facts.level < 2 or members[0].vector is not None:
+                groups.append(group)
+            continue
+        fresh = [s for s in members if s.facts.level == 0]
+        if fresh and len(fresh) >= (config.level0_trigger if due_only else 1):
+            groups.append(
+                _with_overlap(_first_bytes(fresh, config.merge_max_bytes), members, 1, config.merge_max_bytes)
+            )
+            continue
+        middle = sorted((s for s in members if s.facts.level == 1), key=_key_min)
+        if sum(s.facts.size for s in middle) > config.level1_bytes:
+            groups.append(
+                _with_overlap(_first_bytes(middle, config.merge_max_bytes), members, 2, config.merge_max_bytes)
+            )
+        elif not due_only and (worn := [s for s in members if _is_worn(s)]):
+            groups.append(_with_overlap(worn, members, max(s.facts.level for s in worn), config.merge_max_bytes))
+    return sorted(groups, key=lambda group: group.level)
+
+
+def _key_min(segment: LiveSegment) -> bytes:
+    return segment.facts.key_min or b""
+
+
+def _first_bytes(segments: Sequence[LiveSegment], limit: int) -> list[LiveSegment]:
+    """As many of the segments, from the first on, as the limit allows; one at least."""
+    return _capped(segments, limit)[0]
+
+
+def _with_overlap(chosen: Sequence[LiveSegment], members: Sequence[LiveSegment], level: int, limit: int) -> Group:
+    """Segments, with those of the level they go to whose keys lie among theirs, so that this level stays disjoint."""
+    low = min(_key_min(s) for s in chosen)
+    high = max(s.facts.key_max or b"" for s in chosen)
+    taken = list(chosen)
+    size = sum(s.facts.size for s in chosen)
+    for segment in sorted(members, key=_key_min):
+        facts = segment.facts
+        if (
+            facts.level == level
+            and segment not in chosen
+            and _key_min(segment) <= high
+            and (facts.key_max or b"") >= low
+        ):
+            if size + facts.size > limit and len(taken) > 1:
+                break  # the rest stays as it is: levels that overlap a little cost a look-up, not a row
+            taken.append(segment)
+            size += facts.size
+    return Group(tuple(taken), level)
+
+
+def _needs_merge(segment: LiveSegment, segment_bytes: int) -> bool:
+    return segment.facts.level == 0 or segment.facts.size < segment_bytes // 2 or _is_worn(segment)
+
+
+def _is_worn(segment: LiveSegment) -> bool:
+    return segment.vector is not None and segment.vector.cardinality >= _MANY_DELETED * segment.facts.rows
+
+
+def _capped(segments: Sequence[LiveSegment], limit: int) -> list[list[LiveSegment]]:
+    return _runs(segments, limit, Bounds())
+
+
+def _runs(segments: Sequence[LiveSegment], limit: int, bounds: Bounds) -> list[list[LiveSegment]]:
+    """Segments, in order of time where time counts, cut where a run would hold or span too much.
+
+    One that spans too much all by itself is a run of its own, and interrupts none.
+    """
+    runs: list[list[LiveSegment]] = []
+    alone: list[list[LiveSegment]] = []
+    size, start, end = 0, 0, 0
+    for segment in segments:
+        low, high = _times(segment)
+        if bounds.span_ns is not None and high - low > bounds.span_ns:
+            alone.append([segment])
+            continue
+        full = not runs or size + segment.facts.size > limit or len(runs[-1]) == bounds.max_inputs
+        if full or (bounds.span_ns is not None and max(end, high) - min(start, low) > bounds.span_ns):
+            runs.append([])
+            size, start, end = 0, low, high
+        runs[-1].append(segment)
+        size, start, end = size + segment.facts.size, min(start, low), max(end, high)
+    return runs + alone
+
+
+def _times(segment: LiveSegment) -> tuple[int, int]:
+    return segment.facts.time_min or 0, segment.facts.time_max or 0
+
+
+def cut(
+    store: Store, layout: Layout, group: Group, *, segment_bytes: int, cores: int, numbers: Sequence[int]
+) -> list[MergeTask]:
+    """Tasks over ranges of the sort key, about as many as there are cores or outputs; they share the free `numbers`."""
+    outputs = group.size // segment_bytes
+    parts = int(max(1, min(max(cores, outputs), group.size // _TASK_BYTES)))
+    if layout.cluster_by and outputs > 1:
+        parts = int(max(1, min(parts, outputs // clustering.OUTPUTS)))
+    ranges = _slices(store, layout, group.segments, parts)
+    share = len(numbers) // len(ranges)
+    facts = group.segments[0].facts
+    return [
+        MergeTask(
+            store,
+            layout,
+            slices,
+            facts.partition,
+            facts.spec_id,
+            group.level,
+            numbers[0] + place * share,
+            share,
+            segment_bytes,
+            facts.region,
+        )
+        for place, slices in enumerate(ranges)
+    ]
+
+
+def _slices(store: Store, layout: Layout, segments: Sequence[LiveSegment], parts: int) -> list[tuple[Slice, ...]]:
+    whole = [tuple(Slice(s, 0, s.facts.rows) for s in segments)]
+    if parts == 1 or not layout.sort_order.fields:
+        return whole
+    if any(s.facts.sort_order_id != layout.sort_order.order_id for s in segments):
+        return whole  # an input in another order cannot be cut by key
+    first = layout.sort_order.fields[0]
+    field = layout.schema.find_field(first.source_id)
+    if field.name not in layout.schema.column_names:
+        return whole
+    keys = [_key(store, layout, s, field.name) for s in segments]
+    descending = first.direction == SortDirection.DESC
+    if descending and pa.types.is_floating(keys[0].type):
+        return whole  # NaN comes first, where comparisons cannot see it
+    sample = pa.chunked_array([key.take(_spread(len(key))) for key in keys]).drop_null()
+    if len(sample) < parts:
+        return whole
+    order = pc.sort_indices(sample, sort_keys=[("", "descending" if descending else "ascending")])
+    cuts = [sample[order[len(sample) * n // parts].as_py()] for n in range(1, parts)]
+    before = pc.greater if descending else pc.less
+    edges = np.zeros((parts + 1, len(segments)), dtype=np.int64)
+    edges[parts] = [len(key) for key in keys]
+    for row, value in enumerate(cuts, start=1):
+        for column, key in enumerate(keys):
+            nulls = key.null_count if first.null_order == NullOrder.NULLS_FIRST else 0
+            edges[row, column] = nulls + (pc.sum(before(key, value)).as_py() or 0)
+    ranges = []
+    for n in range(parts):
+        spans = zip(segments, edges[n].tolist(), edges[n + 1].tolist(), strict=True)
+        slices = tuple(Slice(s, start, stop) for s, start, stop in spans if stop > start)
+        if slices:
+            ranges.append(slices)
+    return ranges
+
+
+def _key(store: Store, layout: Layout, segment: LiveSegment, name: str) -> pa.ChunkedArray:
+    """The first sort column of a segment, all positions, in the storage type that can be compared."""
+    reader = SegmentReader(
+        store.reader(segment.facts.path, segment.facts.size), layout.schema, columns=[name], name=segment.facts.path
+    )
+    key = reader.table().column(0)
+    return key.cast(pa.binary(16)) if key.type == pa.uuid() else key
+
+
+def _spread(rows: int) -> pa.Array:
+    return pa.array(np.unique(np.linspace(0, rows - 1, min(rows, _SAMPLES)).astype(np.int64)))

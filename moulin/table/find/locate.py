@@ -1,0 +1,258 @@
+"""Locate keys: in which segment, and at which position, the live row of each key is."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from moulin.errors import FailedPrecondition
+from moulin.formats import deletion_vector
+from moulin.formats.key_index import Block, KeyIndex, hash_keys, search_form
+from moulin.model.facts import LiveSegment
+from moulin.storage import paths
+from moulin.storage.store import Store
+from moulin.table.commit.vectors import VectorCache
+
+Integers = npt.NDArray[np.int64]
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+_NEAR = 4  # blocks this close together are read in one request
+
+
+class ByteCache(Generic[_K, _V]):
+    """Values by key, the least recently used dropped when they hold more than `limit` bytes. Thread-safe."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: OrderedDict[_K, tuple[_V, int]] = OrderedDict()
+        self._lock = threading.Lock()
+        self.size = 0
+        self.hits = 0
+        self.misses = 0
+
+    def find(self, key: _K) -> _V | None:
+        with self._lock:
+            found = self._held.get(key)
+            if found is None:
+                self.misses += 1
+                return None
+            self._held.move_to_end(key)
+            self.hits += 1
+            return found[0]
+
+    def keep(self, key: _K, value: _V, size: int) -> None:
+        with self._lock:
+            if key not in self._held:
+                self._held[key] = (value, size)
+                self.size += size
+            while self.size > self._limit and len(self._held) > 1:
+                self.size -= self._held.popitem(last=False)[1][1]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._held.clear()
+            self.size = 0
+
+    def get(self, key: _K, make: Callable[[], _V], size: Callable[[_V], int]) -> _V:
+        found = self.find(key)
+        if found is None:
+            found = make()
+            self.keep(key, found, size(found))
+        return found
+
+
+class KeyIndexes:
+    """The key indexes of a lake's segments, opened once and cached block by block."""
+
+    def __init__(self, store: Store, limit: int) -> None:
+        self._store = store
+        self._open: ByteCache[str, KeyIndex] = ByteCache(limit)
+        self._blocks: ByteCache[tuple[str, int], Block] = ByteCache(limit)
+
+    @property
+    def uses(self) -> tuple[int, int]:
+        """How many blocks were found in memory, and how many were not."""
+        return self._blocks.hits, self._blocks.misses
+
+    def clear(self) -> None:
+        """Forget everything that was read."""
+        self._open.clear()
+        self._blocks.clear()
+
+    def index(self, segment: LiveSegment) -> KeyIndex:
+        facts = segment.facts
+        if not facts.index_size:
+            raise FailedPrecondition(f"Segment {facts.number} has no key index; merge the table to give it one.")
+
+        def load() -> KeyIndex:
+            path = paths.key_index_path(facts.path)
+            return KeyIndex(lambda start, length: self._store.get_range(path, start, length), facts.index_size, path)
+
+        return self._open.get(facts.path, load, lambda index: index.nbytes)
+
+    def block(self, segment: LiveSegment, index: KeyIndex, number: int) -> Block:
+        return self._blocks.get((segment.facts.path, number), lambda: index.load(number), lambda block: block.nbytes)
+
+    def blocks(self, segment: LiveSegment, index: KeyIndex, numbers: Sequence[int]) -> list[Block]:
+        """Several blocks in ascending order; those that are not held and near one another are read together."""
+        path = segment.facts.path
+        found = {number: self._blocks.find((path, number)) for number in numbers}
+        missing = [number for number, block in found.items() if block is None]
+        start = 0
+        while start < len(missing):
+            stop = start + 1
+            while stop < len(missing) and missing[stop] - missing[stop - 1] <= _NEAR:
+                stop += 1
+            first, last = missing[start], missing[stop - 1]
+            for number, block in enumerate(index.load_all(first, last - first + 1), first):
+                self._blocks.keep((path, number), block, block.nbytes)
+                if number in found:
+                    found[number] = block
+            start = stop
+        return [block for block in found.values() if block is not None]
+
+    def find_one(self, segment: LiveSegment, key: bytes) -> tuple[int, int] | None:
+        """Position and stored row id (-1: it follows from the position) of a key in a segment, live or not."""
+        index = self.index(segment)
+        if not index.may_hold_one(key):
+            return None
+        number = index.block_of(key)
+        if number < 0:
+            return None
+        block = self.block(segment, index, number)
+        place = block.find_one(key)
+        if place is None:
+            return None
+        return block.start + place, -1 if block.row_ids is None else int(block.row_ids[place])
+
+    def span(self, segment: LiveSegment, low: bytes | None, high: bytes | None) -> tuple[int, int]:
+        """The positions of the keys from `low` on and before `high`; both may be the beginning of a key."""
+        return self._before(segment, low) if low is not None else 0, (
+            self._before(segment, high) if high is not None else segment.facts.rows
+        )
+
+    def _before(self, segment: LiveSegment, key: bytes) -> int:
+        facts = segment.facts
+        if facts.key_min is not None and facts.key_max is not None:
+            if key <= facts.key_min:
+                return 0
+            if key > facts.key_max:
+                return facts.rows
+        index = self.index(segment)
+        number = index.block_of(key)
+        if number < 0:
+            return 0
+        block = self.block(segment, index, number)
+        return block.start + block.before(key)
+
+    def find(self, segment: LiveSegment, keys: pa.Array, hashes: Any) -> tuple[Integers, Integers, Integers]:
+        """Which of the ascending `keys` are in a segment: their places in `keys`, positions and row ids."""
+        index = self.index(segment)
+        asked = np.flatnonzero(index.may_hold(hashes))
+        if not len(asked):
+            return _NONE, _NONE, _NONE
+        form = search_form(keys.take(pa.array(asked)) if len(asked) < len(keys) else keys)
+        numbers = index.blocks_of(form)
+        edges = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
+        wanted = [int(number) for number in numbers[edges] if number >= 0]
+        starts = [int(edge) for edge, number in zip(edges, numbers[edges], strict=True) if number >= 0]
+        stops = [*starts[1:], len(numbers)]
+        places, positions, row_ids = [_NONE], [_NONE], [_NONE]
+        for block, start, stop in zip(self.blocks(segment, index, wanted), starts, stops, strict=True):
+            found, at = block.find(
+                form[start:stop] if isinstance(form, np.ndarray) else form.slice(start, stop - start)
+            )
+            at = at[found]
+            places.append(asked[start:stop][found])
+            positions.append(at + block.start)
+            row_ids.append(np.full(len(at), -1, np.int64) if block.row_ids is None else block.row_ids[at])
+        return np.concatenate(places), np.concatenate(positions), np.concatenate(row_ids)
+
+
+_NONE: Integers = np.empty(0, np.int64)
+
+
+class Tools(Protocol):
+    """What reads keys and rows of segments; `Context` is one."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def indexes(self) -> KeyIndexes: ...
+    @property
+    def vectors(self) -> VectorCache: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Live rows: for each, the place of its key among those asked for, its segment, position and row id."""
+
+    places: Integers
+    segments: Integers
+    positions: Integers
+    row_ids: Integers
+
+
+def locate(
+    indexes: KeyIndexes, vectors: VectorCache, store: Store, segments: Iterable[LiveSegment], keys: pa.Array
+) -> Located:
+    """The live rows of encoded keys, which ascend and are distinct. `segments` are those of one version."""
+    found: list[tuple[Integers, int, Integers, Integers]] = []
+    left = len(keys)
+    hashes = hash_keys(keys)
+    bounds = _Bounds(keys)
+    for segment in segments:
+        if not left:
+            break
+        start, stop = bounds.within(segment)
+        if start == stop:
+            continue
+        places, positions, row_ids = indexes.find(segment, keys.slice(start, stop - start), hashes[start:stop])
+        live = live_mask(vectors, store, segment, positions)
+        if live is not None:
+            places, positions, row_ids = places[live], positions[live], row_ids[live]
+        if len(places):
+            row_ids = np.where(row_ids < 0, segment.first_row_id + positions, row_ids)
+            found.append((places + start, segment.facts.number, positions, row_ids))
+            left -= len(places)
+    return Located(
+        np.concatenate([_NONE, *(part[0] for part in found)]),
+        np.concatenate([_NONE, *(np.full(len(part[0]), part[1], np.int64) for part in found)]),
+        np.concatenate([_NONE, *(part[2] for part in found)]),
+        np.concatenate([_NONE, *(part[3] for part in found)]),
+    )
+
+
+def live_mask(
+    vectors: VectorCache, store: Store, segment: LiveSegment, positions: Integers
+) -> npt.NDArray[np.bool_] | None:
+    """True for positions that are not deleted; None for all."""
+    if segment.vector is None or not len(positions):
+        return None
+    deleted = vectors.get(store, segment.vector, segment.facts.rows)
+    hit = deleted & deletion_vector.from_positions(np.sort(positions))
+    return None if not hit else ~np.isin(positions, deletion_vector.to_array(hit))
+
+
+class _Bounds:
+    """Finds the part of ascending keys that a segment's range covers."""
+
+    def __init__(self, keys: pa.Array) -> None:
+        self._keys = keys
+
+    def within(self, segment: LiveSegment) -> tuple[int, int]:
+        low, high = segment.facts.key_min, segment.facts.key_max
+        if low is None or high is None:
+            return 0, len(self._keys)
+        span = range(len(self._keys))
+        start = bisect_left(span, low, key=lambda at: self._keys[at].as_py())
+        return start, bisect_right(span, high, lo=start, key=lambda at: self._keys[at].as_py())

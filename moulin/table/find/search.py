@@ -1,0 +1,215 @@
+"""Secondary indexes in scans: which segments, and which positions in them, a condition can hold for.
+
+What an index answers is checked again on the rows themselves, so it may name too many rows and must never name too
+few. A segment that no file covers is read as without an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from moulin.catalog.backend import CatalogBackend
+from moulin.catalog.commit.indexes import Coverage
+from moulin.formats.key_index import hash_keys
+from moulin.formats.secondary_index import IndexFile, IndexKind, SortedChunk, Span, filter_holds
+from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment
+from moulin.model.layout.index_value import LONGEST, encode_literal, encoding_of, width_of
+from moulin.model.layout.key import successor
+from moulin.model.predicate import Predicate
+from moulin.model.predicate.condition import And, Column, Compare, Condition, In, IsNan, Like, Or, leaves
+from moulin.storage.store import Store
+from moulin.storage.table_store import Lost
+from moulin.table.find.locate import ByteCache
+from moulin.table.index.build import KINDS, open_index
+
+Integers = npt.NDArray[np.int64]
+Found = dict[int, Integers]
+"""Positions that may match, ascending, by segment. Of segments that are not there nothing is known."""
+
+_NONE: Integers = np.empty(0, np.int64)
+_FEW = 1 << 16  # entries that are always worth reading
+_SHARE = 8  # more are, up to this part of a file: beyond it, reading the rows is as fast
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """The segments to read, positions to look at in some of them, and how many segments indexes spared."""
+
+    segments: list[LiveSegment]
+    positions: Mapping[int, Integers] = field(default_factory=dict)
+    skipped: int = 0
+
+
+class SecondaryIndexes:
+    """The index files of a lake, opened once and cached chunk by chunk. Thread-safe."""
+
+    def __init__(self, store: Store, limit: int) -> None:
+        self._store = store
+        self._open: ByteCache[str, IndexFile] = ByteCache(limit)
+        self._chunks: ByteCache[tuple[str, int], SortedChunk] = ByteCache(limit)
+        self._filters: ByteCache[tuple[str, int], npt.NDArray[np.uint8]] = ByteCache(limit)
+
+    def clear(self) -> None:
+        """Forget everything that was read."""
+        for cache in (self._open, self._chunks, self._filters):
+            cache.clear()
+
+    def file(self, path: str, size: int) -> IndexFile:
+        return self._open.get(path, lambda: open_index(self._store, path, size), lambda file: file.nbytes)
+
+    def chunk(self, path: str, file: IndexFile, number: int) -> SortedChunk:
+        return self._chunks.get((path, number), lambda: file.load_sorted(number), lambda chunk: chunk.nbytes)
+
+    def filter(self, path: str, file: IndexFile, segment: int) -> npt.NDArray[np.uint8]:
+        return self._filters.get((path, segment), lambda: file.load_filter(segment), lambda data: data.nbytes)
+
+
+def narrow(
+    catalog: CatalogBackend,
+    indexes: SecondaryIndexes,
+    state: TableState,
+    predicate: Predicate,
+    segments: Sequence[LiveSegment],
+) -> Narrowed:
+    """What is left of `segments` after asking the indexes of the table."""
+    fields = {leaf.column.field_id for leaf in leaves(predicate.condition) if _spans(leaf) is not None}  # type: ignore[union-attr]
+    numbers = [segment.facts.number for segment in segments]
+    coverage = catalog.index_coverage(state.id, numbers, fields) if fields and numbers else []
+    if not coverage:
+        return Narrowed(list(segments))
+    found = _Search(indexes, coverage).run(predicate.condition, set(numbers))
+    kept = [segment for segment in segments if len(found.get(segment.facts.number, (0,)))]
+    positions = {number: places for number, places in found.items() if len(places)}
+    return Narrowed(kept, positions, len(segments) - len(kept))
+
+
+class _Search:
+    def __init__(self, indexes: SecondaryIndexes, coverage: Iterable[Coverage]) -> None:
+        self._indexes = indexes
+        self._by_field: dict[int, list[Coverage]] = {}
+        for covering in sorted(coverage, key=lambda c: KINDS[c.index.kind]):  # what is sorted tells more
+            self._by_field.setdefault(covering.index.field_id, []).append(covering)
+
+    def run(self, condition: Condition, segments: set[int]) -> Found:
+        """Where in `segments` the condition may hold."""
+        match condition:
+            case And(children):
+                return self._all(children, segments)
+            case Or(children):
+                return self._any(children, segments)
+        spans = _spans(condition)
+        if spans is None or not isinstance(condition, Compare | In | IsNan | Like):
+            return {}
+        found: Found = {}
+        for covering in self._by_field.get(condition.column.field_id, ()):
+            wanted = [number for number in covering.segments if number in segments and number not in found]
+            if wanted:
+                found |= self._look(covering, condition.column, spans, wanted)
+        return found
+
+    def _all(self, children: Sequence[Condition], segments: set[int]) -> Found:
+        found: Found = {}
+        left = segments
+        for child in children:
+            for number, places in self.run(child, left).items():
+                known = found.get(number)
+                found[number] = places if known is None else np.intersect1d(known, places, assume_unique=True)
+            left = {number for number in left if number not in found or len(found[number])}
+        return found
+
+    def _any(self, children: Sequence[Condition], segments: set[int]) -> Found:
+        found: Found | None = None
+        for child in children:
+            more = self.run(child, segments if found is None else set(found))
+            if found is None:
+                found = more
+            else:
+                found = {n: np.union1d(places, more[n]) for n, places in found.items() if n in more}
+            if not found:
+                break
+        return found or {}
+
+    def _look(self, covering: Coverage, column: Column, spans: Sequence[Span], wanted: Sequence[int]) -> Found:
+        points = all(low is not None and low == high for low, high in spans)
+        if KINDS[covering.index.kind] is IndexKind.BLOOM and not points:
+            return {}
+        try:
+            file = self._indexes.file(covering.path, covering.size)
+            if file.encoding != encoding_of(column.type):
+                return {}  # it was made when the column was of another type
+            if file.kind is IndexKind.BLOOM:
+                return self._look_bloom(covering, file, column, spans, wanted)
+            return self._look_sorted(covering, file, spans, wanted)
+        except Lost:
+            return {}  # cleaned up since it was looked up, or lost: the rows tell the same
+
+    def _look_sorted(self, covering: Coverage, file: IndexFile, spans: Sequence[Span], wanted: Sequence[int]) -> Found:
+        spans = [_cut(span) for span in spans] if not file.width else spans
+        chunks = file.chunks_of(spans)
+        entries = sum(map(file.entries_of, chunks))
+        if entries > max(_FEW, file.entries // _SHARE):
+            return {}
+        places, positions = [_NONE], [_NONE]
+        for number, asked_for in chunks.items():
+            chunk = self._indexes.chunk(covering.path, file, number)
+            for rows in map(chunk.rows, asked_for):
+                places.append(chunk.places[rows])
+                positions.append(chunk.positions[rows])
+        owners, rows_of = np.concatenate(places), np.concatenate(positions)
+        order = np.lexsort((rows_of, owners))
+        owners, rows_of = owners[order], rows_of[order]
+        asked = np.asarray([file.place[number] for number in wanted])
+        edges = np.searchsorted(owners, np.stack([asked, asked + 1])).tolist()
+        return {n: np.unique(rows_of[start:stop]) for n, start, stop in zip(wanted, *edges, strict=True)}
+
+    def _look_bloom(
+        self, covering: Coverage, file: IndexFile, column: Column, spans: Sequence[Span], wanted: Sequence[int]
+    ) -> Found:
+        width = width_of(column.type)
+        values = pa.array([low for low, _ in spans], pa.binary(width) if width else pa.binary())
+        hashes = hash_keys(values)
+        return {
+            number: _NONE
+            for number in wanted
+            if not filter_holds(self._indexes.filter(covering.path, file, number), hashes).any()
+        }
+
+
+def _spans(leaf: Condition) -> list[Span] | None:
+    """The values for which a leaf holds, or a few more; None when that is not a matter of values."""
+    match leaf:
+        case Compare(column, operator, key) if operator != "!=" and _top(column):
+            value = encode_literal(column.type, key)
+            if value is None:
+                return None
+            return [(value if operator in ("=", ">", ">=") else None, value if operator in ("=", "<", "<=") else None)]
+        case In(column, keys, negated=False) if _top(column):
+            values = [encode_literal(column.type, key) for key in keys]
+            return None if None in values else [(value, value) for value in values]
+        case IsNan(column, negated=False) if _top(column):
+            value = encode_literal(column.type, float("nan"))
+            return [(value, value)]
+        case Like(column, prefix=prefix, ignore_case=False, negated=False) if prefix and _top(column):
+            return [(prefix.encode(), successor(prefix.encode()))]
+    return None
+
+
+def _top(column: Column) -> bool:
+    return len(column.path) == 1 and encoding_of(column.type) is not None
+
+
+def _cut(span: Span) -> Span:
+    low, high = span
+    return (None if low is None else low[:LONGEST], None if high is None else high[:LONGEST])
+
+
+def groups_of(starts: Sequence[int], rows: int, positions: Integers) -> list[int]:
+    """The row groups that hold some of these positions."""
+    counts = np.diff(np.searchsorted(positions, np.asarray([*starts, rows])))
+    return [int(group) for group in np.flatnonzero(counts)]

@@ -1,0 +1,177 @@
+"""The kernels of secondary indexes: a file from the data of segments, or carried over through a merge's journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from moulin.errors import Corrupt, NotFound
+from moulin.formats.journal import Journal
+from moulin.formats.key_index import hash_keys
+from moulin.formats.secondary_index import (
+    CoveredSegment,
+    IndexFile,
+    IndexKind,
+    SegmentHashes,
+    encode_bloom,
+    encode_sorted,
+)
+from moulin.formats.segment.reader import SegmentReader
+from moulin.model import operations
+from moulin.model.facts import LiveSegment
+from moulin.model.ids import new_id
+from moulin.model.layout.index_value import cut, encode_values, encoding_of, width_of
+from moulin.model.schema.arrow import POSITION
+from moulin.storage import paths
+from moulin.storage.store import Store
+from moulin.table.runner import CarryTask, CoveringFile, IndexResult, IndexTask
+
+Integers = npt.NDArray[np.int64]
+_NONE: Integers = np.empty(0, np.int64)
+
+KINDS: Mapping[str, IndexKind] = {"btree": IndexKind.BTREE, "bloom": IndexKind.BLOOM}
+"""The kinds of index by the names that users and the catalog have for them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entries:
+    """Entries of one segment: positions, and what stands there. `payload` is encoded values, or hashes."""
+
+    positions: Integers
+    payload: pa.Array
+
+
+def open_index(store: Store, path: str, size: int) -> IndexFile:
+    """Open a file of an index in storage."""
+    return IndexFile(lambda start, length: store.get_range(path, start, length), size, path)
+
+
+def run_index(task: IndexTask | CarryTask) -> IndexResult:
+    """Make one file. Runs in one thread; memory is a few times the entries of the file."""
+    if isinstance(task, IndexTask):
+        covered = [CoveredSegment(s.facts.number, s.facts.rows) for s in task.segments]
+        found = {s.facts.number: [_read(task, s)] for s in task.segments}
+    else:
+        covered = [CoveredSegment(number, rows) for number, rows in task.outputs]
+        found = _carry(task)
+    data = _encode(task, covered, found)
+    path = paths.index_path(task.table_id, new_id())
+    task.store.put(path, data)
+    entries = sum(len(part.positions) for parts in found.values() for part in parts)
+    return IndexResult(operations.IndexFile(path, len(data), entries, tuple(s.number for s in covered)))
+
+
+def _encode(
+    task: IndexTask | CarryTask, covered: Sequence[CoveredSegment], found: Mapping[int, Sequence[_Entries]]
+) -> bytes:
+    kind = task.schema.find_field(task.field_id).field_type
+    encoding = encoding_of(kind)
+    assert encoding is not None
+    if KINDS[task.kind] is IndexKind.BLOOM:
+        entries = []
+        for segment in covered:
+            parts = found.get(segment.number, ())
+            positions = np.concatenate([_NONE, *(part.positions for part in parts)])
+            hashes = pa.concat_arrays([pa.array([], pa.uint32()), *(part.payload for part in parts)])
+            order = np.argsort(positions, kind="stable")
+            entries.append(SegmentHashes(positions[order], np.asarray(hashes)[order]))
+        return encode_bloom(encoding, covered, entries)
+    width = width_of(kind)
+    empty = pa.array([], pa.binary(width) if width else pa.binary())
+    every = [(place, part) for place, s in enumerate(covered) for part in found.get(s.number, ())]
+    values = pa.concat_arrays([empty, *(part.payload for _, part in every)])
+    places = np.concatenate([_NONE, *(np.full(len(part.positions), place) for place, part in every)])
+    positions = np.concatenate([_NONE, *(part.positions for _, part in every)])
+    return encode_sorted(encoding, covered, values, places, positions)
+
+
+def _read(task: IndexTask | CarryTask, segment: LiveSegment) -> _Entries:
+    """The entries of a segment from its data, also of deleted rows: older versions still see them."""
+    field = task.schema.find_field(task.field_id)
+    facts = segment.facts
+    positions, payload = [_NONE], []
+    with SegmentReader(
+        task.store.reader(facts.path, facts.size), task.schema, columns=[field.name], name=facts.path
+    ) as reader:
+        for batch in reader.batches(position=True):
+            column = batch.column(field.name)
+            places = batch.column(POSITION).to_numpy()
+            if column.null_count:
+                valid = column.is_valid()
+                places = places[np.asarray(valid)]
+                column = (column.storage if isinstance(column, pa.ExtensionArray) else column).filter(valid)
+            positions.append(places)
+            payload.append(_payload(task, encode_values(column, field.field_type)))
+    whole = pa.concat_arrays(payload) if payload else _payload(task, _no_values(width_of(field.field_type)))
+    return _Entries(np.concatenate(positions), whole)
+
+
+def _no_values(width: int) -> pa.Array:
+    return pa.array([], pa.binary(width) if width else pa.binary())
+
+
+def _payload(task: IndexTask | CarryTask, values: pa.Array) -> pa.Array:
+    return pa.array(hash_keys(values)) if KINDS[task.kind] is IndexKind.BLOOM else cut(values)
+
+
+def _carry(task: CarryTask) -> dict[int, list[_Entries]]:
+    """The entries of the inputs, at the places where the journal says that their rows are now."""
+    journal = Journal.decode(task.store.get(task.journal), source=f"Journal {task.journal}")
+    wanted = set(journal.segments())
+    found: dict[int, list[_Entries]] = {}
+    seen: set[int] = set()
+    for file in task.files:
+        mine = [number for number in file.segments if number in wanted and number not in seen]
+        try:
+            for number, entries in _stored(task, file, mine):
+                _move(journal, number, entries, found)
+                seen.add(number)
+        except (NotFound, Corrupt):
+            continue  # a lost index must not stop a merge: the rows tell the same
+    for segment in task.inputs:
+        if segment.facts.number in wanted - seen:
+            _move(journal, segment.facts.number, _read(task, segment), found)
+    return found
+
+
+def _stored(task: CarryTask, file: CoveringFile, numbers: Sequence[int]) -> Iterator[tuple[int, _Entries]]:
+    """What a file has of some segments; nothing when it was made when the column was of another type."""
+    if not numbers:
+        return
+    index = open_index(task.store, file.path, file.size)
+    if index.encoding != encoding_of(task.schema.find_field(task.field_id).field_type):
+        return
+    if index.kind is IndexKind.BLOOM:
+        for number in numbers:
+            hashes = index.load_hashes(number)
+            yield number, _Entries(hashes.positions, pa.array(hashes.hashes))
+        return
+    places = np.asarray([index.place[number] for number in numbers])
+    taken: list[tuple[Integers, Integers, pa.Array]] = [(_NONE, _NONE, _no_values(index.width))]
+    for chunk in index.every():
+        mask = np.isin(chunk.places, places)
+        if mask.any():
+            taken.append((chunk.places[mask], chunk.positions[mask], chunk.values.filter(pa.array(mask))))
+    owners, positions = (np.concatenate([part[side] for part in taken]) for side in (0, 1))
+    values = pa.concat_arrays([part[2] for part in taken])
+    order = np.argsort(owners, kind="stable")
+    edges = np.searchsorted(owners[order], np.stack([places, places + 1]))
+    for number, start, stop in zip(numbers, *edges.tolist(), strict=True):
+        rows = order[start:stop]
+        yield number, _Entries(positions[rows], values.take(pa.array(rows)))
+
+
+def _move(journal: Journal, segment: int, entries: _Entries, found: dict[int, list[_Entries]]) -> None:
+    covered = np.zeros(len(entries.positions), np.bool_)
+    for start, stop in journal.coverage(segment):
+        covered |= (entries.positions >= start) & (entries.positions < stop)
+    rows = np.flatnonzero(covered)
+    targets, places = journal.lookup(segment, entries.positions[rows])
+    for target in np.unique(targets[targets >= 0]).tolist():
+        mine = targets == target
+        part = _Entries(places[mine], entries.payload.take(pa.array(rows[mine])))
+        found.setdefault(target, []).append(part)

@@ -1,0 +1,195 @@
+"""Secondary indexes of a table: made, dropped, brought up to date, and carried through merges.
+
+An index has files, each of which covers some segments. Rows of segments that none covers are found by reading them, so
+an index is never wrong for being behind.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from pyiceberg.types import NestedField
+
+from moulin.errors import InvalidInput, NotFound
+from moulin.model.entities import Index, TableState
+from moulin.model.facts import LiveSegment
+from moulin.model.ids import new_id
+from moulin.model.layout.index_value import encoding_of
+from moulin.model.names import check_name, did_you_mean
+from moulin.model.operations import CreateIndex, DropIndex, IndexFile, UpdateIndex
+from moulin.table.commit.change import MergeChange, SettingChange
+from moulin.table.context import Context
+from moulin.table.index.build import KINDS
+from moulin.table.runner import CarryTask, CoveringFile, IndexResult, IndexTask, Task, TaskRunner
+
+_FILE_ROWS = 8 << 20  # rows that a file covers: what a task holds in memory, and a merge reads of one file
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInfo:
+    """A secondary index now: its column, and how many of the table's segments its files cover."""
+
+    name: str
+    column: str
+    kind: str
+    covered: int
+    segments: int
+    files: int
+    bytes: int
+    created_version: int
+
+
+def list_indexes(context: Context, state: TableState) -> list[IndexInfo]:
+    """The indexes of a table, by name."""
+    sizes = context.catalog.index_sizes(state.id)
+    total = context.catalog.table_entry(state.id).segments
+    found = []
+    for index in context.catalog.indexes(state.id):
+        size = sizes.get(index.id)
+        files, held, covered = (size.files, size.bytes, size.segments) if size else (0, 0, 0)
+        column = state.schema.find_column_name(index.field_id) or f"field {index.field_id}"
+        found.append(IndexInfo(index.name, column, index.kind, covered, total, files, held, index.created_version))
+    return found
+
+
+def create_index(context: Context, state: TableState, column: str, kind: str, name: str | None) -> int:
+    """Make an index that covers the segments of `state`; returns the version that has it."""
+    if kind not in KINDS:
+        raise InvalidInput(f"An index is of kind {' or '.join(KINDS)}, not {kind!r}.")
+    field = _column(state, column)
+    name = check_name(f"{column}_{kind}" if name is None else name, "index")
+    segments = context.catalog.segments(state.id, state.version, with_columns=False)
+    with context.catalog.writing():
+        files = _build(context, state, Index(new_id(), name, kind, field.field_id, 0), segments)
+        operation = CreateIndex(new_id(), name, kind, field.field_id, tuple(files))
+        return context.committer.commit([SettingChange(state.id, state.version, operation)]).version
+
+
+def drop_index(context: Context, state: TableState, name: str) -> int:
+    """Drop an index; its files are cleaned up like those of old versions. Returns the version without it."""
+    index = _find(context, state, name)
+    operation = DropIndex(index.id, index.name)
+    return context.committer.commit([SettingChange(state.id, state.version, operation)]).version
+
+
+def update_indexes(context: Context, state: TableState) -> int:
+    """Cover all segments of `state` that no file covers; returns the newest version of the table."""
+    segments = context.catalog.segments(state.id, state.version, with_columns=False)
+    changes = []
+    with context.catalog.writing():
+        for index in context.catalog.indexes(state.id):
+            covered = _usable(context, state, index, segments)
+            missing = [segment for segment in segments if segment.facts.number not in covered]
+            if files := _build(context, state, index, missing):
+                operation = UpdateIndex(index.id, index.name, tuple(files))
+                changes.append(SettingChange(state.id, state.version, operation))
+        return context.committer.commit(changes).version if changes else state.head_version
+
+
+def carry_indexes(
+    context: Context,
+    state: TableState,
+    change: MergeChange,
+    inputs: Sequence[LiveSegment],
+    journals: Sequence[tuple[str, Sequence[tuple[int, int]]]],
+    runner: TaskRunner,
+) -> list[SettingChange]:
+    """Files that cover the outputs of a merge, to be committed with it.
+
+    `journals` are those of its tasks, each with the outputs (number, rows) it wrote. Entries of covered inputs are
+    carried over without reading their rows.
+    """
+    indexes = context.catalog.indexes(state.id)
+    if not indexes or not change.added:
+        return []
+    files: dict[UUID, list[CoveringFile]] = {}
+    for found in context.catalog.index_coverage(state.id, list(change.inputs)):
+        files.setdefault(found.index.id, []).append(CoveringFile(found.path, found.size, found.segments))
+    tasks: list[Task] = []
+    owners = []
+    for index in indexes:
+        for journal, outputs in journals:
+            if outputs and state.schema.find_column_name(index.field_id) is not None:
+                mine = tuple(files.get(index.id, ()))
+                tasks.append(
+                    CarryTask(
+                        context.store,
+                        state.id,
+                        state.schema,
+                        index.field_id,
+                        index.kind,
+                        journal,
+                        tuple(inputs),
+                        mine,
+                        tuple(outputs),
+                    )
+                )
+                owners.append(index)
+    made: dict[UUID, list[IndexFile]] = {}
+    for index, result in zip(owners, runner.run(tasks), strict=True):
+        assert isinstance(result, IndexResult)
+        made.setdefault(index.id, []).append(result.file)
+    return [
+        SettingChange(state.id, state.version, UpdateIndex(index.id, index.name, tuple(made[index.id])))
+        for index in indexes
+        if index.id in made
+    ]
+
+
+def _build(context: Context, state: TableState, index: Index, segments: Sequence[LiveSegment]) -> list[IndexFile]:
+    tasks: list[Task] = [
+        IndexTask(context.store, state.id, state.schema, index.field_id, index.kind, tuple(part))
+        for part in _parts(segments)
+    ]
+    files = []
+    for result in context.runner(sum(segment.facts.size for segment in segments)).run(tasks) if tasks else ():
+        assert isinstance(result, IndexResult)
+        files.append(result.file)
+    return files
+
+
+def _parts(segments: Sequence[LiveSegment]) -> Iterator[list[LiveSegment]]:
+    """Segments in the order of their numbers, for one file each: as many files as cores when that is worth it."""
+    ordered = sorted(segments, key=lambda segment: segment.facts.number)
+    rows = sum(segment.facts.rows for segment in ordered)
+    limit = min(_FILE_ROWS, max(_FILE_ROWS >> 3, rows // (os.cpu_count() or 1) + 1))
+    part: list[LiveSegment] = []
+    held = 0
+    for segment in ordered:
+        if part and held + segment.facts.rows > limit:
+            yield part
+            part, held = [], 0
+        part.append(segment)
+        held += segment.facts.rows
+    if part:
+        yield part
+
+
+def _usable(context: Context, state: TableState, index: Index, segments: Sequence[LiveSegment]) -> set[int]:
+    """The segments covered by files that fit the column as it is: a date that became a timestamp has other values."""
+    encoding = encoding_of(state.schema.find_field(index.field_id).field_type)
+    covered: set[int] = set()
+    for found in context.catalog.index_coverage(state.id, [s.facts.number for s in segments], [index.field_id]):
+        if found.index.id == index.id and context.secondary.file(found.path, found.size).encoding == encoding:
+            covered.update(found.segments)
+    return covered
+
+
+def _column(state: TableState, column: str) -> NestedField:
+    names = [field.name for field in state.schema.fields]
+    if column not in names:
+        raise InvalidInput(f"Table {state.full_name} has no column {column!r}.{did_you_mean(str(column), names)}")
+    field = next(field for field in state.schema.fields if field.name == column)
+    if encoding_of(field.field_type) is None:
+        raise InvalidInput(f"Column {column} is of type {field.field_type}: only columns of simple types are indexed.")
+    return field
+
+
+def _find(context: Context, state: TableState, name: str) -> Index:
+    indexes = {index.name: index for index in context.catalog.indexes(state.id)}
+    if name not in indexes:
+        raise NotFound(f"Table {state.full_name} has no index {name!r}.{did_you_mean(str(name), indexes)}")
+    return indexes[name]

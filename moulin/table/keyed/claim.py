@@ -1,0 +1,122 @@
+"""Claims of regions: the log where it lies, its lock and epoch, and the writer that has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+from moulin.config import Config
+from moulin.errors import Corrupt, InvalidInput
+from moulin.model.entities import Region
+from moulin.storage import paths
+from moulin.table.context import Context
+from moulin.table.keyed import owner
+from moulin.table.keyed.log.local_log import LocalLog, begin_local_log, lock_folder
+from moulin.table.keyed.log.log import Log
+from moulin.table.keyed.log.log_reader import LocalLogReader, LogReader, StoreLogReader
+from moulin.table.keyed.log.store_log import StoreLog, begin_store_log
+from moulin.table.keyed.region import RegionWriter
+
+_SYNC = ("always", "interval", "never")
+
+
+def claim_region(
+    context: Context,
+    table_id: UUID,
+    found: Region,
+    config: Config,
+    *,
+    wake: Callable[[], None],
+    level0: Callable[[], int],
+    refresh: Callable[[], object],
+    flushing: bool = False,
+) -> RegionWriter:
+    """The writer of a region, with what its log holds. Raises its epoch; Fenced where another process has the log.
+
+    `found` is the region as it was before. A log that must be there and is not is Corrupt, and nothing is claimed; one
+    that may be missing is begun before the claim, so that a claimed region always has one. `wake`, `level0` and
+    `refresh` are those of the writer; one that is `flushing` gives the region up at once.
+    """
+    if config.log_sync not in _SYNC:
+        raise InvalidInput(f"log_sync is one of {', '.join(_SYNC)}, not {config.log_sync!r}.")
+    name = owner.this_process(config.log_sync, flushing=flushing)
+    folder = log_folder(context, table_id, found.number, config)
+    if folder is None:
+        region, log = _claim_in_store(context, table_id, found, name)
+    else:
+        region, log = _claim_on_disk(context, table_id, found, name, config, folder)
+    try:
+        state = context.catalog.table_by_id(table_id)
+        return RegionWriter(region, state, log, config, sync=config.log_sync, wake=wake, level0=level0, refresh=refresh)
+    except BaseException:
+        log.close()
+        raise
+
+
+def _claim_in_store(context: Context, table_id: UUID, found: Region, name: str) -> tuple[Region, Log]:
+    catalog, number = context.catalog, found.number
+    reader = StoreLogReader(context.store, table_id, number)
+    check_left(reader, found)
+    if not owner.is_named(found.owner) and not reader.firsts():
+        begin_store_log(context.store, table_id, number, found.epoch, found.covered)
+    region = catalog.claim_region(table_id, number, name)
+    epoch = lambda: catalog.region_epoch(table_id, number)  # noqa: E731
+    return region, StoreLog(context.store, table_id, number, region.epoch, epoch, covered=region.covered)
+
+
+def _claim_on_disk(
+    context: Context, table_id: UUID, found: Region, name: str, config: Config, folder: Path
+) -> tuple[Region, Log]:
+    lock = lock_folder(folder)
+    try:
+        reader = LocalLogReader(folder, table_id, found.number)
+        check_left(reader, found)
+        if not owner.is_named(found.owner) and not reader.firsts():
+            begin_local_log(folder, table_id, found.number, found.epoch, found.covered)
+        region = context.catalog.claim_region(table_id, found.number, name)
+    except BaseException:
+        os.close(lock)
+        raise
+    return region, LocalLog(
+        folder,
+        table_id,
+        found.number,
+        region.epoch,
+        sync=config.log_sync,  # type: ignore[arg-type]
+        interval_seconds=config.log_interval,
+        file_bytes=config.log_file_bytes,
+        covered=region.covered,
+        lock=lock,
+    )
+
+
+def check_left(reader: LogReader, found: Region) -> None:
+    """That the log of a region which was claimed and not released is there, and reaches what is in segments.
+
+    A log that does not sync with every write may end before, after a power cut.
+    """
+    if not owner.is_named(found.owner):
+        return
+    firsts = reader.firsts()
+    if not firsts:
+        raise Corrupt(
+            f"The log {reader.name} is gone, and {found.owner} did not flush all that it had put: restore its files "
+            "from a copy, or set log_folder to where they are. Table.forget_lost_logs() goes on without those rows."
+        )
+    if owner.syncs_always(found.owner) and (last := reader.last(firsts)) < found.covered:
+        raise Corrupt(
+            f"The log {reader.name} ends at position {last}, and segments have all up to {found.covered}: it was cut "
+            "short. Restore its files from a copy; Table.forget_lost_logs() goes on without what it lacks."
+        )
+
+
+def log_folder(context: Context, table_id: UUID, number: int, config: Config) -> Path | None:
+    """Where the log of a region lies on this machine; None when it lies in the store."""
+    prefix = paths.log_prefix(table_id, number)
+    if config.log_folder == "store":
+        return None
+    if config.log_folder:
+        return Path(config.log_folder) / prefix
+    return context.store.local_path(prefix)

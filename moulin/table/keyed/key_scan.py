@@ -1,0 +1,288 @@
+"""Scans of a keyed table: rows that are only in memtables are seen, and rows can come in the order of the key.
+
+For an ordered scan, segments whose keys overlap form a group, and groups follow one another. A group of one is read as
+it lies. The keys of a larger one are cut into windows: of each window every segment gives one slice, found by its key
+index, and the slices are put together and sorted. So memory is bounded however many segments overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from moulin.errors import InvalidInput
+from moulin.model.facts import LiveSegment
+from moulin.model.layout.key import Key, successor
+from moulin.model.predicate.evaluation import evaluate
+from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, LAST_UPDATED_VERSION, ROW_ID
+from moulin.model.where import Where
+from moulin.table.context import Context
+from moulin.table.find.locate import locate
+from moulin.table.keyed.memtable import to_schema
+from moulin.table.keyed.reader import KeyedReader, View
+from moulin.table.read.scan import Scan, Unit, UnitReader, map_sequences, read_ahead
+from moulin.table.write.upsert import mark
+
+_WINDOW_ROWS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Writes that are in no segment yet: rows, and the positions in segments that no longer count because of them."""
+
+    rows: pa.Table
+    hidden: Mapping[int, BitMap64]
+
+    @classmethod
+    def of(cls, context: Context, keyed: KeyedReader) -> tuple[View, Pending | None]:
+        """One moment of a table."""
+        view, entries = keyed.pending()
+        if not entries:
+            return view, None
+        key = keyed.key
+        by_table: dict[int, tuple[Any, dict[Any, Any]]] = {}
+        for value, (memtable, found) in entries.items():
+            by_table.setdefault(id(memtable), (memtable, {}))[1][value] = found
+        tables = []
+        for memtable, part in by_table.values():
+            rows, _ = memtable.contents(part)
+            tables.append(to_schema(rows, memtable.record.schema, view.state.schema))
+        keys = key.encode(key.to_table(list(entries)))
+        ordered = keys.take(pc.sort_indices(keys))
+        hidden: dict[int, BitMap64] = {}
+        mark(hidden, locate(context.indexes, context.vectors, context.store, view.segments, ordered))
+        return view, cls(pa.concat_tables(tables), hidden)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Segments whose keys overlap, perhaps pending rows among them, and the last key of all."""
+
+    segments: list[LiveSegment]
+    pending: bool
+    last: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The keys of a group from `low` on and before `high`."""
+
+    group: _Group
+    low: bytes | None
+    high: bytes | None
+    size: int
+
+
+class KeyScan(Scan):
+    """Rows of a keyed table, with what is pending; in key order when a range, `ordered` or `reverse` is asked for."""
+
+    def __init__(
+        self,
+        context: Context,
+        view: View,
+        pending: Pending | None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        limit: int | None = None,
+        start: Any = None,
+        end: Any = None,
+        prefix: Any = None,
+        reverse: bool = False,
+        ordered: bool = False,
+    ) -> None:
+        super().__init__(
+            context.catalog,
+            context.store,
+            context.vectors,
+            view.state,
+            columns=columns,
+            where=where,
+            limit=limit,
+            indexes=context.secondary,
+            pins=context.pins,
+        )
+        key = Key.of(view.state.schema)
+        if key is None:
+            raise InvalidInput(f"Table {view.state.full_name} has no primary key: start, end and reverse need one.")
+        self._context, self._pending, self._key, self._reverse = context, pending, key, reverse
+        self._low = None if start is None else key.encode_prefix(start)
+        self._high = None if end is None else key.encode_prefix(end)
+        if prefix is not None:
+            if start is not None or end is not None:
+                raise InvalidInput("A scan takes either prefix, or start and end.")
+            if len(prefix) >= len(key.fields) if isinstance(prefix, tuple | list) else len(key.fields) == 1:
+                raise InvalidInput(f"prefix takes the first columns of the key ({', '.join(key.names)}), not all.")
+            self._low = key.encode_prefix(prefix)
+            self._high = successor(self._low)
+        self._ordered = ordered or reverse or self._low is not None or self._high is not None
+
+    def count(self) -> int:
+        if self._pending is None and not self._ordered:
+            return super().count()
+        rows: int = sum(table.num_rows for table in self._narrow()._held(self._hold()))
+        return rows if self._limit is None else min(rows, self._limit)
+
+    def _narrow(self) -> KeyScan:
+        """The same rows without columns."""
+        view = View(self._state, (), 0.0)
+        narrow = KeyScan(self._context, view, self._pending, columns=[], ordered=self._ordered)
+        narrow._predicate, narrow._low, narrow._high = self._predicate, self._low, self._high
+        return narrow
+
+    def _tables(self) -> Iterator[pa.Table]:
+        versions = self._catalog.sequence_versions(self._state.id) if self._lineage else ([], [])
+        if not self._ordered:
+            hidden = self._pending.hidden if self._pending else {}
+            yield from self._committed(versions, hidden)
+            if self._pending is not None:
+                yield self._finish(self._matching(self._pending.rows), versions)
+            return
+        for table in self._windows():
+            yield self._finish(table, versions)
+
+    def _windows(self) -> Iterator[pa.Table]:
+        planned = self._planned()
+        segments = [segment for segment in planned.segments if self._overlaps(segment)]
+        reader = self._reader(self._pending.hidden if self._pending else {}, planned.positions)
+        limit = self._catalog.config.scan_ahead_bytes
+
+        def units() -> Iterator[Unit | _Window]:
+            for group in self._groups(segments):
+                yield from self._units_of(group, reader, limit)
+
+        def read(unit: Unit | _Window) -> pa.Table:
+            table = reader(unit) if isinstance(unit, Unit) else self._window(unit, reader)
+            return table.take(pa.array(np.arange(table.num_rows)[::-1])) if self._reverse else table
+
+        for table in read_ahead(read, units(), limit):
+            if table.num_rows:
+                yield table
+
+    def _groups(self, segments: Sequence[LiveSegment]) -> list[_Group]:
+        """Segments whose keys overlap, and pending rows among them, together; groups in the order of the scan."""
+        spans: list[tuple[bytes, bytes, LiveSegment | None]] = []
+        for segment in segments:
+            low, high = segment.facts.key_min, segment.facts.key_max
+            if low is None or high is None:
+                return [_Group(list(segments), self._pending is not None, b"")]
+            spans.append((low, high, segment))
+        if self._pending is not None and self._pending.rows.num_rows:
+            edges = pc.min_max(self._key.encode(self._pending.rows).cast(pa.binary()))
+            spans.append((edges["min"].as_py(), edges["max"].as_py(), None))
+        groups: list[_Group] = []
+        for low, high, member in sorted(spans, key=itemgetter(0)):
+            if not groups or low > groups[-1].last:
+                groups.append(_Group([], False, high))
+            group = groups[-1]
+            group.last = max(group.last, high)
+            if member is None:
+                group.pending = True
+            else:
+                group.segments.append(member)
+        return groups[::-1] if self._reverse else groups
+
+    def _units_of(self, group: _Group, reader: UnitReader, limit: int) -> Iterator[Unit | _Window]:
+        if len(group.segments) == 1 and not group.pending:
+            segment = group.segments[0]
+            start, stop = self._context.indexes.span(segment, self._low, self._high)
+            if start < stop:
+                units = list(reader.cut(segment, start, stop, limit))
+                yield from reversed(units) if self._reverse else units
+            return
+        spans = list(pairwise([self._low, *self._cuts(group.segments), self._high]))
+        size = sum(segment.facts.size for segment in group.segments) // len(spans)
+        for low, high in reversed(spans) if self._reverse else spans:
+            yield _Window(group, low, high, size)
+
+    def _overlaps(self, segment: LiveSegment) -> bool:
+        first, last = segment.facts.key_min, segment.facts.key_max
+        if first is None or last is None:
+            return True
+        return (self._high is None or first < self._high) and (self._low is None or last >= self._low)
+
+    def _cuts(self, segments: Sequence[LiveSegment]) -> list[bytes]:
+        """Keys that cut the range into windows of some rows each, taken from the directories of the key indexes."""
+        firsts: list[tuple[bytes, int]] = []
+        for segment in segments:
+            firsts += self._context.indexes.index(segment).firsts()
+        firsts.sort()
+        cuts: list[bytes] = []
+        rows = 0
+        for key, count in firsts:
+            inside = (self._low is None or key > self._low) and (self._high is None or key < self._high)
+            if inside and rows >= _WINDOW_ROWS and (not cuts or key > cuts[-1]):
+                cuts.append(key)
+                rows = 0
+            rows += count
+        return cuts
+
+    def _window(self, window: _Window, read: UnitReader) -> pa.Table:
+        tables, in_order = [], True
+        for segment in window.group.segments:
+            start, stop = self._context.indexes.span(segment, window.low, window.high)
+            if start < stop:
+                tables.append(read.slice(segment, start, stop))
+        if self._pending is not None and window.group.pending:
+            rows = self._matching(self._pending.rows, window.low, window.high)
+            if rows.num_rows:
+                tables.append(rows)
+                in_order = False
+        if not tables:
+            return self._working_schema(read).empty_table()
+        schema = tables[0].schema
+        table = pa.concat_tables([t if t.schema == schema else t.select(schema.names).cast(schema) for t in tables])
+        return table if in_order and len(tables) == 1 else table.take(pc.sort_indices(self._key.encode(table)))
+
+    def _reader(self, hidden: Mapping[int, BitMap64], positions: Mapping[int, Any]) -> UnitReader:
+        columns = self._columns
+        if self._ordered and columns is not None:
+            columns = [*columns, *(name for name in self._key.names if name not in columns)]
+        return UnitReader(
+            self._store, self._vectors, self._state, self._predicate, columns, bool(self._lineage), hidden, positions
+        )
+
+    def _working_schema(self, read: UnitReader) -> pa.Schema:
+        return read.schema()
+
+    def _matching(self, rows: pa.Table, low: bytes | None = None, high: bytes | None = None) -> pa.Table:
+        """Pending rows that the filter and the range let through, with the columns that the reader gives."""
+        if low is not None or high is not None:
+            keys = self._key.encode(rows)
+            keep = np.ones(rows.num_rows, np.bool_)
+            if low is not None:
+                keep &= np.asarray(pc.greater_equal(keys.cast(pa.binary()), pa.scalar(low, pa.binary())))
+            if high is not None:
+                keep &= np.asarray(pc.less(keys.cast(pa.binary()), pa.scalar(high, pa.binary())))
+            rows = rows.filter(pa.array(keep))
+        if not self._predicate.is_true:
+            rows = rows.filter(evaluate(self._predicate.expression, rows))
+        if self._lineage:
+            rows = rows.append_column(ROW_ID, pa.nulls(rows.num_rows, pa.int64()))
+            rows = rows.append_column(LAST_UPDATED_SEQUENCE, pa.nulls(rows.num_rows, pa.int64()))
+        return rows
+
+    def _finish(self, table: pa.Table, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Table:
+        """As for committed rows; those that are pending have no version yet."""
+        if LAST_UPDATED_VERSION not in self._lineage:
+            return super()._finish(table, versions)
+        sequences = table.column(LAST_UPDATED_SEQUENCE)
+        if not sequences.null_count:
+            return super()._finish(table, versions)
+        fresh = pc.is_null(sequences).to_numpy()
+        known = np.zeros(table.num_rows, np.int64)
+        known[~fresh] = np.asarray(map_sequences(sequences.drop_null(), versions))
+        mapped = pa.array(known, mask=fresh)
+        table = table.append_column(pa.field(LAST_UPDATED_VERSION, pa.int64()), mapped)
+        return table.select(self.schema.names).cast(self.schema)
+
+
+__all__ = ["KeyScan", "Pending"]

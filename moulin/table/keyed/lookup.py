@@ -1,0 +1,187 @@
+"""Look-ups of rows by key in segments: row cache, then key indexes, then one row group."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from moulin.formats.segment.reader import SegmentReader
+from moulin.model.facts import LiveSegment
+from moulin.model.layout.key import Key
+from moulin.storage.table_store import Lost
+from moulin.table.context import Context
+from moulin.table.find.locate import ByteCache, locate
+
+if TYPE_CHECKING:
+    from moulin.table.keyed.reader import View
+
+_Group = tuple[str, int, int]  # path of the segment, row group, schema id
+
+
+class _OnceOpen:
+    """A reader of a segment, opened when it is first asked for."""
+
+    def __init__(self, open_reader: Callable[[], SegmentReader]) -> None:
+        self._open = open_reader
+        self._reader: SegmentReader | None = None
+
+    def __call__(self) -> SegmentReader:
+        if self._reader is None:
+            self._reader = self._open()
+        return self._reader
+
+
+class Lookup:
+    """Rows of one keyed table by key. Thread-safe."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._limit = context.config.row_cache_rows
+        self._rows: dict[Any, dict[str, Any]] = {}
+        self._lock = threading.Lock()  # held to change `_rows`
+        self._age = 0  # counts what was forgotten: a row that was read before is not kept after
+        self._nested = False  # whether rows may hold lists or dicts, which a copy must not share
+        self._groups: ByteCache[_Group, pa.Table] = ByteCache(context.config.group_cache_bytes)
+        self._starts: dict[str, tuple[int, ...]] = {}
+        self.hits = 0
+        self.misses = 0
+
+    def get(self, view: Callable[[], View], key: Key, value: Any) -> dict[str, Any] | None:
+        """The row of a key at a view, asked for anew when files of it were cleaned up meanwhile."""
+        age = self._age
+        shown = view()
+        row = self._rows.get(value)
+        if row is not None:
+            self.hits += 1
+            return self.copy(row)
+        self.misses += 1
+        try:
+            row = self._find(shown, key, value)
+        except Lost:
+            age = self._age
+            row = self._find(view(), key, value)
+        if row is None:
+            return None
+        self._keep([(value, row)], age)
+        return self.copy(row)
+
+    def copy(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row to hand out: whoever gets it may change it."""
+        return deepcopy(row) if self._nested else row.copy()
+
+    def _find(self, view: View, key: Key, value: Any) -> dict[str, Any] | None:
+        encoded = key.encode_one(value)
+        context = self._context
+        for segment in view.segments:
+            facts = segment.facts
+            if facts.key_min is not None and not (facts.key_min <= encoded <= (facts.key_max or b"")):
+                continue
+            found = context.indexes.find_one(segment, encoded)
+            if found is None:
+                continue
+            position = found[0]
+            if segment.vector and position in context.vectors.get(context.store, segment.vector, facts.rows):
+                continue
+            return self._read(view, segment, np.asarray([position]))[0]
+        return None
+
+    def get_many(self, view: View, key: Key, values: Sequence[Any], age: int) -> dict[Any, dict[str, Any]]:
+        """The rows of those keys that are there. The caller hands out `copy` of them.
+
+        `age` is what `age()` was before the view was looked up.
+        """
+        rows: dict[Any, dict[str, Any]] = {}
+        asked = []
+        for value in values:
+            row = self._rows.get(value)
+            if row is None:
+                asked.append(value)
+            else:
+                rows[value] = row
+        self.hits += len(rows)
+        self.misses += len(asked)
+        if not asked:
+            return rows
+        encoded = key.encode(key.to_table(asked))
+        order = pc.sort_indices(encoded)
+        places = np.asarray(order)
+        context = self._context
+        located = locate(context.indexes, context.vectors, context.store, view.segments, encoded.take(order))
+        for number in np.unique(located.segments).tolist():
+            mine = located.segments == number
+            segment = next(s for s in view.segments if s.facts.number == number)
+            found = self._read(view, segment, located.positions[mine])
+            for place, row in zip(places[located.places[mine]].tolist(), found, strict=True):
+                rows[asked[place]] = row
+        self._keep([(value, rows[value]) for value in asked if value in rows], age)
+        return rows
+
+    def age(self) -> int:
+        """To be asked for before the view that rows are read at."""
+        return self._age
+
+    def _read(self, view: View, segment: LiveSegment, positions: Any) -> list[dict[str, Any]]:
+        """The rows at these positions of a segment."""
+        tables, offsets, total = [], {}, 0
+        with ExitStack() as stack:
+            reader = _OnceOpen(lambda: stack.enter_context(self._open(view, segment)))
+            starts = self._starts.get(segment.facts.path)
+            if starts is None:
+                starts = self._starts[segment.facts.path] = reader().group_starts
+            groups = np.searchsorted(starts, positions, side="right") - 1
+            for group in np.unique(groups).tolist():
+                table = self._group(reader, segment, view.state.schema_id, group)
+                tables.append(table)
+                offsets[group] = total - starts[group]
+                total += table.num_rows
+        shift = np.asarray([offsets[group] for group in groups.tolist()])
+        whole = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        rows: list[dict[str, Any]] = whole.take(positions + shift).to_pylist()
+        return rows
+
+    def _group(self, reader: _OnceOpen, segment: LiveSegment, schema_id: int, group: int) -> pa.Table:
+        name = (segment.facts.path, group, schema_id)
+        return self._groups.get(name, lambda: reader().table(row_groups=[group]), lambda table: int(table.nbytes))
+
+    def _open(self, view: View, segment: LiveSegment) -> SegmentReader:
+        facts = segment.facts
+        self._nested = self._nested or not all(f.field_type.is_primitive for f in view.state.schema.fields)
+        return SegmentReader(self._context.store.reader(facts.path, facts.size), view.state.schema, name=facts.path)
+
+    def _keep(self, found: Sequence[tuple[Any, dict[str, Any]]], age: int) -> None:
+        with self._lock:
+            if age != self._age:
+                return  # a newer view came meanwhile: these rows may be old
+            rows = self._rows
+            for value, row in found:
+                if len(rows) >= self._limit:
+                    for old in list(rows)[: self._limit // 8 + 1]:
+                        del rows[old]
+                rows[value] = row
+
+    def forget(self, values: Iterable[Any]) -> None:
+        """Drop the cached rows of keys that were written. Called once readers are at the view that has them."""
+        with self._lock:
+            self._age += 1
+            if self._rows:
+                for value in values:
+                    self._rows.pop(value, None)
+
+    def clear(self) -> None:
+        """Drop everything that was read."""
+        self._rows.clear()
+        self._groups.clear()
+        self._starts.clear()
+
+    def forget_rows(self) -> None:
+        """Drop all cached rows: another process may have changed them. Called once readers are at the newer view."""
+        with self._lock:
+            self._age += 1
+            self._rows.clear()

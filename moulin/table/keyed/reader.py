@@ -1,0 +1,194 @@
+"""A keyed table as readers of this process see it: look-ups and moments, over segments and what is not in them yet.
+
+What they see is one value, `View`, replaced as a whole: the segments of a version. Beside it are the memtables of the
+regions that this process writes, and the tails of logs that were left and that it does not flush. A process that holds
+a region's claim need not ask the catalog before a read, since nobody else changes its rows.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from moulin.model.entities import Region, TableState
+from moulin.model.facts import LiveSegment
+from moulin.model.layout.key import Key
+from moulin.model.layout.region import RegionSpec
+from moulin.table.context import Context
+from moulin.table.keyed.left_logs import Tail, left_logs, read_tail
+from moulin.table.keyed.lookup import Lookup
+from moulin.table.keyed.memtable import Memtable
+from moulin.table.keyed.region import RegionWriter
+from moulin.table.properties import effective
+from moulin.table.stats import CacheUse
+
+_FRESH = 1.0  # seconds for which a reader trusts what it saw, when it holds the claim anyway
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The table as readers see it: a version of it, and when that was looked up."""
+
+    state: TableState
+    segments: tuple[LiveSegment, ...]
+    at: float
+
+    def of_region(self, number: int) -> list[LiveSegment]:
+        return [segment for segment in self.segments if segment.facts.region == number]
+
+
+class KeyedReader:
+    """What can be read of one keyed table. Thread-safe. `KeyedTable` adds what changes it."""
+
+    def __init__(self, context: Context, table_id: UUID, view: View | None = None) -> None:
+        self._context, self.id = context, table_id
+        self._lock = threading.RLock()  # regions, tails and the view
+        self._regions: dict[tuple[bytes | None, ...], RegionWriter] = {}
+        self._sole: RegionWriter | None = None  # the writer of all keys, when the table is not split
+        self._tails: tuple[Tail, ...] = ()
+        self._view = self._load() if view is None else view
+        self._use(self._view.state)
+        self._lookup = Lookup(context)
+
+    def _use(self, state: TableState) -> None:
+        key = Key.of(state.schema)
+        assert key is not None
+        self.key = key
+        self.config = effective(self._context.config, state.properties)
+        self.spec = RegionSpec.of(state.schema, state.properties)
+
+    def _load(self) -> View:
+        catalog = self._context.catalog
+        state = catalog.table_by_id(self.id)
+        return View(state, tuple(catalog.segments(self.id, state.version, with_columns=False)), time.monotonic())
+
+    def _view_now(self) -> View:
+        """The newest view: as the catalog has it, or as this process left it while it alone can change rows."""
+        view = self._view
+        if self._sole is not None and time.monotonic() - view.at < _FRESH:
+            return view
+        return self.refresh()
+
+    def refresh(self) -> View:
+        """Look into the catalog."""
+        with self._lock:
+            view = self._view
+            if self._context.catalog.head_version(self.id) != view.state.head_version:
+                regions = self._context.catalog.regions(self.id) if self._tails else []
+                view = self._load()
+                self._show(view)
+                self._lookup.forget_rows()
+                if self._tails:
+                    self._cut_tails({region.number: region.covered for region in regions}, view.state)
+            else:
+                view = self._view = View(view.state, view.segments, time.monotonic())
+            return view
+
+    def _show(self, view: View) -> None:
+        """Move readers to a newer view, and everybody to its schema. REQUIRES: lock is held."""
+        before, self._view = self._view.state, view
+        if view.state.schema_id != before.schema_id or view.state.properties != before.properties:
+            self._use(view.state)
+            for writer in self._regions.values():
+                writer.use(view.state)
+
+    def _cut_tails(self, covered: Mapping[int, int], state: TableState) -> None:
+        """Forget what is in segments by now; `covered` was looked up before the view. REQUIRES: lock is held."""
+        tails = (tail.beyond(covered.get(tail.region.number, 0), state) for tail in self._tails)
+        self._tails = tuple(tail for tail in tails if len(tail))
+
+    def ready(self) -> None:
+        """To be called before a read: what logs hold that were left is seen by it."""
+
+    def get(self, key: Any) -> dict[str, Any] | None:
+        """The row of a key, or None."""
+        checked = self.key.check(key)
+        writer = self._sole if not self.spec.is_split else self._regions.get(self.spec.value_of(checked))
+        if writer is not None:
+            found = writer.find(checked)
+            if found is not None:
+                return found[0].row(found[1], self._view.state.schema)
+        else:
+            self.ready()
+            if self._tails:
+                view = self._view_now()
+                for tail in self._tails:
+                    found = tail.find(checked)
+                    if found is not None:
+                        return found[0].row(found[1], view.state.schema)
+        return self._lookup.get(self._view_now, self.key, checked)
+
+    def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
+        """The row of each key, or None, in the order of the keys."""
+        checked = [self.key.check(key) for key in keys]
+        rows: list[dict[str, Any] | None] = [None] * len(checked)
+        asked: dict[Any, list[int]] = {}
+        pending: list[tuple[int, Memtable, Any]] = []
+        self.ready()
+        age = self._lookup.age()
+        with self._moment() as (view, unflushed):
+            for place, key in enumerate(checked):
+                for source in unflushed:
+                    found = source.find(key)
+                    if found is not None:
+                        pending.append((place, *found))
+                        break
+                else:
+                    asked.setdefault(key, []).append(place)
+        for place, memtable, at in pending:
+            rows[place] = memtable.row(at, view.state.schema)
+        if asked:
+            for key, row in self._lookup.get_many(view, self.key, list(asked), age).items():
+                for place in asked[key]:
+                    rows[place] = self._lookup.copy(row)
+        return rows
+
+    @contextmanager
+    def _moment(self) -> Iterator[tuple[View, list[RegionWriter | Tail]]]:
+        """A view, and memtables and tails that stand still beside it: no write and no flush comes between."""
+        with self._lock, ExitStack() as stack:
+            view = self._view_now()
+            writers = list(self._regions.values())
+            for writer in writers:
+                stack.enter_context(writer.lock)
+            yield view, [*self._tails, *writers]
+
+    def pending(self) -> tuple[View, dict[Any, tuple[Memtable, Any]]]:
+        """One moment of the table: a view, and the newest write of every key that is not in it."""
+        self.ready()
+        with self._moment() as (view, unflushed):
+            entries: dict[Any, tuple[Memtable, Any]] = {}
+            for source in unflushed:
+                entries.update(source.pending())
+            return view, entries
+
+    def cache_use(self) -> CacheUse:
+        """How often the row cache had what was asked for."""
+        return CacheUse(self._lookup.hits, self._lookup.misses)
+
+
+class FixedReader(KeyedReader):
+    """A keyed table at one version, and on top of it the logs that were left, as they are when it is first read.
+
+    `regions` were looked up before `view`. A log that is flushed before it is read is in a later version.
+    """
+
+    def __init__(self, context: Context, view: View, regions: Sequence[Region]) -> None:
+        super().__init__(context, view.state.id, view)
+        self._left: Sequence[Region] | None = regions
+
+    def ready(self) -> None:
+        with self._lock:
+            if self._left is not None:
+                left = left_logs(self._context, self.id, self.config, self._left)
+                tails = (read_tail(log, self._view.state) for log in left)
+                self._tails = tuple(tail for tail in tails if tail is not None)
+                self._left = None
+
+    def _view_now(self) -> View:
+        return self._view

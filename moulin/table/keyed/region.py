@@ -1,0 +1,402 @@
+"""The writer of one region of a keyed table: log, memtables, and the order of what goes in.
+
+A write is appended to the log and put into the memtable under one lock, so the memtables hold what the log does, in its
+order. A full memtable becomes immutable and waits for its flush.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from moulin.errors import Closed, Conflict, InvalidInput, MoulinError, Unavailable
+from moulin.formats import log_entry
+from moulin.model.entities import Region, TableState
+from moulin.model.layout.key import Key
+from moulin.model.operations import RegionUse
+from moulin.model.rows.record import NATIVE, RecordType
+from moulin.model.rows.rows import to_batches
+from moulin.table.keyed.log.log import Log
+from moulin.table.keyed.memtable import ENTRY_BYTES, MISSING, Memtable
+from moulin.table.keyed.replay import replay
+
+if TYPE_CHECKING:
+    from moulin.config import Config
+
+_encode = msgspec.msgpack.Encoder(uuid_format="bytes").encode
+_SLOWED = 0.1  # seconds that a writer waits, at most, while it is not stopped
+_LOOK_CLOSER = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
+
+
+class Stalls:
+    """How long writers were held up, and why."""
+
+    def __init__(self) -> None:
+        self.slowed = 0
+        self.stopped = 0
+        self.seconds = 0.0
+        self.longest = 0.0
+
+    def note(self, seconds: float, *, stopped: bool) -> None:
+        self.seconds += seconds
+        self.longest = max(self.longest, seconds)
+        if stopped:
+            self.stopped += 1
+        else:
+            self.slowed += 1
+
+
+class RegionWriter:
+    """Writes of one region, by the one process that holds its claim. Thread-safe.
+
+    `wake` is called when a memtable waits for its flush; `level0` tells how many level-0 segments the region has;
+    `refresh` looks for a newer schema, and calls `use` if there is one.
+    """
+
+    def __init__(
+        self,
+        region: Region,
+        state: TableState,
+        log: Log,
+        config: Config,
+        *,
+        sync: str,
+        wake: Callable[[], None],
+        level0: Callable[[], int],
+        refresh: Callable[[], object],
+    ) -> None:
+        self.region = region
+        self.covered = region.covered
+        self.stalls = Stalls()
+        self.lock = threading.RLock()
+        self._room = threading.Condition(self.lock)
+        self._log, self._config, self._wake, self._level0, self._refresh = log, config, wake, level0, refresh
+        self._always = sync == "always"
+        self._limit = config.memtable_bytes
+        self._failure: MoulinError | None = None
+        self._closed = False
+        self._paused = 0
+        self._crowded = False  # flushes or merges do not keep pace: the next writer waits
+        self._blocked = False  # closed, failed, paused or crowded: looked at before every write
+        entries = log.replay(self.covered)
+        # The newest first, which is the one being written.
+        self.memtables: tuple[Memtable, ...] = replay(entries, state, self.covered, self._limit, region.number)
+        self._use(state)
+
+    # State
+
+    def use(self, state: TableState) -> None:
+        """Take rows of this schema from now on."""
+        with self.lock:
+            if state.schema_id != self._schema_id:
+                self._use(state)
+
+    def _use(self, state: TableState) -> None:
+        key = Key.of(state.schema)
+        assert key is not None
+        self._schema_id, self._key = state.schema_id, key
+        self._record = RecordType(state.schema)
+        self._key_of = itemgetter(*(self._record.names.index(name) for name in key.names))
+        self._start()
+        self.put: Callable[[Any], None] = self._make_put() if self._record.is_simple else self._put_slowly
+
+    def _start(self) -> None:
+        """Begin a new memtable; an empty one gives way to it."""
+        older = tuple(table for table in self.memtables if len(table))
+        self._active = Memtable(self._record, self._key, self.memtables[0].reached)
+        self.memtables = (self._active, *older)
+
+    # Writes
+
+    def _make_put(self) -> Callable[[Any], None]:
+        """`put` for rows of the present schema, with everything it needs at hand: it is called for every single row."""
+        record, key_of, always, limit = self._record, self._key_of, self._always, self._limit
+        head = log_entry.row_head(self._schema_id, self.region.epoch)
+        lock, append, commit = self.lock, self._log.append, self._log.commit
+        struct, convert, astuple = record.struct, msgspec.convert, msgspec.structs.astuple
+
+        def put(row: Any) -> None:
+            try:
+                values = astuple(convert(row, struct, builtin_types=NATIVE))
+                body = _encode(values)
+            except _LOOK_CLOSER:
+                self._put_slowly(row)
+                return
+            with lock:
+                if self._blocked:
+                    self._wait()
+                active = self._active
+                if active.record is record:
+                    position = active.reached = append(head + body)
+                    active.rows[key_of(values)] = values
+                    active.size += len(body) + ENTRY_BYTES
+            if active.record is not record:  # the schema changed meanwhile
+                self.put(row)
+                return
+            if always:
+                commit(position)
+            if active.size > limit:
+                self._make_room()
+
+        return put
+
+    def _put_slowly(self, row: Any) -> None:
+        if not isinstance(row, dict):
+            try:
+                row = dict(row)
+            except (TypeError, ValueError):
+                raise InvalidInput(f"put takes a row as a dict, not {type(row).__name__}.") from None
+        self.put_rows([row], look_closer=True)
+
+    def put_rows(self, rows: Sequence[Any], *, look_closer: bool = False) -> None:
+        """Several rows, all or none."""
+        record = self._record
+        checked = record.check_all(rows) if record.is_simple and not look_closer else None
+        if checked is None:
+            try:
+                batches = list(to_batches(rows, record.schema))
+            except InvalidInput:
+                self._refresh()  # another process may have changed the schema
+                if self._record is record:
+                    raise
+                self.put_rows(rows, look_closer=look_closer)
+                return
+            self.put_batches(batches, record.schema.schema_id)
+        elif checked:
+            payload = log_entry.encode_rows(record.schema.schema_id, checked, self.region.epoch)
+            with self.lock:
+                position = self._append([payload], record)
+                if position:
+                    self._active.put_rows(map(self._key_of, checked), checked, len(payload))
+            if not position:
+                self.put_rows(rows)
+                return
+            self._acknowledge(position)
+
+    def put_batches(self, batches: Sequence[pa.RecordBatch], schema_id: int) -> None:
+        """Rows of Arrow batches in the schema of this id, all or none: one entry of the log."""
+        whole = pa.Table.from_batches(batches).combine_chunks().to_batches() if len(batches) > 1 else list(batches)
+        parts = [b.slice(at, log_entry.MAX_ROWS) for b in whole for at in range(0, b.num_rows, log_entry.MAX_ROWS)]
+        if not parts:
+            return
+        record, key = self._record, self._key
+        position = 0
+        if record.schema.schema_id == schema_id:
+            payloads = [log_entry.encode_row_batch(schema_id, part, self.region.epoch) for part in parts]
+            keys = [key.values(part) for part in parts]
+            with self.lock:
+                position = self._append(payloads, record)
+                if position:
+                    for part, values in zip(parts, keys, strict=True):
+                        self._active.put_batch(values, part)
+        if not position:
+            raise Conflict("The schema of the table changed while rows were put; try again.")
+        self._acknowledge(position)
+
+    def delete(self, keys: Sequence[Any]) -> None:
+        """Keys, as `Key.check` gives them."""
+        if not keys:
+            return
+        record, key = self._record, self._key
+        tuples = [(value,) for value in keys] if len(key.fields) == 1 else list(keys)
+        payload = log_entry.encode_keys(record.schema.schema_id, tuples, self.region.epoch)
+        with self.lock:
+            position = self._append([payload], record)
+            if position:
+                self._active.delete(keys)
+        if not position:
+            self.delete(keys)
+            return
+        self._acknowledge(position)
+
+    def _append(self, payloads: Sequence[bytes], record: RecordType) -> int:
+        """The position of the last entry; 0 when the schema changed, and nothing was done. REQUIRES: lock is held."""
+        if self._blocked:
+            self._wait()
+        if self._active.record is not record:
+            return 0
+        position = self._log.append(payloads[0]) if len(payloads) == 1 else self._log.append_many(payloads)
+        self._active.reached = position
+        return position
+
+    def _acknowledge(self, position: int) -> None:
+        self._log.commit(position)
+        if self._active.size > self._limit:
+            self._make_room()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything that was written is in segments."""
+        return not any(map(len, self.memtables))
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether writers wait for flushes or merges."""
+        return self._crowded
+
+    # Reads
+
+    def find(self, key: Any) -> tuple[Memtable, Any] | None:
+        """The newest write of a key that is not in segments, and the memtable it is in."""
+        for memtable in self.memtables:
+            found = memtable.rows.get(key, MISSING)
+            if found is not MISSING:
+                return memtable, found
+        return None
+
+    def pending(self) -> dict[Any, tuple[Memtable, Any]]:
+        """The newest write of every key that is not in segments."""
+        with self.lock:
+            newest: dict[Any, tuple[Memtable, Any]] = {}
+            for memtable in reversed(self.memtables):
+                newest.update({key: (memtable, found) for key, found in memtable.rows.items()})
+            return newest
+
+    # Flushing
+
+    def rotate(self) -> None:
+        """Let the memtable that is being written wait for its flush."""
+        with self._room:
+            if len(self._active):
+                self._start()
+                self.look_for_room()
+
+    def look_for_room(self) -> None:
+        """Let the next writer wait when flushes or merges do not keep pace. Called when a memtable is begun."""
+        with self._room:
+            self._crowded = self._pressure() > 0
+            self._change()
+
+    def oldest(self) -> Memtable | None:
+        """What is to be flushed next."""
+        with self.lock:
+            waiting = [memtable for memtable in self.memtables[1:] if len(memtable)]
+            return waiting[-1] if waiting else None
+
+    def use_for(self, reached: int) -> RegionUse:
+        """What a commit says of the region."""
+        return RegionUse(self.region.number, self.region.epoch, self.covered, reached)
+
+    def flushed(self, memtable: Memtable) -> None:
+        """What `memtable` holds is in segments. Called while readers are being moved to them."""
+        with self._room:
+            self.covered = memtable.reached
+            self.memtables = tuple(table for table in self.memtables if table is not memtable)
+            self._failure = None
+            self._change()
+
+    def make_durable(self, position: int) -> None:
+        """Let the log reach, on disk, what is about to be in segments. One that syncs less often, or died, need not."""
+        if self._always:
+            with suppress(MoulinError):
+                self._log.commit(position)
+
+    def trim(self) -> None:
+        self._log.trim(self.covered)
+
+    def sync(self) -> None:
+        """Make what was written so far as durable as the log can, without waiting for its flush."""
+        self._log.commit(self._log.last)
+
+    def fail(self, error: MoulinError) -> None:
+        """A flush failed in a way that another try does not mend, or writers have waited for it long enough."""
+        with self._room:
+            self._failure = error
+            self._change()
+
+    def close(self) -> None:
+        """Refuse further writes and give up the log. What was written stays readable."""
+        with self._room:
+            if self._closed:
+                return
+            self._closed = True
+            self._change()
+        self._log.close()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Writes wait until the block ends."""
+        with self._room:
+            self._paused += 1
+            self._change()
+        try:
+            yield
+        finally:
+            with self._room:
+                self._paused -= 1
+                self._change()
+
+    def _change(self) -> None:
+        """REQUIRES: lock is held."""
+        self._blocked = self._closed or self._failure is not None or self._paused > 0 or self._crowded
+        self._room.notify_all()
+
+    def _wait(self) -> None:
+        """Wait while writes are paused; raise when they are refused. REQUIRES: lock is held."""
+        while self._blocked:
+            if self._closed:
+                raise Closed("The table was closed; open it again with lake.table(...).")
+            if self._failure is not None:
+                raise self._failure
+            if self._paused:
+                self._room.wait()
+            else:
+                self._hold_up()
+
+    def _make_room(self) -> None:
+        """Start a new memtable. The next writer waits when flushes or merges do not keep pace."""
+        with self._room:
+            if self._active.size <= self._limit:
+                return
+            self._start()
+            self.look_for_room()
+        self._wake()
+
+    def _pressure(self) -> float:
+        """How far flushes and merges are behind: above 0 writers wait a little, from 1 on until it is less.
+
+        A memtable that waits counts as the level-0 segment that it will be.
+        """
+        config, waiting = self._config, len(self.memtables) - 1
+        return max(
+            _share(waiting, config.memtable_slowdown, config.memtable_stop),
+            _share(waiting + self._level0(), config.level0_slowdown, config.level0_stop),
+        )
+
+    def _hold_up(self) -> None:
+        """Wait as long as the queue and level 0 ask for: a little at first, then until there is room.
+
+        Nothing of the write was done yet, so an error means that it did not happen. REQUIRES: lock is held.
+        """
+        begun, stopped = time.monotonic(), False
+        try:
+            while self._crowded and not self._closed and self._failure is None and not self._paused:
+                pressure = self._pressure()
+                if pressure < 1:
+                    self._crowded = False
+                    self._change()
+                    if pressure > 0 and not stopped:
+                        self._room.wait(pressure * _SLOWED)
+                    return
+                stopped = True
+                if time.monotonic() - begun > self._config.stall_seconds:
+                    raise Unavailable(
+                        f"The table cannot keep up: {len(self.memtables) - 1} memtables wait and level 0 has "
+                        f"{self._level0()} segments; nothing was written. Write more slowly, run compact(), or raise "
+                        "memtable_stop and level0_stop."
+                    )
+                self._room.wait(0.05)
+        finally:
+            self.stalls.note(time.monotonic() - begun, stopped=stopped)
+
+
+def _share(number: int, slowdown: int, stop: int) -> float:
+    """How far a number is on its way from where it slows writers down to where it stops them."""
+    return 1.0 if number >= stop else (number - slowdown + 1) / (stop - slowdown + 1) if number >= slowdown else 0.0

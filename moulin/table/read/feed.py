@@ -1,0 +1,154 @@
+"""The change feed: what happened to the rows of a table between two versions."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.model.entities import TableState
+from moulin.model.names import did_you_mean
+from moulin.model.where import Where
+from moulin.table.context import Context
+from moulin.table.pins import Hold
+from moulin.table.read.feed_reader import COMMIT_TIMESTAMP, FEED_FIELDS, ChangeReader
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Changes:
+    """Rows that changed in the versions after `since`, up to `until`. Nothing is read before one of the methods is
+    called; each call reads anew.
+
+    `_change_type` is insert, update_before, update_after or delete; `_row_id` tells which row, `_version` and
+    `_commit_timestamp` when. The columns are those of the table at `until`. Versions come in order; within one, rows
+    that went come before rows that came. With `net`, the two ends alone are compared: `_version` is then the version
+    that wrote the row, and `until` for rows that are gone or were restored.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        state: TableState,
+        since: int,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        net: bool = False,
+    ) -> None:
+        self._context, self._table_id, self._net = context, state.id, net
+        self.since, self.until = since, state.version
+        names = check_columns(state, columns)
+        schema = optional(state.schema)
+        self._reader = ChangeReader(context.store, schema, names, where, context.config.scan_batch_rows)
+        self._reader.predicate  # noqa: B018 - a mistake in `where` shows here, not at the first row
+        self.schema: pa.Schema = self._reader.arrow_schema
+
+    def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
+        """Stream the rows of the feed. Until the last one, or `close`, the versions are pinned against clean-up."""
+        return self._read(self._reader)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one table."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The stream as a RecordBatchReader, which DuckDB and others take as it is."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """All rows as dictionaries."""
+        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
+        return rows
+
+    def count(self) -> int:
+        """How many rows; reads no column but those that `where` names, and row ids where they are stored."""
+        return sum(batch.num_rows for batch in self._read(replace(self._reader, columns=())))
+
+    def _read(self, reader: ChangeReader) -> Generator[pa.RecordBatch, None, None]:
+        return self._batches(reader, None if self.since == self.until else self._hold())
+
+    def _batches(self, reader: ChangeReader, hold: Hold | None) -> Generator[pa.RecordBatch, None, None]:
+        if hold is None:
+            return
+        catalog = self._context.catalog
+        with hold:
+            for change in catalog.changes(self._table_id, self.since, self.until, net=self._net):
+                for batch in reader.read(change, self._context.vectors):
+                    hold.check()
+                    yield batch
+                hold.check()
+
+    def _hold(self) -> Hold:
+        """Pin all versions of the feed."""
+        try:
+            hold = self._context.pins.hold(self._table_id, self.since, check=False)
+        finally:
+            self._context.catalog.state_until(self._table_id, self.since, self.until)  # refuses what is not kept
+        return hold
+
+
+def check_columns(state: TableState, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns of the table to give in its feed, which must not be named like those that the feed adds."""
+    known = [field.name for field in state.schema.fields]
+    if COMMIT_TIMESTAMP in known:
+        raise FailedPrecondition(
+            f"Table {state.full_name} has a column {COMMIT_TIMESTAMP}; its change feed needs that name: rename it."
+        )
+    if columns is None:
+        return tuple(known)
+    if isinstance(columns, str):
+        raise InvalidInput(f"columns takes a list of names; write columns=[{columns!r}].")
+    own = [field.name for field in FEED_FIELDS]
+    for name in columns:
+        if name not in known and name not in own:
+            raise InvalidInput(
+                f"Table {state.full_name} has no column {name!r}.{did_you_mean(name, known)} It has: "
+                f"{', '.join(known)}."
+            )
+    if len(set(columns)) != len(columns):
+        raise InvalidInput("columns names a column twice.")
+    return tuple(name for name in columns if name in known)
+
+
+def optional(schema: Schema) -> Schema:
+    """The schema with nothing required: a feed holds rows from before a column was added, or after it was dropped."""
+    return Schema(*(_optional_field(field) for field in schema.fields), schema_id=schema.schema_id)
+
+
+def _optional_field(field: NestedField) -> NestedField:
+    return NestedField(
+        field.field_id,
+        field.name,
+        _optional_type(field.field_type),
+        required=False,
+        doc=field.doc,
+        initial_default=field.initial_default,
+        write_default=field.write_default,
+    )
+
+
+def _optional_type(kind: IcebergType) -> IcebergType:
+    match kind:
+        case StructType():
+            return StructType(*(_optional_field(field) for field in kind.fields))
+        case ListType():
+            return ListType(kind.element_id, _optional_type(kind.element_type), element_required=False)
+        case MapType():
+            value = _optional_type(kind.value_type)
+            return MapType(kind.key_id, kind.key_type, kind.value_id, value, value_required=False)
+        case _:
+            return kind

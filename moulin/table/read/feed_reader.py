@@ -1,0 +1,279 @@
+"""The rows that one version changed, read from its segments and told apart by row id.
+
+Rows that went and rows that came are read segment by segment. A row id on both sides is an update when the row's
+`_last_updated_sequence_number` differs, and nothing when it does not: the row only moved. To match the two sides, the
+row ids of those that went are held in memory, with eight bytes more for each; values are streamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyroaring import BitMap64
+
+from moulin.catalog.segments.feed import SegmentChange, VersionChange
+from moulin.formats import deletion_vector
+from moulin.formats.segment.reader import SegmentReader
+from moulin.model.facts import LiveSegment
+from moulin.model.predicate import Predicate
+from moulin.model.schema.arrow import ROW_ID, arrow_field
+from moulin.model.where import Where, parse_where
+from moulin.storage.store import Store
+from moulin.table.commit.vectors import VectorCache
+
+CHANGE_TYPE = "_change_type"
+VERSION = "_version"
+COMMIT_TIMESTAMP = "_commit_timestamp"
+FEED_FIELDS = (
+    pa.field(CHANGE_TYPE, pa.string(), nullable=False),
+    pa.field(ROW_ID, pa.int64(), nullable=False),
+    pa.field(VERSION, pa.int64(), nullable=False),
+    pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", tz="UTC"), nullable=False),
+)
+
+_UNMATCHED, _UNCHANGED = -1, -2  # what stands in place of a sequence number, which is never negative
+_TYPES = ("delete", "update_before", "insert", "update_after")
+_LINEAGE_ROWS = 1 << 20
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of a segment: those not in `left_out`; `only` are the same ones, when they are few."""
+
+    segment: LiveSegment
+    left_out: BitMap64 | None
+    only: BitMap64 | None = None
+
+
+@dataclass(frozen=True)
+class ChangeReader:
+    """Reads changed rows with `schema`, by field id. Small, and sent to Spark tasks. Belongs to one thread.
+
+    `schema` should let every column be null: rows may be older than a column, or younger than its removal. `columns`
+    are its columns to give, after those of the feed; `where` is applied to each row of the feed by itself.
+    """
+
+    store: Store
+    schema: Schema
+    columns: tuple[str, ...]
+    where: Where = None
+    batch_rows: int = 131_072
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        return pa.schema([*FEED_FIELDS, *(arrow_field(self.schema.find_field(name)) for name in self.columns)])
+
+    def read(
+        self, change: VersionChange, vectors: VectorCache, share: Collection[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of the feed, first those that went, then those that came.
+
+        With a `share`, only rows of the segments at these places of the change; matched against all of them.
+        """
+        one = _OneVersion(self, change, vectors)
+        for came in (False, True):
+            for place, pair in enumerate(change.segments):
+                if share is None or place in share:
+                    yield from one.read(pair, came)
+
+    @cached_property
+    def predicate(self) -> Predicate:
+        return parse_where(self.where, self.schema)
+
+
+def may_match(change: VersionChange) -> bool:
+    """Whether a row can be on both sides, as far as facts tell. Else every row stands for itself."""
+    return any(pair.before for pair in change.segments) and any(
+        pair.after and not _is_fresh(pair.after, change) for pair in change.segments
+    )
+
+
+def _is_fresh(segment: LiveSegment, change: VersionChange) -> bool:
+    """Whether all rows of a segment were given their ids in this change."""
+    return not segment.facts.has_lineage and segment.first_row_id >= change.next_row_id
+
+
+class _OneVersion:
+    """Reads the rows of one change."""
+
+    def __init__(self, reader: ChangeReader, change: VersionChange, vectors: VectorCache) -> None:
+        self._reader, self._change, self._vectors = reader, change, vectors
+        self._matches = self._match() if may_match(change) else None
+        commits = change.commits
+        self._sequences = np.array([commit.sequence for commit in commits], np.int64)
+        self._versions = np.array([commit.version for commit in commits] + [change.version], np.int64)
+        self._stamps = np.array([commit.timestamp_ns for commit in commits] + [change.timestamp_ns], np.int64) // 1000
+
+    def read(self, pair: SegmentChange, came: bool) -> Iterator[pa.RecordBatch]:
+        rows = self._came(pair) if came else self._went(pair)
+        if rows is None:
+            return
+        predicate = self._reader.predicate
+        filtered = not predicate.is_true
+        with self._open(rows, self._reader.columns) as reader:
+            for batch in reader.batches(
+                batch_rows=self._reader.batch_rows,
+                row_groups=_groups(reader, rows),
+                deleted=rows.left_out,
+                expression=predicate.expression if filtered else None,
+                extra_columns=predicate.columns if filtered else (),
+                keep_group=predicate.may_match if filtered else None,
+                row_id=True,
+                first_row_id=rows.segment.first_row_id,
+                sequence=True,
+                sequence_number=rows.segment.sequence,
+            ):
+                labelled = self._labelled(batch, came)
+                if labelled.num_rows:
+                    yield labelled
+
+    def _labelled(self, batch: pa.RecordBatch, came: bool) -> pa.RecordBatch:
+        """A batch that ends with row ids and sequence numbers, as rows of the feed."""
+        at = batch.num_columns - 2
+        ids, sequences = _integers(batch.column(at)), _integers(batch.column(at + 1))
+        found = np.full(len(ids), _UNMATCHED) if self._matches is None else self._matches.look_up(ids)
+        if not (kept := found != _UNCHANGED).all():
+            batch, ids, sequences, found = batch.filter(pa.array(kept)), ids[kept], sequences[kept], found[kept]
+        kinds = pa.array(_TYPES).take(pa.array((found != _UNMATCHED) + (2 if came else 0)))
+        places = self._commits_of(sequences if came else found)
+        feed = [
+            kinds,
+            pa.array(ids),
+            pa.array(self._versions[places]),
+            pa.array(self._stamps[places]).cast(FEED_FIELDS[3].type),
+        ]
+        return pa.RecordBatch.from_arrays([*feed, *batch.columns[:at]], schema=self._reader.arrow_schema)
+
+    def _commits_of(self, sequences: Integers) -> Integers:
+        """Which commit wrote these; the last place stands for the version itself, and for what no commit here wrote."""
+        last = len(self._sequences)
+        if not last:
+            return np.zeros(len(sequences), np.int64)
+        places = np.searchsorted(self._sequences, sequences)
+        exact = self._sequences[np.minimum(places, last - 1)] == sequences
+        return np.where(exact, places, last)
+
+    def _match(self) -> _Matches | None:
+        change = self._change
+        went = [rows for pair in change.segments if (rows := self._went(pair))]
+        came = [
+            rows
+            for pair in change.segments
+            if pair.after and not _is_fresh(pair.after, change) and (rows := self._came(pair))
+        ]
+        if not went or not came:
+            return None
+        matches = _Matches([ids for rows in went for ids, _ in self._lineage(rows)])
+        for rows in came:
+            for ids, sequences in self._lineage(rows):
+                matches.note_came(ids, sequences)
+        if not matches.any:
+            return None
+        for rows in went:
+            for ids, sequences in self._lineage(rows):
+                matches.note_went(ids, sequences)
+        return matches
+
+    def _lineage(self, rows: _Rows) -> Iterator[tuple[Integers, Integers]]:
+        """Row ids and sequence numbers; not from the file when it stores none."""
+        segment = rows.segment
+        if not segment.facts.has_lineage:
+            for start in range(0, segment.facts.rows, _LINEAGE_ROWS):
+                count = min(_LINEAGE_ROWS, segment.facts.rows - start)
+                positions = np.arange(start, start + count, dtype=np.int64)
+                keep = None if rows.left_out is None else deletion_vector.keep_mask(rows.left_out, start, count)
+                positions = positions if keep is None else positions[keep]
+                yield positions + segment.first_row_id, np.full(len(positions), segment.sequence, np.int64)
+            return
+        with self._open(rows, ()) as reader:
+            for batch in reader.batches(
+                row_groups=_groups(reader, rows),
+                deleted=rows.left_out,
+                row_id=True,
+                first_row_id=segment.first_row_id,
+                sequence=True,
+                sequence_number=segment.sequence,
+            ):
+                yield _integers(batch.column(0)), _integers(batch.column(1))
+
+    def _open(self, rows: _Rows, columns: Sequence[str]) -> SegmentReader:
+        facts = rows.segment.facts
+        source = self._reader.store.reader(facts.path, facts.size)
+        return SegmentReader(source, self._reader.schema, columns=columns, name=facts.path)
+
+    def _went(self, pair: SegmentChange) -> _Rows | None:
+        return self._only_in(pair.before, pair.after)
+
+    def _came(self, pair: SegmentChange) -> _Rows | None:
+        return self._only_in(pair.after, pair.before)
+
+    def _only_in(self, here: LiveSegment | None, there: LiveSegment | None) -> _Rows | None:
+        """The rows of a segment that are live here and not there."""
+        if here is None:
+            return None
+        left_out = self._deleted(here)
+        if there is None:
+            return _Rows(here, left_out)
+        only = self._deleted(there) or BitMap64()
+        only = only - left_out if left_out else only
+        if not only:
+            return None
+        return _Rows(here, BitMap64(range(here.facts.rows)) - only, only)
+
+    def _deleted(self, segment: LiveSegment) -> BitMap64 | None:
+        if segment.vector is None:
+            return None
+        return self._vectors.get(self._reader.store, segment.vector, segment.facts.rows)
+
+
+class _Matches:
+    """Row ids that went, sorted, and for each the sequence number that it came back with."""
+
+    def __init__(self, ids: Sequence[Integers]) -> None:
+        self._ids = np.concatenate(ids)
+        self._ids.sort()
+        self._came = np.full(len(self._ids), _UNMATCHED, np.int64)
+        self.any = False
+
+    def note_came(self, ids: Integers, sequences: Integers) -> None:
+        places, found = self._places(ids)
+        self._came[places[found]] = sequences[found]
+        self.any = self.any or bool(found.any())
+
+    def note_went(self, ids: Integers, sequences: Integers) -> None:
+        """Rows that came back with the sequence number that they had did not change."""
+        places, _ = self._places(ids)
+        self._came[places[self._came[places] == sequences]] = _UNCHANGED
+
+    def look_up(self, ids: Integers) -> Integers:
+        """The sequence number that each row came with when it is on both sides; else, or when it did not change, what
+        says so.
+        """
+        places, found = self._places(ids)
+        return np.where(found, self._came[places], _UNMATCHED)
+
+    def _places(self, ids: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
+        places = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return places, self._ids[places] == ids
+
+
+def _groups(reader: SegmentReader, rows: _Rows) -> list[int] | None:
+    """The row groups that hold any of the rows; None for all."""
+    if rows.only is None:
+        return None
+    places = np.searchsorted(np.array(reader.group_starts), deletion_vector.to_array(rows.only), side="right") - 1
+    found: list[int] = np.unique(places).tolist()
+    return found
+
+
+def _integers(column: pa.Array) -> Integers:
+    values: Integers = column.to_numpy(zero_copy_only=False)
+    return values

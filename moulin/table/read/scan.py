@@ -1,0 +1,384 @@
+"""Scans: plan from the catalog's facts, read only what may match, stream with bounded memory."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from moulin.catalog.backend import CatalogBackend
+from moulin.errors import InvalidInput, NotFound
+from moulin.formats.segment.reader import SegmentReader
+from moulin.model.entities import TableState
+from moulin.model.facts import ColumnFacts, LiveSegment
+from moulin.model.names import did_you_mean
+from moulin.model.predicate import Predicate
+from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, LAST_UPDATED_VERSION, ROW_ID, arrow_schema
+from moulin.model.where import Where, parse_where
+from moulin.storage.store import Store
+from moulin.storage.table_store import Lost
+from moulin.table.commit.vectors import VectorCache
+from moulin.table.find.search import Integers, Narrowed, SecondaryIndexes, groups_of, narrow
+from moulin.table.pins import Hold, Pins
+from moulin.table.read.verified import VERIFIED, part_of
+
+if TYPE_CHECKING:
+    import pandas
+
+_UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The segments that may hold matching rows, out of how many the version has.
+
+    `index_skipped` are those that only secondary indexes ruled out, `index_narrowed` those of which indexes leave some
+    row groups.
+    """
+
+    segments: tuple[LiveSegment, ...]
+    total: int
+    index_skipped: int = 0
+    index_narrowed: int = 0
+
+
+def plan_segments(catalog: CatalogBackend, state: TableState, predicate: Predicate) -> list[LiveSegment]:
+    """Prune by partition and event time in SQL, then by the bounds of each segment.
+
+    Segments come with facts of the columns that the predicate asks about, and of no others.
+    """
+    if predicate.is_false:
+        return []
+    time_range = (None, None) if state.event_time is None else predicate.time_range(state.event_time)
+    if time_range is None:
+        return []
+    filtered = not predicate.is_true
+
+    def may_hold(spec_id: int, partition: tuple[bytes | None, ...]) -> bool:
+        return predicate.may_match_partition(state.specs[spec_id], state.schema, partition)
+
+    found = catalog.segments(
+        state.id,
+        state.version,
+        partition_filter=may_hold if filtered else None,
+        time_range=time_range,
+        with_columns=filtered,
+        columns=predicate.field_ids,
+    )
+    if not filtered:
+        return found
+    return [s for s in found if predicate.may_match(facts_by_field(s), s.facts.rows)]
+
+
+class Scan:
+    """Rows of one version. Nothing is read before one of the methods is called; each call reads anew."""
+
+    def __init__(
+        self,
+        catalog: CatalogBackend,
+        store: Store,
+        vectors: VectorCache,
+        state: TableState,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        limit: int | None = None,
+        indexes: SecondaryIndexes | None = None,
+        pins: Pins | None = None,
+    ) -> None:
+        if limit is not None and limit < 0:
+            raise InvalidInput(f"limit must be zero or more, not {limit}.")
+        self._catalog, self._store, self._vectors, self._state = catalog, store, vectors, state
+        self._indexes, self._pins = indexes, pins or Pins(catalog)
+        self._predicate = parse_where(where, state.schema)
+        self._limit = limit
+        self._lineage = [name for name in columns or () if name in (ROW_ID, LAST_UPDATED_VERSION)]
+        self._columns = _checked_columns(columns, state)
+        self.schema = self._output_schema(columns)
+
+    def plan(self) -> Plan:
+        """What a read would touch: the segments left after pruning."""
+        kept = self._planned()
+        total = self._catalog.segments(self._state.id, self._state.version, with_columns=False)
+        return Plan(tuple(kept.segments), len(total), kept.skipped, len(kept.positions))
+
+    def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
+        """Stream the rows, segment by segment, reading ahead no more than the configuration allows.
+
+        Until the last one, or `close`, the version is pinned against clean-up.
+        """
+        return self._batches(self._hold())
+
+    def _batches(self, hold: Hold) -> Generator[pa.RecordBatch, None, None]:
+        left = self._limit
+        if left == 0:
+            return
+        for table in self._held(hold):
+            for batch in table.to_batches(max_chunksize=self._catalog.config.scan_batch_rows):
+                if left is not None and batch.num_rows >= left:
+                    yield batch.slice(0, left)
+                    return
+                if left is not None:
+                    left -= batch.num_rows
+                if batch.num_rows:
+                    yield batch
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one table."""
+        if self._limit is None:
+            return pa.concat_tables([self.schema.empty_table(), *self._held(self._hold())])
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The stream as a RecordBatchReader, which DuckDB and others take as it is."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """All rows as dictionaries."""
+        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
+        return rows
+
+    def count(self) -> int:
+        """How many rows: from facts alone without `where`, else from the columns that `where` names."""
+        if self._predicate.is_true:
+            rows = self._catalog.count_rows(self._state.id, self._state.version)
+        else:
+            options: dict[str, Any] = {"columns": [], "indexes": self._indexes, "pins": self._pins}
+            bare = Scan(self._catalog, self._store, self._vectors, self._state, **options)
+            bare._predicate = self._predicate
+            rows = sum(table.num_rows for table in bare._held(bare._hold()))
+        return rows if self._limit is None else min(rows, self._limit)
+
+    def _output_schema(self, columns: Sequence[str] | None) -> pa.Schema:
+        full = arrow_schema(self._state.schema)
+        if columns is None:
+            return full
+        lineage = {
+            ROW_ID: pa.field(ROW_ID, pa.int64()),
+            LAST_UPDATED_VERSION: pa.field(LAST_UPDATED_VERSION, pa.int64()),
+        }
+        return pa.schema([lineage.get(name) or full.field(name) for name in columns])
+
+    def _hold(self) -> Hold:
+        """Pin the version; the plan, which comes next, finds out whether it is still kept."""
+        return self._pins.hold(self._state.id, self._state.version, check=False)
+
+    def _held(self, hold: Hold) -> Iterator[pa.Table]:
+        """The rows, which `hold` protects as long as they are read."""
+        with hold:
+            try:
+                for table in self._tables():
+                    hold.check()
+                    yield table
+            except (NotFound, Lost):
+                hold.check(ask=True)  # the reason why a file is gone, when the pin is lost
+                raise
+
+    def _tables(self) -> Iterator[pa.Table]:
+        versions = self._catalog.sequence_versions(self._state.id) if self._lineage else ([], [])
+        yield from self._committed(versions, {})
+
+    def _committed(
+        self, versions: tuple[Sequence[int], Sequence[int]], hidden: Mapping[int, BitMap64]
+    ) -> Iterator[pa.Table]:
+        """Rows of segments, less those at `hidden` positions."""
+        planned = self._planned()
+        lineage = bool(self._lineage)
+        read = UnitReader(
+            self._store,
+            self._vectors,
+            self._state,
+            self._predicate,
+            self._columns,
+            lineage,
+            hidden,
+            planned.positions,
+        )
+        limit = self._catalog.config.scan_ahead_bytes
+        for table in read_ahead(read, read.units(planned.segments, limit), limit):
+            yield self._finish(table, versions)
+
+    def _planned(self) -> Narrowed:
+        """What to read, after pruning by facts and by secondary indexes."""
+        segments = plan_segments(self._catalog, self._state, self._predicate)
+        if self._indexes is None or self._predicate.is_true:
+            return Narrowed(segments)
+        return narrow(self._catalog, self._indexes, self._state, self._predicate, segments)
+
+    def _finish(self, table: pa.Table, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Table:
+        if LAST_UPDATED_VERSION in self._lineage:
+            place = table.schema.get_field_index(LAST_UPDATED_SEQUENCE)
+            mapped = map_sequences(table.column(place), versions)
+            table = table.append_column(pa.field(LAST_UPDATED_VERSION, pa.int64()), mapped)
+        if table.schema.names != self.schema.names:
+            table = table.select(self.schema.names)
+        return table.cast(self.schema) if table.schema != self.schema else table
+
+
+def map_sequences(sequences: pa.ChunkedArray, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Array:
+    """The versions that these sequence numbers were committed as."""
+    known, mapped = (np.asarray(side, dtype=np.int64) for side in versions)
+    return pa.array(mapped[np.searchsorted(known, sequences.to_numpy())])
+
+
+def _checked_columns(columns: Sequence[str] | None, state: TableState) -> list[str] | None:
+    if columns is None:
+        return None
+    if isinstance(columns, str):
+        raise InvalidInput(f"columns takes a list of names; write columns=[{columns!r}].")
+    known = [field.name for field in state.schema.fields]
+    for name in columns:
+        if name not in known and name not in (ROW_ID, LAST_UPDATED_VERSION):
+            raise InvalidInput(
+                f"Table {state.full_name} has no column {name!r}.{did_you_mean(name, known)} It has: "
+                f"{', '.join(known)}."
+            )
+    if len(set(columns)) != len(columns):
+        raise InvalidInput("columns names a column twice.")
+    return [name for name in columns if name in known]
+
+
+class Sized(Protocol):
+    """Something to read, and about how many bytes of storage it takes."""
+
+    @property
+    def size(self) -> int: ...
+
+
+_S = TypeVar("_S", bound=Sized)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Rows [start, stop) of a segment: what one thread reads at once."""
+
+    segment: LiveSegment
+    start: int
+    stop: int
+    size: int
+
+
+class UnitReader:
+    """Reads units of one scan; called from several threads.
+
+    `hidden` are positions that do not count. Of a segment in `positions`, only row groups that hold one are read.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        vectors: VectorCache,
+        state: TableState,
+        predicate: Predicate,
+        columns: list[str] | None,
+        lineage: bool,
+        hidden: Mapping[int, BitMap64],
+        positions: Mapping[int, Integers] | None = None,
+    ) -> None:
+        self._store, self._vectors, self._state = store, vectors, state
+        self._positions = positions or {}
+        self._predicate, self._columns, self._lineage, self._hidden = predicate, columns, lineage, hidden
+
+    def units(self, segments: Sequence[LiveSegment], limit: int) -> Iterator[Unit]:
+        """Cut large segments at row groups, so that several units fit into `limit` bytes."""
+        for segment in segments:
+            yield from self.cut(segment, 0, segment.facts.rows, limit)
+
+    def cut(self, segment: LiveSegment, start: int, stop: int, limit: int) -> Iterator[Unit]:
+        """Rows [start, stop) of a segment as units."""
+        rows, size = max(segment.facts.rows, 1), segment.facts.size
+        if size <= limit // _UNITS_AHEAD:
+            yield Unit(segment, start, stop, size * (stop - start) // rows)
+            return
+        starts = self._open(segment).group_starts
+        step = max(1, len(starts) * (limit // _UNITS_AHEAD) // size)
+        inside = [edge for edge in starts[::step] if start < edge < stop]
+        for first, last in pairwise([start, *inside, stop]):
+            yield Unit(segment, first, last, size * (last - first) // rows)
+
+    def __call__(self, unit: Unit) -> pa.Table:
+        return self.slice(unit.segment, unit.start, unit.stop)
+
+    def slice(self, segment: LiveSegment, start: int, stop: int) -> pa.Table:
+        """Rows [start, stop) of a segment."""
+        filtered = not self._predicate.is_true
+        deleted = self._vectors.get(self._store, segment.vector, segment.facts.rows) if segment.vector else None
+        if hidden := self._hidden.get(segment.facts.number):
+            deleted = hidden if deleted is None else deleted | hidden
+        places = self._positions.get(segment.facts.number)
+        whole = not filtered and places is None
+        part = (
+            part_of(self._store, segment.facts.path, self._columns, start, stop)
+            if whole and not self._lineage
+            else None
+        )
+        reader = self._open(segment, verify=part not in VERIFIED)
+        table = reader.table(
+            row_groups=None if places is None else groups_of(reader.group_starts, reader.rows, places),
+            deleted=deleted,
+            expression=self._predicate.expression if filtered else None,
+            extra_columns=self._predicate.columns if filtered else (),
+            keep_group=self._predicate.may_match if filtered else None,
+            start=start,
+            stop=stop,
+            row_id=self._lineage,
+            first_row_id=segment.first_row_id,
+            sequence=self._lineage,
+            sequence_number=segment.sequence,
+        )
+        VERIFIED.add(part)
+        return table
+
+    def schema(self) -> pa.Schema:
+        """The columns that slices have."""
+        full = arrow_schema(self._state.schema, lineage=self._lineage)
+        if self._columns is None:
+            return full
+        lineage = [ROW_ID, LAST_UPDATED_SEQUENCE] if self._lineage else []
+        return pa.schema([full.field(name) for name in (*self._columns, *lineage)])
+
+    def _open(self, segment: LiveSegment, *, verify: bool = True) -> SegmentReader:
+        facts = segment.facts
+        source = self._store.reader(facts.path, facts.size)
+        return SegmentReader(source, self._state.schema, columns=self._columns, name=facts.path, verify=verify)
+
+
+def read_ahead(read: Callable[[_S], pa.Table], units: Iterable[_S], limit: int) -> Iterator[pa.Table]:
+    """Read units in order, some of them ahead of what was asked for, within `limit` bytes."""
+    threads = os.cpu_count() or 1
+    running: deque[tuple[Future[pa.Table], int]] = deque()
+    held = 0
+    with ThreadPoolExecutor(threads, thread_name_prefix="moulin-scan") as pool:
+        try:
+            for unit in units:
+                while running and (held + unit.size > limit or len(running) >= _UNITS_AHEAD):
+                    future, size = running.popleft()
+                    yield future.result()
+                    held -= size
+                running.append((pool.submit(read, unit), unit.size))
+                held += unit.size
+            while running:
+                yield running.popleft()[0].result()
+        finally:
+            for future, _ in running:
+                future.cancel()
+
+
+def facts_by_field(segment: LiveSegment) -> Mapping[int, ColumnFacts]:
+    """Column facts of a segment by field id."""
+    return {facts.field_id: facts for facts in segment.facts.columns}

@@ -1,0 +1,48 @@
+"""What a writer of segments must know of a table; small, and sent to Spark tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from uuid import UUID
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
+
+from moulin.model.entities import TableState
+from moulin.model.layout.key import Key
+from moulin.table.write import clustering
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Schema, partitioning and order that new segments of a table are written with.
+
+    `cluster_by` names the columns that merges put rows together by.
+    """
+
+    table_id: UUID
+    name: str
+    schema: Schema
+    spec: PartitionSpec
+    sort_order: SortOrder
+    event_time: int | None
+    cluster_by: tuple[str, ...] = ()
+
+    @cached_property
+    def key(self) -> Key | None:
+        """The primary key; None for an event table."""
+        return Key.of(self.schema)
+
+    @classmethod
+    def of(cls, state: TableState) -> Layout:
+        return cls(
+            state.id,
+            state.full_name,
+            state.schema,
+            state.spec,
+            state.sort_order,
+            state.event_time,
+            clustering.columns_of(state),
+        )

@@ -1,0 +1,183 @@
+"""Rows in, segments out: split by partition, sorted, written.
+
+The kernel of append, overwrite and of Spark's write tasks.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from moulin.formats.key_index import encode_key_index
+from moulin.formats.segment.segment import SegmentWriter, nan_fields, segment_facts
+from moulin.formats.segment.tuning import tuning
+from moulin.model.facts import SegmentFacts
+from moulin.model.layout.key import Key
+from moulin.model.layout.partition import split_by_partition
+from moulin.model.layout.sort import sort_indices
+from moulin.model.schema.arrow import ROW_ID, arrow_schema
+from moulin.storage import paths
+from moulin.storage.store import Store
+from moulin.table.write.layout import Layout
+
+NumberSource = Callable[[], int]
+
+# Row groups of keyed segments, at every level: a look-up of one row reads one of them.
+KEYED_GROUP_BYTES = 8 << 20
+
+# So many bytes of rows in memory, as many as the largest row groups have, are a bulk load.
+BULK_BYTES = tuning(2).row_group_bytes
+
+_WRITE_ROWS = 1 << 20  # rows taken in sorted order at a time, so that a sorted copy of everything is never held
+
+
+def numbers_from(first: int, count: int) -> NumberSource:
+    """Hand out a reserved block of segment numbers."""
+    block = iter(range(first, first + count))
+    return lambda: next(block)
+
+
+def write_batches(
+    store: Store,
+    layout: Layout,
+    batches: Iterable[pa.RecordBatch],
+    next_number: NumberSource,
+    *,
+    segment_bytes: int,
+    level: int | None = None,
+) -> list[SegmentFacts]:
+    """Write batches that fit the table's schema; each run of about `segment_bytes` becomes one segment per partition.
+
+    With no `level` given, rows of `BULK_BYTES` are written at level 1, laid out for scans at once; fewer at level 0,
+    for a merge will write them again. Nothing is committed. On an error the files written so far are left for clean-up.
+    """
+    written: list[SegmentFacts] = []
+    for table in _runs(batches, layout, segment_bytes):
+        for partition, part in split_by_partition(table, layout.spec, layout.schema):
+            chosen = int(part.nbytes >= BULK_BYTES) if level is None else level
+            written.append(write_sorted(store, layout, part, partition, next_number(), level=chosen))
+    return written
+
+
+def write_sorted(
+    store: Store,
+    layout: Layout,
+    table: pa.Table,
+    partition: tuple[bytes | None, ...],
+    number: int,
+    *,
+    level: int,
+    lineage: bool = False,
+) -> SegmentFacts:
+    """Sort one partition's rows and write them as one segment. With `lineage`, `table` has the lineage columns too."""
+    order = sort_indices(table, layout.sort_order, layout.schema)
+    return write_segment(
+        store,
+        layout,
+        [table] if order is None else _taken(table, order),
+        partition,
+        number,
+        level=level,
+        lineage=lineage,
+        nans=nan_fields(table),
+    )
+
+
+def write_segment(
+    store: Store,
+    layout: Layout,
+    tables: Iterable[pa.Table],
+    partition: tuple[bytes | None, ...],
+    number: int,
+    *,
+    level: int,
+    lineage: bool = False,
+    spec_id: int | None = None,
+    region: int = 0,
+    nans: Collection[int] | None = None,
+) -> SegmentFacts:
+    """Write rows that are in their final order as one segment, and the key index of a keyed one.
+
+    `nans` are the ids of the columns that may hold NaN; they are looked for when `tables` is a list.
+    """
+    if nans is None and isinstance(tables, list):
+        nans = frozenset[int]().union(*map(nan_fields, tables))
+    path = paths.segment_path(layout.table_id, number, secrets.token_hex(4))
+    keys = None if layout.key is None else _Keys(layout.key)
+    with store.writer(path) as sink:
+        group_bytes = None if keys is None else KEYED_GROUP_BYTES
+        writer = SegmentWriter(
+            sink,
+            schema=layout.schema,
+            level=level,
+            lineage=lineage,
+            row_group_bytes=group_bytes,
+            nan_fields=nans,
+        )
+        for table in tables:
+            writer.write(table)
+            if keys is not None:
+                keys.add(table)
+        written = writer.finish()
+    event_time = None if layout.event_time is None else layout.schema.find_field(layout.event_time)
+    facts = segment_facts(
+        written,
+        number=number,
+        path=path,
+        level=level,
+        schema_id=layout.schema.schema_id,
+        spec_id=layout.spec.spec_id if spec_id is None else spec_id,
+        partition=partition,
+        event_time_field=event_time,
+        sort_order_id=layout.sort_order.order_id,
+    )
+    return facts if keys is None else keys.write(store, replace(facts, region=region))
+
+
+@dataclass(slots=True)
+class _Keys:
+    """The keys of a segment that is being written."""
+
+    key: Key
+    encoded: list[pa.Array] = field(default_factory=list)
+    row_ids: list[npt.NDArray[np.int64]] = field(default_factory=list)
+
+    def add(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self.encoded.append(self.key.encode(rows))
+            if ROW_ID in rows.column_names:
+                self.row_ids.append(rows.column(ROW_ID).fill_null(-1).to_numpy())
+
+    def write(self, store: Store, facts: SegmentFacts) -> SegmentFacts:
+        """Write the index beside the segment; returns the facts with what they say of it."""
+        keys = pa.concat_arrays(self.encoded)
+        data = encode_key_index(keys, np.concatenate(self.row_ids) if self.row_ids else None)
+        store.put(paths.key_index_path(facts.path), data)
+        return replace(facts, key_min=keys[0].as_py(), key_max=keys[-1].as_py(), index_size=len(data))
+
+
+def _taken(table: pa.Table, order: pa.Array) -> Iterator[pa.Table]:
+    for start in range(0, len(order), _WRITE_ROWS):
+        yield table.take(order[start : start + _WRITE_ROWS])
+
+
+def _runs(batches: Iterable[pa.RecordBatch], layout: Layout, segment_bytes: int) -> Iterator[pa.Table]:
+    """Whole tables of about `segment_bytes` each."""
+    schema = arrow_schema(layout.schema)
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        held.append(batch)
+        size += batch.nbytes
+        if size >= segment_bytes:
+            yield pa.Table.from_batches(held, schema)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held, schema)
