@@ -31,7 +31,7 @@ from moulin.mirror import Mirror
 from moulin.pipeline.nursery.nursery import Nursery
 from moulin.storage import open_store, paths
 from moulin.table.write.writes import prepare_append
-from tests.pipeline.test_nursery import Writer, logs
+from tests.pipeline.nursery.test_nursery import Writer, logs
 
 COLUMNS = [("id", "long", False), ("name", "string")]
 NOT_NEEDED = {

@@ -22,7 +22,7 @@ import moulin
 from moulin.ingest.setup import set_up
 from moulin.pipeline.nursery.nursery import Nursery
 from tests.ingest.test_collector_crash import ENVIRONMENT, Senders, collector
-from tests.pipeline.test_nursery import bodies
+from tests.pipeline.nursery.test_nursery import bodies
 
 _PATIENCE = 180.0
 

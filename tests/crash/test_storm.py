@@ -30,7 +30,7 @@ from moulin.table.compact.worker import MergeWorker
 from tests.commands import Command
 from tests.crash.fleet import ROLES, Fleet, fleet
 from tests.ingest.test_collector_crash import Senders
-from tests.pipeline.test_nursery import bodies
+from tests.pipeline.nursery.test_nursery import bodies
 
 pytestmark = pytest.mark.crash
 _PATIENCE = 60.0

@@ -20,7 +20,7 @@ from moulin.model.ingest import StopReason
 from moulin.model.otel import SIGNALS, takes
 from tests.cli.conftest import Run, run  # noqa: F401 (a fixture)
 from tests.ingest import reference
-from tests.ingest.test_otlp import INGEST
+from tests.ingest.otlp.test_otlp import INGEST
 
 
 def test_decoded_rows_are_what_the_tables_take(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from moulin.iceberg.check.checker import check as check_iceberg
 from moulin.iceberg.check.metadata_files import Files
 from moulin.iceberg.projection.projection import project
 from tests.iceberg.conftest import COLUMNS, rows
-from tests.iceberg.rest import served
+from tests.iceberg.rest.served import served
 from tests.interop.environment import python_with, run_python
 
 DAFT = "daft[iceberg]"

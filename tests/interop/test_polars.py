@@ -16,7 +16,7 @@ from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from tests.iceberg.conftest import COLUMNS
 from tests.iceberg.conftest import lake as lake  # a fixture
-from tests.iceberg.rest import duckdb_attached, pyiceberg_catalog, served
+from tests.iceberg.rest.served import duckdb_attached, pyiceberg_catalog, served
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 PARTITIONS = {

@@ -45,7 +45,7 @@ found["merged"] = [done.segments_in, done.segments_out]
 found["after"] = list(lake.sql(query).first())
 from moulin.ingest.setup import set_up
 from moulin.pipeline.nursery.nursery import Nursery
-from tests.pipeline.test_nursery import Writer, logs
+from tests.pipeline.nursery.test_nursery import Writer, logs
 writer = Writer(lake, set_up(lake).token)
 bodies = lambda **options: sorted(r.body for r in lake.sql("select body from otel.logs", **options).collect())
 writer.send(logs("a"))

@@ -1,0 +1,348 @@
+"""Commits as plain requests: requirements, updates, bad input, idempotency, races."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from moulin.catalog.upkeep.check import check
+from moulin.catalog.upkeep.gc import collect
+from moulin.iceberg.projection.avro import read_avro, write_avro
+from moulin.iceberg.projection.projection import project
+from moulin.lake import Lake
+from tests.iceberg.rest.served import Client, error, pyiceberg_catalog, served
+
+T = "/namespaces/shop/tables/t"
+SCHEMA = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [
+        {"id": 1, "name": "id", "required": False, "type": "long"},
+        {"id": 2, "name": "name", "required": False, "type": "string"},
+    ],
+}
+
+
+@pytest.fixture
+def address(lake: Lake) -> Iterator[str]:
+    with served(lake) as address:
+        yield address
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[Client]:
+    with Client(address) as client:
+        made = client.post("/namespaces/shop/tables", json={"name": "t", "schema": SCHEMA})
+        assert made.status_code == 200, made.text
+        yield client
+
+
+def commit(client: Client, updates: list[Any], requirements: list[Any] | None = None, **options: Any) -> httpx.Response:
+    return client.post(T, json={"requirements": requirements or [], "updates": updates}, **options)
+
+
+def test_every_requirement(client: Client, lake: Lake) -> None:
+    metadata = client.get(T).json()["metadata"]
+    good: list[dict[str, Any]] = [
+        {"type": "assert-table-uuid", "uuid": metadata["table-uuid"]},
+        {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None},
+        {"type": "assert-last-assigned-field-id", "last-assigned-field-id": 2},
+        {"type": "assert-current-schema-id", "current-schema-id": 0},
+        {"type": "assert-last-assigned-partition-id", "last-assigned-partition-id": 999},
+        {"type": "assert-default-spec-id", "default-spec-id": 0},
+        {"type": "assert-default-sort-order-id", "default-sort-order-id": 0},
+    ]
+    update = {"action": "set-properties", "updates": {"a": "1"}}
+    assert commit(client, [update], good).json()["metadata"]["properties"]["a"] == "1"
+    before = lake.version
+    for one in good:
+        stale = {key: value if key in ("type", "ref") else 77 for key, value in one.items()}
+        if one["type"] == "assert-table-uuid":
+            stale["uuid"] = str(uuid.uuid4())
+        error(commit(client, [update], [stale]), 409, "CommitFailedException")
+    error(commit(client, [update], [{"type": "assert-create"}]), 409, "CommitFailedException")
+    error(commit(client, [update], [{"type": "assert-everything"}]), 400, "BadRequestException")
+    error(commit(client, [update], [{"type": "assert-current-schema-id"}]), 400, "BadRequestException")
+    missing = client.post("/namespaces/shop/tables/none", json={"requirements": [], "updates": []})
+    error(missing, 404, "NoSuchTableException")
+    assert lake.version == before
+
+
+REFUSED: list[Any] = [
+    {"action": "make-coffee"},
+    {"no": "action"},
+    "text",
+    {"action": "set-properties", "updates": {"a": 1}},
+    {"action": "set-properties", "updates": {"moulin.nothing": "1"}},
+    {"action": "set-properties", "updates": {"write.data.path": "file:///etc"}},
+    {"action": "set-location", "location": "file:///etc"},
+    {"action": "assign-uuid", "uuid": str(uuid.uuid4())},
+    {"action": "upgrade-format-version", "format-version": 1},
+    {"action": "set-current-schema", "schema-id": -1},
+    {"action": "set-current-schema", "schema-id": 9},
+    {"action": "set-default-spec", "spec-id": 9},
+    {"action": "set-default-sort-order", "sort-order-id": 9},
+    {"action": "add-schema", "schema": {"type": "struct", "fields": "none"}},
+    {"action": "set-snapshot-ref", "ref-name": "dev", "type": "branch", "snapshot-id": 1},
+    {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 1},
+    {"action": "remove-snapshot-ref", "ref-name": "main"},
+    {"action": "set-statistics", "snapshot-id": 1, "statistics": {}},
+    {"action": "add-snapshot", "snapshot": {"snapshot-id": 1}},
+]
+
+
+def test_refused_updates(client: Client, lake: Lake) -> None:
+    before = lake.version
+    for update in REFUSED:
+        error(commit(client, [update]), 400, "BadRequestException")
+    assert lake.version == before
+
+
+def test_a_schema_with_an_id_out_of_turn(client: Client) -> None:
+    fields = [*SCHEMA["fields"], {"id": 9, "name": "x", "required": False, "type": "int"}]
+    updates = [{"action": "add-schema", "schema": {**SCHEMA, "fields": fields}}, _set_schema()]
+    error(commit(client, updates), 400, "BadRequestException")
+    fields[-1] = {"id": 3, "name": "x", "required": False, "type": "int"}
+    assert commit(client, updates).json()["metadata"]["current-schema-id"] == 1
+    back = commit(client, [{"action": "set-current-schema", "schema-id": 0}])
+    assert [f["name"] for f in back.json()["metadata"]["schemas"][-1]["fields"]] == ["id", "name"]
+
+
+def _set_schema() -> dict[str, Any]:
+    return {"action": "set-current-schema", "schema-id": -1}
+
+
+def test_refused_tables(client: Client) -> None:
+    where = "/namespaces/shop/tables"
+    error(client.post(where, json={"name": "t", "schema": SCHEMA}), 409, "AlreadyExistsException")
+    error(client.post(where, json={"name": "t", "schema": SCHEMA, "stage-create": True}), 409, "AlreadyExistsException")
+    error(client.post(where, json={"name": "a/b", "schema": SCHEMA}), 400, "BadRequestException")
+    error(client.post(where, json={"name": "u"}), 400, "BadRequestException")
+    error(
+        client.post(where, json={"name": "u", "schema": SCHEMA, "location": "file:///etc"}), 400, "BadRequestException"
+    )
+    spec = {"fields": [{"name": "p", "transform": "identity", "source-id": 9}]}
+    error(client.post(where, json={"name": "u", "schema": SCHEMA, "partition-spec": spec}), 400, "BadRequestException")
+    versioned = {"name": "u", "schema": SCHEMA, "properties": {"format-version": "7"}}
+    error(client.post(where, json=versioned), 400, "BadRequestException")
+    register = {"name": "u", "metadata-location": "file:///etc/passwd"}
+    error(client.post("/namespaces/shop/register", json=register), 400, "BadRequestException")
+
+
+class Written:
+    """A snapshot of pyiceberg's, on its way: its files are there, and its commit is ours to send."""
+
+    def __init__(self, address: str, client: Client, rows: list[list[Any]] | None = None) -> None:
+        table = pyiceberg_catalog(address).load_table("shop.t")
+        transaction = table.transaction()
+        names, ids = rows or [["a", "b"], [1, 2]]
+        transaction.append(pa.table({"id": pa.array(ids, pa.int64()), "name": names}))
+        self.updates = [json.loads(one.model_dump_json(by_alias=True)) for one in transaction._updates]
+        self.requirements = [json.loads(one.model_dump_json(by_alias=True)) for one in transaction._requirements]
+        self.snapshot = next(one["snapshot"] for one in self.updates if one["action"] == "add-snapshot")
+        self.client = client
+
+    def send(self, **options: Any) -> httpx.Response:
+        return commit(self.client, self.updates, self.requirements, **options)
+
+    def edit_list(self, **changes: Any) -> None:
+        self._edit(self.snapshot["manifest-list"], lambda record: record.update(changes))
+
+    def edit_file(self, **changes: Any) -> None:
+        records, _ = read_avro(Path(self.snapshot["manifest-list"].removeprefix("file://")).read_bytes(), "")
+        self._edit(records[0]["manifest_path"], lambda record: record["data_file"].update(changes))
+
+    def _edit(self, where: str, change: Any) -> None:
+        path = Path(where.removeprefix("file://"))
+        records, header = read_avro(path.read_bytes(), where)
+        for record in records:
+            change(record)
+        schema = json.loads(header["avro.schema"])
+        path.write_bytes(write_avro(schema, records, {k: v for k, v in header.items() if not k.startswith("avro.")}))
+
+
+@pytest.fixture
+def written(address: str, client: Client) -> Written:
+    return Written(address, client)
+
+
+def _count(lake: Lake) -> int:
+    return lake.table("shop.t").scan().to_arrow().num_rows
+
+
+def test_what_is_written_is_taken(written: Written, lake: Lake) -> None:
+    written.edit_list(added_rows_count=2)
+    answer = written.send()
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["metadata"]["current-snapshot-id"] == written.snapshot["snapshot-id"]
+    assert _count(lake) == 2
+
+
+LIES: list[tuple[str, dict[str, Any], str]] = [
+    ("list", {"added_files_count": 5}, "its manifest list says"),
+    ("list", {"added_rows_count": 5}, "its manifest list says"),
+    ("list", {"manifest_path": "file:///etc/passwd"}, "below the table's location"),
+    ("file", {"record_count": 3}, "manifest"),
+    ("file", {"file_size_in_bytes": 3}, "its manifest says"),
+    ("file", {"file_format": "ORC"}, "data files are Parquet"),
+    ("file", {"content": 2}, "equality deletes"),
+    ("file", {"file_path": "file:///etc/passwd"}, "below the table's location"),
+]
+
+
+def test_lies_about_partitions(address: str, client: Client, lake: Lake) -> None:
+    """Scans leave out files by their tuples: a file in the wrong partition would hide its rows."""
+    table = lake.table("shop.t")
+    lies: list[tuple[list[str], dict[str, Any]]] = [
+        (["name"], {"name": "z"}),
+        (["name"], {"name": None}),
+        (["bucket(16, id)"], {"id_bucket": 11}),
+        (["truncate(5, id)", "name"], {"id_trunc": 0, "name": "a"}),
+    ]
+    for fields, lie in lies:
+        table.set_partitioning(fields)
+        written = Written(address, client, [["a", "a"], [7, 7]])
+        written.edit_file(partition=lie)
+        assert "has rows of partition" in error(written.send(), 400, "BadRequestException")
+    assert _count(lake) == 0
+    honest = Written(address, client, [["a", "a"], [7, 7]])
+    assert honest.send().status_code == 200
+    assert table.scan(where="name = 'a'").count() == 2
+
+
+def test_files_of_failed_commits_are_swept(address: str, client: Client, lake: Lake) -> None:
+    written = Written(address, client)
+    written.edit_file(record_count=3)
+    error(written.send(), 400, "BadRequestException")
+    lake.table("shop.t").append([{"id": 1, "name": "ours"}])
+    project(lake.context, lake.table("shop.t").id)
+    before = _files(lake)
+    collect(lake.own_catalog(), byte_floor=0)
+    assert _files(lake) == before, "an engine may still be at it"
+    collect(lake.own_catalog(), orphan_grace=0, byte_floor=0)
+    gone = before - _files(lake)
+    assert {path.rpartition(".")[2] for path in gone} == {"parquet", "avro"}
+    assert len(gone) == 3
+    assert all("_moulin_segment" not in path for path in gone)
+    assert _count(lake) == 1
+    assert client.get(T).status_code == 200
+
+
+def _files(lake: Lake) -> set[str]:
+    return {info.path for info in lake.store.list("tables") if "/manifests/" not in info.path}
+
+
+def test_lies_of_manifests(address: str, client: Client, lake: Lake) -> None:
+    for place, changes, reason in LIES:
+        written = Written(address, client)
+        if place == "list":
+            written.edit_list(**changes)
+        else:
+            written.edit_file(**changes)
+        assert reason in error(written.send(), 400, "BadRequestException")
+    assert _count(lake) == 0
+
+
+def test_manifest_lists_elsewhere(written: Written) -> None:
+    folder = written.snapshot["manifest-list"].rpartition("/metadata/")[0]
+    for where in ("/etc/passwd", f"{folder}/metadata/none.avro", f"{folder}/../x.avro", f"{folder}2/m.avro"):
+        written.snapshot["manifest-list"] = where
+        error(written.send(), 400, "BadRequestException")
+
+
+def test_a_file_of_another_schema(written: Written, lake: Lake) -> None:
+    import pyarrow.parquet as pq
+
+    data = next(Path(lake.store.local_path("tables")).rglob("data/*.parquet"))  # type: ignore[arg-type]
+    kind = pa.field("id", pa.string(), metadata={"PARQUET:field_id": "1"})
+    pq.write_table(pa.table([pa.array(["x", "y"])], schema=pa.schema([kind])), data)
+    assert "does not fit" in error(written.send(), 400, "BadRequestException")
+    assert _count(lake) == 0
+
+
+def test_stale_numbers(written: Written, lake: Lake) -> None:
+    written.requirements.clear()
+    for key, value in (("sequence-number", 7), ("parent-snapshot-id", 99)):
+        before = written.snapshot.get(key)
+        written.snapshot[key] = value
+        error(written.send(), 409, "CommitFailedException")
+        written.snapshot[key] = before
+    lake.table("shop.t").append([{"id": 5, "name": "ours"}])
+    error(written.send(), 409, "CommitFailedException")
+    assert _count(lake) == 1
+
+
+def test_idempotency(written: Written, lake: Lake) -> None:
+    headers = {"Idempotency-Key": str(uuid.uuid4())}
+    first = written.send(headers=headers)
+    assert first.status_code == 200, first.text
+    again = written.send(headers=headers)
+    assert (again.status_code, again.content, again.headers["ETag"]) == (200, first.content, first.headers["ETag"])
+    assert _count(lake) == 2
+    other = commit(written.client, [], headers=headers)
+    error(other, 422, "UnprocessableEntityException")
+    error(commit(written.client, [], headers={"Idempotency-Key": "x"}), 400, "BadRequestException")
+    error(written.send(headers={"Idempotency-Key": str(uuid.uuid4())}), 409, "CommitFailedException")
+
+
+def test_idempotency_outlives_the_server(written: Written, lake: Lake) -> None:
+    headers = {"Idempotency-Key": str(uuid.uuid4())}
+    assert written.send(headers=headers).status_code == 200
+    with served(lake) as address, Client(address) as client:
+        written.client = client
+        assert written.send(headers=headers).status_code == 200
+    assert _count(lake) == 2
+
+
+def test_one_of_two_wins(address: str, client: Client, lake: Lake) -> None:
+    both = [Written(address, client), Written(address, client)]
+    answers: list[httpx.Response] = []
+    threads = [threading.Thread(target=lambda one=one: answers.append(one.send())) for one in both]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answer.status_code for answer in answers) == [200, 409]
+    assert _count(lake) == 2
+
+
+def test_a_transaction_is_all_or_nothing(written: Written, lake: Lake) -> None:
+    lake.create_table("shop.u", [("id", "long")])
+    good = {"identifier": {"namespace": ["shop"], "name": "t"}}
+    good |= {"requirements": written.requirements, "updates": written.updates}
+    bad = {
+        "identifier": {"namespace": ["shop"], "name": "u"},
+        "requirements": [{"type": "assert-create"}],
+        "updates": [],
+    }
+    error(_transact(written, [good, bad]), 409, "CommitFailedException")
+    error(_transact(written, [good, good]), 400, "BadRequestException")
+    error(_transact(written, []), 400, "BadRequestException")
+    assert _count(lake) == 0
+    assert _transact(written, [good]).status_code == 204
+    assert _count(lake) == 2
+
+
+_CREATE = {"type": "assert-create"}
+
+
+def _transact(written: Written, changes: list[Any]) -> httpx.Response:
+    return written.client.post("/transactions/commit", json={"table-changes": changes})
+
+
+def test_what_engines_wrote_is_sound_and_published(written: Written, lake: Lake, tmp_path: Path) -> None:
+    assert written.send().status_code == 200
+    changed = written.client.post("/namespaces/shop/properties", json={"updates": {"owner": "me"}})
+    assert changed.status_code == 200
+    assert check(lake.own_catalog()) == []
+    with Lake.open_replica(tmp_path / "lake") as replica:
+        assert _count(replica) == 2
+        assert replica.catalog.database("shop").properties == {"owner": "me"}

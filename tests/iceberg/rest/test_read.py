@@ -1,0 +1,158 @@
+"""The REST catalog as engines that read see it: namespaces, tables, errors, tags, pages, tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moulin.errors import MoulinError
+from moulin.lake import Lake
+from moulin.meta.auth import AccessFile
+from moulin.meta.roles import Role
+from moulin.table.table import Table
+from tests.iceberg.conftest import COLUMNS, rows
+from tests.iceberg.rest.served import Client, duckdb_attached, error, pyiceberg_catalog, served
+
+
+@pytest.fixture
+def address(lake: Lake) -> Iterator[str]:
+    with served(lake) as address:
+        yield address
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[Client]:
+    with Client(address) as client:
+        yield client
+
+
+def test_config_lists_endpoints(client: Client) -> None:
+    found = client.get("/config", params={"warehouse": "any"}).json()
+    assert found["overrides"] == {}
+    assert "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}" in found["endpoints"]
+    assert "HEAD /v1/{prefix}/namespaces/{namespace}" in found["endpoints"]
+
+
+def test_namespaces_are_databases(client: Client, lake: Lake) -> None:
+    made = client.post("/namespaces", json={"namespace": ["web"], "properties": {"owner": "me"}})
+    assert made.json() == {"namespace": ["web"], "properties": {"owner": "me"}}
+    assert [database.name for database in lake.databases()] == ["shop", "web"]
+    assert client.get("/namespaces").json()["namespaces"] == [["shop"], ["web"]]
+    assert client.get("/namespaces", params={"parent": "shop"}).json()["namespaces"] == []
+    changed = {"updates": {"a": "1"}, "removals": ["owner", "nothing"]}
+    answer = client.post("/namespaces/web/properties", json=changed).json()
+    assert answer == {"updated": ["a"], "removed": ["owner"], "missing": ["nothing"]}
+    assert client.get("/namespaces/web").json()["properties"] == {"a": "1"}
+    assert client.head("/namespaces/web").status_code == 204
+    assert client.delete("/namespaces/web").status_code == 204
+    assert client.head("/namespaces/web").status_code == 404
+    lake.resurrect_database("web")
+    assert lake.catalog.database("web").properties == {"a": "1"}
+
+
+def test_refused_namespaces(client: Client, lake: Lake) -> None:
+    lake.create_table("shop.t", COLUMNS)
+    error(client.post("/namespaces", json={"namespace": ["shop"]}), 409, "AlreadyExistsException")
+    nested = error(client.post("/namespaces", json={"namespace": ["a", "b"]}), 406, "UnsupportedOperationException")
+    assert "not nested" in nested
+    error(client.get("/namespaces/a%1Fb"), 404, "NoSuchNamespaceException")
+    error(client.get("/namespaces/nothing"), 404, "NoSuchNamespaceException")
+    error(client.delete("/namespaces/shop"), 409, "NamespaceNotEmptyException")
+    error(client.post("/namespaces", json={"namespace": "shop"}), 400, "BadRequestException")
+    error(client.post("/namespaces", content=b"{"), 400, "BadRequestException")
+    error(client.post("/namespaces", json=[]), 400, "BadRequestException")
+    both = {"updates": {"a": "1"}, "removals": ["a"]}
+    error(client.post("/namespaces/shop/properties", json=both), 422, "UnprocessableEntityException")
+    error(client.get("/namespaces/nothing/tables"), 404, "NoSuchNamespaceException")
+    error(client.get("/namespaces/shop/tables/none"), 404, "NoSuchTableException")
+    error(client.get("/nowhere"), 404, "UnsupportedOperationException")
+    error(client.get("/namespaces", params={"pageToken": "", "pageSize": "x"}), 400, "BadRequestException")
+
+
+def test_oversize_body(client: Client) -> None:
+    error(client.post("/namespaces", content=b" " * (65 << 20)), 413, "BadRequestException")
+
+
+def test_pages(client: Client, lake: Lake) -> None:
+    for number in range(5):
+        lake.create_table(f"shop.t{number}", COLUMNS)
+    seen, token = [], ""
+    for _ in range(3):
+        page = client.get("/namespaces/shop/tables", params={"pageToken": token, "pageSize": 2}).json()
+        seen += [one["name"] for one in page["identifiers"]]
+        token = page["next-page-token"]
+    assert (seen, token) == (["t0", "t1", "t2", "t3", "t4"], None)
+    error(client.get("/namespaces/shop/tables", params={"pageToken": "ÿ"}), 400, "BadRequestException")
+
+
+def test_load_with_tags(client: Client, orders: Table) -> None:
+    orders.append(rows(0, 3))
+    where = "/namespaces/shop/tables/orders"
+    assert client.head(where).status_code == 204
+    whole = client.get(where)
+    orders.append(rows(3, 3))
+    newer = client.get(where)
+    assert newer.headers["ETag"] != whole.headers["ETag"]
+    refs = client.get(where, params={"snapshots": "refs"})
+    assert refs.headers["ETag"] != newer.headers["ETag"]
+    assert len(newer.json()["metadata"]["snapshots"]) == 2
+    assert len(refs.json()["metadata"]["snapshots"]) == 1
+    assert client.get(where, headers={"If-None-Match": newer.headers["ETag"]}).status_code == 304
+    assert client.get(where, headers={"If-None-Match": whole.headers["ETag"]}).status_code == 200
+    assert client.get(where, headers={"If-None-Match": refs.headers["ETag"]}).status_code == 200
+
+
+def test_drop_and_rename(client: Client, lake: Lake, orders: Table) -> None:
+    orders.append(rows(0, 3))
+    lake.create_database("web")
+    names = {"source": {"namespace": ["shop"], "name": "orders"}, "destination": {"namespace": ["web"], "name": "sold"}}
+    assert client.post("/tables/rename", json=names).status_code == 204
+    error(client.post("/tables/rename", json=names), 404, "NoSuchTableException")
+    lake.create_table("shop.orders", COLUMNS)
+    error(client.post("/tables/rename", json=names), 409, "AlreadyExistsException")
+    assert client.delete("/namespaces/web/tables/sold").status_code == 204
+    error(client.delete("/namespaces/web/tables/sold"), 404, "NoSuchTableException")
+    assert lake.resurrect_table("web.sold").scan().to_arrow().num_rows == 3
+    assert client.delete("/namespaces/web/tables/sold", params={"purgeRequested": "true"}).status_code == 204
+    with pytest.raises(MoulinError):
+        lake.resurrect_table("web.sold")
+
+
+def test_a_keyed_table_is_loaded_with_what_was_put(lake: Lake, address: str) -> None:
+    keyed = lake.create_table("shop.stock", [("sku", "long", False), ("n", "int")], primary_key=["sku"])
+    keyed.put({"sku": 1, "n": 5})
+    found = pyiceberg_catalog(address).load_table("shop.stock").scan().to_arrow()
+    assert found.select(["sku", "n"]).to_pylist() == [{"sku": 1, "n": 5}]
+
+
+def test_pyiceberg_and_duckdb_read_what_scan_reads(lake: Lake, orders: Table, address: str) -> None:
+    orders.append(rows(0, 50) + rows(50, 50, None))
+    orders.delete_where("id < 60 AND amount > 8")
+    expected = sorted(orders.scan().to_arrow()["id"].to_pylist())
+    catalog = pyiceberg_catalog(address)
+    assert catalog.list_namespaces() == [("shop",)]
+    assert catalog.list_tables("shop") == [("shop", "orders")]
+    assert catalog.table_exists("shop.orders")
+    assert not catalog.table_exists("shop.none")
+    assert sorted(catalog.load_table("shop.orders").scan().to_arrow()["id"].to_pylist()) == expected
+    duckdb = duckdb_attached(address)
+    assert [row[0] for row in duckdb.execute("SELECT id FROM ice.shop.orders ORDER BY id").fetchall()] == expected
+    assert duckdb.execute("SELECT count(*) FROM ice.shop.orders WHERE region IS NULL").fetchall() == [(49,)]
+
+
+def test_tokens_and_roles(lake: Lake, orders: Table, tmp_path: Path) -> None:
+    access = AccessFile(tmp_path / "access.toml")
+    reader, writer = access.create("reader", Role.READ), access.create("writer", Role.WRITE)
+    with served(lake, access) as address:
+        with Client(address) as client:
+            error(client.get("/config"), 401, "NotAuthorizedException")
+        with Client(address, headers={"Authorization": f"Bearer {reader}"}) as client:
+            assert client.get("/namespaces/shop/tables/orders").status_code == 200
+            error(client.post("/namespaces", json={"namespace": ["web"]}), 403, "ForbiddenException")
+            report = {"report-type": "scan-report"}
+            assert client.post("/namespaces/shop/tables/orders/metrics", json=report).status_code == 204
+        catalog = pyiceberg_catalog(address, token=writer)
+        catalog.create_namespace("web")
+        assert catalog.namespace_exists("web")
