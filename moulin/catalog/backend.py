@@ -1,5 +1,7 @@
 """What a lake asks of its catalog. `Catalog` fills it with SQL, `moulin.meta.client.catalog` over the network."""
 
+# Decisions: docs/decisions/0100
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

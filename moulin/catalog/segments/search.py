@@ -4,6 +4,8 @@ The pages of one search see one version: that of the first page, which the curso
 the classes of length (see segments.py) and, in each, the start of the event time: a few short index scans per page.
 """
 
+# Decisions: docs/decisions/0093
+
 from __future__ import annotations
 
 import base64
