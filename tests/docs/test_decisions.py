@@ -1,5 +1,7 @@
 """Decision records follow the template, and records and code name each other."""
 
+# Decisions: docs/decisions/0216
+
 from __future__ import annotations
 
 import re
