@@ -268,7 +268,7 @@ def segments(draw: st.DrawFn) -> LiveSegment:
 
 
 @given(segments(), st.sampled_from([codec.EXISTING, codec.ADDED, codec.DELETED]))
-def test_segments_survive(segment: LiveSegment, status: int) -> None:
+def test_segments_come_back_from_a_manifest(segment: LiveSegment, status: int) -> None:
     manifest = pb.Manifest(version=1, data_files=[codec.segment_to_ref(segment, status)])
     (ref,) = codec.decode(codec.encode(manifest, full=True), "m").manifest.data_files
     assert ref.status == status

@@ -160,14 +160,14 @@ def test_json_has_hex_ids(collector: Running) -> None:
     ],
     ids=range(8),
 )
-def test_bad_json_is_told(collector: Running, body: bytes) -> None:
+def test_bad_json_is_rejected(collector: Running, body: bytes) -> None:
     answer = post(collector, body, "/v1/traces", content_type="application/json")
     assert answer.status_code == 400
     assert answer.json()["code"] == 3
     assert "OTLP" in answer.json()["message"]
 
 
-def test_bad_requests_are_told_and_never_stored(collector: Running) -> None:
+def test_bad_requests_are_rejected_and_never_stored(collector: Running) -> None:
     for data in (b"\xff\xff", b"\x0a\x7f", b"not protobuf at all"):
         answer = post(collector, data)
         assert answer.status_code == 400
@@ -185,7 +185,7 @@ def test_bad_requests_are_told_and_never_stored(collector: Running) -> None:
     assert collector.registry.streams == []
 
 
-def test_bad_tokens_are_told_and_not_asked_for_each_time(collector: Running) -> None:
+def test_bad_tokens_are_rejected_and_not_looked_up_each_time(collector: Running) -> None:
     before = collector.registry.validations
     for token in (None, "", "ing_wrong", "ing_wrong", TOKEN[:-1]):
         with pytest.raises(grpc.RpcError) as told:
@@ -242,7 +242,7 @@ def test_a_request_without_records_needs_no_object(collector: Running) -> None:
     assert collector.registry.streams == []
 
 
-def test_overload_and_a_store_that_is_away_are_told_as_retryable(store: FaultyStore, registry: MemoryRegistry) -> None:
+def test_overload_and_a_store_that_is_away_are_retryable_errors(store: FaultyStore, registry: MemoryRegistry) -> None:
     settings = CollectorSettings(request_bytes=50_000, budget_bytes=60_000, stream=StreamSettings(patience=1.5))
     with running(store, registry, settings) as collector:
         call(collector, request())

@@ -123,7 +123,7 @@ def test_a_writer_fenced_while_the_outcome_was_unknown_sends_again(
     assert stored(store, registry) == [b"a", b"b"]
 
 
-def test_a_store_that_is_away_is_told_and_nothing_is_doubled(store: FaultyStore, registry: MemoryRegistry) -> None:
+def test_a_store_that_is_away_is_an_error_and_nothing_is_doubled(store: FaultyStore, registry: MemoryRegistry) -> None:
     async def work(writer: StreamWriter) -> None:
         await writer.submit(entry(registry, b"a"), TOKEN)
         store.fault = lambda path: "before"

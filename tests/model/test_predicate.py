@@ -730,7 +730,7 @@ def test_conditions_on_uuids_zones_nanoseconds_and_structs_match_and_prune() -> 
     assert not parse_where("u < '00000000-0000-0000-0000-000000000001'", NESTED).may_match(facts, 3)
 
 
-def test_predicates_travel() -> None:
+def test_a_pickled_predicate_means_the_same() -> None:
     predicate = parse_where("i + 1 > l and s like 'a%'", SCHEMA)
     table = table_of([{**dict.fromkeys(IDS), "i": 3, "l": 3, "s": "ab"}])
     assert mask_of(pickle.loads(pickle.dumps(predicate)), table) == mask_of(predicate, table) == [True]
