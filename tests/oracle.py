@@ -6,6 +6,8 @@ stream that is in no segment yet. It is asked before the bytes go, and fails the
 under test catches can hide it. Deletes that a test makes itself, to damage a lake, do not count.
 """
 
+# Decisions: docs/decisions/0193
+
 from __future__ import annotations
 
 import os

@@ -166,7 +166,7 @@ def test_a_cut_off_copy_is_copied_again(lake: moulin.Lake, target: str) -> None:
     assert open_store(target).get(segment.facts.path) == lake.store.get(segment.facts.path)
 
 
-def test_clean_up_at_the_source(lake: moulin.Lake, target: str) -> None:
+def test_a_mirror_goes_on_after_clean_up_at_the_source(lake: moulin.Lake, target: str) -> None:
     """Files that are gone are not missed, and a target that slept goes on from full manifests."""
     t = lake.create_table("d.t", SCHEMA)
     t.append(rows(0, 3))
@@ -185,7 +185,9 @@ def test_clean_up_at_the_source(lake: moulin.Lake, target: str) -> None:
         assert shown(copy) == shown(lake)
 
 
-def test_a_file_deleted_during_a_round(lake: moulin.Lake, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_deleted_during_a_round_is_not_missed(
+    lake: moulin.Lake, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     t = lake.create_table("d.t", SCHEMA)
     for n in range(4):
         t.append(rows(n, 1))
@@ -206,7 +208,7 @@ def test_a_file_deleted_during_a_round(lake: moulin.Lake, target: str, monkeypat
         assert shown(copy) == shown(lake)
 
 
-def test_places_that_are_refused(lake: moulin.Lake, tmp_path: Path) -> None:
+def test_a_target_that_is_the_lake_itself_or_another_lake_is_refused(lake: moulin.Lake, tmp_path: Path) -> None:
     with pytest.raises(FailedPrecondition, match="the lake itself"):
         Mirror(lake, lake.store.uri)
     with moulin.connect(tmp_path / "other"):
@@ -215,7 +217,7 @@ def test_places_that_are_refused(lake: moulin.Lake, tmp_path: Path) -> None:
         Mirror(lake, str(tmp_path / "other")).run_once()
 
 
-def test_following_a_lake_that_is_written(lake: moulin.Lake, target: str) -> None:
+def test_a_mirror_follows_a_lake_that_is_written(lake: moulin.Lake, target: str) -> None:
     t = lake.create_table("d.t", SCHEMA)
     reports: list[MirrorReport] = []
     stop = threading.Event()
@@ -248,7 +250,9 @@ def test_lag_counts_what_is_not_copied(lake: moulin.Lake, target: str) -> None:
 
 
 @pytest.mark.crash
-def test_kill_9_at_any_moment(lake: moulin.Lake, target: str, tmp_path: Path) -> None:
+def test_a_mirror_killed_at_any_moment_leaves_a_lake_at_some_version(
+    lake: moulin.Lake, target: str, tmp_path: Path
+) -> None:
     t = lake.create_table("d.t", SCHEMA)
     for n in range(30):
         t.append(rows(10 * n, 10))
@@ -280,7 +284,7 @@ def test_kill_9_at_any_moment(lake: moulin.Lake, target: str, tmp_path: Path) ->
         assert shown(copy) == shown(lake)
 
 
-def test_the_command(lake: moulin.Lake, target: str, tmp_path: Path) -> None:
+def test_the_command_mirrors_and_reports_without_secrets(lake: moulin.Lake, target: str, tmp_path: Path) -> None:
     lake.create_table("d.t", SCHEMA).append(rows(0, 3))
     place = ["--lake", str(tmp_path / "lake"), "mirror"]
     with Command(*place, target, "--once", "--json") as done:

@@ -274,7 +274,7 @@ def test_a_torn_version_waits(primary: moulin.Lake, replica: moulin.Lake) -> Non
     same(primary, replica)
 
 
-def test_manifests_that_were_cleaned_up(primary: moulin.Lake, replica: moulin.Lake) -> None:
+def test_a_replica_that_slept_too_long_goes_on_from_full_manifests(primary: moulin.Lake, replica: moulin.Lake) -> None:
     """A replica that slept too long goes on from full manifests."""
     t = primary.create_table("d.t", SCHEMA)
     t.append(rows(0, 3))
@@ -297,7 +297,7 @@ def test_manifests_that_were_cleaned_up(primary: moulin.Lake, replica: moulin.La
     assert copy.scan().count() == 21
 
 
-def test_clean_up_passes_on(primary: moulin.Lake, replica: moulin.Lake) -> None:
+def test_clean_up_of_the_lake_reaches_its_replicas(primary: moulin.Lake, replica: moulin.Lake) -> None:
     """Versions that the lake forgot are forgotten, also when only lake manifests say so; purged tables go."""
     t = primary.create_table("d.t", SCHEMA)
     u = primary.create_table("d.u", SCHEMA)
@@ -335,7 +335,9 @@ def test_a_version_whose_only_table_was_purged_is_no_gap(primary: moulin.Lake, t
     assert found.version == t.version
 
 
-def test_a_recovered_lake(primary: moulin.Lake, replica: moulin.Lake, tmp_path: Path) -> None:
+def test_a_replica_follows_a_recovered_lake_and_not_its_lost_life(
+    primary: moulin.Lake, replica: moulin.Lake, tmp_path: Path
+) -> None:
     """What a lost life of the catalog still publishes does not count."""
     t = primary.create_table("d.t", SCHEMA)
     t.append(rows(0, 3))
@@ -414,7 +416,9 @@ def _batches(right: pa.Table) -> tuple[int, int]:
 
 
 @pytest.mark.s3
-def test_a_replica_of_a_lake_on_s3(tmp_path: Path, s3_url: str, s3_options: dict[str, str]) -> None:
+def test_a_replica_of_a_lake_on_s3_reads_through_the_cache(
+    tmp_path: Path, s3_url: str, s3_options: dict[str, str]
+) -> None:
     cache = str(tmp_path / "cache")
     with (
         moulin.connect(tmp_path / "catalog", storage=s3_url, storage_options=s3_options) as primary,
@@ -431,7 +435,7 @@ def test_a_replica_of_a_lake_on_s3(tmp_path: Path, s3_url: str, s3_options: dict
 
 
 @pytest.mark.spark
-def test_sql_on_a_replica(primary: moulin.Lake, tmp_path: Path, spark: Any) -> None:
+def test_sql_on_a_replica_shows_its_version_until_refresh(primary: moulin.Lake, tmp_path: Path, spark: Any) -> None:
     t = primary.create_table("d.t", SCHEMA)
     t.append(rows(0, 10))
     t.delete_where("id = 3")

@@ -1,5 +1,7 @@
 """What a lake asks of its catalog. `Catalog` fills it with SQL, `moulin.meta.client.catalog` over the network."""
 
+# Decisions: docs/decisions/0100
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -126,7 +128,7 @@ class CatalogBackend(Protocol):
         with_columns: bool = True,
         columns: Collection[int] | None = None,
     ) -> list[LiveSegment]:
-        """The live segments of a table at a version; see segments.py for the filters."""
+        """The live segments of a table at a version; see segments/live.py for the filters."""
 
     def partitions(self, table_id: UUID, limit: int | None = None) -> list[tuple[int, tuple[bytes | None, ...]]]:
         """Spec id and values of every partition that any version of a table has, or had; at most `limit`."""
@@ -141,7 +143,7 @@ class CatalogBackend(Protocol):
         """The versions in (since, until] that are commits of a table, ascending; refuses a range as `changes` does."""
 
     def changes(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[VersionChange]:
-        """What each version in (since, until] changed, or all of them together; see changes.py."""
+        """What each version in (since, until] changed, or all of them together; see segments/feed.py."""
 
     def reserve_segments(self, count: int) -> int:
         """Segment numbers that are never given again; returns the first of `count`."""

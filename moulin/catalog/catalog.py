@@ -258,7 +258,7 @@ class Catalog:
         with_columns: bool = True,
         columns: Collection[int] | None = None,
     ) -> list[LiveSegment]:
-        """The live segments of a table at a version; see segments.py for the filters."""
+        """The live segments of a table at a version; see segments/live.py for the filters."""
         with self.engine.read() as connection:
             return segments.at_version(
                 connection,
@@ -303,7 +303,7 @@ class Catalog:
             return changes.changed_versions(connection, table_id, since, until, limit)
 
     def changes(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[VersionChange]:
-        """What each version in (since, until] changed, or all of them together; see changes.py."""
+        """What each version in (since, until] changed, or all of them together; see segments/feed.py."""
         if net:
             return iter([changes.net(self.engine, table_id, since, until)])
         return changes.each_version(self.engine, table_id, since, until)

@@ -5,6 +5,8 @@ manifest, no pin. `refresh` applies the versions that were published since, in o
 the version before or the one after.
 """
 
+# Decisions: docs/decisions/0035
+
 from __future__ import annotations
 
 import shutil

@@ -5,6 +5,8 @@ header. Writers call `frame` (or `full_frame`, the fast case); `read_wal` gives 
 damage, and never gives an entry that was not written.
 """
 
+# Decisions: docs/decisions/0045
+
 from __future__ import annotations
 
 import struct

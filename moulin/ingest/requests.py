@@ -1,5 +1,7 @@
 """What a collector checks of a request before it stores it: that it can be decoded, and what it holds."""
 
+# Decisions: docs/decisions/0073
+
 from __future__ import annotations
 
 import base64

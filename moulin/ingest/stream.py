@@ -12,6 +12,8 @@ a stream have no gaps, and nothing lies past the one that ends it:
 Everything but the calls of store and registry, which run in threads, happens in the event loop.
 """
 
+# Decisions: docs/decisions/0072
+
 from __future__ import annotations
 
 import asyncio

@@ -10,6 +10,8 @@ Tokens are random, shown once when made, and kept as SHA-256 in a TOML file that
 A server notices at once when the file changes, so a token that is taken out of it no longer opens anything.
 """
 
+# Decisions: docs/decisions/0102
+
 from __future__ import annotations
 
 import fcntl

@@ -5,6 +5,8 @@ other committed and both touch the same thing: the same segment, property, colum
 that do not meet always commute. What happens when they do is data: `verdict(committing, committed)`.
 """
 
+# Decisions: docs/decisions/0005
+
 from __future__ import annotations
 
 from collections.abc import Mapping

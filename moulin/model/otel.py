@@ -5,6 +5,8 @@ the sender gave, null when it gave none. Attributes come as a map of texts and a
 `moulin.ingest.otlp.attributes`.
 """
 
+# Decisions: docs/decisions/0074
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -4,6 +4,8 @@ They are kept among the table's properties, under keys that nobody else may set,
 and in every version as properties are. What users see as properties is without them.
 """
 
+# Decisions: docs/decisions/0111
+
 from __future__ import annotations
 
 import json

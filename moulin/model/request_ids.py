@@ -1,5 +1,7 @@
 """How the request ids begin that Moulin makes itself. For those of users see `moulin.catalog.commit.requests`."""
 
+# Decisions: docs/decisions/0140
+
 from __future__ import annotations
 
 from typing import Final

@@ -1,5 +1,7 @@
 """Settings of a table that pipelines go by: retention, merge span, sharding fields. They live in its properties."""
 
+# Decisions: docs/decisions/0085
+
 from __future__ import annotations
 
 import json

@@ -11,6 +11,8 @@ one PySpark only, both are part of its name; a JVM that cannot use it loads the 
 `python -m moulin.pipeline.java` makes both; with `--check`, it only tells by its exit code whether there is a Java.
 """
 
+# Decisions: docs/decisions/0166
+
 from __future__ import annotations
 
 import argparse

@@ -3,6 +3,8 @@
 Settings given by the caller always win. MOULIN_SPARK_MEMORY sets the memory of the driver (2g when unset).
 """
 
+# Decisions: docs/decisions/0165
+
 from __future__ import annotations
 
 import atexit

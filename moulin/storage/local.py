@@ -4,6 +4,8 @@ Not through obstore: its local store does not sync what it writes, hangs in a fo
 as the system calls below it.
 """
 
+# Decisions: docs/decisions/0030
+
 from __future__ import annotations
 
 import errno

@@ -31,6 +31,8 @@ All other paths are relative to the storage root, use `/`, and have one spelling
 back, and a parser answers None to every string that its builder cannot make. Pure functions, no I/O.
 """
 
+# Decisions: docs/decisions/0012
+
 from __future__ import annotations
 
 import re

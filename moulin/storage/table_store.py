@@ -1,5 +1,7 @@
 """The storage of a lake as its tables read it: a file that a version names is there, or the reader learns why not."""
 
+# Decisions: docs/decisions/0172
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,6 +7,8 @@ reader, for the next one. One thread renews rows while they are held, moves them
 and removes them when nobody reads.
 """
 
+# Decisions: docs/decisions/0175
+
 from __future__ import annotations
 
 import os

@@ -1,5 +1,7 @@
 """Transactions: changes of several tables that become one version, or nothing."""
 
+# Decisions: docs/decisions/0047
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

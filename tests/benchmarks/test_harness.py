@@ -36,7 +36,7 @@ def test_medians_and_quartiles() -> None:
         (Line("b", "c", reason="broke", failed=True), None, Status.FAILED),
     ],
 )
-def test_lines(line: Line, figure: float | None, status: Status) -> None:
+def test_a_line_has_the_figure_and_status_of_its_ratio(line: Line, figure: float | None, status: Status) -> None:
     assert line.figure == (None if figure is None else pytest.approx(figure))
     assert line.status is status
     assert json.loads(json.dumps(line.to_json()))["status"] == status.value

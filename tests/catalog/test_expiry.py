@@ -93,7 +93,7 @@ def test_a_senseless_time_to_keep_is_passed_over(catalog: Catalog, clock: HandCl
         catalog.table_by_id(state.id, old)
 
 
-def test_the_table_s_own_time_to_keep(catalog: Catalog, clock: HandClock) -> None:
+def test_a_table_may_keep_its_history_longer_than_the_lake(catalog: Catalog, clock: HandClock) -> None:
     long, short = make_table(catalog, "long"), make_table(catalog, "short")
     commit(catalog, long.id, SetProperties({"moulin.history-keep-seconds": str(30 * DAY)}))
     commit(catalog, short.id, SetProperties({"moulin.history-keep-seconds": "60"}))
@@ -295,7 +295,9 @@ def test_a_stopped_clean_up_is_taken_up_again(
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def test_commits_while_clean_up_runs(kind: str, tmp_path: Path, store: Store, request: pytest.FixtureRequest) -> None:
+def test_commits_that_run_during_a_clean_up_keep_their_files(
+    kind: str, tmp_path: Path, store: Store, request: pytest.FixtureRequest
+) -> None:
     """Appends, deletes and restores go on; whatever is live at the end has its files, and recovery agrees."""
     uri = f"sqlite:///{tmp_path}/catalog.sqlite" if kind == "sqlite" else request.getfixturevalue("postgres_url")
     catalog = Catalog.open(uri, store, Config(manifest_deltas=8))

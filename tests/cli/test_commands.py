@@ -27,7 +27,7 @@ def ndjson(first: int, count: int) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def test_rows_in_and_out(lake: Run, tmp_path: Path) -> None:
+def test_rows_are_appended_queried_and_deleted(lake: Run, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64()), "region": ["eu", "us"]}), tmp_path / "a.parquet")
     (tmp_path / "b.csv").write_text("id,ts,region,amount\n3,2024-03-02T00:00:00Z,ap,1.5\n4,,,\n")
     done = lake("append", "shop.orders", str(tmp_path / "a.parquet"), str(tmp_path / "b.csv"), "--json")
@@ -59,7 +59,7 @@ def test_tables_are_shown_renamed_dropped_and_brought_back(lake: Run) -> None:
     assert [row["name"] for row in lake("table", "list", "shop", "--json").json()] == ["sales"]
 
 
-def test_databases_and_views(lake: Run) -> None:
+def test_a_view_blocks_the_drop_of_its_tables_until_it_is_dropped(lake: Run) -> None:
     assert lake("table", "create", "shop.returns", *COLUMNS).code == 0
     assert lake("view", "create", "shop.all", "orders", "shop.returns").code == 0
     assert lake("view", "list", "shop", "--json").json()[0]["tables"] == "orders, returns"
@@ -75,7 +75,7 @@ def test_databases_and_views(lake: Run) -> None:
     assert lake("view", "show", "shop.all", "--json").json()["tables"] == ["orders", "returns"]
 
 
-def test_merge_check_gc_and_recover(lake: Run, tmp_path: Path) -> None:
+def test_a_lake_is_merged_checked_cleaned_up_and_recovered(lake: Run, tmp_path: Path) -> None:
     for n in range(4):
         assert lake("append", "shop.orders", "-", stdin=ndjson(n * 10, 10)).code == 0
     assert "4 segments" in lake("merge", "shop.orders").out
@@ -134,7 +134,7 @@ def test_check_reads_projections(lake: Run, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_sql(lake: Run) -> None:
+def test_sql_prints_its_rows_and_a_wrong_query_is_one_sentence(lake: Run) -> None:
     lake("append", "shop.orders", "-", stdin=ndjson(1, 10))
     done = lake("sql", "select region, count(*) as n from shop.orders group by region", "--json")
     assert done.json() == [{"region": "eu", "n": 10}]
@@ -172,7 +172,7 @@ def test_a_mistyped_folder_is_not_made_a_lake(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "leak").exists()
 
 
-def test_a_folder_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_one_sentence(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run("init", lake=tmp_path / "file" / "lake")
     assert done.code == 1

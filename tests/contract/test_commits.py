@@ -134,7 +134,7 @@ def test_a_request_that_failed_may_be_sent_again(catalog: Catalog) -> None:
     assert not commit(catalog, state.id, Append(added=(a,)), request_id="r1").replayed
 
 
-def test_two_with_the_same_request_at_once(catalog: Catalog) -> None:
+def test_one_request_sent_by_several_at_once_is_done_once(catalog: Catalog) -> None:
     state = make_table(catalog)
     for round_ in range(4):
         a = segment(catalog, state.id)
@@ -191,7 +191,7 @@ def test_restoring_what_is_there_changes_no_segment(catalog: Catalog) -> None:
     assert live(catalog, state.id) == {a.number: 10}
 
 
-def test_restoring_the_same_version_again(catalog: Catalog) -> None:
+def test_restoring_the_same_version_twice_at_once_adds_each_segment_once(catalog: Catalog) -> None:
     """What the first restore opened again is there already when the second one looks."""
     state = make_table(catalog)
     a, b = segment(catalog, state.id), segment(catalog, state.id)

@@ -136,7 +136,7 @@ PAIRS = [pytest.param(now, before, id=f"{now}-after-{before}") for now, before i
 
 
 @pytest.mark.parametrize(("now", "before"), PAIRS)
-def test_operations_that_meet(scene: Scene, now: Kind, before: Kind) -> None:
+def test_operations_that_meet_get_the_verdict_of_the_table(scene: Scene, now: Kind, before: Kind) -> None:
     prepared = TOUCHING[now](scene, 0)
     winner = scene.commit(TOUCHING[before](scene, 0))
     outcome = verdict(now, before)
@@ -245,7 +245,9 @@ def test_columns_added_by_two_are_both_there(scene: Scene) -> None:
         lambda s: Merge(added=s.new(), added_vectors={1: vector(s.table.id, 1, 2).facts}),
     ],
 )
-def test_operations_that_make_no_sense(scene: Scene, wrong: Callable[[Scene], Operation]) -> None:
+def test_operations_that_make_no_sense_are_refused_and_change_nothing(
+    scene: Scene, wrong: Callable[[Scene], Operation]
+) -> None:
     operation, before = wrong(scene), scene.catalog.version()
     with pytest.raises((InvalidInput, AlreadyExists)):
         scene.commit(operation)

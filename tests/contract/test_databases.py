@@ -28,7 +28,7 @@ def test_create_gives_a_live_database(catalog: Catalog, clock: HandClock) -> Non
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a.b", "a/b", " a", "_moulin_x", "x" * 256, "a\nb"])
-def test_names_that_cannot_be(catalog: Catalog, name: str) -> None:
+def test_impossible_names_are_refused(catalog: Catalog, name: str) -> None:
     """DB-02"""
     with pytest.raises(InvalidInput):
         catalog.create_database(name)

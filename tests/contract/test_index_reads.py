@@ -11,7 +11,7 @@ from moulin.storage import paths
 from tests.contract.samples import commit, make_table, segment
 
 
-def test_indexes_their_size_and_what_they_cover(catalog: Catalog) -> None:
+def test_the_catalog_knows_indexes_their_sizes_and_what_they_cover(catalog: Catalog) -> None:
     state = make_table(catalog)
     made = [segment(catalog, state.id) for _ in range(3)]
     commit(catalog, state.id, Append(added=tuple(made)))
@@ -27,7 +27,7 @@ def test_indexes_their_size_and_what_they_cover(catalog: Catalog) -> None:
     assert catalog.index_coverage(state.id, numbers, {2}) == []
 
 
-def test_bytes_written_since_a_version_by_level(catalog: Catalog) -> None:
+def test_bytes_written_since_a_version_are_counted_by_level(catalog: Catalog) -> None:
     state = make_table(catalog)
     first = commit(catalog, state.id, Append(added=(segment(catalog, state.id),))).version
     more = (segment(catalog, state.id, level=1), segment(catalog, state.id), segment(catalog, state.id))

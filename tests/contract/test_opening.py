@@ -43,7 +43,7 @@ def test_many_open_a_new_lake_at_once(backend: Backend) -> None:
     assert [d.name for d in opened[3].databases()] == ["d"]
 
 
-def test_catalog_and_storage_of_different_lakes(backend: Backend) -> None:
+def test_a_catalog_and_a_storage_of_different_lakes_are_refused(backend: Backend) -> None:
     one, two = memory_store(), memory_store()
     uri = backend.new_uri()
     backend.open(uri, one)
@@ -70,14 +70,14 @@ def test_a_marker_lost_in_a_crash_is_written_again(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("marker", [b"", b"{", b"[]", b"{}", b'{"format": 1}', b'{"format": 1, "uuid": "x"}', b"\xff"])
-def test_a_damaged_marker(backend: Backend, marker: bytes) -> None:
+def test_a_damaged_marker_is_corrupt(backend: Backend, marker: bytes) -> None:
     store = memory_store()
     store.put(paths.marker(), marker)
     with pytest.raises(Corrupt, match=r"moulin\.json"):
         backend.open(backend.new_uri(), store)
 
 
-def test_a_lake_of_a_newer_version(backend: Backend) -> None:
+def test_a_lake_of_a_newer_version_is_refused(backend: Backend) -> None:
     store = memory_store()
     lake = {"format": 2, "uuid": "01890a5d-ac96-774b-bcce-b302099a8057"}
     store.put(paths.marker(), json.dumps(lake).encode())
@@ -86,7 +86,7 @@ def test_a_lake_of_a_newer_version(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("uri", ["mysql://host/db", "nonsense", "sqlite+foo://x"])
-def test_addresses_that_are_none(uri: str) -> None:
+def test_malformed_addresses_are_refused(uri: str) -> None:
     with pytest.raises(InvalidInput):
         Catalog.open(uri, memory_store(), Config())
 
@@ -97,13 +97,13 @@ def test_a_database_that_does_not_answer_keeps_its_secret() -> None:
     assert "hunter2" not in str(error.value)
 
 
-def test_a_file_that_is_no_catalog(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_catalog_is_corrupt(tmp_path: Path) -> None:
     (tmp_path / "catalog.sqlite").write_bytes(b"not a database, but long enough to be looked at " * 100)
     with pytest.raises(Corrupt, match="moulin recover"):
         Catalog.open(f"sqlite:///{tmp_path}/catalog.sqlite", open_store(tmp_path), Config())
 
 
-def test_a_catalog_file_that_vanished(tmp_path: Path) -> None:
+def test_a_catalog_file_that_vanished_is_not_made_again(tmp_path: Path) -> None:
     uri, store = f"sqlite:///{tmp_path}/catalog.sqlite", open_store(tmp_path)
     catalog = Catalog.open(uri, store, Config())
     catalog.create_database("d")
@@ -116,6 +116,6 @@ def test_a_catalog_file_that_vanished(tmp_path: Path) -> None:
     catalog.close()
 
 
-def test_a_catalog_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_catalog_in_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises((FailedPrecondition, NotFound)):
         Catalog.open(f"sqlite:///{tmp_path}/nowhere/catalog.sqlite", memory_store(), Config())

@@ -137,7 +137,7 @@ def test_partitions_are_asked_once_each(catalog: Catalog) -> None:
     assert len(numbers(catalog, state.id, version, partition_filter=lambda spec_id, values: True)) == 6
 
 
-def test_many_partitions(catalog: Catalog) -> None:
+def test_filters_over_more_partitions_than_fit_one_statement_find_all(catalog: Catalog) -> None:
     """More than fit into one statement, and more than it is worth to ask about when a time range leaves few."""
     state = make_table(catalog, partition_by=["id"])
     first = catalog.reserve_segments(1200)
@@ -218,7 +218,7 @@ def test_time_ranges_find_what_overlaps(catalog: Catalog, timeline: tuple[Spans,
         assert numbers(catalog, state.id, version, time_range=(low, high)) == expected
 
 
-def test_time_ranges_beyond_the_scale(catalog: Catalog) -> None:
+def test_time_ranges_beyond_64_bits_are_answered(catalog: Catalog) -> None:
     state = make_table(catalog)
     a = segment(catalog, state.id, time_min=1, time_max=2)
     version = commit(catalog, state.id, Append(added=(a,))).version

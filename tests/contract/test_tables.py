@@ -133,7 +133,7 @@ def test_a_member_of_a_view_stays_in_its_database(catalog: Catalog) -> None:
         catalog.rename_table("d", "u", "e", "u")
 
 
-def test_state_at_every_version(catalog: Catalog) -> None:
+def test_every_version_has_the_schema_and_properties_of_its_time(catalog: Catalog) -> None:
     state = make_table(catalog, properties={"a": "1"})
     created = catalog.version()
     added = commit(catalog, state.id, AlterSchema((AddColumn("note", "string"),))).version  # type: ignore[arg-type]
@@ -178,7 +178,7 @@ def test_columns_in_use_stay(catalog: Catalog) -> None:
     assert catalog.table("d", "t") == state
 
 
-def test_versions_that_cannot_be_read(catalog: Catalog) -> None:
+def test_versions_that_cannot_be_read_are_not_found(catalog: Catalog) -> None:
     catalog.create_database("d")
     before = catalog.version()
     state = make_table(catalog)
@@ -238,7 +238,7 @@ def test_callers_add_to_the_summary(catalog: Catalog) -> None:
     assert catalog.history(state.id)[0].summary["by"] == "ann"
 
 
-def test_versions_by_time(catalog: Catalog, clock: HandClock) -> None:
+def test_a_time_finds_the_version_of_that_time(catalog: Catalog, clock: HandClock) -> None:
     start = clock.now
     versions = []
     for name in ("a", "b", "c"):

@@ -140,7 +140,7 @@ def test_resurrect_needs_the_members_and_the_name(abc: Catalog) -> None:
     assert (members(abc), members(abc, "w")) == ("ab", "c")
 
 
-def test_rename(abc: Catalog) -> None:
+def test_a_renamed_view_keeps_its_id_and_members(abc: Catalog) -> None:
     made = abc.create_view("d", "v", ["b", "a"])
     renamed = abc.rename_view("d", "v", "w")
     assert (renamed.id, renamed.members) == (made.id, made.members)

@@ -42,7 +42,9 @@ def require_consistent(catalog: Catalog, table_id: object, told: list[int], last
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def test_kills_at_random(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+def test_writers_killed_at_random_leave_a_lake_that_recovers(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
     uri = f"sqlite:///{tmp_path}/catalog.sqlite" if kind == "sqlite" else request.getfixturevalue("postgres_url")
     store = open_store(tmp_path)
     catalog = Catalog.open(uri, store, Config())

@@ -164,6 +164,8 @@ def test_a_killed_writer_loses_nothing(tmp_path: Path, writers: Writers, options
 @pytest.mark.crash
 @pytest.mark.long
 @pytest.mark.parametrize("options", CASES, ids=lambda options: "-".join(options.values()))
-def test_a_thousand_kills(tmp_path: Path, writers: Writers, options: dict[str, str]) -> None:
+def test_a_thousand_kills_lose_nothing_that_was_acknowledged(
+    tmp_path: Path, writers: Writers, options: dict[str, str]
+) -> None:
     for seed in range(10, 20):
         kill_again_and_again(tmp_path, writers, 25, options, seed + 10 * CASES.index(options))

@@ -72,7 +72,7 @@ def kill_nurseries(lake: moulin.Lake, arguments: list[str], token: str, kills: i
 
 @pytest.mark.long
 @pytest.mark.crash
-def test_nurseries_killed_on_sqlite(tmp_path: Path) -> None:
+def test_killed_nurseries_take_every_record_once_on_sqlite(tmp_path: Path) -> None:
     with moulin.connect(tmp_path / "lake") as lake:
         token = set_up(lake).token
         assert token is not None
@@ -82,7 +82,7 @@ def test_nurseries_killed_on_sqlite(tmp_path: Path) -> None:
 @pytest.mark.crash
 @pytest.mark.postgres
 @pytest.mark.long
-def test_nurseries_killed_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
+def test_killed_nurseries_take_every_record_once_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
     with moulin.connect(postgres_url, storage=str(tmp_path / "files")) as lake:
         token = set_up(lake).token
         assert token is not None
@@ -92,7 +92,7 @@ def test_nurseries_killed_on_postgresql(tmp_path: Path, postgres_url: str) -> No
 @pytest.mark.crash
 @pytest.mark.spark
 @pytest.mark.long
-def test_nurseries_on_spark_killed(tmp_path: Path) -> None:
+def test_killed_nurseries_on_spark_take_every_record_once(tmp_path: Path) -> None:
     with moulin.connect(tmp_path / "lake") as lake:
         token = set_up(lake).token
         assert token is not None

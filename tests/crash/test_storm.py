@@ -164,7 +164,7 @@ def _nothing_below_a_watermark(lake: Lake, watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("kills", [10, pytest.param(250, marks=pytest.mark.long)])
-def test_on_sqlite_and_a_folder(tmp_path: Path, kills: int) -> None:
+def test_a_storm_of_kills_loses_nothing_on_sqlite_and_a_folder(tmp_path: Path, kills: int) -> None:
     with moulin.connect(tmp_path / "lake") as lake:
         token = set_up(lake).token
         assert token is not None
@@ -175,7 +175,7 @@ def test_on_sqlite_and_a_folder(tmp_path: Path, kills: int) -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.long)])
-def test_an_older_catalog_put_back_in_the_storm(tmp_path: Path, rounds: int) -> None:
+def test_an_older_catalog_put_back_in_a_storm_is_refused_and_recovery_saves_all(tmp_path: Path, rounds: int) -> None:
     """Everything dies, and an older copy of the catalog is put back: nobody starts with it, and recovery saves all."""
     folder, chance = tmp_path / "lake", random.Random(rounds)
     with moulin.connect(folder) as lake:
@@ -244,7 +244,7 @@ def _put_back_and_recover(folder: Path, older: Path, running: Fleet) -> None:
 @pytest.mark.postgres
 @pytest.mark.s3
 @pytest.mark.parametrize("kills", [10, pytest.param(250, marks=pytest.mark.long)])
-def test_on_postgresql_and_s3(
+def test_a_storm_of_kills_loses_nothing_on_postgresql_and_s3(
     tmp_path: Path, postgres_url: str, s3_url: str, s3_options: dict[str, str], kills: int
 ) -> None:
     options = [word for key, value in s3_options.items() for word in ("--storage-option", f"{key}={value}")]

@@ -21,7 +21,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
-def test_example(example: str, tmp_path: Path) -> None:
+def test_an_example_runs_and_prints_what_it_should(example: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / example), str(tmp_path / "lake")],
         capture_output=True,
@@ -56,7 +56,7 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     assert re.search(r"eu\|\s*12\.5", done.stdout)
 
 
-def test_the_keyed_table_of_the_readme(tmp_path: Path) -> None:
+def test_the_keyed_table_of_the_readme_runs(tmp_path: Path) -> None:
     """The second code block of the README: no Spark is started for it."""
     block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
     script = block.replace("stock.get(", "row = stock.get(").replace("stock.changes(", "feed = stock.changes(")

@@ -43,7 +43,7 @@ ENTRIES = st.lists(
 
 
 @given(entries=ENTRIES, offset=st.integers(0, 2**63 - 1))
-def test_round_trip(entries: list[Entry], offset: int) -> None:
+def test_entries_come_back_with_their_header(entries: list[Entry], offset: int) -> None:
     data = blob.encode_data(STREAM, NONCE, offset, 7, entries)
     found = blob.decode(data, source="x", stream_id=STREAM, offset=offset)
     assert found.entries == tuple(entries)
@@ -52,7 +52,7 @@ def test_round_trip(entries: list[Entry], offset: int) -> None:
     assert (found.header.nonce, found.header.offset, found.header.written_at) == (NONCE, offset, 7)
 
 
-def test_objects_without_entries() -> None:
+def test_keep_alive_and_stop_objects_have_no_entries() -> None:
     stop = blob.decode(blob.encode_stop(STREAM, NONCE, 3, 9, StopReason.TIMEOUT), source="x")
     assert (stop.header.kind, stop.header.reason, stop.entries) == (Kind.STOP, StopReason.TIMEOUT, ())
     alive = blob.decode(blob.encode_keep_alive(STREAM, NONCE, 3, 9), source="x")
@@ -60,7 +60,7 @@ def test_objects_without_entries() -> None:
 
 
 @given(data=st.data())
-def test_every_flipped_byte_and_every_cut_is_told(data: st.DataObject) -> None:
+def test_every_flipped_byte_and_every_cut_is_refused(data: st.DataObject) -> None:
     good = blob.encode_data(STREAM, NONCE, 5, 7, data.draw(ENTRIES))
     place = data.draw(st.integers(0, len(good) - 1))
     bits = data.draw(st.integers(1, 255))
@@ -71,7 +71,7 @@ def test_every_flipped_byte_and_every_cut_is_told(data: st.DataObject) -> None:
 
 
 @given(body=st.binary(max_size=400), raw_size=st.integers(0, 500), records=st.integers(0, 3))
-def test_nonsense_with_a_good_hash_is_told(body: bytes, raw_size: int, records: int) -> None:
+def test_nonsense_with_a_good_hash_is_corrupt(body: bytes, raw_size: int, records: int) -> None:
     """The hash proves that nothing was damaged, not that the writer was sane."""
     made = [
         blob._object(Kind.DATA, STREAM, NONCE, 1, 1, records, raw_size, body, StopReason.UNSPECIFIED),
@@ -96,7 +96,7 @@ def test_a_bomb_is_not_unpacked() -> None:
             blob.decode(data, source="x")
 
 
-def test_an_object_of_another_place_is_told() -> None:
+def test_an_object_of_another_stream_or_number_is_corrupt() -> None:
     data = blob.encode_keep_alive(STREAM, NONCE, 3, 9)
     with pytest.raises(Corrupt, match="number 3"):
         blob.decode(data, source="x", offset=4)
@@ -113,7 +113,7 @@ def test_what_cannot_be_stored_is_refused() -> None:
         blob.encode_keep_alive(STREAM, b"", 0, 0)
 
 
-def test_the_example_in_the_docs() -> None:
+def test_the_example_of_the_page_is_what_the_code_writes() -> None:
     page = (Path(__file__).parents[2] / "docs/formats/baby_segment.md").read_text()
     example = page.split("<!-- example -->")[1].split("```")[1]
     data = bytes.fromhex("".join(re.findall(r"^((?:[0-9a-f]{2} )*[0-9a-f]{2})(?:  |$)", example, re.MULTILINE)))

@@ -16,7 +16,7 @@ BATCH = BackfillBatch("inbox", 0, (LoadedFile("day=1/a.csv", 12, "e1"),))
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "backfill_batch.md").read_text(encoding="utf-8")
 
 
-def test_the_example_of_the_page() -> None:
+def test_the_example_of_the_page_is_what_the_code_writes() -> None:
     example = re.search(r"<!-- example -->\n```\n(.*?)\n```", PAGE, re.DOTALL)
     assert example is not None
     data = example[1].encode()
@@ -34,7 +34,7 @@ def test_damage_and_newer_formats_are_refused() -> None:
         decode(newer, digest(newer), name="x")
 
 
-def test_its_name() -> None:
+def test_the_name_of_a_batch_has_its_source_number_and_digest() -> None:
     table = UUID(int=1)
     name = paths.backfill_batch(table, source_key("inbox"), 7, digest(b""))
     assert name == f"tables/{table}/backfills/{source_key('inbox')}/{7:020}-{digest(b'').hex()}.json"

@@ -204,7 +204,7 @@ def test_an_empty_bitmap_below_a_later_key_is_read_as_other_engines_write_it() -
     assert list(dv.decode(seal(vector))) == [2**32 + 4]
 
 
-def test_no_position_at_all() -> None:
+def test_an_empty_vector_marks_nothing() -> None:
     empty = dv.decode(dv.encode(BitMap64()))
     assert not empty
     assert dv.to_array(empty).tolist() == []

@@ -160,7 +160,7 @@ def test_many_chunks_are_found_and_only_the_needed_ones_are_decoded() -> None:
         damaged.verify()
 
 
-def test_the_largest_addresses() -> None:
+def test_the_largest_addresses_are_kept() -> None:
     outputs = list(range(journal.MAX_OUTPUTS))
     addresses = [*pack(journal.MAX_OUTPUTS - 1, np.array([2**40 - 1])).tolist(), 0, -1]
     read = Journal.decode(encode_journal(outputs, [entry(2**63 - 1, 2**40 - 3, addresses, 2**63 - 1)]))

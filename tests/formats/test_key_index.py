@@ -215,7 +215,7 @@ def test_a_newer_format_is_not_damage() -> None:
         opened(good[:-56] + footer + struct.pack("<I", google_crc32c.value(footer)))
 
 
-def test_the_example_of_the_page() -> None:
+def test_the_example_of_the_page_answers_like_what_the_code_writes() -> None:
     block = PAGE.read_text(encoding="utf-8").split("<!-- example -->")[1].split("```")[1]
     said = bytes.fromhex("".join(line.split("  ")[0] for line in block.strip().splitlines()))
     made = encode_key_index(pa.array([b"ab", b"cd"], pa.binary(2)), np.array([-1, 7]))

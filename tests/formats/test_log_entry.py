@@ -97,7 +97,7 @@ def test_rows_come_back_exactly(given_rows: list[tuple[Any, ...]], schema_id: in
         (UUIDType(), UUID(int=0)),
     ],
 )
-def test_the_ends_of_the_ranges(kind: IcebergType, value: Any) -> None:
+def test_values_at_the_ends_of_their_ranges_come_back(kind: IcebergType, value: Any) -> None:
     types = python_types([NestedField(1, "c", kind, required=True)])
     found = decode(log_entry.encode_row(1, (value,))).rows(types)
     assert repr(found) == repr([(value,)])
@@ -196,7 +196,7 @@ def test_headers_out_of_range_are_refused() -> None:
         log_entry.encode_rows(1, range(log_entry.MAX_ROWS + 1))
 
 
-def test_what_is_no_entry() -> None:
+def test_bytes_that_are_not_an_entry_are_refused() -> None:
     with pytest.raises(Corrupt, match="it has 3 bytes|x has 3 bytes"):
         decode(b"\1\0\0", source="x")
     with pytest.raises(Unsupported, match="x is of kind 9"):
@@ -243,7 +243,7 @@ def _read(data: bytes) -> None:
         pass
 
 
-def test_the_example_of_the_page() -> None:
+def test_the_example_of_the_page_is_what_the_code_writes() -> None:
     block = PAGE.read_text(encoding="utf-8").split("<!-- example -->")[1].split("```")[1]
     lines = [re.match(r"((?:[0-9a-f]{2} )*[0-9a-f]{2})(?:  |$)", line) for line in block.splitlines()]
     data = bytes.fromhex(" ".join(match[1] for match in lines if match))

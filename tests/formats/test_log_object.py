@@ -68,7 +68,7 @@ def test_what_cannot_be_stored_is_refused(change: dict[str, object]) -> None:
         encode_object(dataclasses.replace(SAMPLE, **change))  # type: ignore[arg-type]
 
 
-def test_the_example_of_the_page() -> None:
+def test_the_example_of_the_page_is_what_the_code_writes() -> None:
     block = PAGE.read_text(encoding="utf-8").split("<!-- example -->")[1].split("```")[1]
     rows = [re.match(r"((?:[0-9a-f]{2} )*[0-9a-f]{2})(?:  |$)", line) for line in block.splitlines()]
     assert bytes.fromhex(" ".join(match[1] for match in rows if match)) == encode_object(SAMPLE)

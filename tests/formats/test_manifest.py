@@ -103,14 +103,14 @@ def golden() -> pb.Manifest:
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_the_bytes_of_a_manifest(full: bool) -> None:
+def test_the_bytes_of_a_manifest_never_change(full: bool) -> None:
     data = framed(1 if full else 2, BODY)
     assert codec.encode(golden(), full=full) == data
     decoded = codec.decode(data, "m")
     assert (decoded.manifest, decoded.full, decoded.writable) == (golden(), full, True)
 
 
-def test_the_header() -> None:
+def test_the_header_holds_magic_format_and_length_and_the_end_a_checksum() -> None:
     data = codec.encode(pb.Manifest(version=1), full=False)
     assert data[:5] == b"MRUB\x02"
     assert int.from_bytes(data[5:9], "little") == len(data) - 9
@@ -142,7 +142,7 @@ TYPES = {3: "int64", 5: "int32", 9: "string", 12: "bytes"}
 
 
 @pytest.mark.parametrize("name", SEED)
-def test_field_numbers_are_those_of_the_seed(name: str) -> None:
+def test_field_numbers_never_change(name: str) -> None:
     descriptor = pb.DESCRIPTOR.message_types_by_name[name]
     found = {
         field.name: (
@@ -268,7 +268,7 @@ def segments(draw: st.DrawFn) -> LiveSegment:
 
 
 @given(segments(), st.sampled_from([codec.EXISTING, codec.ADDED, codec.DELETED]))
-def test_segments_survive(segment: LiveSegment, status: int) -> None:
+def test_segments_come_back_from_a_manifest(segment: LiveSegment, status: int) -> None:
     manifest = pb.Manifest(version=1, data_files=[codec.segment_to_ref(segment, status)])
     (ref,) = codec.decode(codec.encode(manifest, full=True), "m").manifest.data_files
     assert ref.status == status
@@ -281,7 +281,7 @@ def test_row_sequences_of_files_without_lineage_are_the_commit_s() -> None:
     assert (ref.seq_min, ref.seq_max, ref.added_version) == (42, 42, 7)
 
 
-def test_chosen_columns_only() -> None:
+def test_only_the_chosen_columns_are_decoded() -> None:
     stored = codec.encode_columns([ColumnFacts(n, n, 0) for n in range(5)], [4])
     assert [c.field_id for c in codec.decode_columns(stored, {1, 3, 9})] == [1, 3]
     assert [c.field_id for c in codec.decode_columns(stored)] == [0, 1, 2, 3, 4]
@@ -294,7 +294,7 @@ def test_the_page_names_every_field() -> None:
             assert f"| {field.number} | `{field.name}` |" in page, f"{message.name}.{field.name}"
 
 
-def test_the_example_of_the_page() -> None:
+def test_the_example_of_the_page_is_what_the_code_writes() -> None:
     page = (Path(__file__).parents[2] / "docs" / "formats" / "manifest.md").read_text(encoding="utf-8")
     example = page.split("## Example")[1].split("```")[1]
     data = bytes.fromhex("".join(line.split("   ")[0] for line in example.strip().splitlines()))

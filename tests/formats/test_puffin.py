@@ -217,7 +217,7 @@ def test_noise_is_refused(noise: bytes, footer: bytes) -> None:
             puffin.read_puffin_footer(data)
 
 
-def test_many_vectors_in_one_file() -> None:
+def test_many_vectors_in_one_file_are_each_read_alone() -> None:
     rng = np.random.default_rng(3)
     blobs = [DeletionVectorBlob(f"{i}.parquet", BitMap64(rng.integers(0, 10**6, 1 + i).tolist())) for i in range(200)]
     data, places = puffin.write_puffin(blobs)

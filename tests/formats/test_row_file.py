@@ -62,7 +62,7 @@ def test_what_does_not_fit_is_named(text: str | bytes, kind: str, message: str) 
         read(text, kind)
 
 
-def test_formats_by_name() -> None:
+def test_the_name_of_a_file_tells_its_format() -> None:
     names = {
         "a.csv": "csv",
         "b.json.gz": "ndjson",

@@ -208,7 +208,7 @@ def test_fragments_out_of_order_are_refused() -> None:
         read_wal(first + mark, source="x", final=True)
 
 
-def test_headers_that_cannot_be_read() -> None:
+def test_headers_that_cannot_be_read_are_refused() -> None:
     good, _ = build([])
     with pytest.raises(Corrupt, match="x is damaged at byte 10: its header ends"):
         read_wal(good[:10], source="x", final=True)
@@ -222,7 +222,7 @@ def test_headers_that_cannot_be_read() -> None:
         read_wal(newer, source="x", final=True)
 
 
-def test_the_example_of_the_page() -> None:
+def test_the_example_of_the_page_is_what_the_code_writes() -> None:
     block = PAGE.read_text(encoding="utf-8").split("<!-- example -->")[1].split("```")[1]
     rows = [re.match(r"((?:[0-9a-f]{2} )*[0-9a-f]{2})(?:  |$)", line) for line in block.splitlines()]
     data = bytes.fromhex(" ".join(match[1] for match in rows if match))

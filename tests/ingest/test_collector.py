@@ -160,14 +160,14 @@ def test_json_has_hex_ids(collector: Running) -> None:
     ],
     ids=range(8),
 )
-def test_bad_json_is_told(collector: Running, body: bytes) -> None:
+def test_bad_json_is_rejected(collector: Running, body: bytes) -> None:
     answer = post(collector, body, "/v1/traces", content_type="application/json")
     assert answer.status_code == 400
     assert answer.json()["code"] == 3
     assert "OTLP" in answer.json()["message"]
 
 
-def test_bad_requests_are_told_and_never_stored(collector: Running) -> None:
+def test_bad_requests_are_rejected_and_never_stored(collector: Running) -> None:
     for data in (b"\xff\xff", b"\x0a\x7f", b"not protobuf at all"):
         answer = post(collector, data)
         assert answer.status_code == 400
@@ -185,7 +185,7 @@ def test_bad_requests_are_told_and_never_stored(collector: Running) -> None:
     assert collector.registry.streams == []
 
 
-def test_bad_tokens_are_told_and_not_asked_for_each_time(collector: Running) -> None:
+def test_bad_tokens_are_rejected_and_not_looked_up_each_time(collector: Running) -> None:
     before = collector.registry.validations
     for token in (None, "", "ing_wrong", "ing_wrong", TOKEN[:-1]):
         with pytest.raises(grpc.RpcError) as told:
@@ -207,7 +207,7 @@ def test_a_token_that_is_revoked_ends_soon(store: FaultyStore, registry: MemoryR
         assert post(collector, request()).status_code == 401
 
 
-def test_requests_that_are_too_large(store: FaultyStore, registry: MemoryRegistry) -> None:
+def test_requests_that_are_too_large_are_refused(store: FaultyStore, registry: MemoryRegistry) -> None:
     with running(store, registry, CollectorSettings(request_bytes=20_000, budget_bytes=1 << 20)) as collector:
         large = request("x" * 30_000)
         assert post(collector, large).status_code == 413
@@ -242,7 +242,7 @@ def test_a_request_without_records_needs_no_object(collector: Running) -> None:
     assert collector.registry.streams == []
 
 
-def test_overload_and_a_store_that_is_away_are_told_as_retryable(store: FaultyStore, registry: MemoryRegistry) -> None:
+def test_overload_and_a_store_that_is_away_are_retryable_errors(store: FaultyStore, registry: MemoryRegistry) -> None:
     settings = CollectorSettings(request_bytes=50_000, budget_bytes=60_000, stream=StreamSettings(patience=1.5))
     with running(store, registry, settings) as collector:
         call(collector, request())
@@ -269,7 +269,7 @@ def test_overload_and_a_store_that_is_away_are_told_as_retryable(store: FaultySt
         assert bodies == ["hello", "x" * 40_000, "back"], "of the refused ones, that on its way was stored, once"
 
 
-def test_many_clients_at_once(collector: Running) -> None:
+def test_requests_of_many_clients_at_once_are_stored_once_and_in_order(collector: Running) -> None:
     """Each request is stored once, in the order of each client."""
 
     def send(client: int) -> None:
@@ -322,7 +322,7 @@ def test_a_store_that_ignores_put_if_absent_is_refused(store: FaultyStore, regis
         pass
 
 
-def test_what_it_says_of_itself(collector: Running) -> None:
+def test_a_collector_reports_its_health_and_metrics(collector: Running) -> None:
     call(collector, request())
     assert httpx.get(f"{collector.url}/healthz").json()["status"] == "ok"
     assert "moulin_collector_accepted_total 1" in httpx.get(f"{collector.url}/metrics").text

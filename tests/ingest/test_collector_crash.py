@@ -114,7 +114,7 @@ def kill_often(lake_arguments: list[str], token: str, kills: int) -> Senders:
 
 
 @pytest.mark.crash
-def test_killed_on_sqlite_and_a_folder(tmp_path: Path) -> None:
+def test_killed_collectors_lose_nothing_on_sqlite_and_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "lake"
     with moulin.connect(folder) as lake:
         token = set_up(lake).token
@@ -132,7 +132,9 @@ def test_killed_on_sqlite_and_a_folder(tmp_path: Path) -> None:
 @pytest.mark.postgres
 @pytest.mark.s3
 @pytest.mark.long
-def test_killed_on_postgresql_and_s3(postgres_url: str, s3_url: str, s3_options: dict[str, str]) -> None:
+def test_killed_collectors_lose_nothing_on_postgresql_and_s3(
+    postgres_url: str, s3_url: str, s3_options: dict[str, str]
+) -> None:
     with moulin.connect(postgres_url, storage=s3_url, storage_options=s3_options) as lake:
         token = set_up(lake).token
         assert token is not None

@@ -53,7 +53,7 @@ def test_the_token_is_shown_once(run: Run, tmp_path: Path) -> None:  # noqa: F81
         assert properties["moulin.retention-ns"] == str(30 * 86_400_000_000_000)
 
 
-def test_the_catalog_as_a_registry(tmp_path: Path) -> None:
+def test_the_catalog_validates_tokens_and_opens_streams(tmp_path: Path) -> None:
     with moulin.connect(tmp_path / "lake", stream_flush_seconds=0.5, collector_budget_bytes=1 << 30) as lake:
         token = set_up(lake).token
         assert token is not None
@@ -78,7 +78,7 @@ def test_the_catalog_as_a_registry(tmp_path: Path) -> None:
         assert CollectorSettings.of(lake.config).budget_bytes == 1 << 30
 
 
-def test_a_server_as_a_registry(tmp_path: Path) -> None:
+def test_a_server_validates_tokens_and_opens_streams(tmp_path: Path) -> None:
     """The same answers from a catalog behind `moulin serve`."""
     with moulin.connect(tmp_path / "lake", stream_flush_seconds=0.5) as lake:
         server = build_server(lake, ServeConfig(bind="127.0.0.1:0", http_bind="", drain_seconds=1)).start()

@@ -102,7 +102,9 @@ def test_a_fenced_writer_sends_again_to_a_new_stream(store: FaultyStore, registr
     assert stored(store, registry) == [b"a", b"b", b"c"]
 
 
-def test_fenced_while_the_outcome_was_unknown(store: FaultyStore, registry: MemoryRegistry) -> None:
+def test_a_writer_fenced_while_the_outcome_was_unknown_sends_again(
+    store: FaultyStore, registry: MemoryRegistry
+) -> None:
     """The put failed before it reached the store, and meanwhile someone ended the stream at that number."""
 
     def fault(path: str) -> str | None:
@@ -121,7 +123,7 @@ def test_fenced_while_the_outcome_was_unknown(store: FaultyStore, registry: Memo
     assert stored(store, registry) == [b"a", b"b"]
 
 
-def test_a_store_that_is_away_is_told_and_nothing_is_doubled(store: FaultyStore, registry: MemoryRegistry) -> None:
+def test_a_store_that_is_away_is_an_error_and_nothing_is_doubled(store: FaultyStore, registry: MemoryRegistry) -> None:
     async def work(writer: StreamWriter) -> None:
         await writer.submit(entry(registry, b"a"), TOKEN)
         store.fault = lambda path: "before"
@@ -142,7 +144,9 @@ def test_a_store_that_is_away_is_told_and_nothing_is_doubled(store: FaultyStore,
     assert len(registry.streams) == 1
 
 
-def test_a_stream_that_ended_and_was_cleared_away_during_a_sleep(store: FaultyStore, registry: MemoryRegistry) -> None:
+def test_a_writer_whose_stream_was_cleared_away_during_a_sleep_begins_a_new_one(
+    store: FaultyStore, registry: MemoryRegistry
+) -> None:
     """The stop object is gone, so the put succeeds where nobody will ever read; the catalog knows better."""
 
     async def work(writer: StreamWriter) -> None:

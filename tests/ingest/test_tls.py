@@ -54,7 +54,7 @@ def send(exporter: Any, body: str) -> Any:
     return outcome.last
 
 
-def test_exporters_that_trust_the_certificate(
+def test_exporters_that_trust_the_certificate_are_served(
     secure: Running, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     public, _ = certificate

@@ -132,7 +132,7 @@ def test_engines_see_what_scan_sees(tmp_path: Path, seed: int, version: int, key
 
 
 @pytest.mark.parametrize(("engine", "package"), [("clickhouse (chdb)", "chdb"), ("sail", "pysail"), ("daft", "daft")])
-def test_engines_in_a_process_of_their_own(tmp_path: Path, engine: str, package: str) -> None:
+def test_engines_in_a_process_of_their_own_read_exports(tmp_path: Path, engine: str, package: str) -> None:
     """They read folders, and so exports: after random changes, of both formats, with and without a key."""
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed{'; it takes no pyarrow from 26 on' if package == 'daft' else ''}")
@@ -160,7 +160,7 @@ def test_engines_in_a_process_of_their_own(tmp_path: Path, engine: str, package:
         assert rows(found, schema) == same, folder
 
 
-def test_every_type_as_column_and_as_partition(tmp_path: Path) -> None:
+def test_engines_read_every_type_as_column_and_as_partition(tmp_path: Path) -> None:
     columns = [
         ("id", "long", False), ("b", "boolean"), ("f", "float"), ("d", "date"), ("t", "time"), ("ts", "timestamp"),
         ("tz", "timestamptz"), ("s", "string"), ("u", "uuid"), ("x", "fixed[3]"), ("bin", "binary"),
@@ -187,7 +187,7 @@ def test_every_type_as_column_and_as_partition(tmp_path: Path) -> None:
             assert rows(ENGINES[name](made.location), table.schema) == expected, name
 
 
-def test_nanoseconds_and_defaults(tmp_path: Path) -> None:
+def test_engines_read_nanoseconds_and_defaults_where_they_can(tmp_path: Path) -> None:
     with Lake.open(tmp_path / "lake") as lake:
         lake.create_database("shop")
         table = lake.create_table("shop.t", [("id", "long", False), ("at", "timestamp_ns")])
@@ -199,7 +199,9 @@ def test_nanoseconds_and_defaults(tmp_path: Path) -> None:
 
 @pytest.mark.postgres
 @pytest.mark.s3
-def test_a_shared_lake(postgres_url: str, s3_url: str, s3_options: dict[str, str]) -> None:
+def test_processes_that_share_a_lake_share_its_projection(
+    postgres_url: str, s3_url: str, s3_options: dict[str, str]
+) -> None:
     from pyiceberg.table import StaticTable
 
     with Lake.open(postgres_url, storage=s3_url, storage_options=s3_options) as lake:

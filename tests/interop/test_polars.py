@@ -67,7 +67,7 @@ def assert_seen(lake: Lake, address: str, *expected: pl.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("partitions", PARTITIONS.values(), ids=PARTITIONS.keys())
-def test_write(lake: Lake, address: str, partitions: list[str]) -> None:
+def test_polars_appends_and_overwrites(lake: Lake, address: str, partitions: list[str]) -> None:
     make(lake, partition_by=partitions, event_time="ts")
     table = pyiceberg_catalog(address).load_table("shop.orders")
     frame(1, 2, 3).write_iceberg(table, mode="append")
@@ -80,7 +80,7 @@ def test_write(lake: Lake, address: str, partitions: list[str]) -> None:
 
 
 @pytest.mark.parametrize("partitions", PARTITIONS.values(), ids=PARTITIONS.keys())
-def test_sink(lake: Lake, address: str, partitions: list[str]) -> None:
+def test_polars_sinks_append_and_overwrite(lake: Lake, address: str, partitions: list[str]) -> None:
     make(lake, partition_by=partitions, event_time="ts")
     table = pyiceberg_catalog(address).load_table("shop.orders")
     mixed = pl.concat([frame(3, 2, 1), frame(40, 50, region="us"), frame(60, region=None)])
@@ -104,7 +104,7 @@ def test_partitions_are_overwritten(lake: Lake, address: str) -> None:
     assert_seen(lake, address, frame(1, 2), frame(5, region="us"))
 
 
-def test_delete(lake: Lake, address: str) -> None:
+def test_polars_deletes_rows(lake: Lake, address: str) -> None:
     make(lake, partition_by=["region"])
     table = pyiceberg_catalog(address).load_table("shop.orders")
     pl.concat([frame(1, 2), frame(3, 4, region="us")]).lazy().sink_iceberg(table, mode="append")

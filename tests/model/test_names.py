@@ -37,7 +37,7 @@ def test_two_part_names_keep_their_case(text: str, parts: tuple[str, str]) -> No
         (None, "not by NoneType"),
     ],
 )
-def test_names_that_are_refused(text: object, reason: str) -> None:
+def test_impossible_names_are_refused(text: object, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         parse_table_name(text)
 
@@ -49,7 +49,7 @@ def test_the_longest_name_is_allowed() -> None:
 @pytest.mark.parametrize(
     "name", ["_row_id", "_ROW_ID", "_last_updated_version", "_moulin_segment", "_version", "a.b", "", 7]
 )
-def test_column_names_that_are_refused(name: object) -> None:
+def test_impossible_column_names_are_refused(name: object) -> None:
     with pytest.raises(InvalidInput):
         check_column_name(name)
 

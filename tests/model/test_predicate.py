@@ -342,7 +342,7 @@ def truncated_up(text: str, cut: int) -> str | None:
 
 
 @pytest.mark.parametrize("column", sorted(VALUES))
-def test_every_comparison_with_every_literal(column: str) -> None:
+def test_every_comparison_with_every_literal_equals_plain_python(column: str) -> None:
     rows: list[Row] = [{**dict.fromkeys(IDS), column: value} for value in [*VALUES[column], None]]
     table, facts = table_of(rows), [facts_of([row]) for row in rows]
     for value in VALUES[column] + EXTRA[column]:
@@ -358,7 +358,7 @@ def test_every_comparison_with_every_literal(column: str) -> None:
 
 
 @pytest.mark.parametrize(("left", "right"), [("f", "d"), ("d", "f"), ("d", "d"), ("i", "d"), ("l", "n"), ("i", "l")])
-def test_every_comparison_of_two_columns(left: str, right: str) -> None:
+def test_every_comparison_of_two_columns_equals_plain_python(left: str, right: str) -> None:
     rows: list[Row] = [
         {**dict.fromkeys(IDS), left: a, right: b} for a in [*VALUES[left], None] for b in [*VALUES[right], None]
     ]
@@ -467,7 +467,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @quick
 @given(condition=portable_conditions, rows=rows_strategy)
-def test_duckdb_agrees(duck: duckdb.DuckDBPyConnection, condition: Formed, rows: list[Row]) -> None:
+def test_duckdb_finds_the_same_rows(duck: duckdb.DuckDBPyConnection, condition: Formed, rows: list[Row]) -> None:
     table = table_of(rows)
     duck.register("t", table.append_column("place", pa.array(range(len(rows)))))
     try:
@@ -615,7 +615,7 @@ def test_facts_that_cannot_be_read_are_unknown() -> None:
         assert not parse_where("i > 2", SCHEMA).must_match(facts, 4)
 
 
-def test_bounds_written_before_a_column_was_widened() -> None:
+def test_bounds_written_before_a_column_was_widened_prune() -> None:
     facts = {
         2: ColumnFacts(2, 4, 0, None, 0, struct.pack("<i", 5), struct.pack("<i", 9)),
         5: ColumnFacts(5, 4, 0, 0, 0, struct.pack("<f", 0.5), struct.pack("<f", 1.5)),
@@ -653,7 +653,7 @@ def test_partition_pruning_is_sharp() -> None:
         assert found == (may, must), where
 
 
-def test_partitions_that_tell_nothing() -> None:
+def test_partitions_without_information_prune_nothing() -> None:
     predicate = parse_where("i = 5", SCHEMA)
     void = PartitionSpec(PartitionField(1, 1000, VoidTransform(), "p"))
     assert predicate.may_match_partition(void, SCHEMA, (None,)), "void is null for every value"
@@ -663,7 +663,7 @@ def test_partitions_that_tell_nothing() -> None:
     assert predicate.may_match_partition(PartitionSpec(), SCHEMA, ())
 
 
-def test_truncation_that_wraps_around() -> None:
+def test_a_truncation_that_wraps_around_prunes_nothing() -> None:
     """The smallest int is truncated to below itself, and so to a large number."""
     spec = PartitionSpec(PartitionField(1, 1000, TruncateTransform(10), "p"))
     ((partition, _),) = split_by_partition(table_of([{**dict.fromkeys(IDS), "i": -(2**31)}]), spec, SCHEMA)
@@ -671,7 +671,7 @@ def test_truncation_that_wraps_around() -> None:
     assert not parse_where("i > 0", SCHEMA).must_match_partition(spec, SCHEMA, partition)
 
 
-def test_time_ranges() -> None:
+def test_a_condition_has_the_time_range_that_it_implies() -> None:
     day = 86_400 * 10**9
     start = 19782 * day  # 2024-02-29
     for where, column, expected in (
@@ -697,7 +697,7 @@ NESTED = Schema(
 )
 
 
-def test_uuids_zones_nanoseconds_and_structs() -> None:
+def test_conditions_on_uuids_zones_nanoseconds_and_structs_match_and_prune() -> None:
     low, high = bytes(15) + b"\x01", b"\xff" * 16
     table = pa.Table.from_pydict(
         {
@@ -730,7 +730,7 @@ def test_uuids_zones_nanoseconds_and_structs() -> None:
     assert not parse_where("u < '00000000-0000-0000-0000-000000000001'", NESTED).may_match(facts, 3)
 
 
-def test_predicates_travel() -> None:
+def test_a_pickled_predicate_means_the_same() -> None:
     predicate = parse_where("i + 1 > l and s like 'a%'", SCHEMA)
     table = table_of([{**dict.fromkeys(IDS), "i": 3, "l": 3, "s": "ab"}])
     assert mask_of(pickle.loads(pickle.dumps(predicate)), table) == mask_of(predicate, table) == [True]

@@ -129,7 +129,7 @@ def matches(where: str) -> bool:
         "(id = 5) is true and (id = 6) is false and (id = null) is null and id is not null and tags is not null",
     ],
 )
-def test_what_is_true_of_the_row(where: str) -> None:
+def test_a_true_condition_matches_the_row(where: str) -> None:
     assert matches(where)
 
 
@@ -151,14 +151,14 @@ def test_what_is_true_of_the_row(where: str) -> None:
         "price = 12.505",
     ],
 )
-def test_what_is_not_true_of_the_row(where: str) -> None:
+def test_a_condition_that_is_not_true_does_not_match_the_row(where: str) -> None:
     assert not matches(where)
 
 
 @pytest.mark.parametrize(
     "where", ["id is null", "isnan(amount) is false", "not isnan(amount)", "id <=> null", "(id = 1) is not true"]
 )
-def test_what_is_true_of_nulls(where: str) -> None:
+def test_conditions_that_null_satisfies_match_nulls(where: str) -> None:
     assert parse_where(where, SCHEMA).mask(BATCH).to_pylist()[1] is True
 
 
@@ -226,7 +226,7 @@ def test_what_is_true_of_nulls(where: str) -> None:
         ),
     ],
 )
-def test_what_is_refused(where: str, said: str) -> None:
+def test_a_wrong_condition_is_refused_with_one_sentence(where: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(said)) as refused:
         parse_where(where, SCHEMA)
     message = refused.value.message
@@ -249,7 +249,7 @@ def test_only_text_and_arrow_expressions_are_taken() -> None:
         (pc.field("home", "town") == "x", "cannot be evaluated on this table"),
     ],
 )
-def test_arrow_expressions_that_do_not_fit(expression: pc.Expression, said: str) -> None:
+def test_arrow_expressions_that_do_not_fit_are_refused(expression: pc.Expression, said: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(said)):
         parse_where(expression, SCHEMA)
 
@@ -316,7 +316,7 @@ def test_long_lists_prune() -> None:
     assert not wide.may_match(facts(20_000, 30_000), 1)
 
 
-def test_columns_are_those_read() -> None:
+def test_the_columns_of_a_condition_are_those_it_reads() -> None:
     assert parse_where("home.city = 'x' and (big < id or name is null)", SCHEMA).columns == (
         "id",
         "big",

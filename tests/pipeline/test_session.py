@@ -174,5 +174,5 @@ def test_the_package_does_not_import_pyspark(tmp_path: Path) -> None:
         ("yarn", False),
     ],
 )
-def test_what_counts_as_local(master: str, local: bool) -> None:
+def test_masters_on_this_machine_are_local(master: str, local: bool) -> None:
     assert is_local(master) is local

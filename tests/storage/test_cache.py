@@ -412,7 +412,7 @@ def test_without_a_folder_there_is_no_cache(s3_lake: Callable[..., moulin.Lake],
 
 
 @pytest.mark.s3
-def test_blocks_on_s3(s3_url: str, s3_options: dict[str, str], tmp_path: Path) -> None:
+def test_blocks_of_an_object_on_s3_are_fetched_once(s3_url: str, s3_options: dict[str, str], tmp_path: Path) -> None:
     store: Store = open_store(s3_url, s3_options)
     cached = CachedStore(store, str(tmp_path / "cache"), 64 * MIB)
     data = noise(20 * MIB + 5)

@@ -37,7 +37,7 @@ SEGMENT = paths.segment_path(T, 7, "00c0ffee")
         (paths.temporary(SEGMENT, "0" * 16), KnownFile(FileKind.TEMPORARY, None)),
     ],
 )
-def test_what_a_path_is(path: str, known: KnownFile) -> None:
+def test_a_path_of_known_shape_is_identified(path: str, known: KnownFile) -> None:
     assert identify(path) == known
     for wrong in (f"{path}/", f"/{path}", f"./{path}", f"x/../{path}", f"{path}\0", path.replace("/", "//")):
         assert identify(wrong) is None
@@ -47,11 +47,11 @@ def test_what_a_path_is(path: str, known: KnownFile) -> None:
     "path",
     ["", "/", "tables", "tables/", f"tables/{T}", f"tables/{T}/data", "moulin.json", "catalog.sqlite", "x" * 2000],
 )
-def test_what_no_path_is(path: str) -> None:
+def test_any_other_path_is_not_identified(path: str) -> None:
     assert identify(path) is None
 
 
-def test_folders_of_tables() -> None:
+def test_the_folder_of_a_table_is_identified() -> None:
     assert table_of_folder(f"tables/{T}/") == T
     for wrong in ("", "tables/", "/", f"tables/{T}", f"tables/{T}/data/", f"tables/{str(T).upper()}/", f"x/{T}/"):
         assert table_of_folder(wrong) is None

@@ -66,7 +66,7 @@ def test_a_folder_takes_no_options(folder: Path) -> None:
     assert "hush" not in str(caught.value)
 
 
-def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for name in ("file", "file/below"):
         with pytest.raises(FailedPrecondition, match=str(tmp_path / name)):
@@ -74,7 +74,7 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that nobody can write")
-def test_a_place_that_cannot_be_written() -> None:
+def test_a_folder_that_cannot_be_written_is_named() -> None:
     with pytest.raises(FailedPrecondition, match="/proc/lake"):
         open_store("/proc/lake")
     store = open_store("/proc", create=False)
@@ -87,7 +87,7 @@ def test_a_place_that_cannot_be_written() -> None:
         store.check_put_if_absent()
 
 
-def test_a_file_in_the_place_of_an_inner_folder(local: Store) -> None:
+def test_a_file_in_the_place_of_an_inner_folder_is_named(local: Store) -> None:
     local.put("t", b"")
     with pytest.raises(FailedPrecondition, match="t/1/x"):
         local.put("t/1/x", b"")

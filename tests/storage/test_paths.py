@@ -32,7 +32,7 @@ PARSERS = (
 )
 
 
-def test_the_names_on_disk() -> None:
+def test_the_names_on_disk_never_change() -> None:
     assert paths.marker() == "moulin.json"
     assert paths.catalog_file() == "catalog.sqlite"
     assert paths.lake_manifest(7, "delta") == "manifests/00000000000000000007.delta"

@@ -23,7 +23,7 @@ SECRETS = {"access_key_id": "AKIAHUSHHUSH", "secret_access_key": "hush/hush+hush
 QUICK: Any = {**remote._RETRY, "max_retries": 0}
 
 
-def test_uris_in_one_spelling() -> None:
+def test_a_store_shows_its_uri_in_one_spelling() -> None:
     assert open_store("s3://bucket/some/prefix/", SECRETS).uri == "s3://bucket/some/prefix"
     assert open_store("s3://bucket", SECRETS).uri == "s3://bucket"
     assert open_store("gs://bucket/prefix", {"skip_signature": "true"}).uri == "gs://bucket/prefix"

@@ -19,7 +19,7 @@ from moulin.storage import Store, paths, remote
 MIB = 1 << 20
 
 
-def test_put_then_get(store: Store) -> None:
+def test_a_put_replaces_and_get_returns_the_last(store: Store) -> None:
     store.put("a/b", b"first")
     store.put("a/b", b"second")
     store.put("empty", b"")
@@ -81,7 +81,7 @@ def test_a_store_that_answers_exists_but_overwrites_is_refused(store: Store, mon
         store.check_put_if_absent()
 
 
-def test_ranges(store: Store) -> None:
+def test_ranges_are_read_as_asked(store: Store) -> None:
     data = bytes(range(200))
     store.put("a", data)
     assert store.get_range("a", 10, 5) == data[10:15]
@@ -107,7 +107,7 @@ def test_impossible_ranges_are_refused(store: Store) -> None:
             store.get_range("a", start, length)
 
 
-def test_head(store: Store) -> None:
+def test_head_tells_size_time_and_etag(store: Store) -> None:
     before = datetime.now(UTC) - timedelta(seconds=2)
     store.put("folder/a", b"12345")
     info = store.head("folder/a")
@@ -249,7 +249,7 @@ def test_a_reader_notices_another_size(
         store.reader("folder/a", recorded)
 
 
-def test_a_reader_of_an_empty_object(store: Store) -> None:
+def test_a_reader_of_an_empty_object_reads_nothing(store: Store) -> None:
     store.put("a", b"")
     assert store.reader("a").read() == b""
     assert store.reader("a", 0).size() == 0

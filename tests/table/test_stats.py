@@ -19,7 +19,7 @@ def stock(open_lake: OpenLake, **settings: object) -> Table:
     return lake.create_table("shop.stock", STOCK, primary_key=["id"])
 
 
-def test_levels_and_amplification_of_an_event_table(orders: Table) -> None:
+def test_stats_count_levels_and_amplification_of_an_event_table(orders: Table) -> None:
     empty = orders.stats()
     assert (empty.levels, empty.write_amplification, empty.read_amplification) == ((), None, 0)
     for day in (1, 1, 2):

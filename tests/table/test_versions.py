@@ -43,7 +43,7 @@ def test_restore_brings_back_rows_and_schema(orders: Table) -> None:
     assert ids(orders)[-1] == 20
 
 
-def test_restore_over_a_merge(orders: Table) -> None:
+def test_restore_works_over_a_merge(orders: Table) -> None:
     orders.append(rows(1, 10))
     orders.append(rows(11, 10))
     before = orders.version
@@ -55,7 +55,7 @@ def test_restore_over_a_merge(orders: Table) -> None:
     assert ids(orders) == list(range(1, 21))
 
 
-def test_at_a_time(orders: Table) -> None:
+def test_a_time_reads_the_version_of_that_time(orders: Table) -> None:
     orders.append(rows(1, 10))
     between = datetime.now(UTC)
     orders.append(rows(11, 10))

@@ -5,6 +5,8 @@ the shape that belongs to its table and number, each segment number was handed o
 lies within limits. `check` is pure; `check_numbers` asks the catalog, once for a few hundred segments.
 """
 
+# Decisions: docs/decisions/0190
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence

@@ -9,6 +9,8 @@ Clean-up removes manifests, too, and that is not damage: lake manifests below a 
 below a full one that is not younger than its oldest kept version, and all of a purged table.
 """
 
+# Decisions: docs/decisions/0185
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -4,6 +4,8 @@ A copy of an older catalog file, a lost write-ahead log and a restored dump all 
 commits to one gives versions away that were given before.
 """
 
+# Decisions: docs/decisions/0186
+
 from __future__ import annotations
 
 from uuid import UUID

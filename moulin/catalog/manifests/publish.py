@@ -5,6 +5,8 @@ name, so who wins does not matter. A commit stands whether or not it was publish
 commit, open or clean-up.
 """
 
+# Decisions: docs/decisions/0004
+
 from __future__ import annotations
 
 import logging

@@ -1,5 +1,7 @@
 """What a name means, and what was dropped and can come back."""
 
+# Decisions: docs/decisions/0080
+
 from __future__ import annotations
 
 from uuid import UUID

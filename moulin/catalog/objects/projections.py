@@ -4,6 +4,8 @@ A projection is named by the last version that changed the table. The files of o
 and then recorded in one transaction; what a killed or slower writer leaves is named by no row, and clean-up finds it.
 """
 
+# Decisions: docs/decisions/0061
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

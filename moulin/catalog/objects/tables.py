@@ -156,7 +156,7 @@ def record_commit(
 
 
 def fill_state(manifest: pb.Manifest, row: Any) -> None:
-    """The settings of a table into its manifest, in the seed's fields and in our own."""
+    """The settings of a table into its manifest, in the original fields and in our own."""
     manifest.sequence_number = row.last_sequence
     manifest.schema_id = row.schema_id
     manifest.partition_spec_id = row.spec_id

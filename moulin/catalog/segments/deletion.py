@@ -5,6 +5,8 @@ A journal is ready when the last input of its merge is confirmed. Journals of wh
 after a recovery, are left to the lake's own clean-up.
 """
 
+# Decisions: docs/decisions/0092
+
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence

@@ -5,6 +5,8 @@ so the start of an overlapping span of class k lies within 2^k before the range:
 table uses, however many segments there are and however long the longest one is.
 """
 
+# Decisions: docs/decisions/0001, docs/decisions/0003
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """The SQL of searches for segments: statements that are put together once, and read what an answer holds, no more."""
 
+# Decisions: docs/decisions/0141
+
 from __future__ import annotations
 
 from collections.abc import Sequence

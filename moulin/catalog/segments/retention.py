@@ -5,6 +5,8 @@ event time, from the oldest on, so it costs what there is to do. Inputs of a mer
 alone; their merged rows expire as well.
 """
 
+# Decisions: docs/decisions/0095
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,8 +1,10 @@
 """Segments by time and name, by number, and newest first: in pages, each as cheap as the page is short.
 
 The pages of one search see one version: that of the first page, which the cursor carries. Within a table they follow
-the classes of length (see segments.py) and, in each, the start of the event time: a few short index scans per page.
+the classes of length (see live.py) and, in each, the start of the event time: a few short index scans per page.
 """
+
+# Decisions: docs/decisions/0093
 
 from __future__ import annotations
 

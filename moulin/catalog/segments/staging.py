@@ -4,6 +4,8 @@ While the hand-out lasts, clean-up leaves the files alone. When it is over, what
 listing of the whole lake: the number says in which folder to look.
 """
 
+# Decisions: docs/decisions/0094
+
 from __future__ import annotations
 
 from collections.abc import Sequence

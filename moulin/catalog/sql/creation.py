@@ -1,5 +1,7 @@
 """The tables of a new catalog. Alembic is for catalogs of an older revision: importing it takes longer than this."""
 
+# Decisions: docs/decisions/0162
+
 from __future__ import annotations
 
 from functools import lru_cache

@@ -4,6 +4,8 @@ Every mutation goes through `Engine.write`, which locks the counter row first. S
 version V was read, nothing with a version <= V appears later. No I/O but SQL happens while the lock is held.
 """
 
+# Decisions: docs/decisions/0002, docs/decisions/0142
+
 from __future__ import annotations
 
 import os

@@ -76,7 +76,7 @@ incarnations = Table(
     Column("started_at", BigInteger, nullable=False),
 )
 
-# One row. Every mutation locks it first; see engine.py.
+# One row. Every mutation locks it first; see sql/pool.py.
 counter = Table(
     "counter",
     metadata,
@@ -341,7 +341,7 @@ segment_spans = Table(
     Column("vector_id", BigInteger, nullable=False),  # 0: no row is deleted
     Column("added_version", BigInteger, nullable=False),
     Column("removed_version", BigInteger, nullable=False),
-    # Copies of facts of the segment, so that one index answers a time range or a partition. See segments.py.
+    # Copies of facts of the segment, so that one index answers a time range or a partition. See segments/live.py.
     Column("partition_id", _serial, nullable=False),
     Column("time_class", SmallInteger, nullable=False),
     Column("time_min", BigInteger, nullable=False),

@@ -4,6 +4,8 @@ Rows are shared by all servers of a lake, so each answers for all. A server that
 heard of before.
 """
 
+# Decisions: docs/decisions/0086
+
 from __future__ import annotations
 
 import sqlalchemy as sa

@@ -3,6 +3,8 @@
 Every offset is compared with what the caller saw, so of two nurseries that merged the same objects one commits.
 """
 
+# Decisions: docs/decisions/0084
+
 from __future__ import annotations
 
 import hashlib

@@ -4,6 +4,8 @@ Offsets only ever rise. The objects of a stream hold records of many tables; wha
 all of them, and for a table that is further, by a row of its own.
 """
 
+# Decisions: docs/decisions/0082
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

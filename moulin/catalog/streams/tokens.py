@@ -5,6 +5,8 @@ with what is stored in constant time. The secret has 256 random bits, so a plain
 several secrets: rotation adds one and lets the others run out.
 """
 
+# Decisions: docs/decisions/0081
+
 from __future__ import annotations
 
 import hashlib

@@ -5,6 +5,8 @@ newest claim can finish the task: in the transaction of the merge's own commit (
 version. Tasks survive everything but a recovery, after which they are planned again.
 """
 
+# Decisions: docs/decisions/0090
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -6,6 +6,8 @@ things longer and does no harm, but which of two is wrong cannot be known. While
 that nobody sets.
 """
 
+# Decisions: docs/decisions/0176
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

@@ -6,6 +6,8 @@ lain in the trash for `byte_floor` is deleted, and files that no row names and t
 Nothing is done unless all clocks agree (clocks.py), and nothing that a living process uses is touched (living.py).
 """
 
+# Decisions: docs/decisions/0191
+
 from __future__ import annotations
 
 import logging

@@ -1,5 +1,7 @@
 """Which objects in storage a row names: what the lake owns, and nobody deletes while the row is there."""
 
+# Decisions: docs/decisions/0192
+
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence

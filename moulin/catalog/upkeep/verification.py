@@ -1,5 +1,7 @@
 """The files that the rows of a catalog name, each with what its bytes must satisfy: for `check` and for mirrors."""
 
+# Decisions: docs/decisions/0187
+
 from __future__ import annotations
 
 import hashlib

@@ -1,5 +1,7 @@
 """Child processes that are kept alive: started, watched, started again when they die, and ended in order."""
 
+# Decisions: docs/decisions/0079
+
 from __future__ import annotations
 
 import signal

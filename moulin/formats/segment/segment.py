@@ -1,5 +1,7 @@
 """Segments: immutable Parquet files, tuned for rows at level 0, for columns above. Layout: docs/formats/segment.md."""
 
+# Decisions: docs/decisions/0164, docs/decisions/0196
+
 from __future__ import annotations
 
 import hashlib

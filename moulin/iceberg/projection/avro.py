@@ -3,6 +3,8 @@
 pyiceberg writes neither manifests of format version 3 nor the fields of deletion vectors, so the schemas are here.
 """
 
+# Decisions: docs/decisions/0060
+
 from __future__ import annotations
 
 import io

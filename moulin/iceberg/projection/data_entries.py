@@ -4,6 +4,8 @@ A table of a hundred thousand segments has as many entries, each with six maps. 
 field by field they take ten times as long. Only what `manifest_schema` says is written here, in its order.
 """
 
+# Decisions: docs/decisions/0064, docs/decisions/0110
+
 from __future__ import annotations
 
 import io

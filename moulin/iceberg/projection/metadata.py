@@ -1,5 +1,7 @@
 """The metadata of a table for Iceberg engines, as JSON of the specification. See docs/formats/iceberg.md."""
 
+# Decisions: docs/decisions/0063
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """From the manifests of one projection to those of the next: what came, what went, and what is taken over."""
 
+# Decisions: docs/decisions/0062
+
 from __future__ import annotations
 
 from bisect import bisect_left

@@ -3,6 +3,8 @@
 Answers are kept in memory for a while. Commits also keep their key in the catalog, with the version that they made.
 """
 
+# Decisions: docs/decisions/0069
+
 from __future__ import annotations
 
 import asyncio

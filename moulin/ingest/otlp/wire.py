@@ -8,6 +8,8 @@ Values stay where they are: a field is a range of the one buffer that all messag
 gathered from its ranges by Arrow.
 """
 
+# Decisions: docs/decisions/0071
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """One connection of a client to a meta server: address, token, TLS, deadlines, and errors as they were raised there."""
 
+# Decisions: docs/decisions/0103
+
 from __future__ import annotations
 
 import os

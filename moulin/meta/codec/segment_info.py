@@ -1,5 +1,7 @@
 """Segments in messages. The id of a segment is its number, written as a UUID: ids sort as the numbers do."""
 
+# Decisions: docs/decisions/0091
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,6 +5,8 @@ trailing metadata. A client that knows the detail raises the same error with the
 (a proxy answered, or the network) it goes by the code.
 """
 
+# Decisions: docs/decisions/0101
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """The gRPC server: every service of `services.SERVICES`, health and reflection, drained when it stops."""
 
+# Decisions: docs/decisions/0104
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

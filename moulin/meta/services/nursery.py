@@ -1,5 +1,7 @@
 """NurseryService: streams to read, and what was made of them."""
 
+# Decisions: docs/decisions/0083
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

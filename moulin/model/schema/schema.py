@@ -3,6 +3,8 @@
 A schema is a `pyiceberg.schema.Schema`. Its identifier fields, in their order, are the table's key.
 """
 
+# Decisions: docs/decisions/0013
+
 from __future__ import annotations
 
 import json

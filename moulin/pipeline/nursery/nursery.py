@@ -6,6 +6,8 @@ what was set aside, and moves the frontiers, each compared with what was planned
 two steps, or run beside another: what was not committed is planned again, and files of it are left for clean-up.
 """
 
+# Decisions: docs/decisions/0075, docs/decisions/0077
+
 from __future__ import annotations
 
 import logging

@@ -4,6 +4,8 @@ A nursery that an object kills cannot count that it failed; whoever comes next c
 a process has one: a nursery that dies later leaves its place to one that begins there.
 """
 
+# Decisions: docs/decisions/0076
+
 from __future__ import annotations
 
 from collections.abc import Iterator

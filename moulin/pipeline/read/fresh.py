@@ -7,6 +7,8 @@ files on this machine that Spark reads like segments. Executors of a cluster can
 tasks decode the objects.
 """
 
+# Decisions: docs/decisions/0078
+
 from __future__ import annotations
 
 import os

@@ -6,7 +6,7 @@
 A write to a keyed table replaces rows by key; `.option("mode", "upsert")` says so, and is refused by other tables. A
 key that comes twice is an error, or with `.option("duplicates", "last")` the last of its rows counts.
 
-With the option `changes_since` it reads the change feed, in one batch or as a stream: see change_source.py. What
+With the option `changes_since` it reads the change feed, in one batch or as a stream: see feed_source.py. What
 `writeStream` does is in stream_writer.py.
 
 Spark runs this in Python processes of its own: whoever plans and whoever commits opens the lake anew. They see what is

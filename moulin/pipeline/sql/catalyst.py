@@ -5,6 +5,8 @@ name, so that classes are looked up once. Iterating over a Java collection ends 
 milliseconds to convert: `items` counts instead.
 """
 
+# Decisions: docs/decisions/0180
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,6 +5,8 @@ the plan that name lake tables change: each becomes a frame under the table's fu
 module does not know is refused, so that no other table of the same name answers.
 """
 
+# Decisions: docs/decisions/0181
+
 from __future__ import annotations
 
 from collections import Counter

@@ -5,6 +5,8 @@ text or whole numbers, joined by `and` in the WHERE of a SELECT from this table 
 parser, as JSON; Spark checks every row itself.
 """
 
+# Decisions: docs/decisions/0131
+
 from __future__ import annotations
 
 import json

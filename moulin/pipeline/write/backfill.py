@@ -5,6 +5,8 @@ names an object that lists the files of the batch. So what was loaded is what is
 commits each number; the other looks again. Nothing is planned ahead that a changed folder could contradict.
 """
 
+# Decisions: docs/decisions/0120
+
 from __future__ import annotations
 
 import os

@@ -5,6 +5,8 @@ regions they touch; where rows of these changed meanwhile, it locates the keys o
 the rows that are there, so it holds the table from its beginning.
 """
 
+# Decisions: docs/decisions/0053
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -5,6 +5,8 @@ the catalog answers that something moved meanwhile and that a rebase helps, the 
 again.
 """
 
+# Decisions: docs/decisions/0014
+
 from __future__ import annotations
 
 import random

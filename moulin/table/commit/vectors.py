@@ -1,5 +1,7 @@
 """Deletion vectors in storage: read with a cache, and write the successors of several in one Puffin file."""
 
+# Decisions: docs/decisions/0010
+
 from __future__ import annotations
 
 import threading

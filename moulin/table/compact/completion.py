@@ -1,5 +1,7 @@
 """Completion of a merge task by a worker that has only storage: what it wrote is checked, then committed."""
 
+# Decisions: docs/decisions/0011
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """The kernels of secondary indexes: a file from the data of segments, or carried over through a merge's journal."""
 
+# Decisions: docs/decisions/0054
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

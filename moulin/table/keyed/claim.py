@@ -1,5 +1,7 @@
 """Claims of regions: the log where it lies, its lock and epoch, and the writer that has them."""
 
+# Decisions: docs/decisions/0171
+
 from __future__ import annotations
 
 import os

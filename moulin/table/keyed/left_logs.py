@@ -6,6 +6,8 @@ on another machine nobody knows. Whoever may write claims a log that was left an
 where its owner may live, read it into memory, which takes nothing from its owner.
 """
 
+# Decisions: docs/decisions/0170
+
 from __future__ import annotations
 
 import logging

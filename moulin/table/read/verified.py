@@ -4,6 +4,8 @@ Checking costs a fifth of a scan of level 0. A file is known by its inode, size 
 touched since is checked again. Objects of a remote store are always checked: each read of them is a new transfer.
 """
 
+# Decisions: docs/decisions/0151
+
 from __future__ import annotations
 
 import os

@@ -5,6 +5,8 @@ keep the table's sort order. So the bounds of an output's sharding fields are na
 whole merge.
 """
 
+# Decisions: docs/decisions/0150
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """What a writer of segments must know of a table; small, and sent to Spark tasks."""
 
+# Decisions: docs/decisions/0163
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -171,7 +171,7 @@ def keep_busy(catalog: Catalog) -> TableState:
     return catalog.table_by_id(state.id)
 
 
-def test_everything_is_as_before(place: Place) -> None:
+def test_a_recovered_catalog_has_every_row_it_had(place: Place) -> None:
     catalog = place.open()
     state = keep_busy(catalog)
     before, version = dump(catalog), catalog.version()
@@ -191,7 +191,9 @@ def test_everything_is_as_before(place: Place) -> None:
 
 @pytest.mark.postgres
 @pytest.mark.s3
-def test_from_s3_into_postgresql(place: Place, postgres_url: str, s3_url: str, s3_options: dict[str, str]) -> None:
+def test_a_lake_on_s3_is_recovered_into_postgresql(
+    place: Place, postgres_url: str, s3_url: str, s3_options: dict[str, str]
+) -> None:
     place.store = open_store(s3_url, s3_options)
     keep_busy(place.open())
     before = dump(place.opened[0])
@@ -269,7 +271,9 @@ def test_counters_jump_over_everything_ever_seen(place: Place) -> None:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("put", [1, 2, 5])
-def test_a_kill_between_commit_and_publish(tmp_path: Path, put: int) -> None:
+def test_a_kill_between_commit_and_publish_loses_nothing_once_the_lake_is_opened_again(
+    tmp_path: Path, put: int
+) -> None:
     uri, store = f"sqlite:///{tmp_path}/catalog.sqlite", open_store(tmp_path)
     catalog = Catalog.open(uri, store, Config())
     state = make_table(catalog)
@@ -469,7 +473,9 @@ def trimmed(place: Place) -> tuple[Place, Catalog, TableState]:
 
 
 @pytest.mark.parametrize("removed", [[0, 1, 2, 3], [0], [1], [0, 2], [3], [2, 3]])
-def test_trimmed_chains(trimmed: tuple[Place, Catalog, TableState], removed: list[int]) -> None:
+def test_kept_versions_are_recovered_from_trimmed_chains(
+    trimmed: tuple[Place, Catalog, TableState], removed: list[int]
+) -> None:
     """The deltas before a full manifest, all or any of them: clean-up may have been stopped anywhere."""
     place, catalog, state = trimmed
     deltas = place.names(table=state.id)
@@ -497,7 +503,7 @@ def _without(row: str, column: str) -> str:
     return ", ".join(part for part in row.split("), (") if f"'{column}'" not in part)
 
 
-def test_a_trimmed_chain_without_its_full_manifest(trimmed: tuple[Place, Catalog, TableState]) -> None:
+def test_a_trimmed_chain_without_its_full_manifest_is_corrupt(trimmed: tuple[Place, Catalog, TableState]) -> None:
     place, _, state = trimmed
     place.store.delete([*place.names(table=state.id)[:2], *place.names(table=state.id, kind="full")])
     with pytest.raises(Corrupt, match=str(state.id)):
@@ -505,7 +511,9 @@ def test_a_trimmed_chain_without_its_full_manifest(trimmed: tuple[Place, Catalog
 
 
 @pytest.mark.parametrize("place_in_chain", [4, 5])
-def test_a_lost_delta_of_a_kept_version(trimmed: tuple[Place, Catalog, TableState], place_in_chain: int) -> None:
+def test_a_lost_delta_of_a_kept_version_is_corrupt(
+    trimmed: tuple[Place, Catalog, TableState], place_in_chain: int
+) -> None:
     """Before the lake's full manifest no version is looked at as a whole, but a table's own chain shows the gap."""
     place, _, state = trimmed
     place.store.delete([place.names(table=state.id)[place_in_chain]])
@@ -573,7 +581,7 @@ def test_a_damaged_manifest_at_the_very_end_is_named(place: Place) -> None:
     assert dump(place.open()) == before
 
 
-def test_a_damaged_full_manifest_of_the_lake(place: Place) -> None:
+def test_a_damaged_full_manifest_of_the_lake_is_named_and_the_deltas_replace_it(place: Place) -> None:
     catalog = place.open()
     keep_busy(catalog)
     catalog.publisher.write_full(None)
@@ -625,7 +633,7 @@ def test_a_full_manifest_never_comes_before_the_deltas_that_it_stands_for(
     assert dump(catalog) != before
 
 
-def test_manifests_of_another_lake(place: Place) -> None:
+def test_manifests_of_another_lake_are_refused(place: Place) -> None:
     catalog = place.open()
     catalog.create_database("d")
     decoded = codec.decode(place.store.get(paths.lake_manifest(1, "delta")), "x").manifest
@@ -636,7 +644,7 @@ def test_manifests_of_another_lake(place: Place) -> None:
         place.lose_and_recover()
 
 
-def test_manifests_with_features_of_a_newer_version(place: Place) -> None:
+def test_manifests_with_features_of_a_newer_version_are_refused(place: Place) -> None:
     """Recovery writes, so it refuses where only reading would be allowed."""
     catalog = place.open()
     catalog.create_database("d")
@@ -647,7 +655,7 @@ def test_manifests_with_features_of_a_newer_version(place: Place) -> None:
         place.lose_and_recover()
 
 
-def test_a_manifest_under_another_name(place: Place) -> None:
+def test_a_manifest_under_another_name_is_corrupt(place: Place) -> None:
     catalog = place.open()
     catalog.create_database("d")
     catalog.create_database("e")
@@ -739,7 +747,7 @@ def test_full_manifests_say_what_the_deltas_say(place: Place) -> None:
     assert again.committed("r3") is not None
 
 
-def test_a_folder_that_lost_its_catalog_file(place: Place) -> None:
+def test_a_folder_that_lost_only_its_catalog_file_is_recovered(place: Place) -> None:
     """The files that SQLite keeps beside it may still be there."""
     folder = place.folder / "lake"
     place.store = open_store(folder)

@@ -84,7 +84,7 @@ def test_errors_of_the_driver_are_our_own(catalog: Catalog) -> None:
     catalog.close()
 
 
-def test_new_catalogs_in_several_threads(tmp_path: Path) -> None:
+def test_threads_that_open_one_new_catalog_at_once_all_succeed(tmp_path: Path) -> None:
     def make(n: int) -> str | None:
         engine = Engine(engine_url(f"sqlite:///{tmp_path}/{n % 3}.sqlite"), Config())
         engine.migrate()

@@ -172,7 +172,7 @@ def test_a_stop_between_the_phases_loses_nothing(lake: Lake, table: Table, clock
     assert collect(lake.catalog).deleted == []
 
 
-def test_recovery_after_clean_up(open_lake: OpenLake, clock: HandClock, tmp_path: Path) -> None:
+def test_recovery_after_a_clean_up_gives_what_was_kept(open_lake: OpenLake, clock: HandClock, tmp_path: Path) -> None:
     """Old manifests are trimmed once full ones stand in for them, and recovery gives what was kept."""
     lake = open_lake(manifest_deltas=4)
     lake.create_database("shop")

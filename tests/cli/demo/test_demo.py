@@ -12,7 +12,7 @@ from tests.cli.conftest import Run
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_the_tour(run: Run, tmp_path: Path) -> None:
+def test_the_tour_runs_to_its_end_and_recovers_its_lake(run: Run, tmp_path: Path) -> None:
     done = run("demo", "--folder", str(tmp_path / "tour"), "--rows", "80000")
     assert done.code == 0, done.err
     assert "The answer is the same." in done.out

@@ -29,7 +29,7 @@ def command(request: pytest.FixtureRequest, run: Run, tmp_path: Path) -> Iterato
         server.stop(1)
 
 
-def test_databases_tables_and_views(command: Command) -> None:
+def test_databases_tables_and_views_are_managed_through_a_server(command: Command) -> None:
     assert command("db", "create", "shop").out == "Database shop is ready.\n"
     assert command("table", "create", "shop.orders", "id:long!", "name:string").code == 0
     assert command("append", "shop.orders", "-", "--format", "ndjson", stdin='{"id": 1, "name": "a"}\n').code == 0
@@ -51,7 +51,7 @@ def test_databases_tables_and_views(command: Command) -> None:
     assert command("db", "resurrect", "shop").code == 0
 
 
-def test_ingest_tokens(command: Command) -> None:
+def test_a_token_shows_its_secret_once_and_is_rotated_routed_dropped_and_resurrected(command: Command) -> None:
     command("db", "create", "telemetry")
     for table in ("traces", "rest"):
         command("table", "create", f"telemetry.{table}", "ts:timestamptz")
@@ -78,7 +78,7 @@ def test_ingest_tokens(command: Command) -> None:
     assert (incomplete.code, "--traces" in incomplete.err) == (1, True)
 
 
-def test_access_to_the_server(run: Run, tmp_path: Path) -> None:
+def test_access_tokens_are_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
     run("init")
     secret = run("access", "create", "ci", "--role", "write", "--json").json()["secret"]
     file = AccessFile(tmp_path / "lake" / "access.toml")
@@ -97,7 +97,7 @@ def test_access_to_the_server(run: Run, tmp_path: Path) -> None:
         (["--config", "nowhere.toml"], "is not there"),
     ],
 )
-def test_serving_that_cannot_start(run: Run, words: list[str], said: str) -> None:
+def test_a_server_that_cannot_start_says_why(run: Run, words: list[str], said: str) -> None:
     run("init")
     done = run("serve", "--http-bind", "", *words)
     assert (done.code, said in done.err) == (1, True), done.err

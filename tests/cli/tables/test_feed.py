@@ -42,7 +42,7 @@ def test_changes_are_shown(lake: Run) -> None:
     assert "delete" in exact.out
 
 
-def test_nothing_changed_and_wrong_ranges(lake: Run) -> None:
+def test_an_empty_range_is_reported_and_a_wrong_one_refused(lake: Run) -> None:
     base = since(lake)
     done = lake("changes", "shop.orders", "--since", str(base + 2))
     assert (done.code, "No row of shop.orders changed" in done.out) == (0, True)

@@ -101,7 +101,7 @@ def _of_file(name: str, value: Any) -> Change:
         (lambda m: m["schemas"][0]["fields"][1].update(id=1), "field ids are unique"),
     ],
 )  # fmt: skip
-def test_metadata(planted: Planted, change: Change, rule: str) -> None:
+def test_a_fault_in_metadata_is_found_by_its_rule(planted: Planted, change: Change, rule: str) -> None:
     change(planted.metadata)
     planted.save()
     assert rule in planted.rules()
@@ -119,7 +119,9 @@ def test_metadata(planted: Planted, change: Change, rule: str) -> None:
         (1, _set("first_row_id", 4), "a delete manifest has no first row id"),
     ],
 )
-def test_manifest_lists(planted: Planted, content: int, change: Change, rule: str) -> None:
+def test_a_fault_in_a_manifest_list_is_found_by_its_rule(
+    planted: Planted, content: int, change: Change, rule: str
+) -> None:
     planted.change_list(content, change)
     assert rule in planted.rules()
 
@@ -145,12 +147,12 @@ def test_manifest_lists(planted: Planted, content: int, change: Change, rule: st
         (1, _of_file("partition", {"region": "us"}), "a delete lies in its data's partition"),
     ],
 )
-def test_manifests(planted: Planted, content: int, change: Change, rule: str) -> None:
+def test_a_fault_in_a_manifest_is_found_by_its_rule(planted: Planted, content: int, change: Change, rule: str) -> None:
     planted.change_entries(content, change)
     assert rule in planted.rules()
 
 
-def test_a_flipped_bit_in_a_deletion_vector(planted: Planted) -> None:
+def test_a_flipped_bit_in_a_deletion_vector_is_found(planted: Planted) -> None:
     (file,) = planted.path.parent.parent.glob("data/*.puffin")
     data = bytearray(file.read_bytes())
     data[30] ^= 1
@@ -158,12 +160,12 @@ def test_a_flipped_bit_in_a_deletion_vector(planted: Planted) -> None:
     assert planted.rules() == {"a deletion vector is well-formed"}
 
 
-def test_what_is_no_table(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_table_is_one_finding(tmp_path: Path) -> None:
     (tmp_path / "x.metadata.json").write_text("[]")
     assert [finding.rule for finding in checker.check(str(tmp_path / "x.metadata.json"))] == ["metadata is readable"]
 
 
-def test_a_table_of_pyiceberg(tmp_path: Path) -> None:
+def test_a_table_that_pyiceberg_wrote_has_no_findings(tmp_path: Path) -> None:
     import pyarrow as pa
     from pyiceberg.catalog.sql import SqlCatalog
 

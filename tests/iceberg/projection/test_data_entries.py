@@ -58,7 +58,7 @@ def record(one: SegmentFacts, partition: dict[str, Any], added: bool, format_ver
 
 
 @pytest.mark.parametrize("format_version", [2, 3])
-def test_the_same_as_a_general_writer(format_version: int) -> None:
+def test_entries_equal_those_of_a_general_writer(format_version: int) -> None:
     seed = random.Random(7)
     schema = manifest_schema(PARTITION, format_version)
     encoder = DataEntryEncoder(SCHEMA, schema["fields"][-1]["type"]["fields"][3]["type"], format_version)
@@ -118,5 +118,5 @@ def test_a_float_that_may_be_nan_has_no_bounds(nans: int | None) -> None:
     ("value", "bytes_"),
     [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (64, "8001"), ((1 << 63) - 1, "fe" + "ff" * 8 + "01")],
 )
-def test_numbers(value: int, bytes_: str) -> None:
+def test_longs_are_encoded_as_avro_has_them(value: int, bytes_: str) -> None:
     assert long(value) == bytes.fromhex(bytes_)

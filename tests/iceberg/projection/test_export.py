@@ -106,12 +106,12 @@ def test_duckdb_finds_it_by_its_folder(orders: Table, tmp_path: Path) -> None:
     assert duckdb_connection().execute(query).fetchone() == (9, 42)
 
 
-def test_not_into_the_lake(orders: Table, tmp_path: Path) -> None:
+def test_an_export_into_the_lake_is_refused(orders: Table, tmp_path: Path) -> None:
     with pytest.raises(FailedPrecondition, match="inside the lake"):
         orders.export_iceberg(tmp_path / "lake" / "out")
 
 
-def test_commands(lake: Lake, orders: Table, tmp_path: Path) -> None:
+def test_the_commands_export_check_and_list_engines(lake: Lake, orders: Table, tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
     orders.append(rows(0, 10))

@@ -211,7 +211,7 @@ def test_what_does_not_fit_version_2_is_refused(lake: Lake) -> None:
         project(lake.context, table.id)
 
 
-def test_a_lake_whose_path_has_a_space(tmp_path: Path) -> None:
+def test_a_lake_whose_path_has_a_space_is_projected_with_plain_names(tmp_path: Path) -> None:
     """A deletion vector names its data file as manifests do, and nothing is percent-encoded there."""
     with moulin.connect(tmp_path / "a lake é") as lake:
         lake.create_database("shop")

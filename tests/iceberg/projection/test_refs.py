@@ -52,7 +52,7 @@ def commit(client: Client, *updates: dict[str, Any]) -> Any:
     return client.post(T, json={"requirements": [], "updates": list(updates)})
 
 
-def test_tags_from_python(lake: Lake, orders: Table, tmp_path: Path) -> None:
+def test_a_tag_names_a_version_until_it_is_dropped(lake: Lake, orders: Table, tmp_path: Path) -> None:
     versions = filled(orders)
     orders.tag("first", versions[0])
     newest = orders.version
@@ -206,7 +206,7 @@ def test_sort_orders_change(lake: Lake, orders: Table, client: Client) -> None:
         keyed.set_sort_order(["id desc"])
 
 
-def test_statistics(lake: Lake, orders: Table, client: Client) -> None:
+def test_statistics_files_are_checked_shown_and_kept_while_in_use(lake: Lake, orders: Table, client: Client) -> None:
     filled(orders, 1)
     metadata = client.get(T).json()["metadata"]
     where = f"{metadata['location']}/metadata/20240301-stats.puffin"
@@ -236,7 +236,9 @@ def test_statistics(lake: Lake, orders: Table, client: Client) -> None:
     assert not lake.store.exists(path)
 
 
-def test_partition_statistics(lake: Lake, orders: Table, client: Client) -> None:
+def test_partition_statistics_files_are_checked_shown_and_kept_while_in_use(
+    lake: Lake, orders: Table, client: Client
+) -> None:
     filled(orders, 1)
     metadata = client.get(T).json()["metadata"]
     path = f"tables/{orders.id}/metadata/partition-stats-7.parquet"

@@ -49,7 +49,7 @@ def commit(client: Client, updates: list[Any], requirements: list[Any] | None = 
     return client.post(T, json={"requirements": requirements or [], "updates": updates}, **options)
 
 
-def test_every_requirement(client: Client, lake: Lake) -> None:
+def test_every_requirement_is_checked(client: Client, lake: Lake) -> None:
     metadata = client.get(T).json()["metadata"]
     good: list[dict[str, Any]] = [
         {"type": "assert-table-uuid", "uuid": metadata["table-uuid"]},
@@ -99,14 +99,14 @@ REFUSED: list[Any] = [
 ]
 
 
-def test_refused_updates(client: Client, lake: Lake) -> None:
+def test_updates_that_no_operation_does_are_refused(client: Client, lake: Lake) -> None:
     before = lake.version
     for update in REFUSED:
         error(commit(client, [update]), 400, "BadRequestException")
     assert lake.version == before
 
 
-def test_a_schema_with_an_id_out_of_turn(client: Client) -> None:
+def test_a_schema_with_an_id_out_of_turn_is_taken(client: Client) -> None:
     fields = [*SCHEMA["fields"], {"id": 9, "name": "x", "required": False, "type": "int"}]
     updates = [{"action": "add-schema", "schema": {**SCHEMA, "fields": fields}}, _set_schema()]
     error(commit(client, updates), 400, "BadRequestException")
@@ -120,7 +120,7 @@ def _set_schema() -> dict[str, Any]:
     return {"action": "set-current-schema", "schema-id": -1}
 
 
-def test_refused_tables(client: Client) -> None:
+def test_tables_that_cannot_be_made_are_refused(client: Client) -> None:
     where = "/namespaces/shop/tables"
     error(client.post(where, json={"name": "t", "schema": SCHEMA}), 409, "AlreadyExistsException")
     error(client.post(where, json={"name": "t", "schema": SCHEMA, "stage-create": True}), 409, "AlreadyExistsException")
@@ -198,7 +198,7 @@ LIES: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def test_lies_about_partitions(address: str, client: Client, lake: Lake) -> None:
+def test_a_file_in_the_wrong_partition_is_refused(address: str, client: Client, lake: Lake) -> None:
     """Scans leave out files by their tuples: a file in the wrong partition would hide its rows."""
     table = lake.table("shop.t")
     lies: list[tuple[list[str], dict[str, Any]]] = [
@@ -240,7 +240,7 @@ def _files(lake: Lake) -> set[str]:
     return {info.path for info in lake.store.list("tables") if "/manifests/" not in info.path}
 
 
-def test_lies_of_manifests(address: str, client: Client, lake: Lake) -> None:
+def test_manifests_that_contradict_their_files_are_refused(address: str, client: Client, lake: Lake) -> None:
     for place, changes, reason in LIES:
         written = Written(address, client)
         if place == "list":
@@ -251,14 +251,14 @@ def test_lies_of_manifests(address: str, client: Client, lake: Lake) -> None:
     assert _count(lake) == 0
 
 
-def test_manifest_lists_elsewhere(written: Written) -> None:
+def test_manifest_lists_outside_of_the_table_are_refused(written: Written) -> None:
     folder = written.snapshot["manifest-list"].rpartition("/metadata/")[0]
     for where in ("/etc/passwd", f"{folder}/metadata/none.avro", f"{folder}/../x.avro", f"{folder}2/m.avro"):
         written.snapshot["manifest-list"] = where
         error(written.send(), 400, "BadRequestException")
 
 
-def test_a_file_of_another_schema(written: Written, lake: Lake) -> None:
+def test_a_file_of_another_schema_is_refused(written: Written, lake: Lake) -> None:
     import pyarrow.parquet as pq
 
     data = next(Path(lake.store.local_path("tables")).rglob("data/*.parquet"))  # type: ignore[arg-type]
@@ -268,7 +268,7 @@ def test_a_file_of_another_schema(written: Written, lake: Lake) -> None:
     assert _count(lake) == 0
 
 
-def test_stale_numbers(written: Written, lake: Lake) -> None:
+def test_stale_numbers_are_refused(written: Written, lake: Lake) -> None:
     written.requirements.clear()
     for key, value in (("sequence-number", 7), ("parent-snapshot-id", 99)):
         before = written.snapshot.get(key)
@@ -280,7 +280,7 @@ def test_stale_numbers(written: Written, lake: Lake) -> None:
     assert _count(lake) == 1
 
 
-def test_idempotency(written: Written, lake: Lake) -> None:
+def test_a_repeated_idempotency_key_gets_the_first_answer(written: Written, lake: Lake) -> None:
     headers = {"Idempotency-Key": str(uuid.uuid4())}
     first = written.send(headers=headers)
     assert first.status_code == 200, first.text
@@ -302,7 +302,7 @@ def test_idempotency_outlives_the_server(written: Written, lake: Lake) -> None:
     assert _count(lake) == 2
 
 
-def test_one_of_two_wins(address: str, client: Client, lake: Lake) -> None:
+def test_of_two_commits_to_one_head_one_wins(address: str, client: Client, lake: Lake) -> None:
     both = [Written(address, client), Written(address, client)]
     answers: list[httpx.Response] = []
     threads = [threading.Thread(target=lambda one=one: answers.append(one.send())) for one in both]

@@ -30,7 +30,7 @@ def _ours(lake: Lake, name: str, *columns: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_all_of_dml(lake: Lake, duckdb: Any, version: int) -> None:
+def test_duckdb_inserts_updates_deletes_merges_and_alters(lake: Lake, duckdb: Any, version: int) -> None:
     run = duckdb.execute
     run(f"CREATE TABLE ice.shop.t (id BIGINT, name VARCHAR) WITH ('format-version'='{version}')")
     run("INSERT INTO ice.shop.t SELECT i, 'n' || i FROM range(30) r(i)")
@@ -65,7 +65,7 @@ def test_nothing_of_the_engine_is_left(lake: Lake, duckdb: Any) -> None:
     assert _ours(lake, "shop.t", "id") == [(i,) for i in range(10) if i != 3]
 
 
-def test_partitions_and_two_tables(lake: Lake, duckdb: Any) -> None:
+def test_a_transaction_over_two_partitioned_tables_is_one_version(lake: Lake, duckdb: Any) -> None:
     run = duckdb.execute
     run("CREATE TABLE ice.shop.p (id BIGINT, region VARCHAR, d DATE) PARTITIONED BY (region, bucket(4, id), day(d))")
     run("CREATE TABLE ice.shop.q (id BIGINT)")
@@ -83,7 +83,7 @@ def test_partitions_and_two_tables(lake: Lake, duckdb: Any) -> None:
     assert _ours(lake, "shop.q", "id") == [(1,)]
 
 
-def test_time_travel(lake: Lake, duckdb: Any) -> None:
+def test_duckdb_reads_an_older_version(lake: Lake, duckdb: Any) -> None:
     run = duckdb.execute
     run("CREATE TABLE ice.shop.t (id BIGINT)")
     run("INSERT INTO ice.shop.t VALUES (1)")
@@ -93,7 +93,7 @@ def test_time_travel(lake: Lake, duckdb: Any) -> None:
     assert run("SELECT count(*) FROM ice.shop.t").fetchall() == [(2,)]
 
 
-def test_a_table_of_the_lake(lake: Lake, duckdb: Any) -> None:
+def test_duckdb_writes_to_a_table_that_the_lake_made(lake: Lake, duckdb: Any) -> None:
     """With event time, partitions and deletion vectors of our own."""
     orders = lake.create_table("shop.orders", COLUMNS, partition_by=["region"], event_time="ts")
     orders.append(rows(0, 10))
@@ -113,7 +113,7 @@ def test_a_keyed_table_is_refused(lake: Lake, duckdb: Any) -> None:
     assert lake.table("shop.stock").scan().to_arrow().num_rows == 0
 
 
-def test_drop_and_resurrect(lake: Lake, duckdb: Any) -> None:
+def test_a_table_that_duckdb_dropped_can_be_resurrected(lake: Lake, duckdb: Any) -> None:
     duckdb.execute("CREATE TABLE ice.shop.t AS SELECT 1 AS id")
     duckdb.execute("DROP TABLE ice.shop.t")
     assert lake.tables("shop") == []

@@ -210,7 +210,7 @@ def send(attack: Attack, where: str, body: Any) -> httpx.Response:
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_one_lie_in_a_request(attack: Attack, kind: str) -> None:
+def test_one_lie_in_a_request_is_refused(attack: Attack, kind: str) -> None:
     where, body = REQUESTS[kind](attack)
     wrong = list(lies(body, attack.locations))
     step = 1 + len(wrong) // 60
@@ -253,7 +253,7 @@ class Files:
 
 
 @pytest.mark.parametrize("place", ["list", "manifest"])
-def test_one_lie_in_the_files_of_a_commit(attack: Attack, place: str) -> None:
+def test_one_lie_in_the_files_of_a_commit_is_refused(attack: Attack, place: str) -> None:
     files = Files(attack, place)
     failures, refused, taken = [], 0, 0
     for keys, value in list(lies(files.records, attack.locations)):

@@ -74,7 +74,9 @@ def follow(client: Client, manifest_list: str | None = None) -> httpx.Response:
     return commit(client, updates)
 
 
-def test_a_second_copy_of_the_delete_manifest(lake: Lake, client: Client, address: str) -> None:
+def test_a_second_copy_of_the_delete_manifest_takes_no_live_file_with_it(
+    lake: Lake, client: Client, address: str
+) -> None:
     before = files(lake)
     where = local(client.get(T).json()["metadata"]["snapshots"][-1]["manifest-list"])
     records, header = read_avro(where.read_bytes(), "")
@@ -94,7 +96,9 @@ def test_a_second_copy_of_the_delete_manifest(lake: Lake, client: Client, addres
     assert ids(address) == list(range(3, 10))
 
 
-def test_a_snapshot_that_names_the_current_manifest_list(lake: Lake, client: Client, address: str) -> None:
+def test_a_snapshot_that_names_the_current_manifest_list_takes_no_live_file_with_it(
+    lake: Lake, client: Client, address: str
+) -> None:
     before = files(lake)
     answer = follow(client)
     assert answer.status_code == 200, answer.text

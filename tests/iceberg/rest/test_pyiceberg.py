@@ -48,7 +48,7 @@ def _ours(lake: Lake, name: str = "shop.t") -> list[int]:
     return sorted(lake.table(name).scan().to_arrow()["id"].to_pylist())
 
 
-def test_create_append_overwrite_delete(lake: Lake, catalog: Any) -> None:
+def test_pyiceberg_creates_appends_overwrites_and_deletes(lake: Lake, catalog: Any) -> None:
     spec = PartitionSpec(
         PartitionField(1, 1000, BucketTransform(4), "by_id"), PartitionField(2, 1001, DayTransform(), "by_day")
     )
@@ -113,7 +113,9 @@ def test_schema_and_spec_evolve(lake: Lake, catalog: Any) -> None:
     assert "color" not in lake.table("shop.t").state().properties
 
 
-def test_two_writers(lake: Lake, catalog: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_of_two_writers_the_second_retries_and_both_are_kept(
+    lake: Lake, catalog: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     one = catalog.create_table("shop.t", SCHEMA)
     other = catalog.load_table("shop.t")
     one.append(_rows(1))
@@ -142,7 +144,7 @@ def test_properties_of_snapshots_are_kept(lake: Lake, catalog: Any) -> None:
     assert _ours(lake) == [2, 3]
 
 
-def test_two_clients_hammer_one_table(lake: Lake, catalog: Any) -> None:
+def test_two_clients_that_hammer_one_table_lose_and_double_nothing(lake: Lake, catalog: Any) -> None:
     """Each is told 409 over and over by what the other does, and no append is lost or made twice."""
     many = {"commit.retry.num-retries": "50", "commit.retry.min-wait-ms": "5", "commit.retry.max-wait-ms": "50"}
     catalog.create_table("shop.t", SCHEMA, properties=many)
@@ -165,14 +167,14 @@ def test_two_clients_hammer_one_table(lake: Lake, catalog: Any) -> None:
     assert check(project(lake.context, lake.table("shop.t").id).location, Files(lake.store)) == []
 
 
-def test_create_in_a_transaction(lake: Lake, catalog: Any) -> None:
+def test_a_table_created_in_a_transaction_appears_with_its_rows(lake: Lake, catalog: Any) -> None:
     with catalog.create_table_transaction("shop.t", SCHEMA, properties={"format-version": "2"}) as transaction:
         transaction.append(_rows(7, 8))
         assert lake.tables("shop") == []
     assert _ours(lake) == [7, 8]
 
 
-def test_refused(lake: Lake, catalog: Any) -> None:
+def test_refusals_reach_pyiceberg_as_its_own_errors(lake: Lake, catalog: Any) -> None:
     catalog.create_table("shop.t", SCHEMA)
     with pytest.raises(TableAlreadyExistsError):
         catalog.create_table("shop.t", SCHEMA)

@@ -52,7 +52,7 @@ def test_namespaces_are_databases(client: Client, lake: Lake) -> None:
     assert lake.catalog.database("web").properties == {"a": "1"}
 
 
-def test_refused_namespaces(client: Client, lake: Lake) -> None:
+def test_impossible_namespaces_are_refused(client: Client, lake: Lake) -> None:
     lake.create_table("shop.t", COLUMNS)
     error(client.post("/namespaces", json={"namespace": ["shop"]}), 409, "AlreadyExistsException")
     nested = error(client.post("/namespaces", json={"namespace": ["a", "b"]}), 406, "UnsupportedOperationException")
@@ -71,11 +71,11 @@ def test_refused_namespaces(client: Client, lake: Lake) -> None:
     error(client.get("/namespaces", params={"pageToken": "", "pageSize": "x"}), 400, "BadRequestException")
 
 
-def test_oversize_body(client: Client) -> None:
+def test_an_oversize_body_is_refused(client: Client) -> None:
     error(client.post("/namespaces", content=b" " * (65 << 20)), 413, "BadRequestException")
 
 
-def test_pages(client: Client, lake: Lake) -> None:
+def test_pages_list_every_table_once(client: Client, lake: Lake) -> None:
     for number in range(5):
         lake.create_table(f"shop.t{number}", COLUMNS)
     seen, token = [], ""
@@ -87,7 +87,7 @@ def test_pages(client: Client, lake: Lake) -> None:
     error(client.get("/namespaces/shop/tables", params={"pageToken": "ÿ"}), 400, "BadRequestException")
 
 
-def test_load_with_tags(client: Client, orders: Table) -> None:
+def test_an_etag_shows_whether_a_table_changed(client: Client, orders: Table) -> None:
     orders.append(rows(0, 3))
     where = "/namespaces/shop/tables/orders"
     assert client.head(where).status_code == 204
@@ -104,7 +104,9 @@ def test_load_with_tags(client: Client, orders: Table) -> None:
     assert client.get(where, headers={"If-None-Match": refs.headers["ETag"]}).status_code == 200
 
 
-def test_drop_and_rename(client: Client, lake: Lake, orders: Table) -> None:
+def test_a_table_is_renamed_dropped_and_resurrected_unless_it_was_purged(
+    client: Client, lake: Lake, orders: Table
+) -> None:
     orders.append(rows(0, 3))
     lake.create_database("web")
     names = {"source": {"namespace": ["shop"], "name": "orders"}, "destination": {"namespace": ["web"], "name": "sold"}}
@@ -142,7 +144,7 @@ def test_pyiceberg_and_duckdb_read_what_scan_reads(lake: Lake, orders: Table, ad
     assert duckdb.execute("SELECT count(*) FROM ice.shop.orders WHERE region IS NULL").fetchall() == [(49,)]
 
 
-def test_tokens_and_roles(lake: Lake, orders: Table, tmp_path: Path) -> None:
+def test_reading_and_writing_need_their_roles(lake: Lake, orders: Table, tmp_path: Path) -> None:
     access = AccessFile(tmp_path / "access.toml")
     reader, writer = access.create("reader", Role.READ), access.create("writer", Role.WRITE)
     with served(lake, access) as address:

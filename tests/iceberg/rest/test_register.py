@@ -80,7 +80,9 @@ def test_a_foreign_table_is_copied(lake: Lake, foreign: Table, client: Client, t
     assert check(lake.own_catalog()) == []
 
 
-def test_refused(lake: Lake, client: Client, foreign: Table, tmp_path: Path) -> None:
+def test_metadata_that_cannot_be_registered_is_refused(
+    lake: Lake, client: Client, foreign: Table, tmp_path: Path
+) -> None:
     foreign.append(rows(0, 2))
     outside = foreign.export_iceberg(tmp_path / "elsewhere", copy=True)
     inside = tmp_path / "lake" / "imports"
@@ -108,7 +110,7 @@ def test_refused(lake: Lake, client: Client, foreign: Table, tmp_path: Path) -> 
     assert lake.tables("shop") == []
 
 
-def test_pyiceberg_registers(lake: Lake, foreign: Table, tmp_path: Path) -> None:
+def test_pyiceberg_registers_a_table_and_reads_its_rows(lake: Lake, foreign: Table, tmp_path: Path) -> None:
     foreign.append(rows(0, 2))
     made = foreign.export_iceberg(tmp_path / "lake" / "imports" / "orders", copy=True)
     with served(lake) as address:

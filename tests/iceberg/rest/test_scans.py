@@ -90,7 +90,7 @@ def test_filters_leave_out_files(lake: Lake, orders: Table, client: Client) -> N
     assert files(client, **{"snapshot-id": current(client)}) == every
 
 
-def test_refused(lake: Lake, orders: Table, client: Client) -> None:
+def test_scans_that_make_no_sense_are_refused(lake: Lake, orders: Table, client: Client) -> None:
     assert files(client) == []
     orders.append(rows(0, 1))
     snapshot = current(client)
@@ -117,7 +117,7 @@ def test_refused(lake: Lake, orders: Table, client: Client) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 1000], ids=["in tasks", "at once"])
-def test_what_was_appended_between_two_snapshots(
+def test_a_scan_between_two_snapshots_lists_what_was_appended(
     lake: Lake, orders: Table, client: Client, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(scans, "FILES", most)
@@ -168,7 +168,9 @@ def test_an_append_that_deletes_its_own_rows_is_no_plain_append(lake: Lake, addr
     assert "deleted at once" in error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
 
 
-def test_tasks_of_another_table(lake: Lake, orders: Table, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_tasks_of_another_table_are_refused(
+    lake: Lake, orders: Table, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scans, "FILES", 2)
     for n in range(5):
         orders.append(rows(n, 1))
@@ -193,7 +195,7 @@ def test_pyiceberg_lets_the_server_plan(lake: Lake, orders: Table, address: str)
     assert len(list(table.scan(row_filter="region = 'eu'").plan_files())) == 1
 
 
-def test_an_older_snapshot(lake: Lake, orders: Table, address: str) -> None:
+def test_an_older_snapshot_is_planned_with_its_own_rows(lake: Lake, orders: Table, address: str) -> None:
     orders.append(rows(0, 4))
     orders.delete_where("id = 1")
     catalog = pyiceberg_catalog(address, **{"scan-planning-mode": "server"})

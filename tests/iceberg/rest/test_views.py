@@ -7,7 +7,7 @@ from tests.iceberg.conftest import COLUMNS
 from tests.iceberg.rest.served import Client, error, pyiceberg_catalog, served
 
 
-def test_views(lake: Lake) -> None:
+def test_a_view_is_shown_as_sql_of_its_members(lake: Lake) -> None:
     lake.create_table("shop.a", COLUMNS)
     lake.create_table("shop.b", COLUMNS)
     lake.create_view("shop.both", ["a", "b"], description="all of it")

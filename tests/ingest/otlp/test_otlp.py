@@ -113,7 +113,7 @@ def test_many_requests_are_decoded_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
     assert sorted(decoded.poison) == [0, 5, 10, 15, 20]
 
 
-def test_times() -> None:
+def test_ingest_time_is_rounded_up_and_event_time_never_later() -> None:
     assert ingest_time(datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)) == 1_767_225_606_000_000_000
     assert ingest_time(datetime(2026, 1, 1, 0, 0, 5, 1, tzinfo=UTC)) == 1_767_225_606_000_000_000
     future = _log("f", time=INGEST + 5)

@@ -133,7 +133,7 @@ def test_a_column_of_the_same_name_but_another_id_is_another_field() -> None:
         (5, InvalidInput, "not int"),
     ],
 )
-def test_fields_that_are_refused(text: Any, error: type[Exception], reason: str) -> None:
+def test_impossible_fields_are_refused(text: Any, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
         parse_spec([text], SCHEMA)
 
@@ -248,7 +248,7 @@ def test_every_row_lands_in_its_partition_and_in_its_order(made: list[dict[str, 
     assert found == dict(expected)
 
 
-def test_more_partition_fields_than_codes_could_count() -> None:
+def test_rows_are_split_by_more_partitions_than_codes_could_count() -> None:
     """The product of the cardinalities of these columns exceeds 64 bits, and that of two of them a table of codes."""
     names = [f"c{place}" for place in range(8)]
     schema = make_schema([(name, "long") for name in names])

@@ -47,7 +47,7 @@ SCHEMA = make_schema(
         ("ts desc", "ts desc", "asc", "nulls-first"),  # there is a column of that name
     ],
 )
-def test_sort_fields_from_text(text: str, column: str, direction: str, nulls: str) -> None:
+def test_sort_fields_are_read_from_text(text: str, column: str, direction: str, nulls: str) -> None:
     [field] = parse_sort([text], SCHEMA, order_id=3).fields
     assert SCHEMA.find_column_name(field.source_id) == column
     assert (field.direction, field.null_order) == (SortDirection(direction), NullOrder(nulls))
@@ -72,7 +72,7 @@ def test_no_fields_is_unsorted() -> None:
         ("ts", InvalidInput, r"write \['ts'\]"),
     ],
 )
-def test_sort_fields_that_are_refused(fields: Any, error: type[Exception], reason: str) -> None:
+def test_impossible_sort_fields_are_refused(fields: Any, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
         parse_sort(fields, SCHEMA)
 
@@ -203,7 +203,7 @@ def test_null_structs_sort_as_nulls() -> None:
 
 
 @pytest.mark.parametrize("keys", [["n"], ["n", "x"], ["region"], ["ts", "n"], ["ts desc nulls first", "n"]])
-def test_many_rows_and_a_single_one_out_of_place(keys: list[str]) -> None:
+def test_a_single_row_out_of_place_among_many_is_noticed(keys: list[str]) -> None:
     """Past the rows that are looked at first, and where they meet the rest."""
     schema = make_schema([("ts", "timestamp"), ("region", "string"), ("n", "int"), ("x", "double")])
     order = parse_sort(keys, schema)
@@ -228,7 +228,7 @@ def test_many_rows_and_a_single_one_out_of_place(keys: list[str]) -> None:
             assert table.take(pa.array(indices))["n"].to_pylist() == ascending.tolist()
 
 
-def test_keys_too_wide_to_pack_into_one_number() -> None:
+def test_keys_too_wide_to_pack_into_one_number_are_sorted() -> None:
     schema = make_schema([("a", "long"), ("b", "long")])
     table = pa.table({"a": [2**63 - 1, -(2**63), -(2**63), 0], "b": [1, 2**63 - 1, -(2**63), 0]})
     indices = sort_indices(table, parse_sort(["a", "b desc"], schema), schema)

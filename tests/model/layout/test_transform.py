@@ -76,7 +76,7 @@ NANOS = 1510871468000000000
         (BinaryType(), b"\0\1\2\3", -188683207),
     ],
 )
-def test_hash_vectors_of_the_specification(kind: IcebergType, value: Any, expected: int) -> None:
+def test_hashes_are_those_of_the_specification(kind: IcebergType, value: Any, expected: int) -> None:
     array = pa.array([None, value, value], arrow_type(kind))
     assert hash_array(kind, array)[1:].astype(np.int32).tolist() == [expected, expected]
     assert hash_array(kind, array[2:]).astype(np.int32).tolist() == [expected]
@@ -188,7 +188,7 @@ def test_time_before_1970_rounds_down(transform: Transform[Any, Any], moment: da
         assert physical(transform_array(transform, kind, array)) == [expected]
 
 
-def test_times_beyond_what_python_dates_can_hold() -> None:
+def test_times_beyond_what_python_dates_can_hold_are_transformed() -> None:
     far = pa.array([2**62, -(2**63), None], pa.timestamp("us"))
     days = [2**62 // 86_400_000_000, -(2**63) // 86_400_000_000]
     assert physical(transform_array(DayTransform(), TimestampType(), far)) == [*days, None]
@@ -211,20 +211,20 @@ def test_truncated_decimals_may_grow_by_a_digit() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.binary(max_size=20) | st.sampled_from([b"x" * 255, b"y" * 256, b"z" * 257, b"w" * 5000])))
 @example([b"z" * 257])
-def test_hash_of_bytes_of_any_length(values: list[bytes]) -> None:
+def test_bytes_of_any_length_are_hashed_as_murmur3_does(values: list[bytes]) -> None:
     ends = np.cumsum([0, *map(len, values)], dtype=np.int64)
     hashes = hash_bytes(np.frombuffer(b"".join(values), np.uint8), ends[:-1], np.diff(ends))
     assert hashes.tolist() == [mmh3.hash(value, 0, signed=False) for value in values]
 
 
-def test_transform_that_does_not_apply() -> None:
+def test_a_transform_that_does_not_apply_is_refused() -> None:
     with pytest.raises(InvalidInput, match="hour does not apply to values of type date"):
         transform_array(HourTransform(), DateType(), pa.array([1], pa.date32()))
     with pytest.raises(InvalidInput):
         transform_array(UnknownTransform("zorder"), LongType(), pa.array([1]))
 
 
-def test_source_inside_a_struct() -> None:
+def test_a_source_inside_a_struct_is_found() -> None:
     schema = make_schema([("a", StructType(NestedField(0, "b", LongType(), True))), ("l", "list<int>")])
     inner = schema.find_field("a.b").field_id
     table = pa.table({"a": pa.array([{"b": 7}, None]), "l": pa.array([[1], None])})

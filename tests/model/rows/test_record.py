@@ -95,7 +95,7 @@ def test_what_the_fast_check_takes_the_slow_one_takes_as_the_same(kind: str, req
         },
     )
 )
-def test_rows_of_several_columns(row: dict[str, Any]) -> None:
+def test_rows_of_several_columns_are_checked_as_arrow_does(row: dict[str, Any]) -> None:
     kinds = [("b", "boolean"), ("l", "long", False), ("d", "double"), ("s", "string"), ("x", "binary")]
     schema = make_schema([*kinds, ("t", "timestamptz")])
     record = RecordType(schema)

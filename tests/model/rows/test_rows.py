@@ -89,7 +89,7 @@ def test_every_form_of_data_gives_the_same_rows(form: Any) -> None:
 
 
 @pytest.mark.parametrize("data", [[], {}, iter(()), pa.table({"id": pa.array([], pa.int64())}), {"id": []}])
-def test_no_rows(data: object) -> None:
+def test_data_without_rows_gives_none(data: object) -> None:
     schema = one("long") if data == {} else SIMPLE
     assert collect(data, schema) == []
 
@@ -334,7 +334,7 @@ def test_required_fields_inside_absent_ones_can_be_stored() -> None:
         ({"deep": [{"z": {"w": None}}]}, r"deep\.element\.z\.w"),
     ],
 )
-def test_null_in_a_required_field_inside(bad: dict[str, Any], path: str) -> None:
+def test_null_in_a_required_nested_field_is_refused_with_its_row(bad: dict[str, Any], path: str) -> None:
     data = [*GOOD, *GOOD, {**GOOD[1], **bad}, *GOOD]
     for form in (data, as_arrow(data), as_arrow(data).to_reader(max_chunksize=2)):
         with pytest.raises(InvalidInput, match=rf"Row 6 \(the first is 0\), column {path}: it is null"):
@@ -392,7 +392,7 @@ PYTHON: list[tuple[str, list[Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "given_values", "expected"), PYTHON, ids=[row[0] for row in PYTHON])
-def test_python_values_of_mixed_kinds(kind: str, given_values: list[Any], expected: list[Any]) -> None:
+def test_python_values_of_mixed_kinds_are_converted(kind: str, given_values: list[Any], expected: list[Any]) -> None:
     for data in ([{"c": value} for value in given_values], {"c": given_values}):
         assert [row["c"] for row in collect(data, one(kind))] == expected
 
@@ -425,7 +425,7 @@ def test_python_values_of_mixed_kinds(kind: str, given_values: list[Any], expect
         ("long", [object()], 0),
     ],
 )
-def test_python_values_that_do_not_fit(kind: str, values: list[Any], row: int) -> None:
+def test_python_values_that_do_not_fit_are_refused_with_their_row(kind: str, values: list[Any], row: int) -> None:
     with pytest.raises(InvalidInput, match=f"^Row {row} .*column c"):
         collect([{"c": value} for value in values], one(kind))
 

@@ -122,7 +122,7 @@ def test_columns_are_added_inside_structs_lists_and_maps() -> None:
         (lambda: SetNullable("nope"), NotFound, "no column"),
     ],
 )
-def test_changes_that_are_refused(wrong: Any, error: type[MoulinError], reason: str) -> None:
+def test_impossible_changes_are_refused(wrong: Any, error: type[MoulinError], reason: str) -> None:
     in_use = {
         SCHEMA.find_field("day").field_id: "partitioning",
         SCHEMA.find_field("address.zip").field_id: "the sort order",
@@ -186,7 +186,7 @@ def test_widening_reaches_elements_and_map_values_and_takes_defaults_along() -> 
     assert again.find_field("since").initial_default == datetime(2024, 1, 1)
 
 
-def test_moves() -> None:
+def test_columns_move_and_keep_the_key() -> None:
     schema = change(
         MoveColumn("note", first=True),
         MoveColumn("id", after="price"),
@@ -200,7 +200,7 @@ def test_moves() -> None:
     assert schema.identifier_field_ids == SCHEMA.identifier_field_ids
 
 
-def test_set_nullable() -> None:
+def test_a_required_column_can_become_nullable() -> None:
     assert SCHEMA.find_field("note").required
     assert not change(SetNullable("note")).find_field("note").required
 

@@ -65,7 +65,7 @@ def test_every_plain_type_has_its_own_name(text: str) -> None:
         ("list<struct<a:map<date,uuid>>>", "list<struct<2: a: optional map<date, uuid>>>"),
     ],
 )
-def test_types_from_text(text: str, expected: str) -> None:
+def test_types_are_read_from_text(text: str, expected: str) -> None:
     assert str(parse_type(text)) == expected
 
 
@@ -88,7 +88,7 @@ def test_types_from_text(text: str, expected: str) -> None:
         (None, "not as NoneType"),
     ],
 )
-def test_types_that_are_refused(text: Any, reason: str) -> None:
+def test_unknown_types_are_refused(text: Any, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         parse_type(text)
 
@@ -122,7 +122,7 @@ def test_a_key_makes_its_columns_required_and_keeps_its_order() -> None:
         ("a", r"write \['a'\]"),
     ],
 )
-def test_keys_that_are_refused(key: Any, reason: str) -> None:
+def test_impossible_keys_are_refused(key: Any, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         make_schema([("a", "long"), ("d", "double"), ("s", "struct<x: int>")], primary_key=key)
 
@@ -159,7 +159,7 @@ ARROW = [
 
 
 @pytest.mark.parametrize(("given_type", "expected"), ARROW, ids=[str(kind) for kind, _ in ARROW])
-def test_types_from_arrow(given_type: pa.DataType, expected: str) -> None:
+def test_types_are_read_from_arrow(given_type: pa.DataType, expected: str) -> None:
     schema = make_schema([("c", given_type)])
     assert str(schema.fields[0].field_type) == expected
 
@@ -177,7 +177,7 @@ def test_types_from_arrow(given_type: pa.DataType, expected: str) -> None:
         (pa.struct([("x", pa.int8()), ("X", pa.int8())]), "twice but for case"),
     ],
 )
-def test_arrow_types_that_are_refused(given_type: pa.DataType, reason: str) -> None:
+def test_arrow_types_without_a_counterpart_are_refused(given_type: pa.DataType, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         make_schema(pa.schema({"c": given_type}))
 
@@ -237,12 +237,12 @@ def test_an_iceberg_schema_is_numbered_anew_and_keeps_key_and_defaults() -> None
         ([("a", "struct<" + ", ".join(f"f{i}: int" for i in range(10_001)) + ">")], "at most 10000"),
     ],
 )
-def test_schemas_that_are_refused(spec: object, reason: str) -> None:
+def test_impossible_schemas_are_refused(spec: object, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         make_schema(spec)
 
 
-def test_finding_columns() -> None:
+def test_columns_are_found_by_path_and_unknown_ones_named() -> None:
     schema = make_schema([("a", "struct<b: int>"), ("l", "list<struct<x: int>>")])
     assert find_column(schema, "a.b").field_id == 3
     assert column_path(schema, 3) == ("a", "b")
@@ -337,7 +337,7 @@ def test_defaults_survive_json_and_pickle_exactly(kind: str, given_value: Any, k
         ("list<int>", []),
     ],
 )
-def test_defaults_that_do_not_fit(kind: str, value: Any) -> None:
+def test_defaults_that_do_not_fit_are_refused(kind: str, value: Any) -> None:
     with pytest.raises(InvalidInput, match="column a"):
         coerce_default(parse_type(kind), value, "column a")
 

@@ -225,7 +225,7 @@ def test_poison_is_set_aside_and_the_stream_goes_on(otel: tuple[Lake, str]) -> N
     assert writer.stream().frontier == 3
 
 
-def test_rows_appended_by_name(embedded: tuple[Lake, str]) -> None:
+def test_rows_appended_by_name_land_in_their_table_or_are_set_aside(embedded: tuple[Lake, str]) -> None:
     lake, token = embedded
     lake.create_table("otel.orders", [("id", "long"), ("shop", "string")])
     writer = Writer(lake, token)
@@ -484,7 +484,7 @@ def test_batches_are_bounded_and_drain_takes_all(tmp_path: Path) -> None:
         assert bodies(lake) == sent
 
 
-def test_on_spark(tmp_path: Path, spark: Any) -> None:
+def test_a_nursery_on_spark_takes_everything_once(tmp_path: Path, spark: Any) -> None:
     with moulin.connect(tmp_path / "lake", nursery_local_bytes=1) as lake:
         token = set_up(lake).token
         assert token is not None

@@ -111,7 +111,7 @@ def test_tables_views_and_routes_see_their_own(sent: tuple[Lake, Writer]) -> Non
     assert ask(lake) == Counter("a")
 
 
-def test_rows_by_name_and_a_column_added_meanwhile(sent: tuple[Lake, Writer]) -> None:
+def test_fresh_rows_by_name_follow_a_column_added_meanwhile(sent: tuple[Lake, Writer]) -> None:
     lake, writer = sent
     orders = lake.create_table("otel.orders", [("id", "long")])
     writer.send(b'{"id": 1}\n', payload=Payload.NDJSON, table="orders")

@@ -229,7 +229,7 @@ def test_a_filter_means_the_column_of_now_and_not_the_one_that_had_its_name(lake
     assert "GreaterThanOrEqual(b,1090)" in executed_plan(frame.where("a >= 1090")), "pushed under the file's own name"
 
 
-def test_defaults_of_every_type(lake: Lake) -> None:
+def test_defaults_of_every_type_read_as_written_values_do(lake: Lake) -> None:
     defaults: dict[str, Any] = {
         name: value for name, value in EVERY_VALUE.items() if name not in ("list", "map", "struct")
     }
@@ -276,7 +276,7 @@ def test_merged_files_of_several_schemas_are_one_scan_again(lake: Lake) -> None:
     assert sorted(map(tuple, table.to_spark().collect())) == [(1, 2), (3, 4)]
 
 
-def test_columns_with_odd_names(lake: Lake) -> None:
+def test_columns_with_odd_names_are_read(lake: Lake) -> None:
     names = ["with space", "SELECT", "ünï"]
     table = lake.create_table("shop.odd", [(name, "long") for name in names])
     table.append([dict.fromkeys(names, 1)])
@@ -315,7 +315,7 @@ def test_partitions_do_not_show(lake: Lake, rows: Rows, ids: Ids) -> None:
     assert ids(table.to_spark()) == list(range(4000))
 
 
-def test_a_folder_with_an_odd_name(tmp_path: Path, spark: SparkSession, rows: Rows, ids: Ids) -> None:
+def test_a_lake_in_a_folder_with_an_odd_name_is_read(tmp_path: Path, spark: SparkSession, rows: Rows, ids: Ids) -> None:
     with moulin.connect(tmp_path / "la ke%20{a,b}[0-9]*é=1") as lake:
         lake.create_database("shop")
         table = lake.create_table("shop.orders", [("id", "long")])

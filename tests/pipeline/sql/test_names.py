@@ -163,6 +163,8 @@ def test_nested_queries_mean_what_they_mean_in_spark(lake: Lake, spark: SparkSes
 @pytest.mark.spark
 @pytest.mark.usefixtures("settings")
 @pytest.mark.parametrize("seed", range(100, 110))
-def test_many_nested_queries(lake: Lake, spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_many_nested_queries_mean_what_they_mean_in_spark(
+    lake: Lake, spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
     queries = list(Grammar(seed).queries(100))
     assert compare(lake, spark, tmp_path, queries) > len(queries) / 3

@@ -217,7 +217,7 @@ def test_what_is_not_understood_is_refused_with_what_to_do(catalyst: Catalyst, t
 
 
 @pytest.mark.spark
-def test_queries_over_tables_views_and_versions(lake: Lake, orders: Table, rows: Rows) -> None:
+def test_queries_join_tables_views_and_versions(lake: Lake, orders: Table, rows: Rows) -> None:
     orders.append(rows(0, 10))
     first = orders.version
     orders.append(rows(10, 10, region="us"))
@@ -409,7 +409,7 @@ def test_parameters_have_the_values_of_args(lake: Lake, orders: Table, rows: Row
 
 
 @pytest.mark.spark
-def test_view_with_columns_that_do_not_go_together(lake: Lake, orders: Table) -> None:
+def test_a_view_whose_columns_do_not_go_together_is_refused(lake: Lake, orders: Table) -> None:
     lake.create_table("shop.other", [("id", "list<long>")])
     lake.create_view("shop.mixed", ["orders", "other"])
     with pytest.raises(InvalidInput, match="View shop.mixed"):

@@ -92,7 +92,7 @@ class Meanwhile:
         return runs
 
 
-def test_all_changes_against_a_model(lake: Lake, table: Table, spark: SparkSession) -> None:
+def test_every_kind_of_change_equals_a_plain_model(lake: Lake, table: Table, spark: SparkSession) -> None:
     model: Model = {}
     first = [row(n, "a") for n in range(0, 40, 2)]
     table.put_batch(first[:5])
@@ -138,7 +138,7 @@ def test_all_changes_against_a_model(lake: Lake, table: Table, spark: SparkSessi
     check(lake, table, model)
 
 
-def test_puts_that_land_while_a_frame_is_written(lake: Lake, table: Table, spark: SparkSession) -> None:
+def test_puts_that_land_while_a_frame_is_written_count_as_older(lake: Lake, table: Table, spark: SparkSession) -> None:
     model = {n: row(n, "a") for n in range(20)}
     table.append([*model.values()])
     rows = [row(n, "b") for n in range(10, 30)]
@@ -228,7 +228,7 @@ def test_two_bulk_writes_of_one_new_key_make_one_row(lake: Lake, split: Table, s
     assert len(set(found.column("v").to_pylist())) == 1
 
 
-def test_a_key_that_comes_twice(lake: Lake, plain: Table, spark: SparkSession) -> None:
+def test_a_key_that_comes_twice_is_refused(lake: Lake, plain: Table, spark: SparkSession) -> None:
     plain.append([row(1, "old")])
     twice = [row(n, "a") for n in (1, 2, 3)] + [row(n, "b") for n in (3, 1, 4)]
     version = lake.version
@@ -245,7 +245,7 @@ def test_a_key_that_comes_twice(lake: Lake, plain: Table, spark: SparkSession) -
     assert lake.version == version
 
 
-def test_the_last_of_equal_keys_when_asked_for(lake: Lake, plain: Table, spark: SparkSession) -> None:
+def test_the_last_of_equal_keys_counts_when_asked_for(lake: Lake, plain: Table, spark: SparkSession) -> None:
     plain.append([row(1, "old"), row(9, "old")])
     ids = row_ids(plain)
     made = source_writer(lake, spark, duplicates="last")
@@ -284,7 +284,9 @@ def test_the_data_source_upserts_and_overwrites(lake: Lake, split: Table, spark:
     check(lake, split, {0: row(0, "c"), 1: row(1, "d"), 2: row(2, "c")})
 
 
-def test_what_the_data_source_refuses(lake: Lake, plain: Table, orders: Table, spark: SparkSession) -> None:
+def test_the_data_source_refuses_what_it_cannot_write(
+    lake: Lake, plain: Table, orders: Table, spark: SparkSession
+) -> None:
     with pytest.raises(InvalidInput, match="append or upsert"):
         source_writer(lake, spark, mode="replace")
     with pytest.raises(InvalidInput, match="error or last"):
@@ -303,7 +305,7 @@ def test_what_the_data_source_refuses(lake: Lake, plain: Table, orders: Table, s
     assert plain.get(1) == row(1, "b")
 
 
-def test_bulk_writes_after_a_close(lake: Lake, plain: Table, spark: SparkSession) -> None:
+def test_a_table_opened_again_after_a_close_takes_bulk_writes(lake: Lake, plain: Table, spark: SparkSession) -> None:
     plain.put(row(1, "a"))
     plain.close()
     again = lake.table("shop.t")
@@ -368,7 +370,7 @@ def test_merge_updates_inserts_and_deletes(lake: Lake, table: Table, spark: Spar
     assert (done.version, lake.version) == (version + 1, version + 1), "nothing to do makes no version"
 
 
-def test_a_merge_with_every_clause(lake: Lake, table: Table, spark: SparkSession) -> None:
+def test_a_merge_with_every_clause_equals_a_plain_model(lake: Lake, table: Table, spark: SparkSession) -> None:
     """As a feed of changes is applied: some rows are deleted, some updated, some inserted, others left alone."""
     table.put_batch([row(n, "a") for n in range(20)])
     model = {n: row(n, "a") for n in range(20)}
@@ -414,7 +416,7 @@ def frame_to_arrow(source: Any) -> pa.Table:
     return pa.Table.from_pylist([r.asDict() for r in source.collect()])
 
 
-def test_what_a_merge_refuses(lake: Lake, plain: Table, orders: Table, spark: SparkSession) -> None:
+def test_a_merge_refuses_wrong_rules_and_values(lake: Lake, plain: Table, orders: Table, spark: SparkSession) -> None:
     plain.append([row(1, "a")])
     source = spark.range(3)
     wrong: list[tuple[dict[str, Any], str]] = [
@@ -464,7 +466,7 @@ def test_what_a_merge_refuses(lake: Lake, plain: Table, orders: Table, spark: Sp
     check(lake, plain, {1: row(1, "a")})
 
 
-def test_keys_of_several_columns_and_kinds(lake: Lake, spark: SparkSession) -> None:
+def test_upserts_find_keys_of_several_columns_and_kinds(lake: Lake, spark: SparkSession) -> None:
     columns = [("day", "date"), ("name", "string"), ("n", "decimal(10, 2)")]
     table = lake.create_table("shop.k", columns, primary_key=["name", "day"])
     numbers = spark.range(60).selectExpr("date_add(date'2024-01-01', cast(id % 6 as int)) day", "id")
@@ -553,7 +555,9 @@ def test_a_stream_upserts_every_batch_once(
     check(lake, split, model)
 
 
-def test_equal_keys_in_a_batch_of_a_stream(lake: Lake, plain: Table, spark: SparkSession) -> None:
+def test_equal_keys_in_a_batch_stop_a_stream_unless_the_last_counts(
+    lake: Lake, plain: Table, spark: SparkSession
+) -> None:
     twice = [[row(1, "a"), row(2, "a")], [row(1, "b")]]
 
     def batch(number: int, **more: str) -> None:

@@ -12,7 +12,7 @@ from moulin.table.keyed.keyed import KeyedTable
 
 
 @pytest.mark.parametrize("change", ["append", "properties", "delete"])
-def test_a_keyed_table_that_cannot_be_loaded_after_its_commit(
+def test_a_keyed_table_that_cannot_be_loaded_after_its_commit_reports_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     """As when somebody drops the table at that very moment."""

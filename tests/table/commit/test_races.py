@@ -73,7 +73,7 @@ def test_an_input_emptied_while_a_merge_runs_stays_empty(orders: Table) -> None:
     assert ids(orders) == list(range(1, 51))
 
 
-def test_everything_deleted_while_a_merge_runs(orders: Table) -> None:
+def test_everything_deleted_while_a_merge_runs_stays_deleted(orders: Table) -> None:
     orders.append(rows(1, 50))
     orders.append(rows(51, 50))
     commit = start_merge(orders)

@@ -173,7 +173,7 @@ def test_ranges_come_in_key_order(lake: Lake, items: Table) -> None:
             items.compact()
 
 
-def test_prefixes_of_a_key(lake: Lake) -> None:
+def test_a_prefix_finds_exactly_the_keys_that_begin_with_it(lake: Lake) -> None:
     schema = [("day", "date"), ("shop", "string"), ("n", "long")]
     table = lake.create_table("shop.sales", schema, primary_key=["shop", "day"])
     days = [date(2024, 1, day) for day in range(1, 6)]
@@ -214,7 +214,7 @@ ALL = {
 }
 
 
-def test_keys_of_every_type(lake: Lake) -> None:
+def test_keys_of_every_type_are_found(lake: Lake) -> None:
     schema = [*((name, kind) for name, (kind, _) in ALL.items()), ("v", "long")]
     values = {name: value for name, (_, value) in ALL.items()} | {"v": 1}
     for number, names in enumerate([*([name] for name in ALL), list(ALL), list(ALL)[::-1]]):
@@ -427,7 +427,7 @@ def test_widening_a_key_keeps_its_rows(lake: Lake) -> None:
         table.flush()
 
 
-def test_a_partition_outside_of_the_key(lake: Lake) -> None:
+def test_a_row_that_moves_to_another_partition_is_there_once(lake: Lake) -> None:
     """A row that moves to another partition is there once."""
     schema = [("id", "long"), ("shop", "string"), ("ts", "timestamptz")]
     table = lake.create_table("shop.moving", schema, primary_key=["id"], partition_by=["shop", "day(ts)"])
@@ -455,7 +455,7 @@ def test_a_partition_outside_of_the_key(lake: Lake) -> None:
         table.drop_column("id")
 
 
-def test_a_table_partitioned_by_a_column_that_pending_rows_lack(lake: Lake, items: Table) -> None:
+def test_pending_rows_without_a_new_partition_column_are_flushed_by_its_default(lake: Lake, items: Table) -> None:
     items.put(row(1))
     items.add_column("shop", "string", default="x")
     items.set_partitioning(["shop"])

@@ -58,7 +58,9 @@ def writer_of(table: Table) -> RegionWriter:
     return writer
 
 
-def test_memtable_knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memtable_settings_decide_when_writers_are_slowed_and_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def held_up(name: str, **settings: Any) -> tuple[int, int]:
         return until_held_up(tmp_path / name, monkeypatch, **settings)
 
@@ -83,7 +85,7 @@ def level0(folder: Path, segments: int, **settings: Any) -> RegionWriter:
         return writer_of(items)
 
 
-def test_level0_knobs(tmp_path: Path) -> None:
+def test_level0_settings_decide_when_writers_are_slowed_and_stopped(tmp_path: Path) -> None:
     assert level0(tmp_path / "few", 4, level0_slowdown=20, level0_stop=30).stalls.slowed == 0
     slowed = level0(tmp_path / "slowed", 4, level0_slowdown=2, level0_stop=30).stalls
     assert slowed.slowed > 0
@@ -172,7 +174,9 @@ def test_interval_syncs_writes_together_and_soon(tmp_path: Path, syncs: list[int
 
 
 @pytest.mark.parametrize(("sync", "stored"), [("always", 5), ("interval", 0), ("never", 0)])
-def test_single_puts_into_a_log_in_a_store(tmp_path: Path, sync: str, stored: int) -> None:
+def test_single_puts_into_a_log_in_a_store_are_stored_as_the_sync_mode_says(
+    tmp_path: Path, sync: str, stored: int
+) -> None:
     """With `always` each is an object by the time it is acknowledged; otherwise a batch or a flush takes them along."""
     lake, items = make(tmp_path / "lake", log_sync=sync, log_folder="store", log_interval=1_000.0)
     with lake:
@@ -237,7 +241,9 @@ NAMES = [("id", "long", False), ("name", "string")]
 
 
 @pytest.mark.parametrize("sync", ["always", "interval", "never"])
-def test_a_full_disk_under_the_log(tmp_path: Path, disk: Disk, sync: str) -> None:
+def test_a_full_disk_under_the_log_is_an_error_and_loses_nothing_acknowledged(
+    tmp_path: Path, disk: Disk, sync: str
+) -> None:
     """The writer is told so with an error, and not with a signal; what it had acknowledged is there."""
     settings = {"log_folder": str(disk.folder), "log_sync": sync, "memtable_bytes": 1 << 30, **QUIET}
     with Lake.open(tmp_path / "lake") as lake:
@@ -265,7 +271,7 @@ def test_a_full_disk_under_the_log(tmp_path: Path, disk: Disk, sync: str) -> Non
         assert names.at(version=lake.version).scan().count() == len(found)
 
 
-def test_a_full_disk_under_the_whole_lake(disk: Disk) -> None:
+def test_a_lake_on_a_full_disk_goes_on_when_there_is_room_again(disk: Disk) -> None:
     """Flushes fail, then the log; when there is room again, everything goes on."""
     root = disk.folder / "lake"
     settings = {"log_sync": "never", "memtable_bytes": 200_000, "memtable_stop": 2, "stall_seconds": 2.0, **QUIET}
@@ -287,7 +293,7 @@ def test_a_full_disk_under_the_whole_lake(disk: Disk) -> None:
         assert names.at(version=lake.version).scan().count() == len(found)
 
 
-def test_a_log_on_a_disk_that_cannot_be_written(tmp_path: Path, disk: Disk) -> None:
+def test_a_log_on_a_disk_that_cannot_be_written_can_still_be_read(tmp_path: Path, disk: Disk) -> None:
     settings = {"log_folder": str(disk.folder / "logs"), **QUIET}
     make(tmp_path / "lake")[0].close()
     with OtherProcess({"uri": tmp_path / "lake"}, "shop.items", **settings) as writer:

@@ -116,7 +116,9 @@ def test_a_merge_commits_while_a_flush_runs(lake: Lake, items: Table, monkeypatc
     assert {n: after[n] for n in (1, 11, 26)} == {n: before[n] for n in (1, 11, 26)}, "an update keeps the row's id"
 
 
-def test_a_whole_compaction_while_a_flush_runs(lake: Lake, items: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compaction_that_commits_while_a_flush_runs_loses_nothing(
+    lake: Lake, items: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The background merge of this process, with a thread that waits for it before the flush may commit."""
     items.flush()
     expected = change(items)

@@ -97,7 +97,7 @@ def test_what_is_not_a_put_meets_what_is_pending(lake: Lake, items: Table) -> No
     check_flushed(lake, items, {3: row(3, "all")}, [2])
 
 
-def test_regions(lake: Lake, open_lake: OpenLake) -> None:
+def test_a_table_split_into_regions_reads_as_one_and_keeps_its_division(lake: Lake, open_lake: OpenLake) -> None:
     table = lake.create_table("shop.split", ITEMS, primary_key=["id"], properties={"moulin.regions": "bucket(3, id)"})
     table.put_batch(rows(0, 20))
     table.put(row(3, "new"))

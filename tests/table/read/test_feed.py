@@ -97,7 +97,7 @@ def applied(start: Mapping[int, Row], feed: Sequence[Row]) -> dict[int, Row]:
     return rows
 
 
-def test_inserts_updates_and_deletes(orders: Table) -> None:
+def test_inserts_updates_and_deletes_are_reported_in_version_order(orders: Table) -> None:
     base = orders.version
     orders.append([row(n, n) for n in range(1, 6)])
     updated = upsert(orders, [row(2, 20), row(9, 90)])
@@ -239,7 +239,7 @@ def test_rows_are_read_with_the_schema_of_the_end(orders: Table) -> None:
     ]
 
 
-def test_rows_that_lack_a_required_column_of_the_end(lake: Lake) -> None:
+def test_rows_that_lack_a_required_column_of_the_end_read_as_null(lake: Lake) -> None:
     """A restore brought back a schema in which a column is required that rows written meanwhile do not have."""
     table = lake.create_table("shop.t", [("id", "long", False), ("x", "long", False), ("s", "struct<a: int, b: int>")])
     good = table.append([{"id": 1, "x": 1, "s": {"a": 1, "b": 2}}]).version
@@ -257,7 +257,7 @@ def test_rows_that_lack_a_required_column_of_the_end(lake: Lake) -> None:
     ]
 
 
-def test_columns_and_where(orders: Table) -> None:
+def test_a_feed_is_cut_to_columns_and_filtered_line_by_line(orders: Table) -> None:
     orders.append([row(n, n) for n in range(1, 6)])
     base = orders.version
     upsert(orders, [row(2, 20), row(3, 30)])
@@ -275,7 +275,7 @@ def test_columns_and_where(orders: Table) -> None:
         orders.changes(base, where="nope = 1")
 
 
-def test_ranges(orders: Table, lake: Lake) -> None:
+def test_empty_ranges_are_empty_and_wrong_ones_refused(orders: Table, lake: Lake) -> None:
     orders.append([row(1, 1)])
     now = lake.version
     assert orders.changes(now).to_pylist() == []
@@ -291,7 +291,7 @@ def test_ranges(orders: Table, lake: Lake) -> None:
         orders.changes(now)
 
 
-def test_a_column_of_the_feeds_name(lake: Lake) -> None:
+def test_a_column_with_a_name_of_the_feed_is_refused(lake: Lake) -> None:
     table = lake.create_table("shop.t", [("id", "long"), ("_commit_timestamp", "long")])
     with pytest.raises(FailedPrecondition, match="rename it"):
         table.changes(table.version)

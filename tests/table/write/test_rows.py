@@ -62,7 +62,7 @@ def test_nothing_appended_is_no_version(orders: Table) -> None:
         ("id < 3 and id > 5", []),
     ],
 )
-def test_where(orders: Table, where: str, expected: list[int]) -> None:
+def test_a_scan_returns_the_rows_that_match_its_where(orders: Table, where: str, expected: list[int]) -> None:
     orders.append(rows(1, 30))
     orders.append(rows(101, 11, "us", day=2))
     assert ids(orders.scan(where=where)) == expected
@@ -76,7 +76,7 @@ def test_where_takes_an_arrow_expression(orders: Table) -> None:
     assert ids(orders)[0] == 4
 
 
-def test_columns_and_limit(orders: Table) -> None:
+def test_a_scan_returns_the_columns_asked_for_up_to_its_limit(orders: Table) -> None:
     orders.append(rows(1, 30))
     got = orders.scan(columns=["amount", "id"], where="id > 10", limit=5).to_arrow()
     assert got.column_names == ["amount", "id"]
@@ -147,7 +147,7 @@ def test_deleting_nothing_is_no_version(orders: Table) -> None:
     assert orders.delete_where("id > 1000").version == before
 
 
-def test_overwrite_everything_and_where(orders: Table) -> None:
+def test_overwrite_replaces_all_rows_or_those_that_match(orders: Table) -> None:
     orders.append(rows(1, 20, "eu") + rows(21, 20, "us"))
     outcome = orders.overwrite(rows(100, 5, "us"), where="region = 'us'")
     assert (outcome.rows_added, outcome.rows_deleted) == (5, 20)
@@ -183,7 +183,7 @@ def test_unknown_columns_and_tables_are_named(lake: Lake, orders: Table) -> None
     orders.set_properties({"owner": "me", "regions": "eu, us"})
 
 
-def test_a_scan_streams(orders: Table) -> None:
+def test_a_scan_yields_batches_one_by_one_and_reads_no_further_when_stopped(orders: Table) -> None:
     """Batches come one by one, and stopping early reads no further segment."""
     for n in range(5):
         orders.append(rows(n * 100, 100))

@@ -4,6 +4,8 @@ Everything is checked against the head version, and the catalog checks again, un
 head. When it moved meanwhile, the requirements are checked anew: what they do not forbid goes on, the rest is a 409.
 """
 
+# Decisions: docs/decisions/0066
+
 from __future__ import annotations
 
 import hashlib

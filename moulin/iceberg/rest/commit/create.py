@@ -1,5 +1,7 @@
 """New tables, at once or staged: a staged one has an id and a location, and exists once a commit asserts it."""
 
+# Decisions: docs/decisions/0068
+
 from __future__ import annotations
 
 import time

@@ -1,5 +1,7 @@
 """Files that an engine wrote for a snapshot: found below the table's folder, read, checked."""
 
+# Decisions: docs/decisions/0065, docs/decisions/0112
+
 from __future__ import annotations
 
 import json

@@ -4,6 +4,8 @@ The first comes back. Of the second, the rows of its current snapshot are copied
 stay as they are. Nothing outside of the lake's storage is read.
 """
 
+# Decisions: docs/decisions/0113
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """Updates of a commit, read and put together by what they ask for. Unknown ones are refused: 400."""
 
+# Decisions: docs/decisions/0067
+
 from __future__ import annotations
 
 import re

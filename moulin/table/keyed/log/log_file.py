@@ -6,6 +6,8 @@ is finished, zeros follow its last entry; a reader takes them for a torn tail. A
 and a process may be killed within it, so each fragment is copied by itself: what follows a torn fragment is unwritten.
 """
 
+# Decisions: docs/decisions/0130
+
 from __future__ import annotations
 
 import mmap

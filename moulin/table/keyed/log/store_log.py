@@ -5,6 +5,8 @@ one's name is known, and two writers that both think they are at the end collide
 newest object is never deleted: it says where the end is.
 """
 
+# Decisions: docs/decisions/0046
+
 from __future__ import annotations
 
 import secrets

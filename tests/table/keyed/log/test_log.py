@@ -466,7 +466,7 @@ except Unavailable:
 
 
 @pytest.mark.parametrize("sync", ["always", "never"])
-def test_a_disk_that_fills_up_in_the_middle_of_an_entry(folder: Path, sync: str) -> None:
+def test_a_disk_that_fills_up_in_the_middle_of_an_entry_loses_nothing_acknowledged(folder: Path, sync: str) -> None:
     run = subprocess.run(
         [sys.executable, "-c", FILLING, folder, str(TABLE), sync], capture_output=True, text=True, check=True
     )
@@ -481,7 +481,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_an_entry(folder: Path, sync: str)
     log.close()
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FailedPrecondition, match=r"cannot be opened \(File exists\): make its folder writable"):
         LocalLog(tmp_path / "file" / "log", TABLE, REGION, 1)
