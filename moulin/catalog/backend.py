@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 from uuid import UUID
 
-from moulin.catalog.commit.commit import CommitResult, TableCommit
 from moulin.catalog.commit.indexes import Coverage, IndexSize
+from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.objects.history import MergeOf
 from moulin.catalog.objects.names import Key
 from moulin.catalog.objects.tables import NewTable

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from moulin.catalog.commit import commit as commits
 from moulin.catalog.commit import indexes, regions
-from moulin.catalog.commit.commit import CommitResult, TableCommit
 from moulin.catalog.commit.indexes import Coverage, IndexSize
+from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
 from moulin.catalog.ingest import IngestCatalog
 from moulin.catalog.maintenance import MaintenanceCatalog
@@ -28,8 +28,9 @@ from moulin.catalog.segments import live as segments
 from moulin.catalog.segments.feed import VersionChange
 from moulin.catalog.segments.live import PartitionFilter, TimeRange
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import Clock
 from moulin.catalog.sql.draft import Draft
-from moulin.catalog.sql.pool import Clock, Engine, engine_url
+from moulin.catalog.sql.pool import Engine, engine_url
 from moulin.config import Config
 from moulin.errors import Fenced, InvalidInput, Unavailable
 from moulin.model.entities import (

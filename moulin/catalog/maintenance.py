@@ -6,21 +6,18 @@ Like the catalog itself it only opens transactions; the nouns have their modules
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from moulin.catalog.objects import leases
-from moulin.catalog.segments import deletion as segment_deletion
-from moulin.catalog.segments import live as segments
-from moulin.catalog.segments import retention, staging
-from moulin.catalog.segments import search as segment_lookup
-from moulin.catalog.segments import stats as segment_stats
+from moulin.catalog.segments import deletion, live, retention, search, staging, stats
 from moulin.catalog.segments.deletion import ReadyJournal, TombstonedSegment
 from moulin.catalog.segments.retention import Expiring
 from moulin.catalog.segments.search import FoundSegment, Page
 from moulin.catalog.segments.stats import Filter, Mergeable, TierStats, Totals
 from moulin.catalog.sql.pool import Engine
-from moulin.catalog.tasks import merge_tasks
-from moulin.catalog.tasks import task_list as merge_task_list
+from moulin.catalog.streams import streams
+from moulin.catalog.tasks import merge_tasks, task_list
 from moulin.catalog.tasks.merge_tasks import Begin, PlannedMerge
 from moulin.model.facts import LiveSegment
 from moulin.model.merge_task import ClaimedMerge, MergeTask, MergeTaskFigures, StagedSegments
@@ -66,20 +63,20 @@ class MaintenanceCatalog:
     def merge_tasks(self, table_id: UUID | None = None) -> list[MergeTask]:
         """The tasks that are not done, oldest first."""
         with self.engine.read() as connection:
-            return merge_task_list.list_all(connection, table_id)
+            return task_list.list_all(connection, table_id)
 
     def merge_task(self, task_id: UUID) -> tuple[MergeTask, MergeTaskFigures]:
         with self.engine.read() as connection:
-            return merge_task_list.get(connection, task_id)
+            return task_list.get(connection, task_id)
 
     def merge_task_inputs(self, task_id: UUID) -> list[int]:
         with self.engine.read() as connection:
-            return merge_task_list.inputs(connection, task_id)
+            return task_list.inputs(connection, task_id)
 
     def table_of_merge_task(self, task_id: UUID) -> UUID:
         """The table of a task, also of one that is done."""
         with self.engine.read() as connection:
-            return merge_task_list.table_of(connection, task_id)
+            return task_list.table_of(connection, task_id)
 
     def claimed_merge(self, claim: Claim) -> ClaimedMerge:
         with self.engine.unordered(durable=False) as connection:
@@ -88,17 +85,17 @@ class MaintenanceCatalog:
     def finished_merge(self, claim: Claim) -> tuple[int, list[str]] | None:
         """The version and output paths that a claim was finished with, None when it was not."""
         with self.engine.read() as connection:
-            return merge_task_list.finished(connection, claim)
+            return task_list.finished(connection, claim)
 
     def tables_to_plan(self) -> dict[UUID, tuple[int, int]]:
         """Every live table: the last version that changed it, and how many segments it has."""
         with self.engine.read() as connection:
-            return segment_stats.heads(connection)
+            return stats.heads(connection)
 
     def changed_partitions(self, table_id: UUID, since: int) -> set[int]:
         """The partitions with segments that came after a version and are live."""
         with self.engine.read() as connection:
-            return segment_stats.changed_partitions(connection, table_id, since)
+            return stats.changed_partitions(connection, table_id, since)
 
     def take_lease(self, name: str, owner: str, seconds: float) -> bool:
         """Whether `owner` does the work `name` for the next `seconds`."""
@@ -123,7 +120,7 @@ class MaintenanceCatalog:
     def segments_with_vectors(self, vectors: Mapping[int, int]) -> list[LiveSegment]:
         """Segments, by their numbers, with the deletion vectors (0: none) that a claim saw them with."""
         with self.engine.read() as connection:
-            return segments.with_vectors(connection, vectors)
+            return live.with_vectors(connection, vectors)
 
     def staged_segments(self, table_id: UUID | None = None) -> list[StagedSegments]:
         with self.engine.read() as connection:
@@ -140,25 +137,30 @@ class MaintenanceCatalog:
         limit: int = 0,
         cursor: str | None = None,
     ) -> Page:
+        """Live segments of tables, a page at a time. The first page also returns how far each stream is.
+
+        Both are read in one snapshot: records past that are in no segment of the version.
+        """
         with self.engine.read() as connection:
-            return segment_lookup.find(connection, database_id, names, time_range, limit, cursor)
+            page = search.find(connection, database_id, names, time_range, limit, cursor)
+            return page if cursor else replace(page, streams=streams.not_retired(connection))
 
     def segments_by_number(self, numbers: Iterable[int]) -> list[FoundSegment]:
         """Also those that no version but an older one has."""
         with self.engine.read() as connection:
-            return segment_lookup.by_number(connection, numbers)
+            return search.by_number(connection, numbers)
 
     def newest_segments(self, *, limit: int = 0, cursor: str | None = None) -> Page:
         with self.engine.read() as connection:
-            return segment_lookup.newest_first(connection, limit, cursor)
+            return search.newest_first(connection, limit, cursor)
 
     def totals(self, table_id: UUID | None = None) -> Totals:
         with self.engine.read() as connection:
-            return segment_stats.totals(connection, table_id)
+            return stats.totals(connection, table_id)
 
     def size_tiers(self, table_id: UUID | None, wanted: Filter) -> list[TierStats]:
         with self.engine.read() as connection:
-            return segment_stats.size_tiers(connection, table_id, wanted, self.engine.now(connection))
+            return stats.size_tiers(connection, table_id, wanted, self.engine.now(connection))
 
     def mergeable_segments(
         self,
@@ -172,26 +174,26 @@ class MaintenanceCatalog:
     ) -> Mergeable:
         with self.engine.read() as connection:
             versions = wanted.versions(connection, self.engine.now(connection))
-            return segment_stats.mergeable(
+            return stats.mergeable(
                 connection, table_id, wanted, versions, small=small, least=least, limit=limit, after=after
             )
 
     def task_counts(self, table_id: UUID | None = None) -> tuple[int, int]:
         """How many merge tasks are not done, and how many of them are in quarantine."""
         with self.engine.read() as connection:
-            return merge_task_list.count(connection, table_id)
+            return task_list.count(connection, table_id)
 
     def trash_counts(self) -> tuple[int, int, str]:
         """Objects that wait for deletion, those of them that resisted it, and what one of these said."""
         with self.engine.read() as connection:
-            row = segment_deletion.trash_state(connection)
+            row = deletion.trash_state(connection)
             return int(row.waiting), int(row.failing or 0), row.error or ""
 
     def tombstoned_segments(self) -> list[TombstonedSegment]:
-        return segment_deletion.offered(self.engine)
+        return deletion.offered(self.engine)
 
     def confirm_deleted(self, numbers: Collection[int]) -> tuple[int, list[ReadyJournal]]:
-        return segment_deletion.confirm(self.engine, numbers)
+        return deletion.confirm(self.engine, numbers)
 
     def confirm_journals_deleted(self, outputs: Sequence[int]) -> int:
-        return segment_deletion.confirm_journals(self.engine, outputs)
+        return deletion.confirm_journals(self.engine, outputs)

@@ -18,11 +18,11 @@ import psycopg
 import pytest
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit.commit import CommitResult, TableCommit
 from moulin.catalog.commit.delivery import named_objects
-from moulin.catalog.sql.pool import Clock, Engine, engine_url
+from moulin.catalog.commit.table_commit import CommitResult, TableCommit
+from moulin.catalog.sql.clock import Clock, SimulatedClock
+from moulin.catalog.sql.pool import Engine, engine_url
 from moulin.catalog.sql.schema import metadata
-from moulin.catalog.upkeep.clocks import SimulatedClock
 from moulin.config import Config
 from moulin.lake import Lake
 from moulin.meta.client.catalog import ClientCatalog

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import arrivals
+from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.segments.live import encode_partition, time_class
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks, take
@@ -18,9 +19,6 @@ from moulin.errors import InvalidInput, Unsupported
 from moulin.formats import manifest as codec
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 from moulin.model.operations import Append, DataOperation, Expected, Merge, NewVector, Overwrite, Upsert
-
-if TYPE_CHECKING:
-    from moulin.catalog.commit.commit import TableChange
 
 
 def apply_data(change: TableChange, operation: DataOperation) -> None:
@@ -301,7 +299,7 @@ def _record_merge(change: TableChange, operation: Merge) -> None:
     if operation.journals:
         rows = journal_rows(change.table_id, version, operation.journals, operation.journal_outputs)
         change.connection.execute(s.journals.insert(), rows)
-    merge_tasks.finish(change, operation)
+    merge_tasks.finish(change.connection, operation, change.table_id, change.name, version)
     change.manifest.journals.extend(operation.journals)
     change.manifest.merge_inputs.extend(inputs)
 

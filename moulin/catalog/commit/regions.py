@@ -8,12 +8,13 @@ until its writer has flushed everything and releases it; an owner that died leav
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects.tables import find_by_id, load
 from moulin.catalog.segments.live import decode_partition, encode_partition
 from moulin.catalog.sql import schema as s
@@ -21,9 +22,6 @@ from moulin.catalog.sql.pool import Engine
 from moulin.errors import Fenced, InvalidInput, NotFound
 from moulin.model.entities import Region, TableState
 from moulin.model.layout.region import RegionSpec
-
-if TYPE_CHECKING:
-    from moulin.catalog.commit.commit import TableChange
 
 RECOVERED = "a catalog that was lost"  # the owner of regions after a recovery: their logs are looked at
 EPOCH_JUMP = 1 << 20  # added by a recovery: more claims than a lost catalog can have handed out unnoticed

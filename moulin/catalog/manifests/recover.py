@@ -25,7 +25,8 @@ from moulin.catalog.manifests.line import Line, broken_chain, read_line
 from moulin.catalog.manifests.replay import TableReplay
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Clock, Engine, chunks, engine_url
+from moulin.catalog.sql.clock import Clock
+from moulin.catalog.sql.pool import Engine, chunks, engine_url
 from moulin.config import Config
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec

@@ -25,7 +25,6 @@ from moulin.catalog.segments import live as segments
 from moulin.catalog.segments import pages as segment_pages
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
-from moulin.catalog.streams import streams
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec
 from moulin.model.ingest import Stream
@@ -59,7 +58,7 @@ class FoundSegment:
 class Page:
     """One page of a search. `version` is what all its pages see, `tables` what it searches, in order.
 
-    The first page also says how far each stream is at that version: what lies past that, no segment holds yet.
+    `MaintenanceCatalog` adds to the first page how far each stream is at that version: no segment holds what lies past.
     """
 
     segments: tuple[FoundSegment, ...]
@@ -120,14 +119,9 @@ def find(
         more = _encode([version, asked, *where[wanted - 1], rows[-1].time_min, rows[-1].number])
     page = _found(connection, rows, {row.id: _ingest_field(row.json) for row in found}, live=True)
     ids = tuple(row.id for row in found)
-    if cursor:
-        return Page(page, more, version, ids)
-    # In the snapshot that the version was read in, so that both are of one moment.
-    active = connection.execute(_ACTIVE).all()
-    return Page(page, more, version, ids, streams.to_streams(connection, active), int(found[0].routing_seq))
+    return Page(page, more, version, ids, routing_seq=0 if cursor else int(found[0].routing_seq))
 
 
-_ACTIVE = sa.select(s.streams).where(s.streams.c.retired_at.is_(None)).order_by(s.streams.c.created_at, s.streams.c.id)
 _NAMED = (
     sa.select(
         *(s.tables.c[name] for name in ("id", "name", "created_version", "oldest_version", "time_classes")),

@@ -20,9 +20,9 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import Clock, SimulatedClock
 from moulin.catalog.sql.creation import create_tables, stamp
 from moulin.catalog.sql.living import InUse, Living, survey
-from moulin.catalog.upkeep.clocks import SimulatedClock
 from moulin.config import Config
 from moulin.errors import (
     Closed,
@@ -45,7 +45,6 @@ _SQLITE = "sqlite:///"
 _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
 _ALEMBIC = threading.Lock()  # it keeps what it works on in module variables
 
-Clock = Callable[[], int]
 # Says, where a server runs a call, that nobody waits for it any more: its deadline has passed, or the caller has gone.
 gave_up: ContextVar[Callable[[], bool] | None] = ContextVar("gave_up", default=None)
 T = TypeVar("T")

@@ -33,6 +33,9 @@ from moulin.model.ingest import (
 
 MAX_OFFSET = (1 << 63) - 2
 _MAX_TEXT = 1024
+_NOT_RETIRED = (
+    sa.select(s.streams).where(s.streams.c.retired_at.is_(None)).order_by(s.streams.c.created_at, s.streams.c.id)
+)
 
 
 def register(draft: Draft, plaintext: str, collector_id: str, description: str) -> StreamRegistration:
@@ -90,6 +93,11 @@ def load(connection: sa.Connection, stream_ids: Iterable[UUID], now: int, keep_s
     return to_streams(connection, rows, since=now - int(keep_seconds * NANOS))
 
 
+def not_retired(connection: sa.Connection, since: int | None = None) -> tuple[Stream, ...]:
+    """The streams that may still hold objects, in the order of their creation; `since` as in `to_streams`."""
+    return to_streams(connection, connection.execute(_NOT_RETIRED).all(), since)
+
+
 def list_all(write: Write, keep_seconds: float) -> StreamList:
     """Everything that a nursery needs to know, numbered. Called under the counter's lock.
 
@@ -107,12 +115,11 @@ def snapshot(connection: sa.Connection, now: int) -> StreamList:
 
 
 def _listed(connection: sa.Connection, version: int, now: int, routing_seq: int, since: int | None) -> StreamList:
-    r, t = s.streams, s.tables
-    rows = connection.execute(sa.select(r).where(r.c.retired_at.is_(None)).order_by(r.c.created_at, r.c.id)).all()
+    t = s.tables
     live = sa.select(t.c.id, t.c.database_id, t.c.name, t.c.tombstoned_at)
     tables = connection.execute(live.where(sa.or_(t.c.delete_at.is_(None), t.c.delete_at > now)))
     return StreamList(
-        streams=to_streams(connection, rows, since=since),
+        streams=not_retired(connection, since),
         tables=tuple(
             RoutedTable(row.id, row.database_id, row.name, retired=row.tombstoned_at is not None)
             for row in tables.all()

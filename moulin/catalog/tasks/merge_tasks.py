@@ -9,24 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from moulin.catalog.commit.arrivals import MAX_LEVEL
 from moulin.catalog.objects.tombstones import NANOS
 from moulin.catalog.segments import staging
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import Engine, chunks, take
 from moulin.errors import Fenced, InvalidInput, NotFound
+from moulin.model.facts import MAX_LEVEL
 from moulin.model.ids import new_id
 from moulin.model.merge_task import ClaimedMerge
 from moulin.model.operations import Claim, Merge
-
-if TYPE_CHECKING:
-    from moulin.catalog.commit.commit import TableChange
 
 _NUMBERS = 64  # segment numbers reserved for the outputs of a claimed task
 _LONGEST_BACKOFF = 3600.0
@@ -319,22 +316,25 @@ def _claimed(connection: sa.Connection, claim: Claim) -> Any:
     return row
 
 
-def finish(change: TableChange, operation: Merge) -> None:
-    """Finish the task of a merge in the transaction of its commit. Raises Fenced when the claim no longer holds."""
+def finish(connection: sa.Connection, operation: Merge, table_id: UUID, table: str, version: int) -> None:
+    """Finish the task of a merge in the transaction that commits it to a table (id and name) as `version`.
+
+    Raises Fenced when the claim no longer holds.
+    """
     t, i, claim = s.merge_tasks, s.merge_task_inputs, operation.claim
     if claim is not None:
-        row = _claimed(change.connection, claim)
-        if row.table_id != change.table_id:
-            raise InvalidInput(f"Merge task {claim.task_id} belongs to another table than {change.name}.")
+        row = _claimed(connection, claim)
+        if row.table_id != table_id:
+            raise InvalidInput(f"Merge task {claim.task_id} belongs to another table than {table}.")
         done = {
-            "finished_version": change.draft.version,
+            "finished_version": version,
             "available_at": s.OPEN,
             "outputs": [facts.path for facts in operation.added],
         }
-        change.connection.execute(t.update().where(t.c.id == row.id).values(done))
-        change.connection.execute(i.delete().where(i.c.task_id == row.id))
+        connection.execute(t.update().where(t.c.id == row.id).values(done))
+        connection.execute(i.delete().where(i.c.task_id == row.id))
     for chunk in chunks([e.segment for e in operation.removed]):
-        change.connection.execute(i.delete().where(i.c.segment.in_(chunk)))
+        connection.execute(i.delete().where(i.c.segment.in_(chunk)))
 
 
 def claimed_merge(connection: sa.Connection, claim: Claim) -> ClaimedMerge:

@@ -8,30 +8,19 @@ that nobody sets.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import SimulatedClock
 from moulin.catalog.sql.living import seconds_since_boot
+from moulin.catalog.sql.pool import Engine
 from moulin.errors import FailedPrecondition
-
-if TYPE_CHECKING:
-    from moulin.catalog.sql.pool import Engine
-    from moulin.storage.store import Store
+from moulin.storage.store import Store
 
 NANOS = 1_000_000_000
-
-
-class SimulatedClock(ABC):
-    """A clock that stands for every clock there is: an engine that is given one asks no other. For simulations."""
-
-    @abstractmethod
-    def __call__(self) -> int:
-        """Unix nanoseconds."""
 
 
 def agreed(engine: Engine, store: Store) -> Callable[[], int]:

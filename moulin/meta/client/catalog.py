@@ -9,8 +9,8 @@ from uuid import UUID
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
-from moulin.catalog.commit.commit import CommitResult, TableCommit
 from moulin.catalog.commit.indexes import Coverage, IndexSize
+from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.objects.history import MergeOf
 from moulin.catalog.objects.tables import NewTable
 from moulin.catalog.segments.feed import VersionChange

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from moulin.catalog.commit.commit import Stale, TableCommit
+from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.catalog.segments.retention import AT_ONCE
 from moulin.catalog.upkeep import clocks
 from moulin.catalog.upkeep.gc import Collection, collect

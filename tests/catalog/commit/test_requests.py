@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit import requests
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import HEAD_REVISION
 from moulin.catalog.upkeep.gc import collect

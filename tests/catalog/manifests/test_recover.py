@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.manifests.recover import Recovery, recover
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows

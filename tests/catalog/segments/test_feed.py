@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.segments import feed as changes_module
 from moulin.catalog.segments.feed import VersionChange
 from moulin.catalog.upkeep.gc import collect

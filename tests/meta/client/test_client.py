@@ -17,7 +17,7 @@ import grpc
 import pytest
 
 import moulin
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.errors import (
     AlreadyExists,
     Closed,

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.sql.schema import metadata
 from moulin.lake import Lake
 from moulin.meta.codec.operations import to_commit

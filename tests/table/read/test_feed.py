@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from moulin.catalog.upkeep.clocks import SimulatedClock
+from moulin.catalog.sql.clock import SimulatedClock
 from moulin.catalog.upkeep.gc import collect
 from moulin.errors import Closed, FailedPrecondition, InvalidInput
 from moulin.formats.segment.reader import SegmentReader

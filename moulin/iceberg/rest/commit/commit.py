@@ -16,7 +16,7 @@ from uuid import UUID
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
-from moulin.catalog.commit.commit import Stale, TableCommit
+from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.catalog.objects.projections import ENGINE_PREFIX
 from moulin.catalog.upkeep import ownership
 from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
