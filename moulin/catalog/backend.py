@@ -12,7 +12,7 @@ from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.objects.history import MergeOf
 from moulin.catalog.objects.names import Key
 from moulin.catalog.objects.tables import NewTable
-from moulin.catalog.segments.feed import VersionChange
+from moulin.catalog.segments.feed import FeedEntry
 from moulin.catalog.segments.live import PartitionFilter, TimeRange
 from moulin.catalog.tasks.merge_tasks import PlannedMerge
 from moulin.config import Config
@@ -126,7 +126,7 @@ class CatalogBackend(Protocol):
         with_columns: bool = True,
         columns: Collection[int] | None = None,
     ) -> list[LiveSegment]:
-        """The live segments of a table at a version; see segments.py for the filters."""
+        """The live segments of a table at a version; see segments/live.py for the filters."""
 
     def partitions(self, table_id: UUID, limit: int | None = None) -> list[tuple[int, tuple[bytes | None, ...]]]:
         """Spec id and values of every partition that any version of a table has, or had; at most `limit`."""
@@ -138,10 +138,10 @@ class CatalogBackend(Protocol):
         """The table at `until`, by default now; refuses a range of versions whose changes are not all kept."""
 
     def changed_versions(self, table_id: UUID, since: int, until: int, limit: int | None = None) -> list[int]:
-        """The versions in (since, until] that are commits of a table, ascending; refuses a range as `changes` does."""
+        """The versions in (since, until] that are commits of a table, ascending; refuses a range as `feed` does."""
 
-    def changes(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[VersionChange]:
-        """What each version in (since, until] changed, or all of them together; see changes.py."""
+    def feed(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[FeedEntry]:
+        """What each version in (since, until] changed, or all of them together; see segments/feed.py."""
 
     def reserve_segments(self, count: int) -> int:
         """Segment numbers that are never given again; returns the first of `count`."""

@@ -23,9 +23,9 @@ from moulin.catalog.objects import databases, history, leases, lookup, tables, v
 from moulin.catalog.objects.history import MergeOf
 from moulin.catalog.objects.names import Key
 from moulin.catalog.objects.tables import NewTable
-from moulin.catalog.segments import feed as changes
+from moulin.catalog.segments import feed
 from moulin.catalog.segments import live as segments
-from moulin.catalog.segments.feed import VersionChange
+from moulin.catalog.segments.feed import FeedEntry
 from moulin.catalog.segments.live import PartitionFilter, TimeRange
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import Clock
@@ -259,7 +259,7 @@ class Catalog:
         with_columns: bool = True,
         columns: Collection[int] | None = None,
     ) -> list[LiveSegment]:
-        """The live segments of a table at a version; see segments.py for the filters."""
+        """The live segments of a table at a version; see segments/live.py for the filters."""
         with self.engine.read() as connection:
             return segments.at_version(
                 connection,
@@ -295,19 +295,19 @@ class Catalog:
     def state_until(self, table_id: UUID, since: int, until: int | None = None) -> TableState:
         """The table at `until`, by default now; refuses a range of versions whose changes are not all kept."""
         with self.engine.read() as connection:
-            return changes.load_until(connection, table_id, since, until)
+            return feed.load_until(connection, table_id, since, until)
 
     def changed_versions(self, table_id: UUID, since: int, until: int, limit: int | None = None) -> list[int]:
-        """The versions in (since, until] that are commits of a table, ascending; refuses a range as `changes` does."""
+        """The versions in (since, until] that are commits of a table, ascending; refuses a range as `feed` does."""
         with self.engine.read() as connection:
-            changes.require_range(connection, tables.find_by_id(connection, table_id), since, until)
-            return changes.changed_versions(connection, table_id, since, until, limit)
+            feed.require_range(connection, tables.find_by_id(connection, table_id), since, until)
+            return feed.changed_versions(connection, table_id, since, until, limit)
 
-    def changes(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[VersionChange]:
-        """What each version in (since, until] changed, or all of them together; see changes.py."""
+    def feed(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[FeedEntry]:
+        """What each version in (since, until] changed, or all of them together; see segments/feed.py."""
         if net:
-            return iter([changes.net(self.engine, table_id, since, until)])
-        return changes.each_version(self.engine, table_id, since, until)
+            return iter([feed.net(self.engine, table_id, since, until)])
+        return feed.each_version(self.engine, table_id, since, until)
 
     def reserve_segments(self, count: int) -> int:
         """Segment numbers that are never given again; returns the first of `count`."""

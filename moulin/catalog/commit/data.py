@@ -160,8 +160,8 @@ def _store_vectors(change: TableChange, vectors: Sequence[VectorFacts]) -> list[
     """Number deletion vectors and keep them."""
     first = take(change.connection, "vector", len(vectors))
     stored = [
-        VectorFacts(first + place, v.segment, v.path, v.offset, v.length, v.cardinality)
-        for place, v in enumerate(vectors)
+        VectorFacts(first + index, v.segment, v.path, v.offset, v.length, v.cardinality)
+        for index, v in enumerate(vectors)
     ]
     rows = [vector_row(change.table_id, vector, change.draft.version) for vector in stored]
     change.connection.execute(s.deletion_vectors.insert(), rows)
@@ -189,19 +189,21 @@ def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[in
     if late := [facts for facts in added if (facts.seq_max or 0) > sequence]:
         raise InvalidInput(f"{late[0].path} holds rows of sequence number {late[0].seq_max}, which is yet to come.")
     stored = dict(zip(vectors, _store_vectors(change, list(vectors.values())), strict=True)) if vectors else {}
-    places = partition_ids(change.connection, change.table_id, {(f.spec_id, f.partition) for f in added})
+    partitions = partition_ids(change.connection, change.table_id, {(f.spec_id, f.partition) for f in added})
     first_row_id, classes = change.row.next_row_id, change.row.time_classes
     segment_rows, span_rows = [], []
     for facts in added:
         live = LiveSegment(facts, first_row_id, sequence, version, stored.get(facts.number))
         ref = codec.segment_to_ref(live, codec.ADDED)
         change.manifest.data_files.append(ref)
-        place = places[facts.spec_id, facts.partition]
-        segment_rows.append(segment_row(change.table_id, ref, place))
+        partition_id = partitions[facts.spec_id, facts.partition]
+        segment_rows.append(segment_row(change.table_id, ref, partition_id))
         k = time_class(facts.time_min, facts.time_max)
         classes |= 1 << k if k >= 0 else 0
         vector_id = live.vector.id if live.vector else 0
-        span_rows.append(_new_span(change, facts.number, vector_id, place, k, facts.time_min or 0, facts.time_max or 0))
+        span_rows.append(
+            _new_span(change, facts.number, vector_id, partition_id, k, facts.time_min or 0, facts.time_max or 0)
+        )
         first_row_id += facts.rows
     change.connection.execute(s.segments.insert(), segment_rows)
     change.connection.execute(s.segment_spans.insert(), span_rows)
@@ -263,16 +265,16 @@ def segment_row(table_id: UUID, ref: pb.DataFileRef, partition_id: int) -> dict[
     }
 
 
-Place = tuple[int, tuple[bytes | None, ...]]
+Partition = tuple[int, tuple[bytes | None, ...]]
 
 
-def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Place]) -> dict[Place, int]:
+def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Partition]) -> dict[Partition, int]:
     """The number of each partition (spec id and values) of a table, given one when new."""
     p = s.partitions
     stored = {(spec_id, encode_partition(values)): (spec_id, values) for spec_id, values in wanted}
 
-    def known() -> dict[Place, int]:
-        ids: dict[Place, int] = {}
+    def known() -> dict[Partition, int]:
+        ids: dict[Partition, int] = {}
         for chunk in chunks(list({data for _, data in stored})):
             query = sa.select(p.c.spec_id, p.c.tuple, p.c.id).where(p.c.table_id == table_id, p.c.tuple.in_(chunk))
             found = {(row[0], row[1]): row[2] for row in connection.execute(query)}
@@ -282,8 +284,8 @@ def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Pl
     ids = known()
     new = [
         {"table_id": table_id, "spec_id": spec_id, "tuple": data}
-        for (spec_id, data), place in stored.items()
-        if place not in ids
+        for (spec_id, data), partition in stored.items()
+        if partition not in ids
     ]
     if new:
         connection.execute(p.insert(), new)

@@ -186,8 +186,8 @@ def _apply_ingest(connection: sa.Connection, manifest: pb.Manifest) -> None:
         row = rows.stream_row(stream)
         _upsert(connection, s.streams, row)
         connection.execute(t.delete().where(t.c.stream_id == row["id"]))
-        for place in rows.stream_table_rows(stream, known):
-            connection.execute(t.insert().values(place))
+        for table in rows.stream_table_rows(stream, known):
+            connection.execute(t.insert().values(table))
         for point in rows.checkpoint_rows(stream, known, {manifest.version: manifest.timestamp_ns}):
             if point["version"] == manifest.version:
                 connection.execute(c.insert().values(point))
@@ -248,10 +248,8 @@ class _TableFollow(TableReplay):
             for row in self._connection.execute(
                 select_spans().where(p.c.segment.in_(chunk), p.c.removed_version == s.OPEN, p.c.branch == s.MAIN)
             ):
-                place = (row.partition_id, row.time_class, row.time_min, row.time_max)
-                self._open[row.segment] = Span(
-                    row.vector_id, row.added_version, *place, row.rows, row.size, row.deleted
-                )
+                span = (row.partition_id, row.time_class, row.time_min, row.time_max)
+                self._open[row.segment] = Span(row.vector_id, row.added_version, *span, row.rows, row.size, row.deleted)
                 self._loaded[row.segment] = row.id
                 for name, amount in (("segments", 1), ("rows", row.rows - row.deleted), ("bytes", row.size)):
                     self._before[name] -= amount

@@ -1,7 +1,7 @@
 """Segments by time and name, by number, and newest first: in pages, each as cheap as the page is short.
 
 The pages of one search see one version: that of the first page, which the cursor carries. Within a table they follow
-the classes of length (see segments.py) and, in each, the start of the event time: a few short index scans per page.
+the classes of length (see live.py) and, in each, the start of the event time: a few short index scans per page.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ def find(
         raise InvalidInput("A time range ends no earlier than it starts.")
     found = _named(connection, database_id, list(dict.fromkeys(names)))
     asked = binascii.crc32(json.dumps([str(database_id), list(names), time_range]).encode())
-    place = [int(found[0].lake_version), asked, 0, segments.NO_TIME, 0, -1]
+    position = [int(found[0].lake_version), asked, 0, segments.NO_TIME, 0, -1]
     if cursor:
-        place = _decode(cursor, 6)
-        if place[1] != asked or not 0 <= place[2] < len(found):
+        position = _decode(cursor, 6)
+        if position[1] != asked or not 0 <= position[2] < len(found):
             raise InvalidInput("The cursor belongs to another search; start again without one.")
-    version = place[0]
+    version = position[0]
     for row in found:
         try:
             tables.require_kept(row, version)
@@ -106,7 +106,7 @@ def find(
     wanted = check_limit(limit)
     rows: list[Any] = []
     where: list[tuple[int, int]] = []
-    for block in chunks(list(_scans(found, time_range, place)), segment_pages.MAX_SCANS):
+    for block in chunks(list(_scans(found, time_range, position)), segment_pages.MAX_SCANS):
         room = wanted + 1 - len(rows)
         more_rows = segment_pages.first_rows(connection, [scan for _, _, scan in block], version, room)
         rows += more_rows
@@ -157,10 +157,10 @@ def _named(connection: sa.Connection, database_id: UUID, names: Sequence[str]) -
 
 
 def _scans(
-    found: Sequence[Any], time_range: tuple[int, int] | None, place: Sequence[int]
+    found: Sequence[Any], time_range: tuple[int, int] | None, position: Sequence[int]
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """What to ask, from `place` on: for each table, for each class that it uses."""
-    _, _, first_table, first_class, first_start, after = place
+    """What to ask, from `position` on: for each table, for each class that it uses."""
+    _, _, first_table, first_class, first_start, after = position
     for at in range(first_table, len(found)):
         here = {"table_id": found[at].id}
         if time_range is None:
@@ -287,15 +287,15 @@ def _ingest_field(schema: str) -> _IngestField:
     return None
 
 
-def _encode(place: Sequence[int]) -> str:
-    return base64.urlsafe_b64encode(struct.pack(f"<B{len(place)}q", 1, *place)).decode()
+def _encode(position: Sequence[int]) -> str:
+    return base64.urlsafe_b64encode(struct.pack(f"<B{len(position)}q", 1, *position)).decode()
 
 
 def _decode(cursor: str, count: int) -> list[int]:
     try:
-        form, *place = struct.unpack(f"<B{count}q", base64.b64decode(cursor.encode(), altchars=b"-_", validate=True))
+        form, *position = struct.unpack(f"<B{count}q", base64.b64decode(cursor.encode(), altchars=b"-_", validate=True))
     except (ValueError, struct.error):
         raise InvalidInput("The cursor is not one that this server gave; start again without one.") from None
     if form != 1:
         raise InvalidInput("The cursor is of another version of the server; start again without one.")
-    return place
+    return position

@@ -252,18 +252,18 @@ def check_offset(offset: int) -> None:
 def to_streams(connection: sa.Connection, rows: Sequence[Any], since: int | None = None) -> tuple[Stream, ...]:
     """Streams from their rows; with `since`, also their checkpoints from that time on and the last one before it."""
     t, c = s.stream_tables, s.stream_checkpoints
-    places: dict[UUID, list[Any]] = {}
+    tables: dict[UUID, list[Any]] = {}
     points: dict[tuple[UUID, UUID | None], list[Any]] = {}
     for chunk in chunks([row.id for row in rows]):
-        for place in connection.execute(sa.select(t).where(t.c.stream_id.in_(chunk)).order_by(t.c.table_id)):
-            places.setdefault(place.stream_id, []).append(place)
+        for table in connection.execute(sa.select(t).where(t.c.stream_id.in_(chunk)).order_by(t.c.table_id)):
+            tables.setdefault(table.stream_id, []).append(table)
         if since is not None:
             for point in connection.execute(sa.select(c).where(c.c.stream_id.in_(chunk)).order_by(c.c.version)):
                 points.setdefault((point.stream_id, point.table_id), []).append(point)
-    return tuple(_to_stream(row, places.get(row.id, []), points, since or 0) for row in rows)
+    return tuple(_to_stream(row, tables.get(row.id, []), points, since or 0) for row in rows)
 
 
-def _to_stream(row: Any, places: list[Any], points: dict[tuple[UUID, UUID | None], list[Any]], since: int) -> Stream:
+def _to_stream(row: Any, tables: list[Any], points: dict[tuple[UUID, UUID | None], list[Any]], since: int) -> Stream:
     common = points.get((row.id, None), [])
     return Stream(
         id=row.id,
@@ -282,13 +282,13 @@ def _to_stream(row: Any, places: list[Any], points: dict[tuple[UUID, UUID | None
         checkpoints=_recent(common, since),
         tables=tuple(
             StreamTable(
-                place.table_id,
-                max(place.merged_offset, row.frontier),
-                max(place.merged_time, row.frontier_time),
-                place.created_at,
-                _recent([*points.get((row.id, place.table_id), []), *common], since),
+                table.table_id,
+                max(table.merged_offset, row.frontier),
+                max(table.merged_time, row.frontier_time),
+                table.created_at,
+                _recent([*points.get((row.id, table.table_id), []), *common], since),
             )
-            for place in places
+            for table in tables
         ),
     )
 

@@ -56,7 +56,7 @@ def create(engine: Engine, planned: Sequence[PlannedMerge], begin: Begin | None 
     t, i = s.merge_tasks, s.merge_task_inputs
     insert = sqlite.insert if engine.is_sqlite else postgresql.insert
     claims = [Claim(new_id(), 0 if begin is None else 1) for _ in planned]
-    owners = {number: place for place, plan in enumerate(planned) for number in plan.inputs}
+    owners = {number: index for index, plan in enumerate(planned) for number in plan.inputs}
     if len(owners) != sum(len(plan.inputs) for plan in planned):
         raise InvalidInput("Merges that are planned together share no segment.")
     if wrong := [plan.level for plan in planned if not 0 <= plan.level <= MAX_LEVEL]:
@@ -68,8 +68,8 @@ def create(engine: Engine, planned: Sequence[PlannedMerge], begin: Begin | None 
         lost = {owners[number] for number in held(connection, wanted)}
         rows = [
             _row(claim, plan, now, begin)
-            for place, (claim, plan) in enumerate(zip(claims, planned, strict=True))
-            if place not in lost and plan.inputs
+            for index, (claim, plan) in enumerate(zip(claims, planned, strict=True))
+            if index not in lost and plan.inputs
         ]
         if not rows:
             return [None] * len(planned)
@@ -81,10 +81,10 @@ def create(engine: Engine, planned: Sequence[PlannedMerge], begin: Begin | None 
             query = insert(i).values(inputs).on_conflict_do_nothing().returning(i.c.segment)
             granted.update(connection.execute(query).scalars())
         late = {owners[number] for number in free if number not in granted}
-        _delete(connection, [claims[place].task_id for place in sorted(late)])
+        _delete(connection, [claims[index].task_id for index in sorted(late)])
     return [
-        None if place in lost or place in late or not planned[place].inputs else claim
-        for place, claim in enumerate(claims)
+        None if index in lost or index in late or not planned[index].inputs else claim
+        for index, claim in enumerate(claims)
     ]
 
 

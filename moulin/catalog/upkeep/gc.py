@@ -287,7 +287,7 @@ def _delete(catalog: Catalog, rows: Sequence[Any], result: Collection) -> Sequen
 
 
 def _erase(catalog: Catalog, objects: Iterable[str]) -> None:
-    """The one place that deletes bytes. What has no shape that clean-up deletes stops it, and stays."""
+    """The only function that deletes bytes. What has no shape that clean-up deletes stops it, and stays."""
     catalog.store.delete(chain.from_iterable(_shaped(catalog, path) for path in objects))
 
 
@@ -328,7 +328,7 @@ def _sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
         over = [staged for staged in over if not merge_task_list.holds(connection, staged.owner)]
     done = []
     for staged in over:
-        folders = (paths.segment_folder(staged.table_id, staged.first + place) for place in range(staged.count))
+        folders = (paths.segment_folder(staged.table_id, staged.first + offset) for offset in range(staged.count))
         infos = [info for folder in folders for info in catalog.store.list(folder)]
         with catalog.engine.read() as connection:
             named = _named(connection, infos)

@@ -251,7 +251,7 @@ class _Projector:
         delta, old, totals = Delta(), list[Json](), Totals()
         dropped: list[str] = []
         if base is not None:
-            (change,) = catalog.changes(state.id, base.version, state.head_version, net=True)
+            (change,) = catalog.feed(state.id, base.version, state.head_version, net=True)
             delta = Delta.of(change.segments)
             if before["snapshots"] and base.sequence:
                 last = next(one for one in before["snapshots"] if one["sequence-number"] == base.sequence)

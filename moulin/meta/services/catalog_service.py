@@ -228,7 +228,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def ListChanges(self, request: pb.ChangeRange, context: Any) -> Iterator[pb.VersionChange]:
         table_id = v.to_uuid(request.table_id, "table")
-        found = self._catalog.changes(table_id, request.since, self._last(request), net=request.net)
+        found = self._catalog.feed(table_id, request.since, self._last(request), net=request.net)
         for change in islice(found, _limit(request)):
             yield from sv.to_changes(change)
 
