@@ -19,7 +19,7 @@ from moulin.catalog.ingest import IngestCatalog
 from moulin.catalog.maintenance import MaintenanceCatalog
 from moulin.catalog.manifests.newest import require_newest
 from moulin.catalog.manifests.publish import Publisher
-from moulin.catalog.objects import databases, history, leases, lookup, tables, views
+from moulin.catalog.objects import databases, history, lookup, pins, tables, views
 from moulin.catalog.objects.history import MergeOf
 from moulin.catalog.objects.names import Key
 from moulin.catalog.objects.tables import NewTable
@@ -30,7 +30,8 @@ from moulin.catalog.segments.live import PartitionFilter, TimeRange
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import Clock
 from moulin.catalog.sql.draft import Draft
-from moulin.catalog.sql.pool import Engine, engine_url
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import Engine
 from moulin.config import Config
 from moulin.errors import Fenced, InvalidInput, Unavailable
 from moulin.model.entities import (
@@ -73,7 +74,7 @@ class Catalog:
     def open(cls, uri: str, store: Store, config: Config, *, clock: Clock | None = None) -> Catalog:
         """Open the lake of this catalog and storage, made when both are empty."""
         marker = read_marker(store)
-        url = engine_url(uri)
+        url = database_url(uri)
         if marker is None:
             store.check_put_if_absent()
         elif url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
@@ -427,13 +428,13 @@ class Catalog:
             return int(tables.find_by_id(connection, table_id).head_version)
 
     def pin(self, table_id: UUID, version: int) -> UUID:
-        return leases.pin(self.engine, table_id, version, self.config.pin_seconds)
+        return pins.pin(self.engine, table_id, version, self.config.pin_seconds)
 
     def renew_pin(self, pin_id: UUID) -> None:
-        leases.renew_pin(self.engine, pin_id, self.config.pin_seconds)
+        pins.renew(self.engine, pin_id, self.config.pin_seconds)
 
     def unpin(self, pin_id: UUID) -> None:
-        leases.unpin(self.engine, pin_id)
+        pins.unpin(self.engine, pin_id)
 
     def release_idle_pins(self) -> None:
         """Let clean-up pass what readers of this process have done with."""

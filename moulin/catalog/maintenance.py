@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from moulin.catalog.objects import leases
 from moulin.catalog.segments import deletion, live, retention, search, staging, stats
 from moulin.catalog.segments.deletion import ReadyJournal, TombstonedSegment
 from moulin.catalog.segments.retention import Expiring
 from moulin.catalog.segments.search import FoundSegment, Page
 from moulin.catalog.segments.stats import Filter, Mergeable, TierStats, Totals
+from moulin.catalog.sql import leases
 from moulin.catalog.sql.pool import Engine
 from moulin.catalog.streams import streams
-from moulin.catalog.tasks import merge_tasks, task_list
+from moulin.catalog.tasks import claims, merge_tasks, task_list
 from moulin.catalog.tasks.merge_tasks import Begin, PlannedMerge
 from moulin.model.facts import LiveSegment
 from moulin.model.merge_task import ClaimedMerge, MergeTask, MergeTaskFigures, StagedSegments
@@ -45,17 +45,17 @@ class MaintenanceCatalog:
         self, worker: str, *, seconds: float | None = None, table_id: UUID | None = None
     ) -> ClaimedMerge | None:
         lease = self.config.merge_lease_seconds if seconds is None else seconds
-        return merge_tasks.claim(self.engine, worker, lease, table_id)
+        return claims.claim(self.engine, worker, lease, table_id)
 
     def renew_merge_task(self, claim: Claim, seconds: float | None = None) -> int:
         lease = self.config.merge_lease_seconds if seconds is None else seconds
-        return merge_tasks.heartbeat(self.engine, claim, lease)
+        return claims.heartbeat(self.engine, claim, lease)
 
     def fail_merge_task(self, claim: Claim, message: str) -> None:
-        merge_tasks.fail(self.engine, claim, message)
+        claims.fail(self.engine, claim, message)
 
     def unclaim_merge_task(self, task_id: UUID, min_seconds: float) -> bool:
-        return merge_tasks.unclaim(self.engine, task_id, min_seconds)
+        return claims.unclaim(self.engine, task_id, min_seconds)
 
     def delete_merge_task(self, task_id: UUID) -> bool:
         return merge_tasks.delete(self.engine, task_id)
@@ -80,7 +80,7 @@ class MaintenanceCatalog:
 
     def claimed_merge(self, claim: Claim) -> ClaimedMerge:
         with self.engine.unordered(durable=False) as connection:
-            return merge_tasks.claimed_merge(connection, claim)
+            return claims.claimed_merge(connection, claim)
 
     def finished_merge(self, claim: Claim) -> tuple[int, list[str]] | None:
         """The version and output paths that a claim was finished with, None when it was not."""
@@ -99,10 +99,10 @@ class MaintenanceCatalog:
 
     def take_lease(self, name: str, owner: str, seconds: float) -> bool:
         """Whether `owner` does the work `name` for the next `seconds`."""
-        return leases.take_lease(self.engine, name, owner, seconds)
+        return leases.take(self.engine, name, owner, seconds)
 
     def give_up_lease(self, name: str, owner: str) -> None:
-        leases.give_up_lease(self.engine, name, owner)
+        leases.give_up(self.engine, name, owner)
 
     def prune_merge_tasks(self) -> int:
         """Forget tasks that were done long ago; returns how many."""

@@ -24,7 +24,8 @@ from moulin.catalog.manifests.index import ManifestIndex
 from moulin.catalog.manifests.line import Line, read_line
 from moulin.catalog.manifests.recover import fill
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine, engine_url
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import Engine
 from moulin.config import Config
 from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unavailable
 from moulin.model.ids import new_id
@@ -38,7 +39,7 @@ class _ReplicaEngine(Engine):
     """Refuses every transaction that writes, but those of the replica itself."""
 
     def __init__(self, file: str, config: Config, uri: str) -> None:
-        super().__init__(engine_url(f"sqlite:///{file}"), config)
+        super().__init__(database_url(f"sqlite:///{file}"), config)
         self.living = None  # the lake's own clean-up does not know of this process
         self._uri = uri
         self._filling = threading.local()

@@ -16,7 +16,8 @@ from moulin.catalog.catalog import Catalog
 from moulin.catalog.manifests.recover import recover
 from moulin.catalog.replica import ReplicaCatalog
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import HEAD_REVISION, Engine, engine_url
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import HEAD_REVISION, Engine
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
@@ -155,7 +156,7 @@ def test_no_live_reference_to_a_dead_table(catalog: Catalog) -> None:
 
 def _older(uri: str) -> None:
     """Take out of a new catalog what revision 0005 brought."""
-    url = engine_url(uri)
+    url = database_url(uri)
     engine = sa.create_engine(url if url.drivername == "sqlite" else url.set(drivername="postgresql+psycopg"))
     with engine.begin() as connection:
         for table in (s.stream_checkpoints, s.stream_tables, s.streams, s.token_secrets, s.ingest_tokens, s.set_asides):
@@ -176,7 +177,7 @@ def test_a_catalog_from_before_ingest_is_migrated(
     table_id = make_table(made).id
     made.close()
     _older(uri)
-    engine = Engine(engine_url(uri), Config())
+    engine = Engine(database_url(uri), Config())
     assert engine.revision() == "0003"
     engine.close()
     again = Catalog.open(uri, store, Config())

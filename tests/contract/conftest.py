@@ -21,7 +21,8 @@ from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit.delivery import named_objects
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.sql.clock import Clock, SimulatedClock
-from moulin.catalog.sql.pool import Engine, engine_url
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import Engine
 from moulin.catalog.sql.schema import metadata
 from moulin.config import Config
 from moulin.lake import Lake
@@ -159,7 +160,7 @@ def _run(uri: str, statement: str) -> None:
 
 
 def _migrate(uri: str) -> None:
-    engine = Engine(engine_url(uri), Config())
+    engine = Engine(database_url(uri), Config())
     engine.migrate()
     engine.close()
 

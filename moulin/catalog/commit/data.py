@@ -14,7 +14,7 @@ from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.segments.live import encode_partition, time_class
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks, take
-from moulin.catalog.tasks import merge_tasks
+from moulin.catalog.tasks import claims
 from moulin.errors import InvalidInput, Unsupported
 from moulin.formats import manifest as codec
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
@@ -301,7 +301,7 @@ def _record_merge(change: TableChange, operation: Merge) -> None:
     if operation.journals:
         rows = journal_rows(change.table_id, version, operation.journals, operation.journal_outputs)
         change.connection.execute(s.journals.insert(), rows)
-    merge_tasks.finish(change.connection, operation, change.table_id, change.name, version)
+    claims.finish(change.connection, operation, change.table_id, change.name, version)
     change.manifest.journals.extend(operation.journals)
     change.manifest.merge_inputs.extend(inputs)
 

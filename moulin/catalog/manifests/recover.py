@@ -26,7 +26,8 @@ from moulin.catalog.manifests.replay import TableReplay
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import Clock
-from moulin.catalog.sql.pool import Engine, chunks, engine_url
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import Engine, chunks
 from moulin.config import Config
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec
@@ -94,7 +95,7 @@ def recover(
     if discard_newer and to_version is None:
         raise InvalidInput("discard_newer needs to_version, the last version to keep.")
     lake_uuid = UUID(str(marker["uuid"]))
-    engine = Engine(engine_url(uri), config, clock)
+    engine = Engine(database_url(uri), config, clock)
     try:
         engine.migrate()
         with engine.unordered() as connection:

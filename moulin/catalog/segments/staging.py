@@ -12,8 +12,8 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog.objects.tombstones import NANOS
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.pool import Engine, take
 from moulin.errors import InvalidInput
 from moulin.model.merge_task import StagedSegments

@@ -8,8 +8,8 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import tables
-from moulin.catalog.objects.tombstones import NANOS
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
 from moulin.errors import InvalidInput
 from moulin.model.layout.size_tier import TIER_STARTS
 

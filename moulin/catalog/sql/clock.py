@@ -5,6 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+NANOS = 1_000_000_000
+"""Nanoseconds of a second: the catalog keeps times as Unix nanoseconds, and settings say seconds."""
+
 Clock = Callable[[], int]
 """Returns Unix nanoseconds."""
 

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import commit as commits
 from moulin.catalog.commit.table_commit import TableCommit
-from moulin.catalog.objects.tombstones import NANOS
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import Write
 from moulin.catalog.streams import streams

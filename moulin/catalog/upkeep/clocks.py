@@ -14,13 +14,11 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.clock import SimulatedClock
+from moulin.catalog.sql.clock import NANOS, SimulatedClock
 from moulin.catalog.sql.living import seconds_since_boot
 from moulin.catalog.sql.pool import Engine
 from moulin.errors import FailedPrecondition
 from moulin.storage.store import Store
-
-NANOS = 1_000_000_000
 
 
 def agreed(engine: Engine, store: Store) -> Callable[[], int]:

@@ -24,10 +24,10 @@ from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit import requests
 from moulin.catalog.expiry import Expired, Garbage
 from moulin.catalog.manifests.index import ManifestIndex
-from moulin.catalog.objects import leases
-from moulin.catalog.objects.tombstones import NANOS
+from moulin.catalog.objects.pins import forget_pins
 from moulin.catalog.segments import staging
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft
 from moulin.catalog.streams import streams
 from moulin.catalog.tasks import task_list as merge_task_list
@@ -104,7 +104,7 @@ def collect(
     _purge(catalog, result, floor)
     if not dry_run:
         requests.forget(catalog.engine, config.request_keep)
-        leases.forget_pins(catalog.engine, result.clock())
+        forget_pins(catalog.engine, result.clock())
     _expire(catalog, result, keep, floor)
     if not dry_run:
         catalog.publisher.publish()

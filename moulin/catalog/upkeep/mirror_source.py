@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.manifests.index import ManifestIndex
-from moulin.catalog.objects.tombstones import NANOS
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.upkeep.published import is_whole, published_line
 from moulin.catalog.upkeep.verification import KnownFile, known_files
 from moulin.storage import paths

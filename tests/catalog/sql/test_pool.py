@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import HEAD_REVISION, Engine, engine_url, upgrade
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import HEAD_REVISION, Engine, upgrade
 from moulin.config import Config
 from moulin.errors import Fenced, InvalidInput, NotFound, Unavailable, Unsupported
 from moulin.storage.store import open_store
@@ -86,7 +87,7 @@ def test_errors_of_the_driver_are_our_own(catalog: Catalog) -> None:
 
 def test_new_catalogs_in_several_threads(tmp_path: Path) -> None:
     def make(n: int) -> str | None:
-        engine = Engine(engine_url(f"sqlite:///{tmp_path}/{n % 3}.sqlite"), Config())
+        engine = Engine(database_url(f"sqlite:///{tmp_path}/{n % 3}.sqlite"), Config())
         engine.migrate()
         found = engine.revision()
         engine.close()
@@ -98,7 +99,7 @@ def test_new_catalogs_in_several_threads(tmp_path: Path) -> None:
 
 def test_a_new_catalog_is_what_the_migrations_make(tmp_path: Path) -> None:
     """It is made without them."""
-    engines = [Engine(engine_url(f"sqlite:///{tmp_path}/{name}.sqlite"), Config()) for name in ("new", "migrated")]
+    engines = [Engine(database_url(f"sqlite:///{tmp_path}/{name}.sqlite"), Config()) for name in ("new", "migrated")]
     engines[0].migrate()
     with engines[1].unordered() as connection:
         upgrade(connection)

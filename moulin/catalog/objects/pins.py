@@ -1,42 +1,19 @@
-"""What expires by itself and takes no version: work that one of several processes does, and pinned versions."""
+"""Pins: versions of tables that readers keep from clean-up. They take no version and expire by themselves."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin.catalog.objects.tables import find_by_id, require_kept
-from moulin.catalog.objects.tombstones import NANOS
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.pool import Engine
 from moulin.errors import NotFound
 from moulin.model.ids import new_id
 
 _FORGET = 24 * 3600  # seconds after which a pin that ran out is removed
-
-
-def take_lease(engine: Engine, name: str, owner: str, seconds: float) -> bool:
-    """Whether `owner` does the work `name` for the next `seconds`: it had it already, or nobody has."""
-    t = s.leases
-    insert = sqlite.insert if engine.is_sqlite else postgresql.insert
-    with engine.unordered(durable=False) as connection:
-        now = engine.now(connection)
-        values = {"name": name, "owner": owner, "expires_at": now + int(seconds * NANOS)}
-        # Nobody has it for longer than that from now on: one that was taken under a clock ahead ends in time, too.
-        ahead = sa.and_(t.c.name == name, t.c.expires_at > values["expires_at"])
-        connection.execute(t.update().where(ahead).values(expires_at=values["expires_at"]))
-        query = insert(t).values(values)
-        free = sa.or_(t.c.owner == owner, t.c.expires_at <= now)
-        changed = {"owner": owner, "expires_at": values["expires_at"]}
-        query = query.on_conflict_do_update(index_elements=[t.c.name], set_=changed, where=free)
-        return connection.execute(query.returning(t.c.name)).first() is not None
-
-
-def give_up_lease(engine: Engine, name: str, owner: str) -> None:
-    with engine.unordered(durable=False) as connection:
-        connection.execute(s.leases.delete().where(s.leases.c.name == name, s.leases.c.owner == owner))
 
 
 def pin(engine: Engine, table_id: UUID, version: int, seconds: float) -> UUID:
@@ -50,7 +27,7 @@ def pin(engine: Engine, table_id: UUID, version: int, seconds: float) -> UUID:
     return pin_id
 
 
-def renew_pin(engine: Engine, pin_id: UUID, seconds: float) -> None:
+def renew(engine: Engine, pin_id: UUID, seconds: float) -> None:
     with engine.unordered(durable=False) as connection:
         expires_at = engine.now(connection) + int(seconds * NANOS)
         p = s.pins
