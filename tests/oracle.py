@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.replica import ReplicaCatalog
 from moulin.catalog.sql import schema as s
+from moulin.catalog.upkeep import erasure
 from moulin.errors import MoulinError
 from moulin.storage import paths
 from moulin.storage.file_kinds import FileKind, KnownFile, identify
@@ -32,7 +33,7 @@ from moulin.storage.remote import RemoteStore
 VARIABLE = "TEST_DELETIONS_FILE"  # the file to which processes that tests start write what they see
 _MOULIN = str(Path(sys.modules[Catalog.__module__].__file__ or "").parent.parent)
 _STORAGE = f"{_MOULIN}{os.sep}storage"
-_CLEAN_UP = f"{_MOULIN}{os.sep}catalog{os.sep}gc.py"
+_CLEAN_UP = str(erasure.__file__)
 _CATALOGS: weakref.WeakSet[Catalog] = weakref.WeakSet()
 
 

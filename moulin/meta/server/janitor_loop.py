@@ -16,7 +16,8 @@ from uuid import UUID
 from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.catalog.segments.retention import AT_ONCE
 from moulin.catalog.upkeep import clocks
-from moulin.catalog.upkeep.gc import Collection, collect
+from moulin.catalog.upkeep.collection import Collection
+from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, MoulinError, NotFound
 from moulin.lake import Lake
 from moulin.model.ids import new_id
