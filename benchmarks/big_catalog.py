@@ -20,7 +20,7 @@ from benchmarks import events
 from benchmarks.harness import Bench
 from benchmarks.postgres import OwnPostgres, Postgres
 from moulin import Lake
-from moulin.catalog.commit import data
+from moulin.catalog.segments import sql_rows
 from moulin.catalog.segments.live import time_class
 from moulin.catalog.sql import schema as s
 from moulin.formats import manifest as codec
@@ -113,7 +113,7 @@ def _fill(lake: Lake, state: TableState, count: int) -> None:
     first = lake.catalog.reserve_segments(count)
     with lake.catalog.engine.unordered() as connection:
         days = {(state.spec_id, (struct.pack("<i", START // _DAY + day),)) for day in range(365)}
-        places = data.partition_ids(connection, state.id, days)
+        places = sql_rows.partition_ids(connection, state.id, days)
         by_day = {struct.unpack("<i", values[0] or b"")[0]: place for (_, values), place in places.items()}
         classes = 0
         for start in range(0, count, _CHUNK):

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import arrivals
 from moulin.catalog.commit.table_change import TableChange
-from moulin.catalog.segments.live import encode_partition, time_class
+from moulin.catalog.segments.live import time_class
+from moulin.catalog.segments.sql_rows import (
+    journal_rows,
+    merge_rows,
+    partition_ids,
+    segment_row,
+    select_spans,
+    vector_row,
+)
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks, take
 from moulin.catalog.tasks import claims
@@ -61,14 +68,6 @@ def open_spans(change: TableChange, numbers: Iterable[int] | None = None) -> Ite
     for chunk in chunks(list(numbers)):
         rows = change.connection.execute(query.where(p.c.segment.in_(chunk))).all()
         yield from (row for row in rows if row.table_id == change.table_id)
-
-
-def select_spans() -> sa.Select[Any]:
-    """Spans, each with the path, rows and size of its segment and how many of the rows are `deleted`."""
-    p, g, d = s.segment_spans, s.segments, s.deletion_vectors
-    return sa.select(
-        p, g.c.path, g.c.rows, g.c.size, sa.func.coalesce(d.c.cardinality, 0).label("deleted")
-    ).select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
 
 
 def _expected_spans(change: TableChange, expected: Sequence[Expected]) -> dict[int, Any]:
@@ -168,19 +167,6 @@ def _store_vectors(change: TableChange, vectors: Sequence[VectorFacts]) -> list[
     return stored
 
 
-def vector_row(table_id: UUID, vector: VectorFacts, version: int) -> dict[str, Any]:
-    return {
-        "id": vector.id,
-        "table_id": table_id,
-        "segment": vector.segment,
-        "path": vector.path,
-        "offset": vector.offset,
-        "length": vector.length,
-        "cardinality": vector.cardinality,
-        "added_version": version,
-    }
-
-
 def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[int, VectorFacts]) -> None:
     _check_added(change, added, vectors)
     if not added:
@@ -236,63 +222,6 @@ def _check_added(change: TableChange, added: Sequence[SegmentFacts], vectors: Ma
                 raise InvalidInput(f"{change.name} has no {source.c[1].name} {min(unknown)}, which a segment names.")
 
 
-def segment_row(table_id: UUID, ref: pb.DataFileRef, partition_id: int) -> dict[str, Any]:
-    """The row of a segment, from its full reference in a manifest: both hold the same."""
-    return {
-        "number": ref.number,
-        "table_id": table_id,
-        "path": ref.path,
-        "rows": ref.num_rows,
-        "size": ref.file_size,
-        "level": ref.level,
-        "schema_id": ref.schema_id,
-        "partition_id": partition_id,
-        "sort_order_id": ref.sort_order_id,
-        "sha256": ref.sha256,
-        "facts": ref.columns.SerializeToString(deterministic=True),
-        "time_min": ref.time_min if ref.HasField("time_min") else None,
-        "time_max": ref.time_max if ref.HasField("time_max") else None,
-        "has_lineage": ref.has_lineage,
-        "seq_min": ref.seq_min,
-        "seq_max": ref.seq_max,
-        "key_min": ref.key_min or None,
-        "key_max": ref.key_max or None,
-        "region": ref.region,
-        "index_size": ref.index_size,
-        "first_row_id": ref.first_row_id,
-        "sequence": ref.sequence,
-        "added_version": ref.added_version,
-    }
-
-
-Partition = tuple[int, tuple[bytes | None, ...]]
-
-
-def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Partition]) -> dict[Partition, int]:
-    """The number of each partition (spec id and values) of a table, given one when new."""
-    p = s.partitions
-    stored = {(spec_id, encode_partition(values)): (spec_id, values) for spec_id, values in wanted}
-
-    def known() -> dict[Partition, int]:
-        ids: dict[Partition, int] = {}
-        for chunk in chunks(list({data for _, data in stored})):
-            query = sa.select(p.c.spec_id, p.c.tuple, p.c.id).where(p.c.table_id == table_id, p.c.tuple.in_(chunk))
-            found = {(row[0], row[1]): row[2] for row in connection.execute(query)}
-            ids.update({stored[key]: found[key] for key in stored.keys() & found.keys()})
-        return ids
-
-    ids = known()
-    new = [
-        {"table_id": table_id, "spec_id": spec_id, "tuple": data}
-        for (spec_id, data), partition in stored.items()
-        if partition not in ids
-    ]
-    if new:
-        connection.execute(p.insert(), new)
-        ids = known()
-    return ids
-
-
 def _record_merge(change: TableChange, operation: Merge) -> None:
     version = change.draft.version
     inputs = [e.segment for e in operation.removed]
@@ -304,16 +233,3 @@ def _record_merge(change: TableChange, operation: Merge) -> None:
     claims.finish(change.connection, operation, change.table_id, change.name, version)
     change.manifest.journals.extend(operation.journals)
     change.manifest.merge_inputs.extend(inputs)
-
-
-def merge_rows(table_id: UUID, version: int, inputs: Iterable[int]) -> list[dict[str, Any]]:
-    return [{"segment": number, "version": version, "table_id": table_id} for number in inputs]
-
-
-def journal_rows(
-    table_id: UUID, version: int, journals: Sequence[str], outputs: Sequence[int] = ()
-) -> list[dict[str, Any]]:
-    return [
-        {"path": path, "table_id": table_id, "version": version, "output": output}
-        for path, output in zip(journals, outputs or [0] * len(journals), strict=True)
-    ]

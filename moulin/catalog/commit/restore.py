@@ -11,10 +11,11 @@ import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import indexes
-from moulin.catalog.commit.data import close_spans, reopen_span, select_spans
+from moulin.catalog.commit.data import close_spans, reopen_span
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.segments import live as segments
+from moulin.catalog.segments.sql_rows import select_spans
 from moulin.catalog.sql import schema as s
 from moulin.formats import manifest as codec
 from moulin.model.operations import Restore

@@ -13,7 +13,6 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
-from moulin.catalog.commit.data import select_spans
 from moulin.catalog.expiry import forget
 from moulin.catalog.manifests import lake_replay as rows
 from moulin.catalog.manifests.index import ManifestIndex
@@ -21,6 +20,7 @@ from moulin.catalog.manifests.lake_replay import LakeReplay, database_row, entry
 from moulin.catalog.manifests.recover import insert_versions
 from moulin.catalog.manifests.replay import Span, TableReplay
 from moulin.catalog.segments.live import time_class
+from moulin.catalog.segments.sql_rows import select_spans
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import table_entry
 from moulin.catalog.sql.pool import Engine, chunks

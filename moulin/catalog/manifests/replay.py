@@ -14,11 +14,11 @@ import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import indexes, regions
-from moulin.catalog.commit.data import journal_rows, merge_rows, partition_ids, segment_row, vector_row
 from moulin.catalog.expiry import forget
 from moulin.catalog.objects import tables
 from moulin.catalog.objects.history import EXPIRED
 from moulin.catalog.segments.live import time_class
+from moulin.catalog.segments.sql_rows import journal_rows, merge_rows, partition_ids, segment_row, vector_row
 from moulin.catalog.sql import schema as s
 from moulin.errors import Corrupt
 from moulin.formats import manifest as codec
