@@ -1,6 +1,6 @@
 """What clean-up forgets, in SQL: versions past their time, and dropped objects past their grace window.
 
-What only forgotten rows named goes to the trash; bytes are deleted later, by gc.py.
+What only forgotten rows named goes to the trash; bytes are deleted later, by upkeep/sweep.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Recovery: a lost catalog rebuilt from the manifests in storage alone.
 
 The lake comes back as it was at the last complete version: the last one whose manifests, and those of every version
-before it, are all there (manifest_line.py). A gap below a later version stops it, unless the caller names the version
+before it, are all there (line.py). A gap below a later version stops it, unless the caller names the version
 to go back to and gives up what came after. A new incarnation goes on from there. Its counters start far beyond
 everything that was ever handed out, so that nothing which a process of the old incarnation still writes can be taken
 for its own.

@@ -1,6 +1,6 @@
 """Tombstoned segments whose bytes may go: offered until somebody confirms that they are gone.
 
-They lie in the trash (see gc.py) once no kept version and no pin needs them, and are offered `byte_floor` after that.
+They lie in the trash (expiry.py) once no kept version and no pin needs them, and are offered `byte_floor` after that.
 A journal is ready when the last input of its merge is confirmed. Journals of which nothing is known but their path,
 after a recovery, are left to the lake's own clean-up.
 """

@@ -4,7 +4,8 @@
 to the trash. 2. Manifests that no recovery needs any more follow, once newer full ones are in storage. 3. What has
 lain in the trash for `byte_floor` is deleted, and files that no row names and that are older than `orphan_grace`
 (sweep.py).
-Nothing is done unless all clocks agree (clocks.py), and nothing that a living process uses is touched (living.py).
+
+Nothing is done unless all clocks agree (clocks.py), and nothing that a living process uses is touched (sql/living.py).
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ spans that say which segments a version has. Then `object.py` (databases, tables
 every mutation locks), `index.py`, `ingest.py`, `task.py` and `file.py`. Each imports `base.py` alone. Foreign keys name
 their tables in text, so that the modules need not import one another.
 
-A change of a table needs a migration in `migrations/` and a new `FORMAT`. `OPEN` as a removed version stands for
-"not removed". Ladder: a segment has spans, a span has a deletion vector, a version has the spans open at it.
+A change of a table needs a migration in `migrations/` and a new `HEAD_REVISION` (`pool.py`). `OPEN` as a removed
+version stands for "not removed". Ladder: a segment has spans, a span has a deletion vector, a version has the spans
+that are open at it.
 """
 
 from moulin.catalog.sql.schema.base import FORMAT, IS_OPEN, MAIN, OPEN, Id, metadata
