@@ -11,3 +11,5 @@ May import `formats`, `storage`, `model`, `config`, `errors`. It is the only imp
 Ladder: a lake has databases, a database tables, a table segments; a *version* of the lake has, for each table, the
 segments whose *spans* are open at it. A *change* is committed; the *feed* is what readers get of changes.
 """
+
+# Decisions: docs/decisions/0204

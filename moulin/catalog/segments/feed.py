@@ -5,6 +5,8 @@ snapshot. What lies between two kept versions never changes, so a range may be r
 again that clean-up has not passed the range.
 """
 
+# Decisions: docs/decisions/0206
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator

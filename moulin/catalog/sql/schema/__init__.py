@@ -10,6 +10,8 @@ version stands for "not removed". Ladder: a segment has spans, a span has a dele
 that are open at it.
 """
 
+# Decisions: docs/decisions/0205
+
 from moulin.catalog.sql.schema.base import FORMAT, IS_OPEN, MAIN, OPEN, Id, metadata
 from moulin.catalog.sql.schema.file import outbox, trash
 from moulin.catalog.sql.schema.index import index_coverage, index_files, indexes, projection_files, projections
