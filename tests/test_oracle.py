@@ -62,7 +62,7 @@ def test_it_sees_a_pinned_version_go(lake: Lake, seen: Path) -> None:
     table.overwrite(pa.table({"id": [1]}))
     (segment,) = lake.catalog.segments(table.id, before)
     catalog = lake.own_catalog()
-    with catalog.engine.unordered() as connection:
+    with catalog.pool.unordered() as connection:
         connection.execute(s.tables.update().values(oldest_version=table.version))
     erase(lake.store, [segment.facts.path])
     assert segment.facts.path in seen.read_text()
@@ -76,7 +76,7 @@ def test_it_sees_files_of_readers_and_writers_under_way_go(lake: Lake, seen: Pat
     next(under_way)
     table.overwrite(pa.table({"id": [1]}))
     catalog = lake.own_catalog()
-    with catalog.engine.unordered() as connection:
+    with catalog.pool.unordered() as connection:
         connection.execute(s.tables.update().values(oldest_version=table.version))
     new = paths.segment_path(table.id, catalog.reserve_segments(1), "00c0ffee")
     lake.store.put(new, b"written, and not committed yet")

@@ -50,12 +50,12 @@ def test_a_catalog_from_before_merge_tasks_is_migrated(
     _older(uri)
     again = Catalog.open(uri, store, Config())
     try:
-        assert again.engine.revision() == HEAD_REVISION
+        assert again.pool.revision() == HEAD_REVISION
         found = [one.number for one in again.maintenance.newest_segments().segments]
         assert found == [new.number, old.number]
         plan = PlannedMerge(state.id, {old.number: 0, new.number: 0}, 1)
         assert again.maintenance.create_merge_tasks([plan]) != [None]
-        with again.engine.read() as connection:
+        with again.pool.read() as connection:
             inspector = sa.inspect(connection)
             assert not inspector.has_table("reservations")
             assert {index["name"] for index in inspector.get_indexes("trash")} >= {"trash_merge", "ix_trash_segment"}

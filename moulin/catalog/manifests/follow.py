@@ -23,7 +23,7 @@ from moulin.catalog.segments.live import time_class
 from moulin.catalog.segments.sql_rows import select_spans
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import table_entry
-from moulin.catalog.sql.pool import Engine, chunks
+from moulin.catalog.sql.pool import Pool, chunks
 from moulin.errors import NotFound
 from moulin.storage import paths
 from moulin.storage.store import Store
@@ -120,7 +120,7 @@ class _Search:
         return self._cache[name]
 
 
-def apply(engine: Engine, connection: sa.Connection, news: News) -> None:
+def apply(pool: Pool, connection: sa.Connection, news: News) -> None:
     """Bring a catalog (on SQLite) from the version before the news to the last one of them."""
     deltas: dict[UUID, list[pb.Manifest]] = {}
     forgotten: dict[UUID, int] = {}
@@ -131,7 +131,7 @@ def apply(engine: Engine, connection: sa.Connection, news: News) -> None:
             _apply_lake(connection, manifest, forgotten)
             if manifest.table_uuid:
                 deltas.setdefault(UUID(manifest.table_uuid), []).append(manifest)
-    insert_versions(engine, connection, stamps)
+    insert_versions(pool, connection, stamps)
     connection.execute(s.counter.update().values(version=max(news.versions)))
     for table_id, chain in deltas.items():
         row = connection.execute(sa.select(s.tables).where(s.tables.c.id == table_id)).first()

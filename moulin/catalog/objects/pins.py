@@ -9,27 +9,27 @@ import sqlalchemy as sa
 from moulin.catalog.objects.tables import find_by_id, require_kept
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
-from moulin.catalog.sql.pool import Engine
+from moulin.catalog.sql.pool import Pool
 from moulin.errors import NotFound
 from moulin.model.ids import new_id
 
 _FORGET = 24 * 3600  # seconds after which a pin that ran out is removed
 
 
-def pin(engine: Engine, table_id: UUID, version: int, seconds: float) -> UUID:
+def pin(pool: Pool, table_id: UUID, version: int, seconds: float) -> UUID:
     """Keep a version readable until it is unpinned, or `seconds` after its last renewal."""
     pin_id = new_id()
-    with engine.unordered(durable=False) as connection:
-        expires_at = engine.now(connection) + int(seconds * NANOS)
+    with pool.unordered(durable=False) as connection:
+        expires_at = pool.now(connection) + int(seconds * NANOS)
         connection.execute(s.pins.insert().values(id=pin_id, table_id=table_id, version=version, expires_at=expires_at))
         # Only now: clean-up holds off new pins while it decides, so what is read here is what it decided.
         require_kept(find_by_id(connection, table_id), version)
     return pin_id
 
 
-def renew(engine: Engine, pin_id: UUID, seconds: float) -> None:
-    with engine.unordered(durable=False) as connection:
-        expires_at = engine.now(connection) + int(seconds * NANOS)
+def renew(pool: Pool, pin_id: UUID, seconds: float) -> None:
+    with pool.unordered(durable=False) as connection:
+        expires_at = pool.now(connection) + int(seconds * NANOS)
         p = s.pins
         done = connection.execute(p.update().where(p.c.id == pin_id).values(expires_at=expires_at))
         if done.rowcount == 0:
@@ -38,12 +38,12 @@ def renew(engine: Engine, pin_id: UUID, seconds: float) -> None:
         require_kept(find_by_id(connection, row.table_id), row.version)
 
 
-def forget_pins(engine: Engine, now: int) -> None:
+def forget_pins(pool: Pool, now: int) -> None:
     """Remove pins that ran out long ago: their readers died."""
-    with engine.unordered(durable=False) as connection:
+    with pool.unordered(durable=False) as connection:
         connection.execute(s.pins.delete().where(s.pins.c.expires_at <= now - _FORGET * NANOS))
 
 
-def unpin(engine: Engine, pin_id: UUID) -> None:
-    with engine.unordered(durable=False) as connection:
+def unpin(pool: Pool, pin_id: UUID) -> None:
+    with pool.unordered(durable=False) as connection:
         connection.execute(s.pins.delete().where(s.pins.c.id == pin_id))

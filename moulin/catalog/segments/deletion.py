@@ -15,7 +15,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine, chunks
+from moulin.catalog.sql.pool import Pool, chunks
 from moulin.errors import FailedPrecondition
 
 BATCH = 1000
@@ -40,12 +40,12 @@ class ReadyJournal:
     path: str
 
 
-def offered(engine: Engine, limit: int = BATCH) -> list[TombstonedSegment]:
+def offered(pool: Pool, limit: int = BATCH) -> list[TombstonedSegment]:
     """Segments to delete now, those that have waited longest first."""
     t = s.trash
-    with engine.read() as connection:
+    with pool.read() as connection:
         in_grace = sa.exists().where(s.tables.c.id == t.c.table_id, s.tables.c.tombstoned_at.is_not(None))
-        due = sa.and_(t.c.segment.is_not(None), t.c.delete_after <= engine.now(connection), ~in_grace)
+        due = sa.and_(t.c.segment.is_not(None), t.c.delete_after <= pool.now(connection), ~in_grace)
         query = sa.select(t).where(due).order_by(t.c.delete_after, t.c.path).limit(limit)
         return [
             TombstonedSegment(row.segment, row.table_id, row.path, row.tombstoned_at, row.tombstone_version)
@@ -53,7 +53,7 @@ def offered(engine: Engine, limit: int = BATCH) -> list[TombstonedSegment]:
         ]
 
 
-def confirm(engine: Engine, numbers: Collection[int]) -> tuple[int, list[ReadyJournal]]:
+def confirm(pool: Pool, numbers: Collection[int]) -> tuple[int, list[ReadyJournal]]:
     """Forget segments that are gone from storage; returns how many, and the journals that may go now.
 
     Unknown ones, and those confirmed before, do not count. Raises FailedPrecondition, with nothing changed, when one is
@@ -61,8 +61,8 @@ def confirm(engine: Engine, numbers: Collection[int]) -> tuple[int, list[ReadyJo
     """
     t, g = s.trash, s.segments
     wanted = sorted(set(numbers))
-    with engine.unordered() as connection:
-        now, gone = engine.now(connection), 0
+    with pool.unordered() as connection:
+        now, gone = pool.now(connection), 0
         for chunk in chunks(wanted):
             kept = connection.execute(sa.select(g.c.number).where(g.c.number.in_(chunk)).limit(1)).scalar()
             early = sa.select(t.c.segment).where(t.c.segment.in_(chunk), t.c.delete_after > now).limit(1)
@@ -95,11 +95,11 @@ def _ready(connection: sa.Connection, now: int, outputs: Sequence[int] | None = 
     return [ReadyJournal(row.output, row.path) for row in connection.execute(query)]
 
 
-def confirm_journals(engine: Engine, outputs: Sequence[int]) -> int:
+def confirm_journals(pool: Pool, outputs: Sequence[int]) -> int:
     """Forget journals that are gone from storage; returns how many there were."""
     t = s.trash
-    with engine.unordered() as connection:
-        now = engine.now(connection)
+    with pool.unordered() as connection:
+        now = pool.now(connection)
         cleared = 0
         for chunk in chunks(sorted(set(outputs))):
             ready = [journal.path for journal in _ready(connection, now, chunk)]

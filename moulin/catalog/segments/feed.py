@@ -20,7 +20,7 @@ from moulin.catalog.objects import tables
 from moulin.catalog.objects.history import EXPIRED
 from moulin.catalog.segments import live as segments
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine
+from moulin.catalog.sql.pool import Pool
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
@@ -120,10 +120,10 @@ def changed_versions(
     return list(connection.execute(query if limit is None else query.limit(limit)).scalars())
 
 
-def each_version(engine: Engine, table_id: UUID, since: int, until: int) -> Iterator[FeedEntry]:
+def each_version(pool: Pool, table_id: UUID, since: int, until: int) -> Iterator[FeedEntry]:
     """Versions in (since, until] that may have changed rows, ascending. Merges and settings change none."""
     while since < until:
-        with engine.read() as connection:
+        with pool.read() as connection:
             row = tables.find_by_id(connection, table_id)
             require_range(connection, row, since, until)
             found, reached = _loud_commits(connection, row, since, until)
@@ -133,7 +133,7 @@ def each_version(engine: Engine, table_id: UUID, since: int, until: int) -> Iter
             for version in (span.added_version, span.removed_version):
                 numbers.setdefault(version, set()).add(span.segment)
         for commit in found:
-            with engine.read() as connection:
+            with pool.read() as connection:
                 require_range(connection, tables.find_by_id(connection, table_id), since, until)
                 pairs = _pairs(connection, numbers.get(commit.version, ()), commit.version - 1, commit.version)
             if pairs:
@@ -141,11 +141,11 @@ def each_version(engine: Engine, table_id: UUID, since: int, until: int) -> Iter
         since = reached
 
 
-def kinds(engine: Engine, table_id: UUID, since: int, until: int) -> dict[int, frozenset[str]]:
+def kinds(pool: Pool, table_id: UUID, since: int, until: int) -> dict[int, frozenset[str]]:
     """The kinds of operation of each version in (since, until] that is a commit of the table, ascending."""
     c = s.table_commits
     found: dict[int, set[str]] = {}
-    with engine.read() as connection:
+    with pool.read() as connection:
         row = tables.find_by_id(connection, table_id)
         require_range(connection, row, since, until)
         query = sa.select(c.c.version, c.c.kind).where(c.c.table_id == table_id, c.c.version > since)
@@ -156,7 +156,7 @@ def kinds(engine: Engine, table_id: UUID, since: int, until: int) -> dict[int, f
     return {version: frozenset(several) for version, several in found.items()}
 
 
-def added(engine: Engine, table_id: UUID, versions: Collection[int]) -> list[LiveSegment]:
+def added(pool: Pool, table_id: UUID, versions: Collection[int]) -> list[LiveSegment]:
     """The segments that appends at these versions added, as they came: also those that are gone since.
 
     Refuses those that came with deleted rows, as engines may add them.
@@ -164,7 +164,7 @@ def added(engine: Engine, table_id: UUID, versions: Collection[int]) -> list[Liv
     if not versions:
         return []
     since, until = min(versions) - 1, max(versions)
-    with engine.read() as connection:
+    with pool.read() as connection:
         row = tables.find_by_id(connection, table_id)
         require_range(connection, row, since, until)
         spans = _touched(connection, table_id, since, until)
@@ -180,10 +180,10 @@ def added(engine: Engine, table_id: UUID, versions: Collection[int]) -> list[Liv
     return found
 
 
-def net(engine: Engine, table_id: UUID, since: int, until: int) -> FeedEntry:
+def net(pool: Pool, table_id: UUID, since: int, until: int) -> FeedEntry:
     """The state at `until` against the one at `since`, whatever lies between."""
     c, v = s.table_commits, s.versions
-    with engine.read() as connection:
+    with pool.read() as connection:
         row = tables.find_by_id(connection, table_id)
         require_range(connection, row, since, until)
         before = tables.load(connection, row, since)

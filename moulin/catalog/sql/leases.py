@@ -7,15 +7,15 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
-from moulin.catalog.sql.pool import Engine
+from moulin.catalog.sql.pool import Pool
 
 
-def take(engine: Engine, name: str, owner: str, seconds: float) -> bool:
+def take(pool: Pool, name: str, owner: str, seconds: float) -> bool:
     """Whether `owner` does the work `name` for the next `seconds`: it had it already, or nobody has."""
     t = s.leases
-    insert = sqlite.insert if engine.is_sqlite else postgresql.insert
-    with engine.unordered(durable=False) as connection:
-        now = engine.now(connection)
+    insert = sqlite.insert if pool.is_sqlite else postgresql.insert
+    with pool.unordered(durable=False) as connection:
+        now = pool.now(connection)
         values = {"name": name, "owner": owner, "expires_at": now + int(seconds * NANOS)}
         # Nobody has it for longer than that from now on: one that was taken under a clock ahead ends in time, too.
         ahead = sa.and_(t.c.name == name, t.c.expires_at > values["expires_at"])
@@ -27,6 +27,6 @@ def take(engine: Engine, name: str, owner: str, seconds: float) -> bool:
         return connection.execute(query.returning(t.c.name)).first() is not None
 
 
-def give_up(engine: Engine, name: str, owner: str) -> None:
-    with engine.unordered(durable=False) as connection:
+def give_up(pool: Pool, name: str, owner: str) -> None:
+    with pool.unordered(durable=False) as connection:
         connection.execute(s.leases.delete().where(s.leases.c.name == name, s.leases.c.owner == owner))

@@ -1,6 +1,6 @@
 """Connections and transactions: one snapshot for readers, one lock for writers.
 
-Every mutation goes through `Engine.write`, which locks the counter row first. So versions become visible in order: once
+Every mutation goes through `Pool.write`, which locks the counter row first. So versions become visible in order: once
 version V was read, nothing with a version <= V appears later. No I/O but SQL happens while the lock is held.
 """
 
@@ -82,7 +82,7 @@ _LOCK_COUNTER = (
 )
 
 
-class Engine:
+class Pool:
     """One catalog database, SQLite or PostgreSQL. Safe to use from several threads and processes."""
 
     def __init__(self, url: sa.URL, config: Config, clock: Clock | None = None) -> None:

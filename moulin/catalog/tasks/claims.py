@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from moulin.catalog.segments import staging
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
-from moulin.catalog.sql.pool import Engine, chunks, take
+from moulin.catalog.sql.pool import Pool, chunks, take
 from moulin.catalog.tasks.merge_tasks import delete_all, unknown_task
 from moulin.errors import Fenced, InvalidInput
 from moulin.model.merge_task import ClaimedMerge
@@ -25,29 +25,29 @@ _LONGEST_BACKOFF = 3600.0
 _LONGEST_ERROR = 2000
 
 
-def claim(engine: Engine, worker: str, seconds: float, table_id: UUID | None = None) -> ClaimedMerge | None:
+def claim(pool: Pool, worker: str, seconds: float, table_id: UUID | None = None) -> ClaimedMerge | None:
     """Claim the task that has waited longest, if there is any, for `seconds`. Any number may ask at once."""
     if not worker:
         raise InvalidInput("A worker needs an id to claim a merge task.")
     while True:
-        with engine.unordered(durable=False) as connection:
-            row = _next(engine, connection, table_id)
-            if row is None and _bound_leases(engine, connection):
-                row = _next(engine, connection, table_id)
+        with pool.unordered(durable=False) as connection:
+            row = _next(pool, connection, table_id)
+            if row is None and _bound_leases(pool, connection):
+                row = _next(pool, connection, table_id)
             if row is None:
                 return None
-            if (claimed := _claim(engine, connection, row, worker, seconds)) is not None:
+            if (claimed := _claim(pool, connection, row, worker, seconds)) is not None:
                 return claimed
 
 
-def _next(engine: Engine, connection: sa.Connection, table_id: UUID | None) -> Any:
+def _next(pool: Pool, connection: sa.Connection, table_id: UUID | None) -> Any:
     t, owner, parent = s.merge_tasks, s.tables, s.databases
     query = (
         sa.select(t)
         .join(owner, owner.c.id == t.c.table_id)
         .join(parent, parent.c.id == owner.c.database_id)
         .where(
-            t.c.available_at <= engine.now(connection),
+            t.c.available_at <= pool.now(connection),
             owner.c.tombstoned_at.is_(None),
             parent.c.tombstoned_at.is_(None),
         )
@@ -58,26 +58,26 @@ def _next(engine: Engine, connection: sa.Connection, table_id: UUID | None) -> A
     return connection.execute(query if table_id is None else query.where(t.c.table_id == table_id)).first()
 
 
-def _bound_leases(engine: Engine, connection: sa.Connection) -> bool:
+def _bound_leases(pool: Pool, connection: sa.Connection) -> bool:
     """Whether tasks were held back by a clock that was ahead, and are no longer.
 
     A lease that began in the future counts as begun now, and no task waits longer than the longest back-off.
     """
-    t, now = s.merge_tasks, engine.now(connection)
+    t, now = s.merge_tasks, pool.now(connection)
     waits = sa.and_(t.c.available_at != s.OPEN, t.c.finished_version.is_(None))
     late = sa.and_(waits, t.c.worker.is_(None), t.c.available_at > now + int(_LONGEST_BACKOFF * NANOS))
     freed = connection.execute(t.update().where(late).values(available_at=now)).rowcount
-    ahead = sa.and_(waits, t.c.claimed_at > now + int(engine.config.clock_tolerance * NANOS))
+    ahead = sa.and_(waits, t.c.claimed_at > now + int(pool.config.clock_tolerance * NANOS))
     left = t.c.available_at - t.c.claimed_at
     connection.execute(t.update().where(ahead).values(available_at=now + left, claimed_at=now))
     return freed > 0
 
 
-def _claim(engine: Engine, connection: sa.Connection, row: Any, worker: str, seconds: float) -> ClaimedMerge | None:
+def _claim(pool: Pool, connection: sa.Connection, row: Any, worker: str, seconds: float) -> ClaimedMerge | None:
     """None when the task turned out to be nothing to claim: then it is gone, or in quarantine."""
     t = s.merge_tasks
-    now = engine.now(connection)
-    if row.worker is not None and _note_failure(engine, connection, row, now, f"Worker {row.worker} let it lapse."):
+    now = pool.now(connection)
+    if row.worker is not None and _note_failure(pool, connection, row, now, f"Worker {row.worker} let it lapse."):
         return None
     version = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
     inputs = _live_inputs(connection, row)
@@ -85,7 +85,7 @@ def _claim(engine: Engine, connection: sa.Connection, row: Any, worker: str, sec
         return None
     attempt, lease_until = row.attempt + 1, now + int(seconds * NANOS)
     first = take(connection, "segment", _NUMBERS)
-    engine.note_reserved(first, _NUMBERS)
+    pool.note_reserved(first, _NUMBERS)
     staging.stage(connection, first, _NUMBERS, row.table_id, f"{row.id}/{attempt}", now, lease_until)
     values = {
         "worker": worker,
@@ -122,9 +122,9 @@ def _live_inputs(connection: sa.Connection, row: Any) -> dict[int, int] | None:
     return live
 
 
-def _note_failure(engine: Engine, connection: sa.Connection, row: Any, now: int, message: str) -> bool:
+def _note_failure(pool: Pool, connection: sa.Connection, row: Any, now: int, message: str) -> bool:
     """Count a failure; whether it was the last that is allowed, and the task is in quarantine now."""
-    t, config = s.merge_tasks, engine.config
+    t, config = s.merge_tasks, pool.config
     failures = row.failures + 1
     wait = min(config.merge_backoff * 2 ** min(failures - 1, 30), _LONGEST_BACKOFF)
     over = bool(failures >= config.merge_failures)
@@ -139,11 +139,11 @@ def _note_failure(engine: Engine, connection: sa.Connection, row: Any, now: int,
     return over
 
 
-def heartbeat(engine: Engine, claim: Claim, seconds: float) -> int:
+def heartbeat(pool: Pool, claim: Claim, seconds: float) -> int:
     """Renew the lease; returns until when. Raises Fenced when the claim no longer holds."""
-    with engine.unordered(durable=False) as connection:
+    with pool.unordered(durable=False) as connection:
         row = _claimed(connection, claim)
-        until = engine.now(connection) + int(seconds * NANOS)
+        until = pool.now(connection) + int(seconds * NANOS)
         t, staged = s.merge_tasks, s.staged_segments
         connection.execute(t.update().where(t.c.id == row.id).values(available_at=until))
         mine = staged.c.owner == f"{row.id}/{row.attempt}"
@@ -151,20 +151,20 @@ def heartbeat(engine: Engine, claim: Claim, seconds: float) -> int:
         return until
 
 
-def fail(engine: Engine, claim: Claim, message: str) -> None:
+def fail(pool: Pool, claim: Claim, message: str) -> None:
     """Give a claimed task back with the reason: it waits, or goes into quarantine. Saying so twice changes nothing."""
-    with engine.unordered(durable=False) as connection:
+    with pool.unordered(durable=False) as connection:
         row = _locked(connection, claim.task_id)
         if row.worker is None and row.finished_version is None and claim.attempt in (0, row.attempt):
             return
-        _note_failure(engine, connection, _claimed(connection, claim), engine.now(connection), message or "It failed.")
+        _note_failure(pool, connection, _claimed(connection, claim), pool.now(connection), message or "It failed.")
 
 
-def unclaim(engine: Engine, task_id: UUID, min_seconds: float) -> bool:
+def unclaim(pool: Pool, task_id: UUID, min_seconds: float) -> bool:
     """Take a task from its worker if it has had it for `min_seconds`; whether it was taken."""
     t = s.merge_tasks
-    with engine.unordered() as connection:
-        now = engine.now(connection)
+    with pool.unordered() as connection:
+        now = pool.now(connection)
         before = max(now - int(min_seconds * NANOS), 0)  # no longer than there was time
         old = sa.and_(t.c.worker.is_not(None), t.c.claimed_at <= before)
         changed = {"worker": None, "claimed_at": None, "available_at": now}

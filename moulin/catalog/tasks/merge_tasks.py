@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
-from moulin.catalog.sql.pool import Engine, chunks
+from moulin.catalog.sql.pool import Pool, chunks
 from moulin.errors import InvalidInput, NotFound
 from moulin.model.facts import MAX_LEVEL
 from moulin.model.ids import new_id
@@ -41,13 +41,13 @@ class Begin:
     read_version: int
 
 
-def create(engine: Engine, planned: Sequence[PlannedMerge], begin: Begin | None = None) -> list[Claim | None]:
+def create(pool: Pool, planned: Sequence[PlannedMerge], begin: Begin | None = None) -> list[Claim | None]:
     """Make a task of each plan whose inputs are all free, in one transaction; None for the others.
 
     A claim's attempt is 0 unless `begin` says who claims it.
     """
     t, i = s.merge_tasks, s.merge_task_inputs
-    insert = sqlite.insert if engine.is_sqlite else postgresql.insert
+    insert = sqlite.insert if pool.is_sqlite else postgresql.insert
     claims = [Claim(new_id(), 0 if begin is None else 1) for _ in planned]
     owners = {number: index for index, plan in enumerate(planned) for number in plan.inputs}
     if len(owners) != sum(len(plan.inputs) for plan in planned):
@@ -56,8 +56,8 @@ def create(engine: Engine, planned: Sequence[PlannedMerge], begin: Begin | None 
         raise InvalidInput(f"Segments have levels from 0 to {MAX_LEVEL}: none can be merged into level {wrong[0]}.")
     wanted = sorted(owners)  # in one order, so that two who want the same do not wait for each other in turn
     # One that is claimed at once is of no use to anybody after a power cut, and does not wait for the disk.
-    with engine.unordered(durable=begin is None) as connection:
-        now = engine.now(connection)
+    with pool.unordered(durable=begin is None) as connection:
+        now = pool.now(connection)
         lost = {owners[number] for number in held(connection, wanted)}
         rows = [
             _row(claim, plan, now, begin)
@@ -115,9 +115,9 @@ def held(connection: sa.Connection, numbers: Iterable[int]) -> set[int]:
     return found
 
 
-def delete(engine: Engine, task_id: UUID) -> bool:
+def delete(pool: Pool, task_id: UUID) -> bool:
     """Forget a task; its inputs are free again. False when there is none, or it is done."""
-    with engine.unordered() as connection:
+    with pool.unordered() as connection:
         t = s.merge_tasks
         found = sa.select(t.c.id).where(t.c.id == task_id, t.c.finished_version.is_(None)).with_for_update()
         if connection.execute(found).first() is None:
@@ -142,11 +142,11 @@ def delete_all(connection: sa.Connection, ids: Sequence[UUID]) -> None:
         connection.execute(s.merge_tasks.delete().where(s.merge_tasks.c.id.in_(chunk)))
 
 
-def prune(engine: Engine, keep_seconds: float) -> int:
+def prune(pool: Pool, keep_seconds: float) -> int:
     """Forget tasks that were done long ago; returns how many."""
     t, v = s.merge_tasks, s.versions
-    with engine.unordered(durable=False) as connection:
-        before = engine.now(connection) - int(keep_seconds * NANOS)
+    with pool.unordered(durable=False) as connection:
+        before = pool.now(connection) - int(keep_seconds * NANOS)
         old = sa.select(sa.func.max(v.c.version)).where(v.c.timestamp_ns <= before).scalar_subquery()
         return int(connection.execute(t.delete().where(t.c.finished_version <= old)).rowcount)
 

@@ -57,14 +57,14 @@ def collect(
     keep = config.history_keep if history_keep is None else history_keep
     floor = config.byte_floor if byte_floor is None else byte_floor
     grace = config.orphan_grace if orphan_grace is None else orphan_grace
-    result = Collection(dry_run, clocks.agreed(catalog.engine, catalog.store))
+    result = Collection(dry_run, clocks.agreed(catalog.pool, catalog.store))
     catalog.release_idle_pins()
     if not dry_run:
         catalog.publisher.publish()  # bytes are deleted only of what recovery knows to be gone
     _purge(catalog, result, floor)
     if not dry_run:
-        requests.forget(catalog.engine, config.request_keep)
-        forget_pins(catalog.engine, result.clock())
+        requests.forget(catalog.pool, config.request_keep)
+        forget_pins(catalog.pool, result.clock())
     _expire(catalog, result, keep, floor)
     if not dry_run:
         catalog.publisher.publish()
@@ -79,9 +79,9 @@ def collect(
 def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
     if not result.dry_run:
         _empty_doomed_tables(catalog, result)
-    with suppress(_Undo), catalog.engine.write() as write:
+    with suppress(_Undo), catalog.pool.write() as write:
         draft = Draft(write, catalog.uuid, "purge")
-        now, in_use = result.clock(), catalog.engine.in_use()  # no table is dropped between here and the purge
+        now, in_use = result.clock(), catalog.pool.in_use()  # no table is dropped between here and the purge
         result.purged, garbage = expiry.purge(draft, now, catalog.config.token_recheck, in_use.pins)
         keep = max(catalog.config.checkpoint_keep, catalog.config.blob_keep)  # they say which objects may go
         streams.purge(draft, now, catalog.config.blob_keep, keep, in_use.oldest_pin())
@@ -94,23 +94,23 @@ def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
 
 def _empty_doomed_tables(catalog: Catalog, result: Collection) -> None:
     """Nobody can bring back a table past its grace window: its rows go ahead of it, in steps, without the lock."""
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         doomed = sa.select(s.tables.c.id).where(expiry.doomed(result.clock()))
         ids = set(connection.execute(doomed).scalars())
-    for table_id in ids - catalog.engine.in_use().pins.keys():
+    for table_id in ids - catalog.pool.in_use().pins.keys():
         more = True
         while more:
-            with catalog.engine.unordered() as connection:
+            with catalog.pool.unordered() as connection:
                 _, more = expiry.forget(connection, table_id, s.OPEN, _AT_ONCE)
 
 
 def _expire(catalog: Catalog, result: Collection, keep: float, floor: float) -> None:
     """First the promise, in a short transaction under the lock; then rows, a few at a time and without it."""
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         ids = list(connection.execute(sa.select(s.tables.c.id).where(s.tables.c.tombstoned_at.is_(None))).scalars())
-    pins = catalog.engine.in_use().pins
+    pins = catalog.pool.in_use().pins
     for table_id in ids:
-        with suppress(_Undo), catalog.engine.write() as write:
+        with suppress(_Undo), catalog.pool.write() as write:
             draft = Draft(write, catalog.uuid, "gc")
             if (found := _expire_table(draft, table_id, result.clock(), keep, pins.get(table_id))) is not None:
                 result.expired.append(found)
@@ -122,15 +122,15 @@ def _expire(catalog: Catalog, result: Collection, keep: float, floor: float) -> 
 
 def _forget(catalog: Catalog, result: Collection, floor: float) -> None:
     """Rows that no kept version needs; also those that an earlier run was stopped at."""
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         oldest = {row.id: row.oldest_version for row in connection.execute(sa.select(s.tables))}
     oldest.update({found.table_id: found.oldest_version for found in result.expired})
-    pins = catalog.engine.in_use().pins  # only now: a reader that comes later finds that its version is not kept
+    pins = catalog.pool.in_use().pins  # only now: a reader that comes later finds that its version is not kept
     for table_id, version in oldest.items():
         version = min(version, pins.get(table_id, version))
         more = True
         while more:
-            with suppress(_Undo), catalog.engine.unordered() as connection:
+            with suppress(_Undo), catalog.pool.unordered() as connection:
                 limit = None if result.dry_run else _AT_ONCE
                 garbage, more = expiry.forget(connection, table_id, version, limit)
                 result.trashed += garbage
@@ -154,7 +154,7 @@ def _expire_table(draft: Draft, table_id: UUID, now: int, keep: float, pinned: i
 
 def _trim_manifests(catalog: Catalog, result: Collection, floor: float) -> None:
     """Manifests older than a full one that recovery can start from. A new full manifest of the lake comes first."""
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         counter = connection.execute(sa.select(s.counter.c.version, s.counter.c.deltas)).one()
         rows = connection.execute(sa.select(s.tables.c.id, s.tables.c.oldest_version))
         oldest: dict[UUID, int] = {row.id: row.oldest_version for row in rows}
@@ -176,7 +176,7 @@ def _trim_manifests(catalog: Catalog, result: Collection, floor: float) -> None:
     # Versions up to the lake's full manifest need no proof of being complete, so parts of them may go.
     garbage = [g for g in garbage if _version_of(g.path) < newest]
     result.trashed += garbage
-    with catalog.engine.unordered() as connection:
+    with catalog.pool.unordered() as connection:
         expiry.throw_away(connection, garbage, result.clock() + int(floor * NANOS))
 
 

@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 def empty_trash(catalog: Catalog, result: Collection) -> None:
     """Delete what has lain in the trash long enough, unless a row names it."""
     t = s.trash
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         now = result.clock()
         mine: sa.ColumnElement[bool] = sa.true()
         if catalog.config.delete_bytes == "off":  # others delete what the segment deletion service offers
@@ -46,13 +46,13 @@ def empty_trash(catalog: Catalog, result: Collection) -> None:
         # With it, no recovery looks at versions whose only manifests go with the folder of a purged table.
         catalog.publisher.write_full(None)
     for rows in _blocks(due):
-        with catalog.engine.read() as connection:
+        with catalog.pool.read() as connection:
             kept = _still_named(connection, [row.path for row in rows])
         rows = [row for row in rows if row.path not in kept]
         gone = rows if result.dry_run else _delete(catalog, rows, result)
         result.deleted += [Garbage(row.path, row.size, row.reason) for row in gone]
         if not result.dry_run:
-            with catalog.engine.unordered() as connection:
+            with catalog.pool.unordered() as connection:
                 connection.execute(t.delete().where(t.c.path.in_([*kept, *(row.path for row in gone)])))
     if due and not result.dry_run:
         catalog.store.remove_empty_folders(paths.tables_prefix())
@@ -79,7 +79,7 @@ def _still_named(connection: sa.Connection, trash: Sequence[str]) -> set[str]:
 
 def _note_failure(catalog: Catalog, rows: Sequence[Any], error: MoulinError, result: Collection) -> None:
     result.failures.append(error.message)
-    with catalog.engine.unordered() as connection:
+    with catalog.pool.unordered() as connection:
         connection.execute(
             s.trash.update()
             .where(s.trash.c.path.in_([row.path for row in rows]))
@@ -89,14 +89,14 @@ def _note_failure(catalog: Catalog, rows: Sequence[Any], error: MoulinError, res
 
 def sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
     """Uploads under numbers that were handed out, and never registered while that lasted."""
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         over = staging.due(connection, result.clock() - int(floor * NANOS))
         over = [staged for staged in over if not task_list.holds(connection, staged.owner)]
     done = []
     for staged in over:
         folders = (paths.segment_folder(staged.table_id, staged.first + offset) for offset in range(staged.count))
         infos = [info for folder in folders for info in catalog.store.list(folder)]
-        with catalog.engine.read() as connection:
+        with catalog.pool.read() as connection:
             named = _named(connection, infos)
         left = [info for info in infos if info.path not in named]
         if not result.dry_run:
@@ -108,7 +108,7 @@ def sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
         result.deleted += [Garbage(info.path, info.size, "never registered") for info in left]
         done.append(staged)
     if done and not result.dry_run:
-        with catalog.engine.unordered() as connection:
+        with catalog.pool.unordered() as connection:
             staging.forget(connection, done)
 
 
@@ -120,7 +120,7 @@ def sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
     """
     if any(True for _ in catalog.store.list(paths.discarded_manifests_prefix())):
         return
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         now = result.clock()
         lives = s.incarnations
         recovered = connection.execute(
@@ -131,8 +131,8 @@ def sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
     before = datetime.fromtimestamp(now / NANOS, UTC) - timedelta(seconds=grace)
     old = (info for info in catalog.store.list(paths.tables_prefix()) if info.modified < before)
     for infos in _blocks(old):
-        in_use = catalog.engine.in_use()  # before the catalog is asked: a commit comes before its numbers are given up
-        with catalog.engine.read() as connection:
+        in_use = catalog.pool.in_use()  # before the catalog is asked: a commit comes before its numbers are given up
+        with catalog.pool.read() as connection:
             named = _named(connection, infos, now)
         orphans = [info for info in infos if info.path not in named and not in_use.may_be_committed(info.path)]
         garbage = [Garbage(info.path, info.size, "orphan") for info in orphans]

@@ -143,7 +143,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         changes = list(map(from_commit, request.changes))
         # A request that was committed before is answered as it was then: its files may be merged and gone by now.
         if request_id is None or self._catalog.committed(request_id) is None:
-            require_delivered(self._catalog.engine, self._catalog.store, changes)
+            require_delivered(self._catalog.pool, self._catalog.store, changes)
         return to_result(self._catalog.commit(changes, request_id=request_id, digest=digest))
 
     def FindCommit(self, request: pb.FindCommitRequest, context: Any) -> pb.FindCommitResponse:

@@ -198,7 +198,7 @@ def test_a_version_that_was_lost_with_a_catalog_is_refused(catalog: Catalog, tab
     from moulin.catalog.sql import schema as s
 
     kept = commit(catalog, table.id, Append(added=(segment(catalog, table.id),))).version
-    with catalog.engine.write() as write:
+    with catalog.pool.write() as write:
         write.version = kept + 1000
         write.connection.execute(
             s.incarnations.insert().values(number=2, continues_from=kept, first_version=kept + 1000, started_at=0)
@@ -211,10 +211,10 @@ def test_a_version_that_was_lost_with_a_catalog_is_refused(catalog: Catalog, tab
 
 def test_a_short_range_of_a_long_history_scans_nothing(catalog: Catalog, table: TableState) -> None:
     """What is asked of the spans is answered from an index, for one table and a range of versions."""
-    if not catalog.engine.is_sqlite:
+    if not catalog.pool.is_sqlite:
         pytest.skip("SQLite says in its plan how it looks; PostgreSQL decides by how many rows there are")
     asked: list[tuple[str, Any]] = []
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
 
         def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
             asked.append((statement, parameters))

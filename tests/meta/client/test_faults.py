@@ -33,7 +33,7 @@ class Site:
 
     def dump(self) -> dict[str, list[Any]]:
         """Every row of the catalog but what publishing moves on."""
-        with self.catalog.engine.read() as connection:
+        with self.catalog.pool.read() as connection:
             return {
                 table.name: sorted(map(repr, connection.execute(sa.select(table))))
                 for table in metadata.sorted_tables
@@ -51,7 +51,7 @@ class Site:
                 if count[0] == number:
                     act()
 
-        engine = self.catalog.engine._engine
+        engine = self.catalog.pool._engine
         sa.event.listen(engine, "before_cursor_execute", before)
         try:
             yield count

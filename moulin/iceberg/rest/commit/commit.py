@@ -213,7 +213,7 @@ class _Attempt:
         Those that a crash leaves here are in nobody's way.
         """
         try:
-            mine = ownership.leftovers(self.catalog.engine, self.tables, self.leftovers)
+            mine = ownership.leftovers(self.catalog.pool, self.tables, self.leftovers)
             self.context.store.delete(mine)
         except MoulinError as error:
             log.warning("files of a commit stay", extra={"files": len(self.leftovers), "error": error.message})
