@@ -20,7 +20,7 @@ from benchmarks import events
 from benchmarks.harness import Bench
 from benchmarks.postgres import OwnPostgres, Postgres
 from moulin import Lake
-from moulin.catalog.commit import data
+from moulin.catalog.segments import sql_rows
 from moulin.catalog.segments.live import time_class
 from moulin.catalog.sql import schema as s
 from moulin.formats import manifest as codec
@@ -111,9 +111,9 @@ def _fill(lake: Lake, state: TableState, count: int) -> None:
     first_version = state.version + 1
     commits = -(-count // _PER_COMMIT)
     first = lake.catalog.reserve_segments(count)
-    with lake.catalog.engine.unordered() as connection:
+    with lake.catalog.pool.unordered() as connection:
         days = {(state.spec_id, (struct.pack("<i", START // _DAY + day),)) for day in range(365)}
-        places = data.partition_ids(connection, state.id, days)
+        places = sql_rows.partition_ids(connection, state.id, days)
         by_day = {struct.unpack("<i", values[0] or b"")[0]: place for (_, values), place in places.items()}
         classes = 0
         for start in range(0, count, _CHUNK):
@@ -141,7 +141,7 @@ def _fill(lake: Lake, state: TableState, count: int) -> None:
         )
         connection.execute(s.counter.update().values(version=first_version + commits - 1))
     with _autocommit(lake) as connection:
-        connection.execute(sa.text("ANALYZE" if lake.catalog.engine.is_sqlite else "VACUUM ANALYZE"))
+        connection.execute(sa.text("ANALYZE" if lake.catalog.pool.is_sqlite else "VACUUM ANALYZE"))
 
 
 def _rows(
@@ -235,7 +235,7 @@ def _add_history(connection: sa.Connection, state: TableState, first_version: in
 @contextmanager
 def _autocommit(lake: Lake) -> Iterator[sa.Connection]:
     """A connection of its own, for statements that cannot run inside a transaction."""
-    engine = sa.create_engine(lake.catalog.engine._engine.url)
+    engine = sa.create_engine(lake.catalog.pool._engine.url)
     try:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             yield connection

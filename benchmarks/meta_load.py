@@ -24,7 +24,7 @@ import moulin
 from benchmarks import big_catalog
 from benchmarks.harness import Bench, Contender, Line, Sample, Skipped, take_turns
 from benchmarks.postgres import OwnPostgres, Postgres
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.errors import Conflict, MoulinError
 from moulin.lake import Lake
 from moulin.meta.config import ServeConfig

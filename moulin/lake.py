@@ -13,7 +13,7 @@ from moulin.catalog.backend import CatalogBackend, TokenBackend
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.objects.tables import NewTable
 from moulin.catalog.replica import ReplicaCatalog
-from moulin.catalog.sql.pool import Clock
+from moulin.catalog.sql.clock import Clock
 from moulin.config import Config, load_config
 from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput
 from moulin.model.entities import Database, DropPreview, TableEntry, TableState, View

@@ -112,14 +112,15 @@ def postgres_template(postgres_server: str) -> str:
     """The name of a database with the empty tables of a catalog: copying it is quicker than making them."""
     import psycopg
 
-    from moulin.catalog.sql.pool import Engine, engine_url
+    from moulin.catalog.sql.drivers import database_url
+    from moulin.catalog.sql.pool import Pool
     from moulin.config import Config
 
     with psycopg.connect(f"{postgres_server}/postgres", autocommit=True) as connection:
         connection.execute("create database catalog_template template template0")
-    engine = Engine(engine_url(f"{postgres_server}/catalog_template"), Config())
-    engine.migrate()
-    engine.close()
+    pool = Pool(database_url(f"{postgres_server}/catalog_template"), Config())
+    pool.migrate()
+    pool.close()
     return "catalog_template"
 
 

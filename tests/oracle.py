@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.replica import ReplicaCatalog
 from moulin.catalog.sql import schema as s
+from moulin.catalog.upkeep import erasure
 from moulin.errors import MoulinError
 from moulin.storage import paths
 from moulin.storage.file_kinds import FileKind, KnownFile, identify
@@ -34,7 +35,7 @@ from moulin.storage.remote import RemoteStore
 VARIABLE = "TEST_DELETIONS_FILE"  # the file to which processes that tests start write what they see
 _MOULIN = str(Path(sys.modules[Catalog.__module__].__file__ or "").parent.parent)
 _STORAGE = f"{_MOULIN}{os.sep}storage"
-_CLEAN_UP = f"{_MOULIN}{os.sep}catalog{os.sep}gc.py"
+_CLEAN_UP = str(erasure.__file__)
 _CATALOGS: weakref.WeakSet[Catalog] = weakref.WeakSet()
 
 
@@ -91,7 +92,7 @@ def _ask(store: Store, every: list[str], is_clean_up: bool) -> None:
     if not wanted:
         return
     for catalog in [*_CATALOGS]:
-        if catalog.store.uri == store.uri and not (isinstance(catalog, ReplicaCatalog) or catalog.engine.is_closed):
+        if catalog.store.uri == store.uri and not (isinstance(catalog, ReplicaCatalog) or catalog.pool.is_closed):
             for path, why in living(catalog, wanted, is_clean_up=is_clean_up):
                 _note(f"{path} was deleted although {why}.")
             return
@@ -105,7 +106,7 @@ def _note(text: str) -> None:
 def living(catalog: Catalog, files: dict[str, KnownFile], *, is_clean_up: bool) -> Iterator[tuple[str, str]]:
     """Those of `files` that must not be deleted now, each with the reason. Who wrote a file may take it back."""
     try:
-        with catalog.engine.read() as connection:
+        with catalog.pool.read() as connection:
             yield from [*_Asker(catalog, connection, is_clean_up).run(files)]
     except MoulinError:  # the catalog is gone: nobody can say
         return
@@ -114,8 +115,8 @@ def living(catalog: Catalog, files: dict[str, KnownFile], *, is_clean_up: bool) 
 class _Asker:
     def __init__(self, catalog: Catalog, connection: sa.Connection, is_clean_up: bool) -> None:
         self.catalog, self.connection, self.is_clean_up = catalog, connection, is_clean_up
-        self.now = catalog.engine.now(connection)
-        self.in_use = catalog.engine.in_use()
+        self.now = catalog.pool.now(connection)
+        self.in_use = catalog.pool.in_use()
 
     def run(self, files: dict[str, KnownFile]) -> Iterator[tuple[str, str]]:
         owners = {found.owner for found in files.values() if found.owner is not None}

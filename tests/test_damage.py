@@ -199,7 +199,7 @@ def _fill(lake: moulin.Lake) -> Ruin:
     with lake.transaction() as tx:
         tx.table("d.events").append(rows(20, 1))
     project(lake.context, events.id)
-    with lake.own_catalog().engine.read() as connection:
+    with lake.own_catalog().pool.read() as connection:
         ruin.projected = frozenset(file.path for file in projection_files(connection))
     events.append(rows(21, 1))
     keyed.close()

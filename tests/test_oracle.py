@@ -11,7 +11,8 @@ import pytest
 
 import moulin
 from moulin.catalog.sql import schema as s
-from moulin.catalog.upkeep import gc
+from moulin.catalog.upkeep.erasure import erase
+from moulin.catalog.upkeep.gc import collect
 from moulin.lake import Lake
 from moulin.storage import paths
 from tests import oracle
@@ -47,7 +48,7 @@ def kinds(lake: Lake) -> dict[str, list[str]]:
 
 def test_it_sees_live_objects_go(lake: Lake, seen: Path) -> None:
     files = kinds(lake)
-    gc._erase(lake.own_catalog(), files["data"] + files["deletes"] + files["manifests"])
+    erase(lake.store, files["data"] + files["deletes"] + files["manifests"])
     told = seen.read_text()
     assert len(told.splitlines()) == len(files["data"] + files["deletes"] + files["manifests"])
     for path in files["data"] + files["deletes"] + files["manifests"]:
@@ -61,9 +62,9 @@ def test_it_sees_a_pinned_version_go(lake: Lake, seen: Path) -> None:
     table.overwrite(pa.table({"id": [1]}))
     (segment,) = lake.catalog.segments(table.id, before)
     catalog = lake.own_catalog()
-    with catalog.engine.unordered() as connection:
+    with catalog.pool.unordered() as connection:
         connection.execute(s.tables.update().values(oldest_version=table.version))
-    gc._erase(catalog, [segment.facts.path])
+    erase(lake.store, [segment.facts.path])
     assert segment.facts.path in seen.read_text()
     lake.catalog.unpin(pin)
 
@@ -75,11 +76,11 @@ def test_it_sees_files_of_readers_and_writers_under_way_go(lake: Lake, seen: Pat
     next(under_way)
     table.overwrite(pa.table({"id": [1]}))
     catalog = lake.own_catalog()
-    with catalog.engine.unordered() as connection:
+    with catalog.pool.unordered() as connection:
         connection.execute(s.tables.update().values(oldest_version=table.version))
     new = paths.segment_path(table.id, catalog.reserve_segments(1), "00c0ffee")
     lake.store.put(new, b"written, and not committed yet")
-    gc._erase(catalog, [segment.facts.path, new])
+    erase(lake.store, [segment.facts.path, new])
     told = seen.read_text()
     assert f"{segment.facts.path} was deleted although a version that is kept" in told
     assert f"{new} was deleted although a living process" in told
@@ -91,7 +92,7 @@ def test_it_says_nothing_of_what_clean_up_may_delete(lake: Lake, seen: Path) -> 
     table.overwrite(pa.table({"id": [1]}))
     lake.drop_table("shop.orders", immediate=True)
     lake.create_table("shop.other", [("id", "long")]).append(pa.table({"id": [1]}))
-    done = gc.collect(lake.own_catalog(), history_keep=0, orphan_grace=0, byte_floor=0)
+    done = collect(lake.own_catalog(), history_keep=0, orphan_grace=0, byte_floor=0)
     assert done.deleted
     assert seen.read_text() == ""
 
@@ -110,4 +111,4 @@ def test_it_sees_processes_that_tests_start(lake: Lake, seen: Path, tmp_path: Pa
 def _in_child(folder: str, seen: str) -> None:
     os.environ[oracle.VARIABLE] = seen
     with moulin.connect(folder) as lake:
-        gc._erase(lake.own_catalog(), kinds(lake)["data"])
+        erase(lake.store, kinds(lake)["data"])

@@ -235,7 +235,7 @@ def test_a_replica_needs_no_catalog_and_leaves_nothing(primary: moulin.Lake, tmp
         file.unlink()
     before = sorted(info.path for info in open_store(tmp_path / "lake").list())
     with moulin.connect(tmp_path / "lake", read_only=True) as replica:
-        folder = Path(str(replica.catalog.engine._file)).parent
+        folder = Path(str(replica.catalog.pool._file)).parent
         assert folder.is_dir()
         assert shown(replica) == expected
     assert not folder.exists()

@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 from uuid import UUID
 
-from moulin.catalog.commit.commit import CommitResult, TableCommit
 from moulin.catalog.commit.indexes import Coverage, IndexSize
+from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.objects.history import MergeOf
 from moulin.catalog.objects.names import Key
 from moulin.catalog.objects.tables import NewTable
-from moulin.catalog.segments.feed import VersionChange
+from moulin.catalog.segments.feed import FeedEntry
 from moulin.catalog.segments.live import PartitionFilter, TimeRange
 from moulin.catalog.tasks.merge_tasks import PlannedMerge
 from moulin.config import Config
@@ -140,9 +140,9 @@ class CatalogBackend(Protocol):
         """The table at `until`, by default now; refuses a range of versions whose changes are not all kept."""
 
     def changed_versions(self, table_id: UUID, since: int, until: int, limit: int | None = None) -> list[int]:
-        """The versions in (since, until] that are commits of a table, ascending; refuses a range as `changes` does."""
+        """The versions in (since, until] that are commits of a table, ascending; refuses a range as `feed` does."""
 
-    def changes(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[VersionChange]:
+    def feed(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[FeedEntry]:
         """What each version in (since, until] changed, or all of them together; see segments/feed.py."""
 
     def reserve_segments(self, count: int) -> int:

@@ -12,24 +12,26 @@ import sqlalchemy as sa
 
 from moulin.catalog.commit import commit as commits
 from moulin.catalog.commit import indexes, regions
-from moulin.catalog.commit.commit import CommitResult, TableCommit
 from moulin.catalog.commit.indexes import Coverage, IndexSize
+from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
 from moulin.catalog.ingest import IngestCatalog
 from moulin.catalog.maintenance import MaintenanceCatalog
 from moulin.catalog.manifests.newest import require_newest
 from moulin.catalog.manifests.publish import Publisher
-from moulin.catalog.objects import databases, history, leases, lookup, tables, views
+from moulin.catalog.objects import databases, history, lookup, pins, tables, views
 from moulin.catalog.objects.history import MergeOf
 from moulin.catalog.objects.names import Key
 from moulin.catalog.objects.tables import NewTable
-from moulin.catalog.segments import feed as changes
+from moulin.catalog.segments import feed
 from moulin.catalog.segments import live as segments
-from moulin.catalog.segments.feed import VersionChange
+from moulin.catalog.segments.feed import FeedEntry
 from moulin.catalog.segments.live import PartitionFilter, TimeRange
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import Clock
 from moulin.catalog.sql.draft import Draft
-from moulin.catalog.sql.pool import Clock, Engine, engine_url
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import Pool
 from moulin.config import Config
 from moulin.errors import Fenced, InvalidInput, Unavailable
 from moulin.model.entities import (
@@ -60,44 +62,44 @@ class Catalog:
     may_write = True
     knows_claims = True
 
-    def __init__(self, engine: Engine, store: Store, lake_uuid: UUID) -> None:
-        self.engine, self.store, self.uuid = engine, store, lake_uuid
-        self.config = engine.config
-        self.publisher = Publisher(engine, store, lake_uuid)
-        self.maintenance = MaintenanceCatalog(engine)
-        self.ingest = IngestCatalog(engine, lake_uuid, self._mutation, self._publish)
+    def __init__(self, pool: Pool, store: Store, lake_uuid: UUID) -> None:
+        self.pool, self.store, self.uuid = pool, store, lake_uuid
+        self.config = pool.config
+        self.publisher = Publisher(pool, store, lake_uuid)
+        self.maintenance = MaintenanceCatalog(pool)
+        self.ingest = IngestCatalog(pool, lake_uuid, self._mutation, self._publish)
         self.idle_pins: list[Callable[[], None]] = []  # give up pins that this process keeps for its next readers
 
     @classmethod
     def open(cls, uri: str, store: Store, config: Config, *, clock: Clock | None = None) -> Catalog:
         """Open the lake of this catalog and storage, made when both are empty."""
         marker = read_marker(store)
-        url = engine_url(uri)
+        url = database_url(uri)
         if marker is None:
             store.check_put_if_absent()
         elif url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
             raise lost_catalog(store)
-        engine = Engine(url, config, clock)
+        pool = Pool(url, config, clock)
         try:
-            engine.migrate()
-            lake_uuid = identify(engine, store, marker)
+            pool.migrate()
+            lake_uuid = identify(pool, store, marker)
             if marker is None:
                 write_marker(store, lake_uuid)
-            require_newest(engine, store, lake_uuid)
-            catalog = cls(engine, store, lake_uuid)
+            require_newest(pool, store, lake_uuid)
+            catalog = cls(pool, store, lake_uuid)
             catalog.publisher.publish_quietly()
         except BaseException:
-            engine.close()
+            pool.close()
             raise
         return catalog
 
     def close(self) -> None:
         self.publisher.close()
-        self.engine.close()
+        self.pool.close()
 
     @contextmanager
     def _mutation(self, kind: str) -> Iterator[Draft]:
-        with self.engine.write() as write:
+        with self.pool.write() as write:
             draft = Draft(write, self.uuid, kind)
             yield draft
             draft.save()
@@ -112,11 +114,11 @@ class Catalog:
             return databases.create(draft, name, properties or {}, if_not_exists=if_not_exists)
 
     def databases(self, *, include_dropped: bool = False) -> list[Database]:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return databases.list_all(connection, include_dropped=include_dropped)
 
     def database(self, database: Key, *, include_dropped: bool = False) -> Database:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return databases.to_database(databases.find(connection, database, include_dropped=include_dropped))
 
     def rename_database(self, name: Key, new_name: str) -> Database:
@@ -130,7 +132,7 @@ class Catalog:
             return databases.set_properties(draft, name, updates, removals)
 
     def preview_drop_database(self, name: Key) -> DropPreview:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return databases.preview_drop(connection, name, self.config.database_grace)
 
     def drop_database(self, name: Key, *, cascade: bool = False, immediate: bool = False) -> Database:
@@ -150,31 +152,31 @@ class Catalog:
             return tables.load(draft.connection, row, current=draft.write.version)
 
     def tables(self, database: Key, *, include_dropped: bool = False) -> list[TableEntry]:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return tables.list_all(connection, database, include_dropped=include_dropped)
 
     def table(self, database: Key, name: Key, version: int | None = None) -> TableState:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return tables.load(connection, tables.find(connection, database, name), version)
 
     def table_by_id(self, table_id: UUID, version: int | None = None) -> TableState:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return tables.load(connection, tables.find_by_id(connection, table_id), version)
 
     def table_entry(self, table_id: UUID) -> TableEntry:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             row = tables.find_by_id(connection, table_id)
             return tables.to_entry(row.database, row)
 
     def entry(self, database: Key, name: Key, *, include_dropped: bool = False) -> TableEntry:
         """A table of a database as lists show it."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             row = tables.find(connection, database, name, include_dropped=include_dropped)
             return tables.to_entry(row.database, row)
 
     def table_or_view(self, database: Key, name: str, *, include_dropped: bool = False) -> TableEntry | View:
         """What a name means: the live table or view, else (if asked for) the one dropped last."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return lookup.table_or_view(connection, database, name, include_dropped=include_dropped)
 
     def rename_table(self, database: Key, name: Key, new_database: Key, new_name: str) -> TableState:
@@ -202,11 +204,11 @@ class Catalog:
             return views.set_members(draft, database, name, members)
 
     def views(self, database: Key, *, include_dropped: bool = False) -> list[View]:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return views.list_all(connection, database, include_dropped=include_dropped)
 
     def view(self, database: Key, name: Key, *, include_dropped: bool = False) -> View:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return views.load(connection, database, name, include_dropped=include_dropped)
 
     def rename_view(self, database: Key, name: Key, new_name: str) -> View:
@@ -223,7 +225,7 @@ class Catalog:
 
     def tombstones(self, database_id: UUID | None = None) -> list[Tombstoned]:
         """What was dropped and is not purged yet; of one database, which must exist, or of all."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             if database_id is not None:
                 databases.find(connection, database_id, include_dropped=True)
             return lookup.tombstones(connection, database_id)
@@ -232,19 +234,19 @@ class Catalog:
 
     def version(self) -> int:
         """The newest version of the lake."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
 
     def version_at(self, timestamp_ns: int) -> int:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return history.version_at(connection, timestamp_ns)
 
     def history(self, table_id: UUID, limit: int | None = None) -> list[CommitInfo]:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return history.of_table(connection, tables.find_by_id(connection, table_id), limit)
 
     def sequence_versions(self, table_id: UUID) -> tuple[list[int], list[int]]:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return history.sequence_versions(connection, table_id)
 
     def segments(
@@ -259,7 +261,7 @@ class Catalog:
         columns: Collection[int] | None = None,
     ) -> list[LiveSegment]:
         """The live segments of a table at a version; see segments/live.py for the filters."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return segments.at_version(
                 connection,
                 table_id,
@@ -273,46 +275,46 @@ class Catalog:
 
     def partitions(self, table_id: UUID, limit: int | None = None) -> list[tuple[int, tuple[bytes | None, ...]]]:
         """Spec id and values of every partition that any version of a table has, or had; at most `limit`."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             tables.find_by_id(connection, table_id)
             return segments.partitions_of_table(connection, table_id, limit)
 
     def segments_by_number(
         self, numbers: Iterable[int], version: int, *, with_columns: bool = True
     ) -> dict[int, LiveSegment]:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return segments.by_number(connection, numbers, version, with_columns=with_columns)
 
     def count_rows(self, table_id: UUID, version: int) -> int:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return segments.count_rows(connection, table_id, version)
 
     def merges_of(self, numbers: Sequence[int], after: int) -> list[MergeOf]:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return history.merges_of(connection, numbers, after)
 
     def state_until(self, table_id: UUID, since: int, until: int | None = None) -> TableState:
         """The table at `until`, by default now; refuses a range of versions whose changes are not all kept."""
-        with self.engine.read() as connection:
-            return changes.load_until(connection, table_id, since, until)
+        with self.pool.read() as connection:
+            return feed.load_until(connection, table_id, since, until)
 
     def changed_versions(self, table_id: UUID, since: int, until: int, limit: int | None = None) -> list[int]:
-        """The versions in (since, until] that are commits of a table, ascending; refuses a range as `changes` does."""
-        with self.engine.read() as connection:
-            changes.require_range(connection, tables.find_by_id(connection, table_id), since, until)
-            return changes.changed_versions(connection, table_id, since, until, limit)
+        """The versions in (since, until] that are commits of a table, ascending; refuses a range as `feed` does."""
+        with self.pool.read() as connection:
+            feed.require_range(connection, tables.find_by_id(connection, table_id), since, until)
+            return feed.changed_versions(connection, table_id, since, until, limit)
 
-    def changes(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[VersionChange]:
+    def feed(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[FeedEntry]:
         """What each version in (since, until] changed, or all of them together; see segments/feed.py."""
         if net:
-            return iter([changes.net(self.engine, table_id, since, until)])
-        return changes.each_version(self.engine, table_id, since, until)
+            return iter([feed.net(self.pool, table_id, since, until)])
+        return feed.each_version(self.pool, table_id, since, until)
 
     def reserve_segments(self, count: int) -> int:
         """Segment numbers that are never given again; returns the first of `count`."""
         if count > MAX_RESERVED:
             raise InvalidInput(f"At most {MAX_RESERVED} segment numbers are handed out at once, not {count}.")
-        return self.engine.reserve("segment", count)
+        return self.pool.reserve("segment", count)
 
     def commit(
         self, changes: Sequence[TableCommit], *, request_id: str | None = None, digest: bytes | None = None
@@ -328,7 +330,7 @@ class Catalog:
         if len(digest or b"") > _MAX_DIGEST:
             raise InvalidInput(f"A digest has at most {_MAX_DIGEST} bytes, not {len(digest or b'')}.")
         kinds = {change.operation.kind.value for change in changes}
-        with self.engine.write() as write:
+        with self.pool.write() as write:
             if request_id is not None and (earlier := _replay(write.connection, request_id)):
                 return earlier
             draft = Draft(write, self.uuid, kinds.pop() if len(kinds) == 1 else "transaction")
@@ -343,13 +345,13 @@ class Catalog:
 
     def _settle(self, changes: Sequence[TableCommit]) -> None:
         """Numbers that are committed need no protection from clean-up any more."""
-        if self.engine.living is not None:
+        if self.pool.living is not None:
             added = [change.operation.added for change in changes if isinstance(change.operation, DataOperation)]
-            self.engine.living.settle(facts.number for one in added for facts in one)
+            self.pool.living.settle(facts.number for one in added for facts in one)
 
     def writing(self) -> AbstractContextManager[None]:
         """While it is open, clean-up leaves alone what this process has written and will commit."""
-        return nullcontext() if self.engine.living is None else self.engine.living.writing()
+        return nullcontext() if self.pool.living is None else self.pool.living.writing()
 
     def _publish(self, draft: Draft, table_ids: list[UUID]) -> None:
         """After a commit: no error follows it but Unavailable, which says that nobody knows what became of it."""
@@ -366,54 +368,54 @@ class Catalog:
 
     def committed(self, request_id: str) -> CommitResult | None:
         """What an earlier commit with this request id did, if there was one."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return _replay(connection, request_id)
 
     # Regions
 
     def region(self, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
-        return regions.find(self.engine, table_id, value)
+        return regions.find(self.pool, table_id, value)
 
     def claim_region(self, table_id: UUID, number: int, owner: str) -> Region:
-        return regions.claim(self.engine, table_id, number, owner)
+        return regions.claim(self.pool, table_id, number, owner)
 
     def release_region(self, table_id: UUID, number: int, epoch: int) -> None:
-        regions.release(self.engine, table_id, number, epoch)
+        regions.release(self.pool, table_id, number, epoch)
 
     def claimed_tables(self) -> list[UUID]:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return regions.claimed_tables(connection)
 
     def regions(self, table_id: UUID) -> list[Region]:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return regions.list_all(connection, table_id)
 
     def region_epoch(self, table_id: UUID, number: int) -> int:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return regions.epoch(connection, table_id, number)
 
     # Indexes
 
     def indexes(self, table_id: UUID) -> list[Index]:
         """The secondary indexes of a table, by name."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return indexes.list_all(connection, table_id)
 
     def index_sizes(self, table_id: UUID) -> dict[UUID, IndexSize]:
         """Files, bytes and covered live segments of each index of a table that has a file."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return indexes.covered(connection, table_id)
 
     def index_coverage(
         self, table_id: UUID, segments: Collection[int], fields: Collection[int] | None = None
     ) -> list[Coverage]:
         """The files of the table's indexes, or of those on some columns, that cover some of `segments`."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return indexes.coverage(connection, table_id, segments, fields)
 
     def written_bytes(self, table_id: UUID, after: int) -> dict[int, int]:
         """Bytes of the segments written after a version, by level; those that are gone again but kept among them."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return segments.written_bytes(connection, table_id, after)
 
     def published_version(self) -> int:
@@ -422,17 +424,17 @@ class Catalog:
 
     def head_version(self, table_id: UUID) -> int:
         """The last version that changed a table."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return int(tables.find_by_id(connection, table_id).head_version)
 
     def pin(self, table_id: UUID, version: int) -> UUID:
-        return leases.pin(self.engine, table_id, version, self.config.pin_seconds)
+        return pins.pin(self.pool, table_id, version, self.config.pin_seconds)
 
     def renew_pin(self, pin_id: UUID) -> None:
-        leases.renew_pin(self.engine, pin_id, self.config.pin_seconds)
+        pins.renew(self.pool, pin_id, self.config.pin_seconds)
 
     def unpin(self, pin_id: UUID) -> None:
-        leases.unpin(self.engine, pin_id)
+        pins.unpin(self.pool, pin_id)
 
     def release_idle_pins(self) -> None:
         """Let clean-up pass what readers of this process have done with."""

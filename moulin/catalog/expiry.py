@@ -1,6 +1,6 @@
 """What clean-up forgets, in SQL: versions past their time, and dropped objects past their grace window.
 
-What only forgotten rows named goes to the trash; bytes are deleted later, by gc.py.
+What only forgotten rows named goes to the trash; bytes are deleted later, by upkeep/sweep.py.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog.objects.tombstones import NANOS
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import chunks
 from moulin.catalog.streams import tokens

@@ -9,7 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import GIVEN_UP, Engine
+from moulin.catalog.sql.pool import GIVEN_UP, Pool
 from moulin.errors import Corrupt, FailedPrecondition, Fenced, NotFound, Unsupported
 from moulin.model.ids import new_id
 from moulin.storage import paths
@@ -58,17 +58,17 @@ def lost_catalog(store: Store) -> FailedPrecondition:
     )
 
 
-def identify(engine: Engine, store: Store, marker: Mapping[str, object] | None) -> UUID:
+def identify(pool: Pool, store: Store, marker: Mapping[str, object] | None) -> UUID:
     """The id of the lake, given to it now if catalog and storage are new. A pair that does not belong is refused."""
-    with engine.unordered() as connection:
-        lock_lake(engine, connection)
+    with pool.unordered() as connection:
+        lock_lake(pool, connection)
         row = connection.execute(sa.select(s.lake)).first()
         if row is None and marker is not None:
             raise lost_catalog(store)
         if row is None:
             lake_uuid = new_id()
-            _create_rows(connection, store.uri, lake_uuid, engine.now(connection))
-            engine.incarnation = 1
+            _create_rows(connection, store.uri, lake_uuid, pool.now(connection))
+            pool.incarnation = 1
             return lake_uuid
     if row.format > s.FORMAT:
         raise Unsupported(
@@ -80,14 +80,14 @@ def identify(engine: Engine, store: Store, marker: Mapping[str, object] | None) 
         raise FailedPrecondition(f"The catalog belongs to the lake in {row.storage}, and {store.uri} holds none.")
     if row.incarnation < 0:
         raise Fenced(GIVEN_UP)
-    engine.incarnation = row.incarnation
+    pool.incarnation = row.incarnation
     found: UUID = row.uuid
     return found
 
 
-def lock_lake(engine: Engine, connection: sa.Connection) -> None:
+def lock_lake(pool: Pool, connection: sa.Connection) -> None:
     """Keep others from making or recovering the lake at the same time."""
-    if not engine.is_sqlite:
+    if not pool.is_sqlite:
         connection.execute(sa.text("LOCK TABLE lake IN SHARE ROW EXCLUSIVE MODE"))
 
 

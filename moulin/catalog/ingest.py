@@ -17,7 +17,7 @@ from moulin.catalog.objects.names import Key
 from moulin.catalog.segments import staging
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
-from moulin.catalog.sql.pool import Engine, Write
+from moulin.catalog.sql.pool import Pool, Write
 from moulin.catalog.streams import members, nursery, streams, tokens
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
@@ -47,9 +47,9 @@ _MAX_STAGED = 10_000
 class IngestCatalog:
     """Reached as `catalog.ingest`. Safe to use from several threads."""
 
-    def __init__(self, engine: Engine, lake_uuid: UUID, mutation: Mutation, publish: Publish) -> None:
-        self._engine, self._lake_uuid, self._mutation, self._publish = engine, lake_uuid, mutation, publish
-        self._config = engine.config
+    def __init__(self, pool: Pool, lake_uuid: UUID, mutation: Mutation, publish: Publish) -> None:
+        self._pool, self._lake_uuid, self._mutation, self._publish = pool, lake_uuid, mutation, publish
+        self._config = pool.config
 
     # Tokens
 
@@ -65,15 +65,15 @@ class IngestCatalog:
 
     def validate_token(self, plaintext: str) -> Token:
         """The live token with this plaintext, else Unauthenticated."""
-        with self._engine.read() as connection:
-            return tokens.validate(connection, plaintext, self._engine.now(connection))
+        with self._pool.read() as connection:
+            return tokens.validate(connection, plaintext, self._pool.now(connection))
 
     def token(self, database: Key, token: Key, *, include_dropped: bool = False) -> Token:
-        with self._engine.read() as connection:
+        with self._pool.read() as connection:
             return tokens.load(connection, database, token, include_dropped=include_dropped)
 
     def tokens(self, database: Key, *, include_dropped: bool = False) -> list[Token]:
-        with self._engine.read() as connection:
+        with self._pool.read() as connection:
             return tokens.list_all(connection, database, include_dropped=include_dropped)
 
     def set_token_routing(self, database: Key, token: Key, routing: Routing) -> Token:
@@ -93,8 +93,8 @@ class IngestCatalog:
     def register_stream(self, plaintext: str, collector_id: str, description: str = "") -> StreamRegistration:
         """The stream that a collector writes to. Unauthenticated without a valid token."""
         streams.check_collector(collector_id, description)
-        with self._engine.read() as connection:
-            token = tokens.validate(connection, plaintext, self._engine.now(connection))
+        with self._pool.read() as connection:
+            token = tokens.validate(connection, plaintext, self._pool.now(connection))
             row = streams.active(connection, collector_id)
             if row is not None:
                 return StreamRegistration(streams.to_streams(connection, [row])[0], token)
@@ -103,17 +103,17 @@ class IngestCatalog:
 
     def stream_list(self) -> StreamList:
         """All streams that are not retired, tables and routing, numbered so that older answers can be told."""
-        with self._engine.write() as write:
+        with self._pool.write() as write:
             return streams.list_all(write, self._config.checkpoint_keep)
 
     def snapshot(self) -> StreamList:
         """Streams, tables and routing as of one version, for a reader: it takes no lock and no number."""
-        with self._engine.read() as connection:
-            return streams.snapshot(connection, self._engine.now(connection))
+        with self._pool.read() as connection:
+            return streams.snapshot(connection, self._pool.now(connection))
 
     def streams(self, stream_ids: Sequence[UUID]) -> tuple[Stream, ...]:
         """Those of the streams that are known, retired ones too."""
-        with self._engine.read() as connection:
+        with self._pool.read() as connection:
             return self._load(connection, stream_ids)
 
     def stop_stream(
@@ -124,9 +124,9 @@ class IngestCatalog:
 
     def deletable_offsets(self, published: int) -> dict[UUID, int]:
         """Up to where objects of streams may be deleted, `blob_keep` after the commit that merged them."""
-        pinned = self._engine.in_use().oldest_pin()
-        with self._engine.read() as connection:
-            now = self._engine.now(connection)
+        pinned = self._pool.in_use().oldest_pin()
+        with self._pool.read() as connection:
+            now = self._pool.now(connection)
             return streams.deletable(connection, now, self._config.blob_keep, published, pinned)
 
     def set_deleted_offset(self, stream_id: UUID, offset: int, ingest_time: int = 0) -> None:
@@ -143,16 +143,16 @@ class IngestCatalog:
         """Paths for segments to be written and registered. What is written and never registered, clean-up removes."""
         if not 1 <= count <= _MAX_STAGED:
             raise InvalidInput(f"From 1 to {_MAX_STAGED} segments can be staged at once, not {count}.")
-        with self._engine.read() as connection:
+        with self._pool.read() as connection:
             table_id: UUID = tables.find(connection, database, table, include_dropped=True).id
-            tables.find_by_id(connection, table_id, dropped_after=self._engine.now(connection))
-        first = staging.reserve(self._engine, table_id, count, "nursery", self._config.staged_seconds).first
+            tables.find_by_id(connection, table_id, dropped_after=self._pool.now(connection))
+        first = staging.reserve(self._pool, table_id, count, "nursery", self._config.staged_seconds).first
         return [paths.segment_path(table_id, number, secrets.token_hex(4)) for number in range(first, first + count)]
 
     def target(self, table_id: UUID) -> TableState:
         """A table that segments can be registered into: a live one, or one that was dropped and can come back."""
-        with self._engine.read() as connection:
-            row = tables.find_by_id(connection, table_id, dropped_after=self._engine.now(connection))
+        with self._pool.read() as connection:
+            row = tables.find_by_id(connection, table_id, dropped_after=self._pool.now(connection))
             return tables.load(connection, row)
 
     def register_segments(
@@ -169,7 +169,7 @@ class IngestCatalog:
             raise InvalidInput("A registration brings at least one segment.")
         key = nursery.request_key(request_id)
         asked = nursery.digest(table_id, tuple(registrations), tuple(idle))
-        with self._engine.write() as write:
+        with self._pool.write() as write:
             self._require_event_table(write, table_id, database)
             if versions := nursery.earlier(write.connection, key, asked):
                 drafts = []
@@ -185,7 +185,7 @@ class IngestCatalog:
     def commit_nursery_batch(self, batch: NurseryBatch, *, request_id: str) -> NurseryResult:
         """A whole batch as one version, or nothing. Conflict when a stream or the routing moved meanwhile."""
         key, asked = nursery.request_key(request_id), nursery.digest(batch)
-        with self._engine.write() as write:
+        with self._pool.write() as write:
             draft = None
             if not (versions := nursery.earlier(write.connection, key, asked)):
                 for table_id in batch.segments:
@@ -205,7 +205,7 @@ class IngestCatalog:
         query = sa.select(a).order_by(a.c.version, a.c.ordinal)
         if stream_id is not None:
             query = query.where(a.c.stream_id == stream_id)
-        with self._engine.read() as connection:
+        with self._pool.read() as connection:
             return [
                 (row.version, SetAside(row.stream_id, row.stream_offset, row.records, row.reason, row.path))
                 for row in connection.execute(query)
@@ -229,17 +229,17 @@ class IngestCatalog:
     def _load(
         self, connection: sa.Connection, stream_ids: Sequence[UUID], now: int | None = None
     ) -> tuple[Stream, ...]:
-        now = self._engine.now(connection) if now is None else now
+        now = self._pool.now(connection) if now is None else now
         return streams.load(connection, stream_ids, now, self._config.checkpoint_keep)
 
     # Members
 
     def beat(self, server: str, member_id: str, kind: MemberKind, endpoint: str, weight: int) -> None:
-        members.beat(self._engine, server, member_id, kind, endpoint, weight)
+        members.beat(self._pool, server, member_id, kind, endpoint, weight)
 
     def members(self, kind: MemberKind | None = None) -> list[Member]:
-        with self._engine.read() as connection:
-            return members.list_live(connection, self._engine.now(connection), self._config.member_ttl, kind)
+        with self._pool.read() as connection:
+            return members.list_live(connection, self._pool.now(connection), self._config.member_ttl, kind)
 
     def forget_members(self, server: str) -> None:
-        members.forget(self._engine, server, self._config.member_ttl)
+        members.forget(self._pool, server, self._config.member_ttl)

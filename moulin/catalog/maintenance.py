@@ -6,21 +6,18 @@ Like the catalog itself it only opens transactions; the nouns have their modules
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
-from moulin.catalog.objects import leases
-from moulin.catalog.segments import deletion as segment_deletion
-from moulin.catalog.segments import live as segments
-from moulin.catalog.segments import retention, staging
-from moulin.catalog.segments import search as segment_lookup
-from moulin.catalog.segments import stats as segment_stats
+from moulin.catalog.segments import deletion, live, retention, search, staging, stats
 from moulin.catalog.segments.deletion import ReadyJournal, TombstonedSegment
 from moulin.catalog.segments.retention import Expiring
 from moulin.catalog.segments.search import FoundSegment, Page
 from moulin.catalog.segments.stats import Filter, Mergeable, TierStats, Totals
-from moulin.catalog.sql.pool import Engine
-from moulin.catalog.tasks import merge_tasks
-from moulin.catalog.tasks import task_list as merge_task_list
+from moulin.catalog.sql import leases
+from moulin.catalog.sql.pool import Pool
+from moulin.catalog.streams import streams
+from moulin.catalog.tasks import claims, merge_tasks, task_list
 from moulin.catalog.tasks.merge_tasks import Begin, PlannedMerge
 from moulin.model.facts import LiveSegment
 from moulin.model.merge_task import ClaimedMerge, MergeTask, MergeTaskFigures, StagedSegments
@@ -30,9 +27,9 @@ from moulin.model.operations import Claim
 class MaintenanceCatalog:
     """Reached as `catalog.maintenance`. Safe to use from several threads."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.config = engine.config
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.config = pool.config
 
     # Merge tasks
 
@@ -42,91 +39,91 @@ class MaintenanceCatalog:
         """Make a task of each plan whose inputs are free, None for the others; claimed at once if `worker` is given."""
         seconds = self.config.merge_lease_seconds
         begin = None if worker is None else Begin(worker, seconds, read_version)
-        return merge_tasks.create(self.engine, planned, begin)
+        return merge_tasks.create(self.pool, planned, begin)
 
     def claim_merge_task(
         self, worker: str, *, seconds: float | None = None, table_id: UUID | None = None
     ) -> ClaimedMerge | None:
         lease = self.config.merge_lease_seconds if seconds is None else seconds
-        return merge_tasks.claim(self.engine, worker, lease, table_id)
+        return claims.claim(self.pool, worker, lease, table_id)
 
     def renew_merge_task(self, claim: Claim, seconds: float | None = None) -> int:
         lease = self.config.merge_lease_seconds if seconds is None else seconds
-        return merge_tasks.heartbeat(self.engine, claim, lease)
+        return claims.heartbeat(self.pool, claim, lease)
 
     def fail_merge_task(self, claim: Claim, message: str) -> None:
-        merge_tasks.fail(self.engine, claim, message)
+        claims.fail(self.pool, claim, message)
 
     def unclaim_merge_task(self, task_id: UUID, min_seconds: float) -> bool:
-        return merge_tasks.unclaim(self.engine, task_id, min_seconds)
+        return claims.unclaim(self.pool, task_id, min_seconds)
 
     def delete_merge_task(self, task_id: UUID) -> bool:
-        return merge_tasks.delete(self.engine, task_id)
+        return merge_tasks.delete(self.pool, task_id)
 
     def merge_tasks(self, table_id: UUID | None = None) -> list[MergeTask]:
         """The tasks that are not done, oldest first."""
-        with self.engine.read() as connection:
-            return merge_task_list.list_all(connection, table_id)
+        with self.pool.read() as connection:
+            return task_list.list_all(connection, table_id)
 
     def merge_task(self, task_id: UUID) -> tuple[MergeTask, MergeTaskFigures]:
-        with self.engine.read() as connection:
-            return merge_task_list.get(connection, task_id)
+        with self.pool.read() as connection:
+            return task_list.get(connection, task_id)
 
     def merge_task_inputs(self, task_id: UUID) -> list[int]:
-        with self.engine.read() as connection:
-            return merge_task_list.inputs(connection, task_id)
+        with self.pool.read() as connection:
+            return task_list.inputs(connection, task_id)
 
     def table_of_merge_task(self, task_id: UUID) -> UUID:
         """The table of a task, also of one that is done."""
-        with self.engine.read() as connection:
-            return merge_task_list.table_of(connection, task_id)
+        with self.pool.read() as connection:
+            return task_list.table_of(connection, task_id)
 
     def claimed_merge(self, claim: Claim) -> ClaimedMerge:
-        with self.engine.unordered(durable=False) as connection:
-            return merge_tasks.claimed_merge(connection, claim)
+        with self.pool.unordered(durable=False) as connection:
+            return claims.claimed_merge(connection, claim)
 
     def finished_merge(self, claim: Claim) -> tuple[int, list[str]] | None:
         """The version and output paths that a claim was finished with, None when it was not."""
-        with self.engine.read() as connection:
-            return merge_task_list.finished(connection, claim)
+        with self.pool.read() as connection:
+            return task_list.finished(connection, claim)
 
     def tables_to_plan(self) -> dict[UUID, tuple[int, int]]:
         """Every live table: the last version that changed it, and how many segments it has."""
-        with self.engine.read() as connection:
-            return segment_stats.heads(connection)
+        with self.pool.read() as connection:
+            return stats.heads(connection)
 
     def changed_partitions(self, table_id: UUID, since: int) -> set[int]:
         """The partitions with segments that came after a version and are live."""
-        with self.engine.read() as connection:
-            return segment_stats.changed_partitions(connection, table_id, since)
+        with self.pool.read() as connection:
+            return stats.changed_partitions(connection, table_id, since)
 
     def take_lease(self, name: str, owner: str, seconds: float) -> bool:
         """Whether `owner` does the work `name` for the next `seconds`."""
-        return leases.take_lease(self.engine, name, owner, seconds)
+        return leases.take(self.pool, name, owner, seconds)
 
     def give_up_lease(self, name: str, owner: str) -> None:
-        leases.give_up_lease(self.engine, name, owner)
+        leases.give_up(self.pool, name, owner)
 
     def prune_merge_tasks(self) -> int:
         """Forget tasks that were done long ago; returns how many."""
-        return merge_tasks.prune(self.engine, self.config.merge_task_keep)
+        return merge_tasks.prune(self.pool, self.config.merge_task_keep)
 
     def expiring_segments(self) -> Iterator[Expiring]:
         """What retention has passed, table by table, a bounded number of segments each."""
-        return retention.find(self.engine)
+        return retention.find(self.pool)
 
     def merge_inputs_held(self, numbers: Iterable[int]) -> set[int]:
         """Those of the segments that are inputs of a task."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return merge_tasks.held(connection, numbers)
 
     def segments_with_vectors(self, vectors: Mapping[int, int]) -> list[LiveSegment]:
         """Segments, by their numbers, with the deletion vectors (0: none) that a claim saw them with."""
-        with self.engine.read() as connection:
-            return segments.with_vectors(connection, vectors)
+        with self.pool.read() as connection:
+            return live.with_vectors(connection, vectors)
 
     def staged_segments(self, table_id: UUID | None = None) -> list[StagedSegments]:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             return staging.list_all(connection, table_id)
 
     # Segments: searched, counted, deleted
@@ -140,25 +137,30 @@ class MaintenanceCatalog:
         limit: int = 0,
         cursor: str | None = None,
     ) -> Page:
-        with self.engine.read() as connection:
-            return segment_lookup.find(connection, database_id, names, time_range, limit, cursor)
+        """Live segments of tables, a page at a time. The first page also returns how far each stream is.
+
+        Both are read in one snapshot: records past that are in no segment of the version.
+        """
+        with self.pool.read() as connection:
+            page = search.find(connection, database_id, names, time_range, limit, cursor)
+            return page if cursor else replace(page, streams=streams.not_retired(connection))
 
     def segments_by_number(self, numbers: Iterable[int]) -> list[FoundSegment]:
         """Also those that no version but an older one has."""
-        with self.engine.read() as connection:
-            return segment_lookup.by_number(connection, numbers)
+        with self.pool.read() as connection:
+            return search.by_number(connection, numbers)
 
     def newest_segments(self, *, limit: int = 0, cursor: str | None = None) -> Page:
-        with self.engine.read() as connection:
-            return segment_lookup.newest_first(connection, limit, cursor)
+        with self.pool.read() as connection:
+            return search.newest_first(connection, limit, cursor)
 
     def totals(self, table_id: UUID | None = None) -> Totals:
-        with self.engine.read() as connection:
-            return segment_stats.totals(connection, table_id)
+        with self.pool.read() as connection:
+            return stats.totals(connection, table_id)
 
     def size_tiers(self, table_id: UUID | None, wanted: Filter) -> list[TierStats]:
-        with self.engine.read() as connection:
-            return segment_stats.size_tiers(connection, table_id, wanted, self.engine.now(connection))
+        with self.pool.read() as connection:
+            return stats.size_tiers(connection, table_id, wanted, self.pool.now(connection))
 
     def mergeable_segments(
         self,
@@ -170,28 +172,28 @@ class MaintenanceCatalog:
         limit: int,
         after: tuple[int, int, int] | None,
     ) -> Mergeable:
-        with self.engine.read() as connection:
-            versions = wanted.versions(connection, self.engine.now(connection))
-            return segment_stats.mergeable(
+        with self.pool.read() as connection:
+            versions = wanted.versions(connection, self.pool.now(connection))
+            return stats.mergeable(
                 connection, table_id, wanted, versions, small=small, least=least, limit=limit, after=after
             )
 
     def task_counts(self, table_id: UUID | None = None) -> tuple[int, int]:
         """How many merge tasks are not done, and how many of them are in quarantine."""
-        with self.engine.read() as connection:
-            return merge_task_list.count(connection, table_id)
+        with self.pool.read() as connection:
+            return task_list.count(connection, table_id)
 
     def trash_counts(self) -> tuple[int, int, str]:
         """Objects that wait for deletion, those of them that resisted it, and what one of these said."""
-        with self.engine.read() as connection:
-            row = segment_deletion.trash_state(connection)
+        with self.pool.read() as connection:
+            row = deletion.trash_state(connection)
             return int(row.waiting), int(row.failing or 0), row.error or ""
 
     def tombstoned_segments(self) -> list[TombstonedSegment]:
-        return segment_deletion.offered(self.engine)
+        return deletion.offered(self.pool)
 
     def confirm_deleted(self, numbers: Collection[int]) -> tuple[int, list[ReadyJournal]]:
-        return segment_deletion.confirm(self.engine, numbers)
+        return deletion.confirm(self.pool, numbers)
 
     def confirm_journals_deleted(self, outputs: Sequence[int]) -> int:
-        return segment_deletion.confirm_journals(self.engine, outputs)
+        return deletion.confirm_journals(self.pool, outputs)

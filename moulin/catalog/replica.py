@@ -26,7 +26,8 @@ from moulin.catalog.manifests.index import ManifestIndex
 from moulin.catalog.manifests.line import Line, read_line
 from moulin.catalog.manifests.recover import fill
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine, engine_url
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import Pool
 from moulin.config import Config
 from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unavailable
 from moulin.model.ids import new_id
@@ -36,11 +37,11 @@ from moulin.storage.store import Store
 _ATTEMPTS = 5  # to read manifests that clean-up removes meanwhile
 
 
-class _ReplicaEngine(Engine):
+class _ReplicaPool(Pool):
     """Refuses every transaction that writes, but those of the replica itself."""
 
     def __init__(self, file: str, config: Config, uri: str) -> None:
-        super().__init__(engine_url(f"sqlite:///{file}"), config)
+        super().__init__(database_url(f"sqlite:///{file}"), config)
         self.living = None  # the lake's own clean-up does not know of this process
         self._uri = uri
         self._filling = threading.local()
@@ -73,7 +74,7 @@ class _ReplicaEngine(Engine):
 class ReplicaCatalog(Catalog):
     """A lake as its published manifests say it is. Pins are granted, and bind nobody."""
 
-    engine: _ReplicaEngine
+    pool: _ReplicaPool
     may_write = False
     knows_claims = False
 
@@ -85,8 +86,8 @@ class ReplicaCatalog(Catalog):
             raise NotFound(f"{store.uri} holds no lake: there is no {paths.marker()}.")
         folder = tempfile.mkdtemp(prefix="moulin-replica-")
         try:
-            engine = _ReplicaEngine(f"{folder}/catalog.sqlite", config, store.uri)
-            catalog = cls(engine, store, UUID(str(marker["uuid"])))
+            pool = _ReplicaPool(f"{folder}/catalog.sqlite", config, store.uri)
+            catalog = cls(pool, store, UUID(str(marker["uuid"])))
             catalog._refreshing = threading.Lock()
             catalog._remove = weakref.finalize(catalog, shutil.rmtree, folder, ignore_errors=True)
             catalog._rebuild()
@@ -124,25 +125,25 @@ class ReplicaCatalog(Catalog):
         """Nothing to give up."""
 
     def _follow(self) -> bool:
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             version = connection.execute(sa.select(s.counter.c.version)).scalar_one()
             incarnation = connection.execute(sa.select(s.lake.c.incarnation)).scalar_one()
             table_ids = {*connection.execute(sa.select(s.tables.c.id)).scalars()}
         news = look(self.store, self.uuid, version, incarnation, table_ids)
         if news.versions:
-            with self.engine.filling() as connection:
-                apply(self.engine, connection, news)
+            with self.pool.filling() as connection:
+                apply(self.pool, connection, news)
         return news.more
 
     def _rebuild(self) -> None:
         """Start from full manifests. The lake goes on meanwhile: what is cleaned up under our hands is tried again."""
-        with self.engine.read() as connection:
+        with self.pool.read() as connection:
             shown = connection.execute(sa.select(s.counter.c.version)).scalar() or 0
         damage = ""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 index, line = read_line(self.store, self.uuid, writing=False)
-                with self.engine.filling() as connection:
+                with self.pool.filling() as connection:
                     self._fill(connection, index, line, shown)
                 return
             except NotFound:
@@ -156,7 +157,7 @@ class ReplicaCatalog(Catalog):
     def _fill(self, connection: sa.Connection, index: ManifestIndex, line: Line, shown: int) -> None:
         for table in reversed(s.metadata.sorted_tables):
             connection.execute(table.delete())
-        highest, _ = fill(self.engine, connection, index, line, lambda done, total: None)
+        highest, _ = fill(self.pool, connection, index, line, lambda done, total: None)
         if line.version < shown:
             raise NotFound(f"Version {shown} was shown already, and the manifests found lead to {line.version} only.")
         state = line.lake.state

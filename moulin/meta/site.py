@@ -38,10 +38,10 @@ class Site:
 
     def now(self) -> int:
         """The catalog's clock, Unix nanoseconds: the injected one, or that of its database."""
-        engine = self.catalog.engine
-        if engine.clock is not None:
-            return engine.clock()
-        if engine.is_sqlite:
+        pool = self.catalog.pool
+        if pool.clock is not None:
+            return pool.clock()
+        if pool.is_sqlite:
             return time.time_ns()
-        with engine.read() as connection:
-            return engine.now(connection)
+        with pool.read() as connection:
+            return pool.now(connection)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
+
+MAX_LEVEL: Final = 100
+"""The highest level of a segment that a commit or a merge task may name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class Pins:
     def __init__(self, catalog: CatalogBackend) -> None:
         self._catalog, self._seconds = catalog, catalog.config.pin_seconds
         self._binds = not isinstance(catalog, ReplicaCatalog)
-        self._living: Living | None = catalog.engine.living if isinstance(catalog, Catalog) else None
+        self._living: Living | None = catalog.pool.living if isinstance(catalog, Catalog) else None
         self._rows: dict[UUID, _Row] = {}
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._forget()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moulin.catalog.upkeep.clocks import SimulatedClock
+from moulin.catalog.sql.clock import SimulatedClock
 from moulin.lake import Lake
 
 SECOND = 1_000_000_000

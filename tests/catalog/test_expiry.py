@@ -155,7 +155,7 @@ def test_the_trash_is_looked_through_before_it_is_emptied(catalog: Catalog, cloc
     store.put(a.path, b"data")
     commit(catalog, state.id, Append(added=(a,)))
     folder = f"{paths.table_prefix(state.id)}/"
-    with catalog.engine.unordered() as connection:
+    with catalog.pool.unordered() as connection:
         rows = [{"path": path, "size": 1, "reason": "?", "delete_after": 0, "failures": 0} for path in (a.path, folder)]
         connection.execute(s.trash.insert(), rows)
     collect(catalog)
@@ -219,7 +219,7 @@ def test_a_pin_being_made_is_seen(postgres_url: str, store: Store, clock: HandCl
     inserted, go_on = threading.Event(), threading.Event()
 
     def pin() -> None:
-        with catalog.engine.unordered() as connection:
+        with catalog.pool.unordered() as connection:
             values = {
                 "id": uuid.uuid4(),
                 "table_id": state.id,
@@ -238,7 +238,7 @@ def test_a_pin_being_made_is_seen(postgres_url: str, store: Store, clock: HandCl
         pinning.result()
         collecting.result()
     assert catalog.table_by_id(state.id, state.version).version == state.version
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(s.pins)).scalar_one() == 1
     catalog.close()
 
@@ -262,7 +262,7 @@ def test_many_rows_are_forgotten_a_few_at_a_time(
     clock.forward(8 * DAY)
     report = collect(catalog)
     assert len([g for g in report.trashed if g.path.endswith(".puffin")]) == 10
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         for table, rows in ((s.segment_spans, 1), (s.deletion_vectors, 1), (s.segments, 1)):
             assert connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one() == rows
     assert live(catalog, state.id) == {a.number: 89}

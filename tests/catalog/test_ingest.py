@@ -16,7 +16,8 @@ from moulin.catalog.catalog import Catalog
 from moulin.catalog.manifests.recover import recover
 from moulin.catalog.replica import ReplicaCatalog
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import HEAD_REVISION, Engine, engine_url
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import HEAD_REVISION, Pool
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
@@ -49,7 +50,7 @@ def catalog(folder: Path, store: Store) -> Iterator[Catalog]:
 
 
 def rows(catalog: Catalog, tables: tuple[sa.Table, ...] = INGEST) -> dict[str, list[Any]]:
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         return {table.name: sorted(map(repr, connection.execute(sa.select(table)))) for table in tables}
 
 
@@ -147,7 +148,7 @@ def test_what_is_left_of_a_stream_goes_in_the_end(folder: Path, store: Store) ->
 def test_no_live_reference_to_a_dead_table(catalog: Catalog) -> None:
     _, _, table_id = fill(catalog)
     assert not [finding for finding in check(catalog, data=False) if "refer" in finding.rule]
-    with catalog.engine.unordered() as connection:
+    with catalog.pool.unordered() as connection:
         connection.execute(s.tables.update().where(s.tables.c.id == table_id).values(tombstoned_at=1, delete_at=2))
     found = [finding for finding in check(catalog, data=False) if "refer" in finding.rule]
     assert [finding.where for finding in found] == ["ingest token token"]
@@ -155,7 +156,7 @@ def test_no_live_reference_to_a_dead_table(catalog: Catalog) -> None:
 
 def _older(uri: str) -> None:
     """Take out of a new catalog what revision 0005 brought."""
-    url = engine_url(uri)
+    url = database_url(uri)
     engine = sa.create_engine(url if url.drivername == "sqlite" else url.set(drivername="postgresql+psycopg"))
     with engine.begin() as connection:
         for table in (s.stream_checkpoints, s.stream_tables, s.streams, s.token_secrets, s.ingest_tokens, s.set_asides):
@@ -176,12 +177,12 @@ def test_a_catalog_from_before_ingest_is_migrated(
     table_id = make_table(made).id
     made.close()
     _older(uri)
-    engine = Engine(engine_url(uri), Config())
-    assert engine.revision() == "0003"
-    engine.close()
+    pool = Pool(database_url(uri), Config())
+    assert pool.revision() == "0003"
+    pool.close()
     again = Catalog.open(uri, store, Config())
     try:
-        assert again.engine.revision() == HEAD_REVISION
+        assert again.pool.revision() == HEAD_REVISION
         assert again.table_by_id(table_id).name == "t"
         routing = Routing(table_id, table_id, table_id)
         assert again.ingest.validate_token(again.ingest.create_token("d", "k", routing).plaintext).name == "k"

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import HEAD_REVISION, engine_url
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import HEAD_REVISION
 from moulin.catalog.tasks.merge_tasks import PlannedMerge
 from moulin.config import Config
 from moulin.model.operations import Append
@@ -19,7 +20,7 @@ from tests.contract.samples import commit, make_table, segment
 
 def _older(uri: str) -> None:
     """Take out of a new catalog what revision 0006 brought."""
-    url = engine_url(uri)
+    url = database_url(uri)
     engine = sa.create_engine(url if url.drivername == "sqlite" else url.set(drivername="postgresql+psycopg"))
     with engine.begin() as connection:
         for table in (s.merge_task_inputs, s.merge_tasks, s.staged_segments, s.leases):
@@ -49,12 +50,12 @@ def test_a_catalog_from_before_merge_tasks_is_migrated(
     _older(uri)
     again = Catalog.open(uri, store, Config())
     try:
-        assert again.engine.revision() == HEAD_REVISION
+        assert again.pool.revision() == HEAD_REVISION
         found = [one.number for one in again.maintenance.newest_segments().segments]
         assert found == [new.number, old.number]
         plan = PlannedMerge(state.id, {old.number: 0, new.number: 0}, 1)
         assert again.maintenance.create_merge_tasks([plan]) != [None]
-        with again.engine.read() as connection:
+        with again.pool.read() as connection:
             inspector = sa.inspect(connection)
             assert not inspector.has_table("reservations")
             assert {index["name"] for index in inspector.get_indexes("trash")} >= {"trash_merge", "ix_trash_segment"}

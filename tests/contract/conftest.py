@@ -18,11 +18,12 @@ import psycopg
 import pytest
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit.commit import CommitResult, TableCommit
 from moulin.catalog.commit.delivery import named_objects
-from moulin.catalog.sql.pool import Clock, Engine, engine_url
+from moulin.catalog.commit.table_commit import CommitResult, TableCommit
+from moulin.catalog.sql.clock import Clock, SimulatedClock
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import Pool
 from moulin.catalog.sql.schema import metadata
-from moulin.catalog.upkeep.clocks import SimulatedClock
 from moulin.config import Config
 from moulin.lake import Lake
 from moulin.meta.client.catalog import ClientCatalog
@@ -108,11 +109,11 @@ class GrpcBackend(SqliteBackend):
 
 
 class GrpcCatalog(ClientCatalog):
-    """The client's side; `engine`, `store` and `publisher` are those of the catalog behind the server."""
+    """The client's side; `pool`, `store` and `publisher` are those of the catalog behind the server."""
 
     def __init__(self, uri: str, served: Catalog) -> None:
         super().__init__(Connection(uri), served.uuid, served.config)
-        self.engine, self.store, self.publisher = served.engine, served.store, served.publisher
+        self.pool, self.store, self.publisher = served.pool, served.store, served.publisher
 
     def commit(
         self, changes: Sequence[TableCommit], *, request_id: str | None = None, digest: bytes | None = None
@@ -159,9 +160,9 @@ def _run(uri: str, statement: str) -> None:
 
 
 def _migrate(uri: str) -> None:
-    engine = Engine(engine_url(uri), Config())
-    engine.migrate()
-    engine.close()
+    pool = Pool(database_url(uri), Config())
+    pool.migrate()
+    pool.close()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from uuid import UUID
 from pyiceberg.schema import Schema
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit.commit import CommitResult, TableCommit
+from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.objects.tables import NewTable
 from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, SegmentFacts, VectorFacts

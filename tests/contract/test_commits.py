@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit.commit import CommitResult, Stale, TableCommit
+from moulin.catalog.commit.table_commit import CommitResult, Stale, TableCommit
 from moulin.catalog.tasks.merge_tasks import PlannedMerge
 from moulin.errors import InvalidInput, NotFound
 from moulin.model.operations import (

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit.commit import Stale
+from moulin.catalog.commit.table_commit import Stale
 from moulin.config import Config
 from moulin.errors import Unavailable
 from moulin.model.operations import Append, Delete, SetProperties
@@ -116,6 +116,6 @@ def test_waiting_for_the_lock_ends(backend: Backend) -> None:
     uri, store = backend.new_uri(), open_store(backend.folder)
     holder = backend.open(uri, store)
     other = backend.open(uri, store, Config(lock_seconds=0.3))
-    with holder.engine.write(), pytest.raises(Unavailable):
+    with holder.pool.write(), pytest.raises(Unavailable):
         other.create_database("d")
     assert other.create_database("d").name == "d"

@@ -9,7 +9,7 @@ from itertools import chain, count, product
 import pytest
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit.commit import Stale, TableCommit
+from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.errors import AlreadyExists, InvalidInput, NotFound
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts

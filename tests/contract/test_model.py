@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.manifests.recover import recover
 from moulin.config import Config
 from moulin.model.facts import SegmentFacts

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.config import DAY, Config
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, MoulinError, NotFound
 from moulin.model.ids import new_id

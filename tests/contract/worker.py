@@ -15,7 +15,7 @@ import sys
 from uuid import UUID
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit.commit import Stale
+from moulin.catalog.commit.table_commit import Stale
 from moulin.config import Config
 from moulin.errors import Unavailable
 from moulin.model.operations import Append, SetProperties

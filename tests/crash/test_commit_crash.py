@@ -36,7 +36,7 @@ def require_consistent(catalog: Catalog, table_id: object, told: list[int], last
     assert sorted(x.first_row_id for x in found) == [c.first_row_id for c in appends]
     assert catalog.count_rows(state.id, catalog.version()) == sum(x.facts.rows for x in found)
     assert catalog.publisher.published_version() == catalog.version(), "opening published what waited"
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(s.outbox)).scalar_one() == 0
     assert last_told <= versions[-1]
 

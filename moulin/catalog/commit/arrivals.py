@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import sqlalchemy as sa
 
+from moulin.catalog.commit.table_change import TableChange
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
 from moulin.errors import AlreadyExists, InvalidInput
-from moulin.model.facts import ColumnFacts, SegmentFacts, VectorFacts
+from moulin.model.facts import MAX_LEVEL, ColumnFacts, SegmentFacts, VectorFacts
 from moulin.model.names import check_name
 from moulin.model.operations import (
     CreateIndex,
@@ -35,16 +37,12 @@ from moulin.model.operations import (
 from moulin.model.texts import MAX_KEY, check_text, check_texts
 from moulin.storage.file_kinds import FileKind, require
 
-if TYPE_CHECKING:
-    from moulin.catalog.commit.commit import TableChange, TableCommit
-
 MAX_ROWS: Final = (1 << 31) - 1
 """Rows of one segment."""
 MAX_SIZE: Final = 1 << 48
 """Bytes of one object: more than any store takes."""
 MAX_COUNT: Final = 1 << 62
 """Row ids, positions in a log, and sums: half of what a column holds, so that adding two never overflows."""
-MAX_LEVEL: Final = 100
 _MAX_FIELD_ID: Final = (1 << 31) - 1
 _MAX_BOUND: Final = 1 << 16
 _MAX_SUMMARY: Final = 1 << 20

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from typing import Any
 
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import arrivals
-from moulin.catalog.segments.live import encode_partition, time_class
+from moulin.catalog.commit.table_change import TableChange
+from moulin.catalog.segments.live import time_class
+from moulin.catalog.segments.sql_rows import (
+    journal_rows,
+    merge_rows,
+    partition_ids,
+    segment_row,
+    select_spans,
+    vector_row,
+)
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks, take
-from moulin.catalog.tasks import merge_tasks
+from moulin.catalog.tasks import claims
 from moulin.errors import InvalidInput, Unsupported
 from moulin.formats import manifest as codec
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 from moulin.model.operations import Append, DataOperation, Expected, Merge, NewVector, Overwrite, Upsert
-
-if TYPE_CHECKING:
-    from moulin.catalog.commit.commit import TableChange
 
 
 def apply_data(change: TableChange, operation: DataOperation) -> None:
@@ -63,14 +68,6 @@ def open_spans(change: TableChange, numbers: Iterable[int] | None = None) -> Ite
     for chunk in chunks(list(numbers)):
         rows = change.connection.execute(query.where(p.c.segment.in_(chunk))).all()
         yield from (row for row in rows if row.table_id == change.table_id)
-
-
-def select_spans() -> sa.Select[Any]:
-    """Spans, each with the path, rows and size of its segment and how many of the rows are `deleted`."""
-    p, g, d = s.segment_spans, s.segments, s.deletion_vectors
-    return sa.select(
-        p, g.c.path, g.c.rows, g.c.size, sa.func.coalesce(d.c.cardinality, 0).label("deleted")
-    ).select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
 
 
 def _expected_spans(change: TableChange, expected: Sequence[Expected]) -> dict[int, Any]:
@@ -162,25 +159,12 @@ def _store_vectors(change: TableChange, vectors: Sequence[VectorFacts]) -> list[
     """Number deletion vectors and keep them."""
     first = take(change.connection, "vector", len(vectors))
     stored = [
-        VectorFacts(first + place, v.segment, v.path, v.offset, v.length, v.cardinality)
-        for place, v in enumerate(vectors)
+        VectorFacts(first + index, v.segment, v.path, v.offset, v.length, v.cardinality)
+        for index, v in enumerate(vectors)
     ]
     rows = [vector_row(change.table_id, vector, change.draft.version) for vector in stored]
     change.connection.execute(s.deletion_vectors.insert(), rows)
     return stored
-
-
-def vector_row(table_id: UUID, vector: VectorFacts, version: int) -> dict[str, Any]:
-    return {
-        "id": vector.id,
-        "table_id": table_id,
-        "segment": vector.segment,
-        "path": vector.path,
-        "offset": vector.offset,
-        "length": vector.length,
-        "cardinality": vector.cardinality,
-        "added_version": version,
-    }
 
 
 def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[int, VectorFacts]) -> None:
@@ -191,19 +175,21 @@ def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[in
     if late := [facts for facts in added if (facts.seq_max or 0) > sequence]:
         raise InvalidInput(f"{late[0].path} holds rows of sequence number {late[0].seq_max}, which is yet to come.")
     stored = dict(zip(vectors, _store_vectors(change, list(vectors.values())), strict=True)) if vectors else {}
-    places = partition_ids(change.connection, change.table_id, {(f.spec_id, f.partition) for f in added})
+    partitions = partition_ids(change.connection, change.table_id, {(f.spec_id, f.partition) for f in added})
     first_row_id, classes = change.row.next_row_id, change.row.time_classes
     segment_rows, span_rows = [], []
     for facts in added:
         live = LiveSegment(facts, first_row_id, sequence, version, stored.get(facts.number))
         ref = codec.segment_to_ref(live, codec.ADDED)
         change.manifest.data_files.append(ref)
-        place = places[facts.spec_id, facts.partition]
-        segment_rows.append(segment_row(change.table_id, ref, place))
+        partition_id = partitions[facts.spec_id, facts.partition]
+        segment_rows.append(segment_row(change.table_id, ref, partition_id))
         k = time_class(facts.time_min, facts.time_max)
         classes |= 1 << k if k >= 0 else 0
         vector_id = live.vector.id if live.vector else 0
-        span_rows.append(_new_span(change, facts.number, vector_id, place, k, facts.time_min or 0, facts.time_max or 0))
+        span_rows.append(
+            _new_span(change, facts.number, vector_id, partition_id, k, facts.time_min or 0, facts.time_max or 0)
+        )
         first_row_id += facts.rows
     change.connection.execute(s.segments.insert(), segment_rows)
     change.connection.execute(s.segment_spans.insert(), span_rows)
@@ -236,63 +222,6 @@ def _check_added(change: TableChange, added: Sequence[SegmentFacts], vectors: Ma
                 raise InvalidInput(f"{change.name} has no {source.c[1].name} {min(unknown)}, which a segment names.")
 
 
-def segment_row(table_id: UUID, ref: pb.DataFileRef, partition_id: int) -> dict[str, Any]:
-    """The row of a segment, from its full reference in a manifest: both hold the same."""
-    return {
-        "number": ref.number,
-        "table_id": table_id,
-        "path": ref.path,
-        "rows": ref.num_rows,
-        "size": ref.file_size,
-        "level": ref.level,
-        "schema_id": ref.schema_id,
-        "partition_id": partition_id,
-        "sort_order_id": ref.sort_order_id,
-        "sha256": ref.sha256,
-        "facts": ref.columns.SerializeToString(deterministic=True),
-        "time_min": ref.time_min if ref.HasField("time_min") else None,
-        "time_max": ref.time_max if ref.HasField("time_max") else None,
-        "has_lineage": ref.has_lineage,
-        "seq_min": ref.seq_min,
-        "seq_max": ref.seq_max,
-        "key_min": ref.key_min or None,
-        "key_max": ref.key_max or None,
-        "region": ref.region,
-        "index_size": ref.index_size,
-        "first_row_id": ref.first_row_id,
-        "sequence": ref.sequence,
-        "added_version": ref.added_version,
-    }
-
-
-Place = tuple[int, tuple[bytes | None, ...]]
-
-
-def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Place]) -> dict[Place, int]:
-    """The number of each partition (spec id and values) of a table, given one when new."""
-    p = s.partitions
-    stored = {(spec_id, encode_partition(values)): (spec_id, values) for spec_id, values in wanted}
-
-    def known() -> dict[Place, int]:
-        ids: dict[Place, int] = {}
-        for chunk in chunks(list({data for _, data in stored})):
-            query = sa.select(p.c.spec_id, p.c.tuple, p.c.id).where(p.c.table_id == table_id, p.c.tuple.in_(chunk))
-            found = {(row[0], row[1]): row[2] for row in connection.execute(query)}
-            ids.update({stored[key]: found[key] for key in stored.keys() & found.keys()})
-        return ids
-
-    ids = known()
-    new = [
-        {"table_id": table_id, "spec_id": spec_id, "tuple": data}
-        for (spec_id, data), place in stored.items()
-        if place not in ids
-    ]
-    if new:
-        connection.execute(p.insert(), new)
-        ids = known()
-    return ids
-
-
 def _record_merge(change: TableChange, operation: Merge) -> None:
     version = change.draft.version
     inputs = [e.segment for e in operation.removed]
@@ -301,19 +230,6 @@ def _record_merge(change: TableChange, operation: Merge) -> None:
     if operation.journals:
         rows = journal_rows(change.table_id, version, operation.journals, operation.journal_outputs)
         change.connection.execute(s.journals.insert(), rows)
-    merge_tasks.finish(change, operation)
+    claims.finish(change.connection, operation, change.table_id, change.name, version)
     change.manifest.journals.extend(operation.journals)
     change.manifest.merge_inputs.extend(inputs)
-
-
-def merge_rows(table_id: UUID, version: int, inputs: Iterable[int]) -> list[dict[str, Any]]:
-    return [{"segment": number, "version": version, "table_id": table_id} for number in inputs]
-
-
-def journal_rows(
-    table_id: UUID, version: int, journals: Sequence[str], outputs: Sequence[int] = ()
-) -> list[dict[str, Any]]:
-    return [
-        {"path": path, "table_id": table_id, "version": version, "output": output}
-        for path, output in zip(journals, outputs or [0] * len(journals), strict=True)
-    ]

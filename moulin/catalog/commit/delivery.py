@@ -17,11 +17,11 @@ from uuid import UUID
 import sqlalchemy as sa
 from pyiceberg.types import PrimitiveType
 
-from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit import arrivals
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
+from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import chunks
+from moulin.catalog.sql.pool import Pool, chunks
 from moulin.errors import Corrupt, FailedPrecondition, InvalidInput, NotFound, Unsupported
 from moulin.formats import deletion_vector, secondary_index
 from moulin.formats.segment.footer import check_level, read_footer, split_offsets
@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 _Object = tuple[str, int, bool]
 
 
-def require_delivered(catalog: Catalog, commits: Sequence[TableCommit]) -> None:
+def require_delivered(pool: Pool, store: Store, commits: Sequence[TableCommit]) -> None:
     """Refuse commits that name objects which storage does not have, or that do not fit their table."""
     states: dict[UUID, TableState] = {}
     for commit in commits:
@@ -48,22 +48,27 @@ def require_delivered(catalog: Catalog, commits: Sequence[TableCommit]) -> None:
         operation = commit.operation
         if isinstance(operation, DataOperation) and operation.added:
             if commit.table_id not in states:
-                states[commit.table_id] = catalog.table_by_id(commit.table_id)
+                states[commit.table_id] = _state(pool, commit.table_id)
             for facts in operation.added:
                 _check_key_index(states[commit.table_id], facts)
                 check_fits(states[commit.table_id], facts)
     added = [one for commit in commits if isinstance(commit.operation, DataOperation) for one in commit.operation.added]
     segments = {facts.path for facts in added}
     objects = [one for commit in commits for one in named_objects(commit) if one[0] not in segments]
-    require_objects(catalog.store, objects)
-    _each(lambda facts: check_footer(catalog.store, facts), added)
-    _check_vectors(catalog, commits)
+    require_objects(store, objects)
+    _each(lambda facts: check_footer(store, facts), added)
+    _check_vectors(pool, store, commits)
     operations = [commit.operation for commit in commits]
     files = [one for op in operations if isinstance(op, CreateIndex | UpdateIndex) for one in op.files]
-    _each(lambda file: check_index(catalog.store, file), files)
+    _each(lambda file: check_index(store, file), files)
 
 
-def _check_vectors(catalog: Catalog, commits: Sequence[TableCommit]) -> None:
+def _state(pool: Pool, table_id: UUID) -> TableState:
+    with pool.read() as connection:
+        return tables.load(connection, tables.find_by_id(connection, table_id))
+
+
+def _check_vectors(pool: Pool, store: Store, commits: Sequence[TableCommit]) -> None:
     """Refuse deletion vectors that cannot be read, or whose positions their segment does not have."""
     vectors: dict[str, list[VectorFacts]] = {}
     rows: dict[int, int] = {}
@@ -74,11 +79,11 @@ def _check_vectors(catalog: Catalog, commits: Sequence[TableCommit]) -> None:
                 vectors.setdefault(vector.path, []).append(vector)
     g = s.segments
     numbers = {vector.segment for some in vectors.values() for vector in some} - rows.keys()
-    with catalog.engine.read() as connection:
+    with pool.read() as connection:
         for chunk in chunks(sorted(numbers)):
             query = sa.select(g.c.number, g.c.rows).where(g.c.number.in_(chunk))
             rows |= {row.number: row.rows for row in connection.execute(query)}
-    _each(lambda some: check_vectors(catalog.store, some, rows), list(vectors.values()))
+    _each(lambda some: check_vectors(store, some, rows), list(vectors.values()))
 
 
 def check_vectors(store: Store, vectors: Sequence[VectorFacts], rows: Mapping[int, int]) -> None:

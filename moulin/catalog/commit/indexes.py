@@ -9,22 +9,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 from pyiceberg.schema import Schema
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
 from moulin.errors import AlreadyExists, NotFound
 from moulin.model.entities import Index
 from moulin.model.operations import CreateIndex, DropIndex, IndexFile, IndexOperation, Kind, UpdateIndex
-
-if TYPE_CHECKING:
-    from moulin.catalog.commit.commit import TableChange
 
 _NAMED = 2000
 

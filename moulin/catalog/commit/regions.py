@@ -8,38 +8,36 @@ until its writer has flushed everything and releases it; an owner that died leav
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects.tables import find_by_id, load
 from moulin.catalog.segments.live import decode_partition, encode_partition
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine
+from moulin.catalog.sql.pool import Pool
 from moulin.errors import Fenced, InvalidInput, NotFound
 from moulin.model.entities import Region, TableState
 from moulin.model.layout.region import RegionSpec
-
-if TYPE_CHECKING:
-    from moulin.catalog.commit.commit import TableChange
 
 RECOVERED = "a catalog that was lost"  # the owner of regions after a recovery: their logs are looked at
 EPOCH_JUMP = 1 << 20  # added by a recovery: more claims than a lost catalog can have handed out unnoticed
 NUMBER_JUMP = 1 << 20  # likewise, of regions
 
 
-def find(engine: Engine, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
+def find(pool: Pool, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
     """The region of `value` (empty: the whole table), given a number when it is new."""
     r = s.regions
     stored = encode_partition(value)
     known = sa.select(r).where(r.c.table_id == table_id, r.c.value == stored)
-    with engine.read() as connection:
+    with pool.read() as connection:
         found = connection.execute(known).first()
     if found is not None:
         return to_region(found)
-    with engine.unordered() as connection:
+    with pool.unordered() as connection:
         _check_value(load(connection, find_by_id(connection, table_id)), value)
         # One at a time for a table, so that two do not take one number.
         connection.execute(sa.select(s.tables.c.id).where(s.tables.c.id == table_id).with_for_update())
@@ -47,15 +45,15 @@ def find(engine: Engine, table_id: UUID, value: tuple[bytes | None, ...]) -> Reg
         if found is not None:
             return to_region(found)
         last = sa.select(sa.func.coalesce(sa.func.max(r.c.number), 0)).where(r.c.table_id == table_id)
-        number = max(connection.execute(last).scalar_one(), _lost_numbers(engine)) + 1 if value else 0
+        number = max(connection.execute(last).scalar_one(), _lost_numbers(pool)) + 1 if value else 0
         new = {"table_id": table_id, "number": number, "value": stored, "owner": ""}
         connection.execute(r.insert().values(**new, epoch=0, covered=0, generation=0))
         return Region(number, value, 0, "", 0, 0)
 
 
-def _lost_numbers(engine: Engine) -> int:
+def _lost_numbers(pool: Pool) -> int:
     """Up to this number a lost catalog may have given some: their logs, where they are, hold rows of other regions."""
-    return ((engine.incarnation or 1) - 1) * NUMBER_JUMP
+    return ((pool.incarnation or 1) - 1) * NUMBER_JUMP
 
 
 def _check_value(state: TableState, value: tuple[bytes | None, ...]) -> None:
@@ -66,11 +64,11 @@ def _check_value(state: TableState, value: tuple[bytes | None, ...]) -> None:
         raise InvalidInput(f"A region of {state.full_name} has {parts} values, and only a keyed table has regions.")
 
 
-def claim(engine: Engine, table_id: UUID, number: int, owner: str) -> Region:
+def claim(pool: Pool, table_id: UUID, number: int, owner: str) -> Region:
     """Become the writer of a region; whoever was it is fenced from now on."""
     r = s.regions
     mine = (r.c.table_id == table_id) & (r.c.number == number)
-    with engine.unordered() as connection:
+    with pool.unordered() as connection:
         find_by_id(connection, table_id)
         connection.execute(r.update().where(mine).values(epoch=r.c.epoch + 1, owner=owner))
         row = connection.execute(sa.select(r).where(mine)).first()
@@ -79,11 +77,11 @@ def claim(engine: Engine, table_id: UUID, number: int, owner: str) -> Region:
         return to_region(row)
 
 
-def release(engine: Engine, table_id: UUID, number: int, epoch: int) -> None:
+def release(pool: Pool, table_id: UUID, number: int, epoch: int) -> None:
     """The writer of this epoch has flushed everything: its log holds nothing more. Does nothing when it was fenced."""
     r = s.regions
     mine = (r.c.table_id == table_id) & (r.c.number == number) & (r.c.epoch == epoch)
-    with engine.unordered() as connection:
+    with pool.unordered() as connection:
         connection.execute(r.update().where(mine).values(owner=""))
 
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from moulin.catalog.objects.tombstones import NANOS
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine, chunks
+from moulin.catalog.sql.clock import NANOS
+from moulin.catalog.sql.pool import Pool, chunks
 from moulin.model import request_ids
 
 _PASSING = (request_ids.CALL, request_ids.NURSERY, request_ids.FLUSH, request_ids.ICEBERG)
 
 
-def forget(engine: Engine, keep_seconds: float) -> int:
+def forget(pool: Pool, keep_seconds: float) -> int:
     """Forget ids that are older than `keep_seconds` and that nobody repeats any more; returns how many."""
     r = s.requests
-    with engine.unordered(durable=False) as connection:
-        old = r.c.created_at < engine.now(connection) - int(keep_seconds * NANOS)
+    with pool.unordered(durable=False) as connection:
+        old = r.c.created_at < pool.now(connection) - int(keep_seconds * NANOS)
         passing = sa.or_(*(r.c.id.startswith(prefix, autoescape=True) for prefix in _PASSING))
         gone = connection.execute(r.delete().where(old, passing)).rowcount
         of_streams = sa.select(r.c.id, r.c.version).where(old, r.c.id.startswith(request_ids.STREAM))

@@ -5,21 +5,20 @@ Offsets, epochs, counters and properties stay as they are. Cost follows what cha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import indexes
-from moulin.catalog.commit.data import close_spans, reopen_span, select_spans
+from moulin.catalog.commit.data import close_spans, reopen_span
+from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.segments import live as segments
+from moulin.catalog.segments.sql_rows import select_spans
 from moulin.catalog.sql import schema as s
 from moulin.formats import manifest as codec
 from moulin.model.operations import Restore
-
-if TYPE_CHECKING:
-    from moulin.catalog.commit.commit import TableChange
 
 
 def apply_restore(change: TableChange, operation: Restore) -> None:

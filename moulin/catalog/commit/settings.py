@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from pyiceberg.schema import Schema
 
 from moulin.catalog.commit import indexes
+from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.errors import Conflict, FailedPrecondition, InvalidInput, MoulinError, NotFound
@@ -29,9 +29,6 @@ from moulin.model.operations import (
 from moulin.model.refs import REF_PREFIX, read_ref
 from moulin.model.schema.evolution import apply_changes
 from moulin.model.schema.schema import schema_to_json
-
-if TYPE_CHECKING:
-    from moulin.catalog.commit.commit import TableChange
 
 
 def apply_setting(change: TableChange, operation: Operation) -> None:

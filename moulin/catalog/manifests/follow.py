@@ -13,7 +13,6 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
-from moulin.catalog.commit.data import select_spans
 from moulin.catalog.expiry import forget
 from moulin.catalog.manifests import lake_replay as rows
 from moulin.catalog.manifests.index import ManifestIndex
@@ -21,9 +20,10 @@ from moulin.catalog.manifests.lake_replay import LakeReplay, database_row, entry
 from moulin.catalog.manifests.recover import insert_versions
 from moulin.catalog.manifests.replay import Span, TableReplay
 from moulin.catalog.segments.live import time_class
+from moulin.catalog.segments.sql_rows import select_spans
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import table_entry
-from moulin.catalog.sql.pool import Engine, chunks
+from moulin.catalog.sql.pool import Pool, chunks
 from moulin.errors import NotFound
 from moulin.storage import paths
 from moulin.storage.store import Store
@@ -120,7 +120,7 @@ class _Search:
         return self._cache[name]
 
 
-def apply(engine: Engine, connection: sa.Connection, news: News) -> None:
+def apply(pool: Pool, connection: sa.Connection, news: News) -> None:
     """Bring a catalog (on SQLite) from the version before the news to the last one of them."""
     deltas: dict[UUID, list[pb.Manifest]] = {}
     forgotten: dict[UUID, int] = {}
@@ -131,7 +131,7 @@ def apply(engine: Engine, connection: sa.Connection, news: News) -> None:
             _apply_lake(connection, manifest, forgotten)
             if manifest.table_uuid:
                 deltas.setdefault(UUID(manifest.table_uuid), []).append(manifest)
-    insert_versions(engine, connection, stamps)
+    insert_versions(pool, connection, stamps)
     connection.execute(s.counter.update().values(version=max(news.versions)))
     for table_id, chain in deltas.items():
         row = connection.execute(sa.select(s.tables).where(s.tables.c.id == table_id)).first()
@@ -186,8 +186,8 @@ def _apply_ingest(connection: sa.Connection, manifest: pb.Manifest) -> None:
         row = rows.stream_row(stream)
         _upsert(connection, s.streams, row)
         connection.execute(t.delete().where(t.c.stream_id == row["id"]))
-        for place in rows.stream_table_rows(stream, known):
-            connection.execute(t.insert().values(place))
+        for table in rows.stream_table_rows(stream, known):
+            connection.execute(t.insert().values(table))
         for point in rows.checkpoint_rows(stream, known, {manifest.version: manifest.timestamp_ns}):
             if point["version"] == manifest.version:
                 connection.execute(c.insert().values(point))
@@ -248,10 +248,8 @@ class _TableFollow(TableReplay):
             for row in self._connection.execute(
                 select_spans().where(p.c.segment.in_(chunk), p.c.removed_version == s.OPEN, p.c.branch == s.MAIN)
             ):
-                place = (row.partition_id, row.time_class, row.time_min, row.time_max)
-                self._open[row.segment] = Span(
-                    row.vector_id, row.added_version, *place, row.rows, row.size, row.deleted
-                )
+                span = (row.partition_id, row.time_class, row.time_min, row.time_max)
+                self._open[row.segment] = Span(row.vector_id, row.added_version, *span, row.rows, row.size, row.deleted)
                 self._loaded[row.segment] = row.id
                 for name, amount in (("segments", 1), ("rows", row.rows - row.deleted), ("bytes", row.size)):
                     self._before[name] -= amount

@@ -14,14 +14,14 @@ from moulin.catalog.objects import tables
 from moulin.catalog.segments import live as segments
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import database_entry, start_manifest, stream_entry, table_entry, token_entry, view_entry
-from moulin.catalog.sql.pool import Engine
+from moulin.catalog.sql.pool import Pool
 from moulin.formats import manifest as codec
 from moulin.storage import paths
 
 
-def build(engine: Engine, lake_uuid: UUID, table_id: UUID | None) -> tuple[int, str, bytes]:
+def build(pool: Pool, lake_uuid: UUID, table_id: UUID | None) -> tuple[int, str, bytes]:
     """Version, path and bytes of the full manifest of a table (None: the lake) as it is now, from one snapshot."""
-    with engine.read() as connection:
+    with pool.read() as connection:
         if table_id is None:
             manifest = lake_manifest(connection, lake_uuid)
             path = paths.lake_manifest(manifest.version, "full")
@@ -31,10 +31,10 @@ def build(engine: Engine, lake_uuid: UUID, table_id: UUID | None) -> tuple[int, 
     return manifest.version, path, codec.encode(manifest, full=True)
 
 
-def mark_written(engine: Engine, table_id: UUID | None, version: int) -> None:
+def mark_written(pool: Pool, table_id: UUID | None, version: int) -> None:
     """Count deltas anew, from `version` on."""
     c, v = s.table_commits, s.versions
-    with engine.unordered(durable=False) as connection:
+    with pool.unordered(durable=False) as connection:
         if table_id is None:  # at most so many: not every version has a lake manifest
             newer = connection.execute(sa.select(sa.func.count()).where(v.c.version > version)).scalar_one()
             connection.execute(s.counter.update().where(s.counter.c.deltas > newer).values(deltas=newer))

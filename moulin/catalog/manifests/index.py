@@ -78,8 +78,8 @@ class ManifestIndex:
             newest = paths.table_manifest(table_id, after, "full")
             return table_id, [*self._store.list(paths.table_manifests_prefix(table_id), after=newest)]
 
-        with ThreadPoolExecutor(max_workers=8, thread_name_prefix="moulin-manifests") as pool:
-            for table_id, items in pool.map(find, table_ids):
+        with ThreadPoolExecutor(max_workers=8, thread_name_prefix="moulin-manifests") as threads:
+            for table_id, items in threads.map(find, table_ids):
                 for item in items:
                     if (manifest := paths.parse_table_manifest(item.path)) is not None:
                         self.tables[table_id][manifest[2]].append(manifest[1])
@@ -144,9 +144,9 @@ class ManifestIndex:
         """Manifests one by one, the next ones fetched meanwhile."""
         queue: list[tuple[str, Future[bytes]]] = []
         rest = iter(names)
-        with ThreadPoolExecutor(max_workers=8, thread_name_prefix="moulin-manifests") as pool:
+        with ThreadPoolExecutor(max_workers=8, thread_name_prefix="moulin-manifests") as threads:
             while True:
-                queue += [(name, pool.submit(self._fetch, name)) for name in islice(rest, _AHEAD - len(queue))]
+                queue += [(name, threads.submit(self._fetch, name)) for name in islice(rest, _AHEAD - len(queue))]
                 if not queue:
                     return
                 name, data = queue.pop(0)

@@ -83,8 +83,8 @@ class LakeReplay:
         _insert(connection, s.token_secrets, [k for row in self.tokens.values() for k in secret_rows(row)])
         _insert(connection, s.streams, [stream_row(row) for row in self.streams.values()])
         known = set(self.entries)
-        places = [place for row in self.streams.values() for place in stream_table_rows(row, known)]
-        _insert(connection, s.stream_tables, places)
+        tables = [table for row in self.streams.values() for table in stream_table_rows(row, known)]
+        _insert(connection, s.stream_tables, tables)
         times = {version: stamp for version, (stamp, _) in self.versions.items()}
         points = [point for row in self.streams.values() for point in checkpoint_rows(row, known, times)]
         _insert(connection, s.stream_checkpoints, points)
@@ -181,13 +181,13 @@ def stream_table_rows(row: pb.Stream, known: Collection[bytes]) -> list[dict[str
     return [
         {
             "stream_id": UUID(bytes=row.id),
-            "table_id": UUID(bytes=place.table_id),
-            "merged_offset": place.merged_offset,
-            "merged_time": place.merged_time,
-            "created_at": place.created_at,
+            "table_id": UUID(bytes=table.table_id),
+            "merged_offset": table.merged_offset,
+            "merged_time": table.merged_time,
+            "created_at": table.created_at,
         }
-        for place in row.tables
-        if place.table_id in known
+        for table in row.tables
+        if table.table_id in known
     ]
 
 
@@ -195,9 +195,9 @@ def checkpoint_rows(row: pb.Stream, known: Collection[bytes], times: Mapping[int
     """The last checkpoint of the stream, and of each table that went on by itself."""
     points: list[tuple[UUID | None, int, int, int]] = [(None, row.frontier_version, row.frontier, row.frontier_time)]
     points += [
-        (UUID(bytes=place.table_id), place.version, place.merged_offset, place.merged_time)
-        for place in row.tables
-        if place.table_id in known
+        (UUID(bytes=table.table_id), table.version, table.merged_offset, table.merged_time)
+        for table in row.tables
+        if table.table_id in known
     ]
     return [
         {

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from moulin.catalog.manifests.index import ManifestIndex
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine
+from moulin.catalog.sql.pool import Pool
 from moulin.errors import Corrupt, Fenced
 from moulin.storage import paths
 from moulin.storage.store import Store
@@ -22,21 +22,21 @@ from moulin.storage.store import Store
 _TABLES = 64  # listed when a lake is opened: those that were changed last
 
 
-def require_newest(engine: Engine, store: Store, lake_uuid: UUID) -> None:
+def require_newest(pool: Pool, store: Store, lake_uuid: UUID) -> None:
     """Refuse a catalog that storage is ahead of. Costs one listing for the lake and one for each of 64 tables."""
     t = s.tables
-    with engine.read() as connection:
+    with pool.read() as connection:
         version = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
         recent = connection.execute(sa.select(t.c.id).order_by(t.c.head_version.desc()).limit(_TABLES)).scalars().all()
     index = ManifestIndex(store, lake_uuid, after=version, writing=False)
     index.add_lake(version)
     index.add_tables(recent, version)
-    with engine.read() as connection:  # others may have committed since
+    with pool.read() as connection:  # others may have committed since
         version = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
     if index.highest_version <= version:
         return
     lives = (index.read(paths.lake_manifest(full, "full")).incarnation for full in index.lake["full"])
-    if max(lives, default=0) > (engine.incarnation or 0):
+    if max(lives, default=0) > (pool.incarnation or 0):
         raise Fenced(
             f"The lake in {store.uri} was recovered into another catalog, and this one does not count any more. Use "
             "that one, or move this one away and run `moulin recover`."

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from moulin.catalog.identity import beyond
 from moulin.catalog.manifests import full as full_manifests
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine
+from moulin.catalog.sql.pool import Pool
 from moulin.errors import AlreadyExists, Fenced, MoulinError
 from moulin.storage import paths
 from moulin.storage.store import Store
@@ -37,8 +37,8 @@ _LOWEST = sa.select(s.outbox).order_by(s.outbox.c.version, s.outbox.c.path).limi
 class Publisher:
     """Publishes for one process. Thread-safe."""
 
-    def __init__(self, engine: Engine, store: Store, lake_uuid: UUID) -> None:
-        self._engine, self._store, self._lake_uuid = engine, store, lake_uuid
+    def __init__(self, pool: Pool, store: Store, lake_uuid: UUID) -> None:
+        self._pool, self._store, self._lake_uuid = pool, store, lake_uuid
         self._lock = threading.Lock()
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="moulin-manifests")
         self._pending: dict[UUID | None, Future[None]] = {}
@@ -50,12 +50,12 @@ class Publisher:
 
         Fenced when storage belongs to another catalog: then this one takes no more changes, whoever makes them.
         """
-        if self._engine.given_up is not None:
-            raise Fenced(self._engine.given_up)
+        if self._pool.given_up is not None:
+            raise Fenced(self._pool.given_up)
         try:
             self._publish()
         except Fenced as error:
-            self._engine.give_up(error.message)
+            self._pool.give_up(error.message)
             raise
 
     def _publish(self) -> None:
@@ -67,7 +67,7 @@ class Publisher:
                     self._put(row.path, row.data)
                 if rows:
                     self._look_for_successor(rows[-1].version)
-                    with self._engine.unordered(durable=False) as connection:
+                    with self._pool.unordered(durable=False) as connection:
                         connection.execute(s.outbox.delete().where(s.outbox.c.version <= rows[-1].version))
 
     def publish_quietly(self) -> None:
@@ -95,10 +95,10 @@ class Publisher:
             log.warning("Full manifests were not started: %s", error)
 
     def _write_full_if_due(self, table_ids: list[UUID]) -> None:
-        limit = self._engine.config.manifest_deltas
+        limit = self._pool.config.manifest_deltas
         t = s.tables
         due: list[UUID | None] = []
-        with self._engine.read() as connection:
+        with self._pool.read() as connection:
             long = sa.and_(t.c.deltas > limit, t.c.deltas > t.c.segments / _SEGMENTS_PER_DELTA)
             due.extend(connection.execute(sa.select(t.c.id).where(t.c.id.in_(table_ids), long)).scalars())
             if connection.execute(sa.select(s.counter.c.deltas)).scalar_one() > limit:
@@ -109,14 +109,14 @@ class Publisher:
 
     def write_full(self, table_id: UUID | None) -> None:
         """Write a full manifest of a table, or of the lake (None), now; after every delta that it stands for."""
-        version, path, data = full_manifests.build(self._engine, self._lake_uuid, table_id)
+        version, path, data = full_manifests.build(self._pool, self._lake_uuid, table_id)
         self.publish()
         self._put(path, data, same_bytes=False)
-        full_manifests.mark_written(self._engine, table_id, version)
+        full_manifests.mark_written(self._pool, table_id, version)
 
     def published_version(self) -> int:
         """Every manifest up to this version is in storage."""
-        with self._engine.read() as connection:
+        with self._pool.read() as connection:
             waiting = connection.execute(sa.select(sa.func.min(s.outbox.c.version))).scalar_one()
             current = connection.execute(sa.select(s.counter.c.version)).scalar_one()
         return int(current if waiting is None else waiting - 1)
@@ -127,7 +127,7 @@ class Publisher:
 
     def _waiting(self) -> tuple[list[Any], bool]:
         """The manifests of the lowest versions that wait, whole versions only, and whether there may be more."""
-        with self._engine.read() as connection:
+        with self._pool.read() as connection:
             rows = list(connection.execute(_LOWEST))
             if len(rows) < _AT_ONCE:
                 return rows, False

@@ -25,7 +25,9 @@ from moulin.catalog.manifests.line import Line, broken_chain, read_line
 from moulin.catalog.manifests.replay import TableReplay
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Clock, Engine, chunks, engine_url
+from moulin.catalog.sql.clock import Clock
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import Pool, chunks
 from moulin.config import Config
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec
@@ -93,12 +95,12 @@ def recover(
     if discard_newer and to_version is None:
         raise InvalidInput("discard_newer needs to_version, the last version to keep.")
     lake_uuid = UUID(str(marker["uuid"]))
-    engine = Engine(engine_url(uri), config, clock)
+    pool = Pool(database_url(uri), config, clock)
     try:
-        engine.migrate()
-        with engine.unordered() as connection:
-            lock_lake(engine, connection)
-            if not engine.is_sqlite:  # reading from storage may take longer than a transaction may idle
+        pool.migrate()
+        with pool.unordered() as connection:
+            lock_lake(pool, connection)
+            if not pool.is_sqlite:  # reading from storage may take longer than a transaction may idle
                 connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             if connection.execute(sa.select(s.lake)).first() is not None:
                 raise FailedPrecondition(
@@ -107,12 +109,12 @@ def recover(
             index, line = read_line(store, lake_uuid, to_version=to_version)
             _require_line(store, index, line, to_version, discard_newer)
             done = progress or (lambda done, total: None)
-            found = _recover(engine, connection, store, index, line, done, discard_newer)
+            found = _recover(pool, connection, store, index, line, done, discard_newer)
             if find_regions is not None:
                 _adopt_logs(connection, find_regions)
             return found
     finally:
-        engine.close()
+        pool.close()
 
 
 def _adopt_logs(connection: sa.Connection, find_regions: FindRegions) -> None:
@@ -141,7 +143,7 @@ def _require_line(store: Store, index: ManifestIndex, line: Line, to_version: in
 
 
 def _recover(
-    engine: Engine,
+    pool: Pool,
     connection: sa.Connection,
     store: Store,
     index: ManifestIndex,
@@ -149,10 +151,10 @@ def _recover(
     progress: Progress,
     discard_newer: bool,
 ) -> Recovery:
-    highest, segments = fill(engine, connection, index, line, progress)
+    highest, segments = fill(pool, connection, index, line, progress)
     number = max(line.lake.incarnation, index.newest_incarnation(line.version)) + 1
     kept_aside = _set_aside(store, index, line.version, number) if discard_newer else ()
-    first_version = _start_incarnation(engine, connection, store, number, index, line, highest)
+    first_version = _start_incarnation(pool, connection, store, number, index, line, highest)
     return Recovery(
         version=line.version,
         first_version=first_version,
@@ -182,7 +184,7 @@ def _set_aside(store: Store, index: ManifestIndex, version: int, incarnation: in
 
 
 def fill(
-    engine: Engine, connection: sa.Connection, index: ManifestIndex, line: Line, progress: Progress
+    pool: Pool, connection: sa.Connection, index: ManifestIndex, line: Line, progress: Progress
 ) -> tuple[Highest, int]:
     """Replay a line into an empty catalog. Returns the highest numbers, and how many segments there are."""
     highest = Highest(segment=index.highest_segment)
@@ -197,14 +199,14 @@ def fill(
             replay.finish(entry, _deltas_since_full(index.tables[table_id], line))
         except Corrupt as error:
             raise broken_chain(index, line, table_id, entry) or error from None
-        insert_versions(engine, connection, versions)
+        insert_versions(pool, connection, versions)
         segments += replay.segments
         highest.segment = max(highest.segment, replay.highest_segment)
         highest.vector = max(highest.vector, replay.highest_vector)
     progress(len(line.lake.entries), len(line.lake.entries))
     line.lake.insert_views(connection)
     line.lake.insert_ingest(connection)
-    insert_versions(engine, connection, line.lake.versions)
+    insert_versions(pool, connection, line.lake.versions)
     newest = connection.execute(sa.select(sa.func.max(s.versions.c.timestamp_ns))).scalar_one()
     highest.timestamp_ns = max(int(newest or 0), line.lake.state.clock_ns)
     return highest, segments
@@ -244,15 +246,15 @@ def _deltas_since_full(versions: Versions, line: Line) -> int:
     return sum(version > full[-1] for version in deltas) if full else max(len(deltas) - 1, 0)
 
 
-def insert_versions(engine: Engine, connection: sa.Connection, versions: dict[int, tuple[int, str]]) -> None:
-    insert = sqlite.insert if engine.is_sqlite else postgresql.insert
+def insert_versions(pool: Pool, connection: sa.Connection, versions: dict[int, tuple[int, str]]) -> None:
+    insert = sqlite.insert if pool.is_sqlite else postgresql.insert
     for chunk in chunks(sorted(versions)):
         rows = [{"version": v, "timestamp_ns": versions[v][0], "kind": versions[v][1]} for v in chunk]
         connection.execute(insert(s.versions).values(rows).on_conflict_do_nothing())
 
 
 def _start_incarnation(
-    engine: Engine,
+    pool: Pool,
     connection: sa.Connection,
     store: Store,
     number: int,
@@ -262,7 +264,7 @@ def _start_incarnation(
 ) -> int:
     """The rows of a new life of the catalog, and its first manifest, which decides between two that recover at once."""
     state = line.lake.state
-    now = max(engine.now(connection), highest.timestamp_ns + _SECOND)
+    now = max(pool.now(connection), highest.timestamp_ns + _SECOND)
     created_at = state.created_at or min((stamp for stamp, _ in line.lake.versions.values()), default=now)
     version = beyond(index.highest_version)
     values = {"uuid": index.lake_uuid, "format": s.FORMAT, "storage": store.uri, "created_at": created_at}

@@ -14,11 +14,11 @@ import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import indexes, regions
-from moulin.catalog.commit.data import journal_rows, merge_rows, partition_ids, segment_row, vector_row
 from moulin.catalog.expiry import forget
 from moulin.catalog.objects import tables
 from moulin.catalog.objects.history import EXPIRED
 from moulin.catalog.segments.live import time_class
+from moulin.catalog.segments.sql_rows import journal_rows, merge_rows, partition_ids, segment_row, vector_row
 from moulin.catalog.sql import schema as s
 from moulin.errors import Corrupt
 from moulin.formats import manifest as codec
@@ -78,7 +78,7 @@ class TableReplay:
         # Of closed segments, which may be opened again.
         self._facts: dict[int, tuple[int, int, int, int, int, int]] = {}
         self._vectors: dict[int, int] = {}  # id -> cardinality
-        self._places: dict[tuple[int, tuple[bytes | None, ...]], int] = {}
+        self._partitions: dict[tuple[int, tuple[bytes | None, ...]], int] = {}
         self._rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in _FILLED}
         self._time_classes = 0
         self._regions: dict[int, pb.Region] = {}
@@ -88,7 +88,7 @@ class TableReplay:
         self._forget()
         version = manifest.version
         self._set_head(manifest)
-        self._places_of(manifest)
+        self._number_partitions(manifest)
         for ref in manifest.data_files:
             self._add_segment(ref)
             self._add_vector(ref, ref.dv_version)
@@ -107,7 +107,7 @@ class TableReplay:
             return False
         version = manifest.version
         self._set_head(manifest)
-        self._places_of(manifest)
+        self._number_partitions(manifest)
         for ref in manifest.data_files:
             if ref.status == codec.DELETED:
                 self._close_span(ref.number, version)
@@ -137,21 +137,21 @@ class TableReplay:
         self._regions.update({region.number: region for region in manifest.regions})
         indexes.replay(self._connection, self._table_id, manifest)
 
-    def _places_of(self, manifest: pb.Manifest) -> None:
-        wanted = {_place(ref) for ref in manifest.data_files if ref.added_version} - self._places.keys()
+    def _number_partitions(self, manifest: pb.Manifest) -> None:
+        wanted = {_partition(ref) for ref in manifest.data_files if ref.added_version} - self._partitions.keys()
         if wanted:
-            self._places.update(partition_ids(self._connection, self._table_id, wanted))
+            self._partitions.update(partition_ids(self._connection, self._table_id, wanted))
 
     def _add_segment(self, ref: pb.DataFileRef) -> None:
         if ref.number in self._facts:
             return
-        place = self._places[_place(ref)]
-        row = segment_row(self._table_id, ref, place)
+        partition_id = self._partitions[_partition(ref)]
+        row = segment_row(self._table_id, ref, partition_id)
         self._insert(s.segments, row)
         k = time_class(row["time_min"], row["time_max"])
         self._time_classes |= 1 << k if k >= 0 else 0
         times = row["time_min"] or 0, row["time_max"] or 0
-        self._facts[ref.number] = (place, k, *times, ref.num_rows, ref.file_size)
+        self._facts[ref.number] = (partition_id, k, *times, ref.num_rows, ref.file_size)
         self.highest_segment = max(self.highest_segment, ref.number)
         self.segments += 1
 
@@ -260,7 +260,7 @@ class TableReplay:
         )
 
 
-def _place(ref: pb.DataFileRef) -> tuple[int, tuple[bytes | None, ...]]:
+def _partition(ref: pb.DataFileRef) -> tuple[int, tuple[bytes | None, ...]]:
     return ref.spec_id, tuple(value.value if value.HasField("value") else None for value in ref.partition)
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine, chunks
+from moulin.catalog.sql.pool import Pool, chunks
 
 ENGINE_PREFIX = "iceberg."  # of keys in a commit's summary: what an engine wrote into that of its snapshot
 FIRST = 0  # the parent of the first projection of a line
@@ -49,39 +49,39 @@ class DataCommit:
     """What the engine that made it wrote into the summary of its snapshot, besides figures."""
 
 
-def find(engine: Engine, table_id: UUID, format_version: int, version: int) -> Projected | None:
+def find(pool: Pool, table_id: UUID, format_version: int, version: int) -> Projected | None:
     """The projection of exactly this version."""
     p = s.projections
-    return _one(engine, _of(table_id, format_version).where(p.c.version == version))
+    return _one(pool, _of(table_id, format_version).where(p.c.version == version))
 
 
-def before(engine: Engine, table_id: UUID, format_version: int, version: int) -> Projected | None:
+def before(pool: Pool, table_id: UUID, format_version: int, version: int) -> Projected | None:
     """The newest projection of the line that is older than `version`."""
     p = s.projections
     query = _of(table_id, format_version).where(p.c.version < version, p.c.parent.is_not(None))
-    return _one(engine, query.order_by(p.c.version.desc()).limit(1))
+    return _one(pool, query.order_by(p.c.version.desc()).limit(1))
 
 
-def is_newest(engine: Engine, table_id: UUID, format_version: int, version: int) -> bool:
+def is_newest(pool: Pool, table_id: UUID, format_version: int, version: int) -> bool:
     """Whether no projection of the line is newer than `version`."""
     p = s.projections
     newer = _of(table_id, format_version).where(p.c.version > version, p.c.parent.is_not(None)).limit(1)
-    return _one(engine, newer) is None
+    return _one(pool, newer) is None
 
 
-def newest(engine: Engine) -> list[str]:
+def newest(pool: Pool) -> list[str]:
     """Where the metadata of the newest projection of each table and format version lies."""
     p = s.projections
     mine = sa.and_(p.c.parent.is_not(None), p.c.table_id.in_(sa.select(s.tables.c.id)))
     last = sa.select(p.c.table_id, p.c.format_version, sa.func.max(p.c.version).label("version")).where(mine)
     found = last.group_by(p.c.table_id, p.c.format_version).subquery()
     same = sa.and_(*(p.c[name] == found.c[name] for name in ("table_id", "format_version", "version")))
-    with engine.read() as connection:
+    with pool.read() as connection:
         return list(connection.execute(sa.select(p.c.path).join(found, same).order_by(p.c.path)).scalars())
 
 
 def record(
-    engine: Engine,
+    pool: Pool,
     table_id: UUID,
     format_version: int,
     made: Projected,
@@ -98,8 +98,8 @@ def record(
     """
     f = s.projection_files
     until = s.OPEN if parent is not None else made.version + 1
-    insert = sqlite.insert if engine.is_sqlite else postgresql.insert
-    with engine.unordered() as connection:
+    insert = sqlite.insert if pool.is_sqlite else postgresql.insert
+    with pool.unordered() as connection:
         tables.find_by_id(connection, table_id)
         row = {
             "table_id": table_id,
@@ -108,7 +108,7 @@ def record(
             "sequence": made.sequence,
             "parent": parent,
             "path": made.path,
-            "created_at": engine.now(connection),
+            "created_at": pool.now(connection),
         }
         query = insert(s.projections).values(row).on_conflict_do_nothing().returning(s.projections.c.version)
         if connection.execute(query).scalar_one_or_none() is None:
@@ -131,32 +131,32 @@ def record(
     return True
 
 
-def files(engine: Engine, table_id: UUID, format_version: int, version: int) -> set[str]:
+def files(pool: Pool, table_id: UUID, format_version: int, version: int) -> set[str]:
     """The paths of the files that the projection of a version is made of."""
     f = s.projection_files
     span = sa.and_(f.c.added_version <= version, f.c.removed_version > version)
     mine = sa.and_(f.c.table_id == table_id, f.c.format_version == format_version, span)
-    with engine.read() as connection:
+    with pool.read() as connection:
         return set(connection.execute(sa.select(f.c.path).where(mine)).scalars())
 
 
-def forget(engine: Engine, table_id: UUID, format_version: int) -> None:
+def forget(pool: Pool, table_id: UUID, format_version: int) -> None:
     """Forget every projection of a table in this format: one lost a file or names another address, and others may too.
 
     Clean-up deletes their remaining files once the present version is no longer kept.
     """
     f, p = s.projection_files, s.projections
-    with engine.unordered() as connection:
+    with pool.unordered() as connection:
         head = tables.find_by_id(connection, table_id).head_version
         mine = sa.and_(f.c.table_id == table_id, f.c.format_version == format_version, f.c.removed_version > head)
         connection.execute(f.update().where(mine).values(removed_version=head))
         connection.execute(p.delete().where(p.c.table_id == table_id, p.c.format_version == format_version))
 
 
-def data_commit(engine: Engine, table_id: UUID, version: int) -> DataCommit | None:
+def data_commit(pool: Pool, table_id: UUID, version: int) -> DataCommit | None:
     """The commit of the newest sequence number at `version`; None when no rows were ever written by then."""
     c = s.table_commits
-    with engine.read() as connection:
+    with pool.read() as connection:
         mine = sa.select(c).where(c.c.table_id == table_id, c.c.version <= version)
         last = connection.execute(mine.order_by(c.c.version.desc(), c.c.ordinal.desc()).limit(1)).one()
         if last.sequence == 0:
@@ -192,11 +192,11 @@ def data_commit(engine: Engine, table_id: UUID, version: int) -> DataCommit | No
     )
 
 
-def snapshot_ids(engine: Engine, table_id: UUID, sequences: Iterable[int]) -> dict[int, int]:
+def snapshot_ids(pool: Pool, table_id: UUID, sequences: Iterable[int]) -> dict[int, int]:
     """The snapshot id of the commit of each sequence number, where that is still known."""
     c = s.table_commits
     found: dict[int, int] = {}
-    with engine.read() as connection:
+    with pool.read() as connection:
         for chunk in chunks(sorted(set(sequences))):
             query = sa.select(c.c.sequence, c.c.snapshot_id).where(c.c.table_id == table_id, c.c.sequence.in_(chunk))
             for row in connection.execute(query.order_by(c.c.version.desc())):
@@ -204,29 +204,29 @@ def snapshot_ids(engine: Engine, table_id: UUID, sequences: Iterable[int]) -> di
     return found
 
 
-def column_facts(engine: Engine, numbers: Sequence[int]) -> dict[int, bytes]:
+def column_facts(pool: Pool, numbers: Sequence[int]) -> dict[int, bytes]:
     """The encoded column facts of segments, by number, where they are still known."""
     g = s.segments
     found: dict[int, bytes] = {}
-    with engine.read() as connection:
+    with pool.read() as connection:
         for chunk in chunks(sorted(numbers)):
             rows = connection.execute(sa.select(g.c.number, g.c.facts).where(g.c.number.in_(chunk)))
             found.update((row[0], row[1]) for row in rows)
     return found
 
 
-def commit_time(engine: Engine, table_id: UUID, version: int) -> int:
+def commit_time(pool: Pool, table_id: UUID, version: int) -> int:
     """When the table was last changed, up to `version`, in Unix nanoseconds."""
     c = s.table_commits
-    with engine.read() as connection:
+    with pool.read() as connection:
         query = sa.select(sa.func.max(c.c.timestamp_ns)).where(c.c.table_id == table_id, c.c.version <= version)
         return int(connection.execute(query).scalar_one())
 
 
-def oldest_projectable(engine: Engine, table_id: UUID) -> int:
+def oldest_projectable(pool: Pool, table_id: UUID) -> int:
     """The oldest version that a projection can still be continued from or travelled to."""
     c = s.table_commits
-    with engine.read() as connection:
+    with pool.read() as connection:
         row = tables.find_by_id(connection, table_id)
         query = sa.select(sa.func.max(c.c.version)).where(c.c.table_id == table_id, c.c.version <= row.oldest_version)
         return int(connection.execute(query).scalar_one() or row.oldest_version)
@@ -239,7 +239,7 @@ def _of(table_id: UUID, format_version: int) -> sa.Select[tuple[int, int, str]]:
     )
 
 
-def _one(engine: Engine, query: sa.Select[tuple[int, int, str]]) -> Projected | None:
-    with engine.read() as connection:
+def _one(pool: Pool, query: sa.Select[tuple[int, int, str]]) -> Projected | None:
+    with pool.read() as connection:
         row = connection.execute(query).first()
     return None if row is None else Projected(row.version, row.sequence, row.path)

@@ -8,11 +8,10 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.errors import AlreadyExists, FailedPrecondition, NotFound
 from moulin.model.entities import Tombstone
-
-NANOS = 1_000_000_000
 
 
 def tombstone_of(row: Any) -> Tombstone | None:

@@ -115,7 +115,7 @@ def _member_ids(connection: sa.Connection, parent: Any, members: Sequence[Key]) 
 def _store_members(draft: Draft, view_id: UUID, ids: list[UUID]) -> None:
     draft.connection.execute(
         s.view_members.insert(),
-        [{"view_id": view_id, "ordinal": place, "table_id": table_id} for place, table_id in enumerate(ids)],
+        [{"view_id": view_id, "ordinal": ordinal, "table_id": table_id} for ordinal, table_id in enumerate(ids)],
     )
     add_rows(draft, s.views, [view_id])
 

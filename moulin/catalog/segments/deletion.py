@@ -1,6 +1,6 @@
 """Tombstoned segments whose bytes may go: offered until somebody confirms that they are gone.
 
-They lie in the trash (see gc.py) once no kept version and no pin needs them, and are offered `byte_floor` after that.
+They lie in the trash (expiry.py) once no kept version and no pin needs them, and are offered `byte_floor` after that.
 A journal is ready when the last input of its merge is confirmed. Journals of which nothing is known but their path,
 after a recovery, are left to the lake's own clean-up.
 """
@@ -17,7 +17,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine, chunks
+from moulin.catalog.sql.pool import Pool, chunks
 from moulin.errors import FailedPrecondition
 
 BATCH = 1000
@@ -42,12 +42,12 @@ class ReadyJournal:
     path: str
 
 
-def offered(engine: Engine, limit: int = BATCH) -> list[TombstonedSegment]:
+def offered(pool: Pool, limit: int = BATCH) -> list[TombstonedSegment]:
     """Segments to delete now, those that have waited longest first."""
     t = s.trash
-    with engine.read() as connection:
+    with pool.read() as connection:
         in_grace = sa.exists().where(s.tables.c.id == t.c.table_id, s.tables.c.tombstoned_at.is_not(None))
-        due = sa.and_(t.c.segment.is_not(None), t.c.delete_after <= engine.now(connection), ~in_grace)
+        due = sa.and_(t.c.segment.is_not(None), t.c.delete_after <= pool.now(connection), ~in_grace)
         query = sa.select(t).where(due).order_by(t.c.delete_after, t.c.path).limit(limit)
         return [
             TombstonedSegment(row.segment, row.table_id, row.path, row.tombstoned_at, row.tombstone_version)
@@ -55,7 +55,7 @@ def offered(engine: Engine, limit: int = BATCH) -> list[TombstonedSegment]:
         ]
 
 
-def confirm(engine: Engine, numbers: Collection[int]) -> tuple[int, list[ReadyJournal]]:
+def confirm(pool: Pool, numbers: Collection[int]) -> tuple[int, list[ReadyJournal]]:
     """Forget segments that are gone from storage; returns how many, and the journals that may go now.
 
     Unknown ones, and those confirmed before, do not count. Raises FailedPrecondition, with nothing changed, when one is
@@ -63,8 +63,8 @@ def confirm(engine: Engine, numbers: Collection[int]) -> tuple[int, list[ReadyJo
     """
     t, g = s.trash, s.segments
     wanted = sorted(set(numbers))
-    with engine.unordered() as connection:
-        now, gone = engine.now(connection), 0
+    with pool.unordered() as connection:
+        now, gone = pool.now(connection), 0
         for chunk in chunks(wanted):
             kept = connection.execute(sa.select(g.c.number).where(g.c.number.in_(chunk)).limit(1)).scalar()
             early = sa.select(t.c.segment).where(t.c.segment.in_(chunk), t.c.delete_after > now).limit(1)
@@ -97,11 +97,11 @@ def _ready(connection: sa.Connection, now: int, outputs: Sequence[int] | None = 
     return [ReadyJournal(row.output, row.path) for row in connection.execute(query)]
 
 
-def confirm_journals(engine: Engine, outputs: Sequence[int]) -> int:
+def confirm_journals(pool: Pool, outputs: Sequence[int]) -> int:
     """Forget journals that are gone from storage; returns how many there were."""
     t = s.trash
-    with engine.unordered() as connection:
-        now = engine.now(connection)
+    with pool.unordered() as connection:
+        now = pool.now(connection)
         cleared = 0
         for chunk in chunks(sorted(set(outputs))):
             ready = [journal.path for journal in _ready(connection, now, chunk)]

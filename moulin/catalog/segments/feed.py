@@ -1,9 +1,11 @@
-"""What changed in a table between two versions: the segments that came, went, or got another deletion vector.
+"""The feed of a table between two versions: the segments that came, went, or got another deletion vector.
 
 Cost follows what changed since the older of the two versions, never how large the table is. Each read is one short
 snapshot. What lies between two kept versions never changes, so a range may be read in several of them; each one checks
 again that clean-up has not passed the range.
 """
+
+# Decisions: docs/decisions/0206
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from moulin.catalog.objects import tables
 from moulin.catalog.objects.history import EXPIRED
 from moulin.catalog.segments import live as segments
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine
+from moulin.catalog.sql.pool import Pool
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
@@ -41,7 +43,7 @@ _FIGURES = ("added-data-files", "deleted-data-files", "changed-deletion-vectors"
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentChange:
+class FeedSegment:
     """A segment as it was and as it is; None where it is not live. The deletion vectors may be the only difference."""
 
     before: LiveSegment | None
@@ -58,17 +60,17 @@ class CommitNumbers:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionChange:
+class FeedEntry:
     """The segments that differ between a version and an older one, by default the one before.
 
     `next_row_id` was free at the older one: rows with a smaller id may have been there. `commits` are those in between,
-    ascending; only a change over several versions has any.
+    ascending; only an entry over several versions has any.
     """
 
     version: int
     timestamp_ns: int
     next_row_id: int
-    segments: tuple[SegmentChange, ...]
+    segments: tuple[FeedSegment, ...]
     commits: tuple[CommitNumbers, ...] = ()
 
 
@@ -118,10 +120,10 @@ def changed_versions(
     return list(connection.execute(query if limit is None else query.limit(limit)).scalars())
 
 
-def each_version(engine: Engine, table_id: UUID, since: int, until: int) -> Iterator[VersionChange]:
+def each_version(pool: Pool, table_id: UUID, since: int, until: int) -> Iterator[FeedEntry]:
     """Versions in (since, until] that may have changed rows, ascending. Merges and settings change none."""
     while since < until:
-        with engine.read() as connection:
+        with pool.read() as connection:
             row = tables.find_by_id(connection, table_id)
             require_range(connection, row, since, until)
             found, reached = _loud_commits(connection, row, since, until)
@@ -131,19 +133,19 @@ def each_version(engine: Engine, table_id: UUID, since: int, until: int) -> Iter
             for version in (span.added_version, span.removed_version):
                 numbers.setdefault(version, set()).add(span.segment)
         for commit in found:
-            with engine.read() as connection:
+            with pool.read() as connection:
                 require_range(connection, tables.find_by_id(connection, table_id), since, until)
                 pairs = _pairs(connection, numbers.get(commit.version, ()), commit.version - 1, commit.version)
             if pairs:
-                yield VersionChange(commit.version, commit.timestamp_ns, commit.first_row_id, pairs)
+                yield FeedEntry(commit.version, commit.timestamp_ns, commit.first_row_id, pairs)
         since = reached
 
 
-def kinds(engine: Engine, table_id: UUID, since: int, until: int) -> dict[int, frozenset[str]]:
+def kinds(pool: Pool, table_id: UUID, since: int, until: int) -> dict[int, frozenset[str]]:
     """The kinds of operation of each version in (since, until] that is a commit of the table, ascending."""
     c = s.table_commits
     found: dict[int, set[str]] = {}
-    with engine.read() as connection:
+    with pool.read() as connection:
         row = tables.find_by_id(connection, table_id)
         require_range(connection, row, since, until)
         query = sa.select(c.c.version, c.c.kind).where(c.c.table_id == table_id, c.c.version > since)
@@ -154,7 +156,7 @@ def kinds(engine: Engine, table_id: UUID, since: int, until: int) -> dict[int, f
     return {version: frozenset(several) for version, several in found.items()}
 
 
-def added(engine: Engine, table_id: UUID, versions: Collection[int]) -> list[LiveSegment]:
+def added(pool: Pool, table_id: UUID, versions: Collection[int]) -> list[LiveSegment]:
     """The segments that appends at these versions added, as they came: also those that are gone since.
 
     Refuses those that came with deleted rows, as engines may add them.
@@ -162,7 +164,7 @@ def added(engine: Engine, table_id: UUID, versions: Collection[int]) -> list[Liv
     if not versions:
         return []
     since, until = min(versions) - 1, max(versions)
-    with engine.read() as connection:
+    with pool.read() as connection:
         row = tables.find_by_id(connection, table_id)
         require_range(connection, row, since, until)
         spans = _touched(connection, table_id, since, until)
@@ -178,10 +180,10 @@ def added(engine: Engine, table_id: UUID, versions: Collection[int]) -> list[Liv
     return found
 
 
-def net(engine: Engine, table_id: UUID, since: int, until: int) -> VersionChange:
+def net(pool: Pool, table_id: UUID, since: int, until: int) -> FeedEntry:
     """The state at `until` against the one at `since`, whatever lies between."""
     c, v = s.table_commits, s.versions
-    with engine.read() as connection:
+    with pool.read() as connection:
         row = tables.find_by_id(connection, table_id)
         require_range(connection, row, since, until)
         before = tables.load(connection, row, since)
@@ -198,7 +200,7 @@ def net(engine: Engine, table_id: UUID, since: int, until: int) -> VersionChange
         stamp = connection.execute(
             sa.select(v.c.timestamp_ns).where(v.c.version <= until).order_by(v.c.version.desc()).limit(1)
         ).scalar_one()
-    return VersionChange(until, stamp, before.next_row_id, pairs, commits)
+    return FeedEntry(until, stamp, before.next_row_id, pairs, commits)
 
 
 @dataclass(slots=True)
@@ -269,12 +271,12 @@ def _touched(connection: sa.Connection, table_id: UUID, since: int, until: int) 
     return list(found.values())
 
 
-def _pairs(connection: sa.Connection, numbers: Iterable[int], before: int, after: int) -> tuple[SegmentChange, ...]:
+def _pairs(connection: sa.Connection, numbers: Iterable[int], before: int, after: int) -> tuple[FeedSegment, ...]:
     """The segments as two versions see them, where that differs, in order of their numbers."""
     wanted = sorted(numbers)
     old = segments.by_number(connection, wanted, before)
     new = segments.by_number(connection, wanted, after)
-    pairs = (SegmentChange(old.get(number), new.get(number)) for number in wanted)
+    pairs = (FeedSegment(old.get(number), new.get(number)) for number in wanted)
     return tuple(pair for pair in pairs if _vector(pair.before) != _vector(pair.after))
 
 

@@ -70,7 +70,7 @@ def at_version(
     `partition_filter` is asked once per partition of the table. `time_range` is a closed range of event time; None on a
     side leaves it open, and segments without any event time are never in it. Both may let through more than what
     matches, never less. Column facts come for all fields, or for those whose ids are in `columns`; reading them is most
-    of the work. `partition_ids` are numbers of partitions, as the catalog counts them, in place of a filter.
+    of the work. `partition_ids` are numbers of partitions, as the catalog counts them, instead of a filter.
     """
     table = tables.find_by_id(connection, table_id)
     tables.require_kept(table, version)
@@ -97,8 +97,8 @@ def at_version(
     if rows is None:
         rows = [row for values in parameters for row in connection.execute(query, values).all()]
     if partition_filter is not None and ask_first is None:
-        kept = {place for place in {_place(row) for row in rows} if partition_filter(*_decoded(place))}
-        rows = [row for row in rows if _place(row) in kept]
+        kept = {one for one in {_partition(row) for row in rows} if partition_filter(*_decoded(one))}
+        rows = [row for row in rows if _partition(row) in kept]
     rows.sort(key=_number)
     return [_to_live(row, with_columns, columns) for row in rows]
 
@@ -180,7 +180,7 @@ _FACTS = (
     "seq_min", "seq_max", "key_min", "key_max", "sort_order_id", "first_row_id", "sequence", "added_version", "region",
     "index_size",
 )  # fmt: skip
-_number, _place = itemgetter(0), itemgetter(-2, -1)
+_number, _partition = itemgetter(0), itemgetter(-2, -1)
 
 
 def _query(p: sa.FromClause = s.segment_spans) -> sa.Select[Any]:
@@ -235,11 +235,11 @@ def _few_in_range(classes: int) -> sa.Select[Any]:
                 p.c.table_id == sa.bindparam("table_id"),
                 p.c.branch == s.MAIN,
                 *_at(sa.bindparam("version")),
-                p.c.time_class == sa.bindparam(f"time_class_{place}"),
-                p.c.time_min >= sa.bindparam(f"first_start_{place}"),
+                p.c.time_class == sa.bindparam(f"time_class_{index}"),
+                p.c.time_min >= sa.bindparam(f"first_start_{index}"),
                 p.c.time_min <= sa.bindparam("last_start"),
             )
-            for place in range(classes)
+            for index in range(classes)
         )
     ).subquery("spans")
     return _query(spans).where(s.segments.c.time_max >= sa.bindparam("first_end")).limit(_FEW + 1)
@@ -250,8 +250,8 @@ def _few(connection: sa.Connection, parameters: Sequence[Mapping[str, Any]]) -> 
     if not parameters:
         return []
     values = dict(parameters[0])
-    for place, bounds in enumerate(parameters):
-        values |= {f"{name}_{place}": bounds[name] for name in ("time_class", "first_start")}
+    for index, bounds in enumerate(parameters):
+        values |= {f"{name}_{index}": bounds[name] for name in ("time_class", "first_start")}
     del values["time_class"], values["first_start"]
     rows = connection.execute(_few_in_range(len(parameters)), values).all()
     return list(rows) if len(rows) <= _FEW else None
@@ -267,8 +267,8 @@ def time_bounds(classes: int, time_range: TimeRange) -> Iterator[dict[str, int]]
             yield {"time_class": k, "first_start": first, "last_start": high, "first_end": low}
 
 
-def _decoded(place: Sequence[Any]) -> tuple[int, tuple[bytes | None, ...]]:
-    spec_id, values = place
+def _decoded(partition: Sequence[Any]) -> tuple[int, tuple[bytes | None, ...]]:
+    spec_id, values = partition
     return spec_id, decode_partition(values)
 
 

@@ -30,7 +30,7 @@ _SPAN = ("table_id", "segment", "vector_id", "time_min", "time_max", "removed_ve
 def first_rows(
     connection: sa.Connection, scans: Sequence[dict[str, Any]], version: int, limit: int
 ) -> Sequence[sa.Row[Any]]:
-    """The first rows of several scans at a version, in their order, with the place of the scan as `scan`.
+    """The first rows of several scans at a version, in their order, with the number of the scan, from 1, as `scan`.
 
     A statement for PostgreSQL takes any number of scans, so that it is parsed and planned once. SQLite has no LATERAL.
     """

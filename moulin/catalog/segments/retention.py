@@ -17,7 +17,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine
+from moulin.catalog.sql.pool import Pool
 from moulin.errors import InvalidInput
 from moulin.model.operations import Expected
 from moulin.model.table_settings import RETENTION, retention_ns
@@ -35,9 +35,9 @@ class Expiring:
     segments: tuple[Expected, ...]
 
 
-def find(engine: Engine, limit: int = AT_ONCE) -> Iterator[Expiring]:
+def find(pool: Pool, limit: int = AT_ONCE) -> Iterator[Expiring]:
     """For each live table with a retention, up to `limit` segments that have expired; tables with none are left out."""
-    with engine.read() as connection:
+    with pool.read() as connection:
         t, d = s.tables, s.databases
         rows = connection.execute(
             sa.select(t.c.id, t.c.name, t.c.properties, t.c.time_classes, d.c.name.label("database"))
@@ -45,17 +45,17 @@ def find(engine: Engine, limit: int = AT_ONCE) -> Iterator[Expiring]:
             .where(t.c.tombstoned_at.is_(None), d.c.tombstoned_at.is_(None), t.c.event_time.is_not(None))
         ).all()
     for row in rows:
-        if RETENTION in row.properties and (found := _find_in(engine, row, limit)) is not None:
+        if RETENTION in row.properties and (found := _find_in(pool, row, limit)) is not None:
             yield found
 
 
-def _find_in(engine: Engine, row: Any, limit: int) -> Expiring | None:
+def _find_in(pool: Pool, row: Any, limit: int) -> Expiring | None:
     try:
         kept = retention_ns(row.properties)
     except InvalidInput:  # written by hand: it says nothing that makes sense, and nothing may go early
         return None
-    with engine.read() as connection:
-        now = engine.now(connection)
+    with pool.read() as connection:
+        now = pool.now(connection)
         if kept is None or kept >= now:
             return None
         version = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())

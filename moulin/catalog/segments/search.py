@@ -27,7 +27,6 @@ from moulin.catalog.segments import live as segments
 from moulin.catalog.segments import pages as segment_pages
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
-from moulin.catalog.streams import streams
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec
 from moulin.model.ingest import Stream
@@ -61,7 +60,7 @@ class FoundSegment:
 class Page:
     """One page of a search. `version` is what all its pages see, `tables` what it searches, in order.
 
-    The first page also says how far each stream is at that version: what lies past that, no segment holds yet.
+    `MaintenanceCatalog` adds to the first page how far each stream is at that version: no segment holds what lies past.
     """
 
     segments: tuple[FoundSegment, ...]
@@ -95,12 +94,12 @@ def find(
         raise InvalidInput("A time range ends no earlier than it starts.")
     found = _named(connection, database_id, list(dict.fromkeys(names)))
     asked = binascii.crc32(json.dumps([str(database_id), list(names), time_range]).encode())
-    place = [int(found[0].lake_version), asked, 0, segments.NO_TIME, 0, -1]
+    position = [int(found[0].lake_version), asked, 0, segments.NO_TIME, 0, -1]
     if cursor:
-        place = _decode(cursor, 6)
-        if place[1] != asked or not 0 <= place[2] < len(found):
+        position = _decode(cursor, 6)
+        if position[1] != asked or not 0 <= position[2] < len(found):
             raise InvalidInput("The cursor belongs to another search; start again without one.")
-    version = place[0]
+    version = position[0]
     for row in found:
         try:
             tables.require_kept(row, version)
@@ -109,7 +108,7 @@ def find(
     wanted = check_limit(limit)
     rows: list[Any] = []
     where: list[tuple[int, int]] = []
-    for block in chunks(list(_scans(found, time_range, place)), segment_pages.MAX_SCANS):
+    for block in chunks(list(_scans(found, time_range, position)), segment_pages.MAX_SCANS):
         room = wanted + 1 - len(rows)
         more_rows = segment_pages.first_rows(connection, [scan for _, _, scan in block], version, room)
         rows += more_rows
@@ -122,14 +121,9 @@ def find(
         more = _encode([version, asked, *where[wanted - 1], rows[-1].time_min, rows[-1].number])
     page = _found(connection, rows, {row.id: _ingest_field(row.json) for row in found}, live=True)
     ids = tuple(row.id for row in found)
-    if cursor:
-        return Page(page, more, version, ids)
-    # In the snapshot that the version was read in, so that both are of one moment.
-    active = connection.execute(_ACTIVE).all()
-    return Page(page, more, version, ids, streams.to_streams(connection, active), int(found[0].routing_seq))
+    return Page(page, more, version, ids, routing_seq=0 if cursor else int(found[0].routing_seq))
 
 
-_ACTIVE = sa.select(s.streams).where(s.streams.c.retired_at.is_(None)).order_by(s.streams.c.created_at, s.streams.c.id)
 _NAMED = (
     sa.select(
         *(s.tables.c[name] for name in ("id", "name", "created_version", "oldest_version", "time_classes")),
@@ -165,10 +159,10 @@ def _named(connection: sa.Connection, database_id: UUID, names: Sequence[str]) -
 
 
 def _scans(
-    found: Sequence[Any], time_range: tuple[int, int] | None, place: Sequence[int]
+    found: Sequence[Any], time_range: tuple[int, int] | None, position: Sequence[int]
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """What to ask, from `place` on: for each table, for each class that it uses."""
-    _, _, first_table, first_class, first_start, after = place
+    """What to ask, from `position` on: for each table, for each class that it uses."""
+    _, _, first_table, first_class, first_start, after = position
     for at in range(first_table, len(found)):
         here = {"table_id": found[at].id}
         if time_range is None:
@@ -295,15 +289,15 @@ def _ingest_field(schema: str) -> _IngestField:
     return None
 
 
-def _encode(place: Sequence[int]) -> str:
-    return base64.urlsafe_b64encode(struct.pack(f"<B{len(place)}q", 1, *place)).decode()
+def _encode(position: Sequence[int]) -> str:
+    return base64.urlsafe_b64encode(struct.pack(f"<B{len(position)}q", 1, *position)).decode()
 
 
 def _decode(cursor: str, count: int) -> list[int]:
     try:
-        form, *place = struct.unpack(f"<B{count}q", base64.b64decode(cursor.encode(), altchars=b"-_", validate=True))
+        form, *position = struct.unpack(f"<B{count}q", base64.b64decode(cursor.encode(), altchars=b"-_", validate=True))
     except (ValueError, struct.error):
         raise InvalidInput("The cursor is not one that this server gave; start again without one.") from None
     if form != 1:
         raise InvalidInput("The cursor is of another version of the server; start again without one.")
-    return place
+    return position

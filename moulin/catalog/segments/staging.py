@@ -14,9 +14,9 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog.objects.tombstones import NANOS
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine, take
+from moulin.catalog.sql.clock import NANOS
+from moulin.catalog.sql.pool import Pool, take
 from moulin.errors import InvalidInput
 from moulin.model.merge_task import StagedSegments
 
@@ -24,15 +24,15 @@ MAX_COUNT = 10_000
 _AT_ONCE = 20
 
 
-def reserve(engine: Engine, table_id: UUID, count: int, owner: str, seconds: float) -> StagedSegments:
+def reserve(pool: Pool, table_id: UUID, count: int, owner: str, seconds: float) -> StagedSegments:
     """Hand out `count` segment numbers of a table for `seconds`."""
     if not 1 <= count <= MAX_COUNT:
         raise InvalidInput(f"From 1 to {MAX_COUNT} segments can be staged at once, not {count}.")
-    with engine.unordered() as connection:
-        first, now = take(connection, "segment", count), engine.now(connection)
+    with pool.unordered() as connection:
+        first, now = take(connection, "segment", count), pool.now(connection)
         until = now + int(seconds * NANOS)
         stage(connection, first, count, table_id, owner, now, until)
-    engine.note_reserved(first, count)
+    pool.note_reserved(first, count)
     return StagedSegments(first, count, table_id, owner, now, until)
 
 

@@ -8,8 +8,8 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import tables
-from moulin.catalog.objects.tombstones import NANOS
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
 from moulin.errors import InvalidInput
 from moulin.model.layout.size_tier import TIER_STARTS
 
@@ -136,10 +136,10 @@ def mergeable(
     if small is not None:
         fitting = fitting.where(sa.or_(g.c.level == 0, g.c.size < small, p.c.vector_id != 0))
     found = fitting.subquery()
-    place = (found.c.partition_id, found.c.time_min, found.c.segment)
-    query = sa.select(*place).where(found.c.together >= least).order_by(*place).limit(limit)
+    order = (found.c.partition_id, found.c.time_min, found.c.segment)
+    query = sa.select(*order).where(found.c.together >= least).order_by(*order).limit(limit)
     if after is not None:
-        query = query.where(sa.tuple_(*place) > sa.tuple_(*(sa.literal(value, sa.BigInteger) for value in after)))
+        query = query.where(sa.tuple_(*order) > sa.tuple_(*(sa.literal(value, sa.BigInteger) for value in after)))
     rows = connection.execute(query).all()
     last = (rows[-1][0], rows[-1][1], rows[-1][2]) if len(rows) == limit else None
     return Mergeable([row.segment for row in rows], last)

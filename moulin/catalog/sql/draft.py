@@ -1,7 +1,7 @@
 """The manifests of one version, built while it commits and saved in its transaction.
 
-Storage gets them afterwards, from the outbox (publish.py). A mutation that turns out to change nothing never asks for
-`version`, and then none is taken.
+Storage gets them afterwards, from the outbox (manifests/publish.py). A mutation that turns out to change nothing never
+asks for `version`, and then none is taken.
 """
 
 from __future__ import annotations

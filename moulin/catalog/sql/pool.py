@@ -1,6 +1,6 @@
 """Connections and transactions: one snapshot for readers, one lock for writers.
 
-Every mutation goes through `Engine.write`, which locks the counter row first. So versions become visible in order: once
+Every mutation goes through `Pool.write`, which locks the counter row first. So versions become visible in order: once
 version V was read, nothing with a version <= V appears later. No I/O but SQL happens while the lock is held.
 """
 
@@ -21,19 +21,17 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from moulin.catalog.sql import drivers
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import Clock, SimulatedClock
 from moulin.catalog.sql.creation import create_tables, stamp
+from moulin.catalog.sql.database_errors import reason, translated
 from moulin.catalog.sql.living import InUse, Living, survey
-from moulin.catalog.upkeep.clocks import SimulatedClock
 from moulin.config import Config
 from moulin.errors import (
     Closed,
-    Corrupt,
-    FailedPrecondition,
     Fenced,
     InvalidInput,
-    MoulinError,
-    NotFound,
     Unavailable,
     Unsupported,
 )
@@ -43,11 +41,9 @@ GIVEN_UP = (
     "This catalog is not the lake's any more: manifests of another one lie in its storage. Use that one, or move this "
     "one away and run `moulin recover`."
 )
-_SQLITE = "sqlite:///"
 _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
 _ALEMBIC = threading.Lock()  # it keeps what it works on in module variables
 
-Clock = Callable[[], int]
 # Says, where a server runs a call, that nobody waits for it any more: its deadline has passed, or the caller has gone.
 gave_up: ContextVar[Callable[[], bool] | None] = ContextVar("gave_up", default=None)
 T = TypeVar("T")
@@ -88,7 +84,7 @@ _LOCK_COUNTER = (
 )
 
 
-class Engine:
+class Pool:
     """One catalog database, SQLite or PostgreSQL. Safe to use from several threads and processes."""
 
     def __init__(self, url: sa.URL, config: Config, clock: Clock | None = None) -> None:
@@ -98,7 +94,7 @@ class Engine:
         self.incarnation: int | None = None
         self._file = url.database if self.is_sqlite else None
         self._inode: int | None = None
-        self._engine = _sqlite(url, config) if self.is_sqlite else _postgresql(url, config)
+        self._engine = drivers.sqlite(url, config) if self.is_sqlite else drivers.postgresql(url, config)
         self._turns = threading.Lock()
         self.living: Living | None = None
         if self._file is not None:
@@ -121,7 +117,7 @@ class Engine:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """One consistent snapshot. Do not keep it open across anything slow."""
-        with _translated(), self._connect() as connection:
+        with translated(), self._connect() as connection:
             if not self.is_sqlite:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection.begin():
@@ -133,7 +129,7 @@ class Engine:
 
         One that is not `durable` may be lost in a power cut, and does not wait for the disk.
         """
-        with self._turn(), _translated(), self._connect() as connection:
+        with self._turn(), translated(), self._connect() as connection:
             connection = connection.execution_options(moulin_write="FULL" if durable else "NORMAL")
             decided = False
             try:
@@ -144,7 +140,7 @@ class Engine:
                 if not decided or isinstance(error, (exc.IntegrityError, exc.DataError)):
                     raise
                 raise Unavailable(
-                    f"The catalog did not confirm the change: {_reason(error)}. Its outcome is unknown: look whether "
+                    f"The catalog did not confirm the change: {reason(error)}. Its outcome is unknown: look whether "
                     "it was made before repeating it."
                 ) from error
 
@@ -305,75 +301,3 @@ def take(connection: sa.Connection, name: str, count: int) -> int:
 def chunks(values: Sequence[T], size: int = 500) -> Iterator[Sequence[T]]:
     """`values` in pieces short enough for one IN list."""
     return (values[start : start + size] for start in range(0, len(values), size))
-
-
-def _sqlite(url: sa.URL, config: Config) -> sa.Engine:
-    engine = sa.create_engine(url, connect_args={"timeout": config.lock_seconds, "check_same_thread": False})
-
-    @sa.event.listens_for(engine, "connect")
-    def _connect(connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # the driver must not begin transactions on its own
-        cursor = connection.cursor()
-        for pragma in ("journal_mode=WAL", "foreign_keys=ON", "temp_store=MEMORY"):
-            cursor.execute(f"PRAGMA {pragma}")
-        cursor.close()
-
-    @sa.event.listens_for(engine, "begin")
-    def _begin(connection: sa.Connection) -> None:
-        level = connection.get_execution_options().get("moulin_write")
-        if level is not None:
-            connection.exec_driver_sql(f"PRAGMA synchronous={level}")
-        connection.exec_driver_sql("BEGIN" if level is None else "BEGIN IMMEDIATE")
-
-    return engine
-
-
-def _postgresql(url: sa.URL, config: Config) -> sa.Engine:
-    millis = int(config.lock_seconds * 1000)
-    options = f"-c lock_timeout={millis} -c idle_in_transaction_session_timeout={millis}"
-    return sa.create_engine(
-        url.set(drivername="postgresql+psycopg"),
-        pool_pre_ping=True,
-        max_overflow=27,  # with the five that stay open, one for each call that a server runs at a time
-        connect_args={"options": options, "connect_timeout": max(2, int(config.lock_seconds))},
-    )
-
-
-def engine_url(uri: str) -> sa.URL:
-    """The SQLAlchemy form of a catalog's address; the error never repeats a password."""
-    if uri.startswith(_SQLITE):  # what follows is the path of a file as it is: `?` and `%` in it mean nothing
-        return sa.URL.create("sqlite", database=uri.removeprefix(_SQLITE))
-    try:
-        url = sa.make_url(uri)
-    except exc.ArgumentError:
-        raise InvalidInput("The catalog's address is not a valid postgresql:// URL.") from None
-    if url.drivername not in ("postgresql", "postgresql+psycopg", "sqlite"):
-        raise InvalidInput(f"Unknown catalog {url.drivername!r}; use a folder or a postgresql:// URL.")
-    return url
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Database errors as the project's own, without SQL text or parameters."""
-    try:
-        yield
-    except MoulinError:
-        raise
-    except (exc.IntegrityError, exc.DataError) as error:  # the latter: text with a zero byte, a number out of range
-        raise InvalidInput(f"The catalog refused the change: {_reason(error)}.") from error
-    except (exc.DBAPIError, exc.TimeoutError) as error:
-        reason = _reason(error)
-        if "no such table" in reason or "does not exist" in reason:
-            raise NotFound(f"This is not a lake's catalog: {reason}.") from error
-        if "malformed" in reason or "not a database" in reason:
-            raise Corrupt(
-                f"The catalog is damaged: {reason}. Move it away; `moulin recover` rebuilds it from storage."
-            ) from error
-        if "readonly" in reason or "unable to open" in reason or "permission denied" in reason:
-            raise FailedPrecondition(f"The catalog cannot be written: {reason}.") from error
-        raise Unavailable(f"The catalog did not answer: {reason}. Try again.") from error
-
-
-def _reason(error: exc.SQLAlchemyError) -> str:
-    original = getattr(error, "orig", None) or error
-    return str(original).strip().split("\n")[0].rstrip(".")

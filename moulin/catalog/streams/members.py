@@ -11,9 +11,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from moulin.catalog.objects.tombstones import NANOS
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine
+from moulin.catalog.sql.clock import NANOS
+from moulin.catalog.sql.pool import Pool
 from moulin.errors import InvalidInput
 from moulin.model.ingest import Member, MemberKind
 
@@ -21,7 +21,7 @@ _MAX_TEXT = 1024
 _MAX_WEIGHT = (1 << 32) - 1
 
 
-def beat(engine: Engine, server: str, member_id: str, kind: MemberKind, endpoint: str, weight: int) -> None:
+def beat(pool: Pool, server: str, member_id: str, kind: MemberKind, endpoint: str, weight: int) -> None:
     """Note a member, or that it is still there. What it says of itself replaces what it said before."""
     for what, text in (("id", member_id), ("endpoint", endpoint)):
         if not text.strip() or len(text) > _MAX_TEXT or "\0" in text:
@@ -29,9 +29,9 @@ def beat(engine: Engine, server: str, member_id: str, kind: MemberKind, endpoint
     if not 0 <= weight <= _MAX_WEIGHT:
         raise InvalidInput(f"A member's weight is from 0 to {_MAX_WEIGHT}, not {weight}.")
     m = s.members
-    with engine.unordered(durable=False) as connection:
-        now = engine.now(connection)
-        insert = (sqlite.insert if engine.is_sqlite else postgresql.insert)(m)
+    with pool.unordered(durable=False) as connection:
+        now = pool.now(connection)
+        insert = (sqlite.insert if pool.is_sqlite else postgresql.insert)(m)
         values = {"server": server, "kind": int(kind), "endpoint": endpoint, "weight": weight}
         later = sa.case((m.c.heartbeat_at > now, m.c.heartbeat_at), else_=now)
         connection.execute(
@@ -51,9 +51,9 @@ def list_live(connection: sa.Connection, now: int, ttl_seconds: float, kind: Mem
     return [Member(row.id, MemberKind(row.kind), row.endpoint, row.weight, row.heartbeat_at) for row in rows]
 
 
-def forget(engine: Engine, server: str, ttl_seconds: float) -> None:
+def forget(pool: Pool, server: str, ttl_seconds: float) -> None:
     """Forget what a server had heard of, and everyone who is long gone."""
     m = s.members
-    with engine.unordered(durable=False) as connection:
-        gone = engine.now(connection) - int(ttl_seconds * NANOS)
+    with pool.unordered(durable=False) as connection:
+        gone = pool.now(connection) - int(ttl_seconds * NANOS)
         connection.execute(m.delete().where(sa.or_(m.c.server == server, m.c.heartbeat_at <= gone)))

@@ -16,9 +16,9 @@ import sqlalchemy as sa
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import commit as commits
-from moulin.catalog.commit.commit import TableCommit
-from moulin.catalog.objects.tombstones import NANOS
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import Write
 from moulin.catalog.streams import streams
@@ -73,14 +73,14 @@ def register(
     if both := gave.intersection(advance.stream_id for advance in idle):
         raise InvalidInput(f"Stream {min(both)} brought segments to this batch; it cannot be idle, too.")
     drafts = []
-    for place, registration in enumerate(registrations, start=1):
+    for count, registration in enumerate(registrations, start=1):
         draft = Draft(write, lake_uuid, KIND)
         drafts.append(draft)
         _append(draft, {table_id: [registration.segment]})
         moved = [_advance(draft, table_id, advance, least=1) for advance in registration.advances]
-        if place == len(registrations):
+        if count == len(registrations):
             moved += [_advance(draft, table_id, advance, least=0) for advance in idle]
-            draft.request(key, versions=place, digest=asked)
+            draft.request(key, versions=count, digest=asked)
         add_rows(draft, s.streams, sorted(set(moved)))
         draft.save()
     return drafts
@@ -130,8 +130,8 @@ def _advance(draft: Draft, table_id: UUID, advance: Advance, *, least: int) -> U
             f"{' with a segment' if least else ''}."
         )
     t, connection = s.stream_tables, draft.connection
-    place = sa.and_(t.c.stream_id == row.id, t.c.table_id == table_id)
-    known = connection.execute(sa.select(t).where(place)).first()
+    mine = sa.and_(t.c.stream_id == row.id, t.c.table_id == table_id)
+    known = connection.execute(sa.select(t).where(mine)).first()
     found = row.frontier if known is None else max(row.frontier, known.merged_offset)
     if advance.start != found:
         raise _lost(row.id, f"merged into table {table_id} up to", advance.start, found)
@@ -143,7 +143,7 @@ def _advance(draft: Draft, table_id: UUID, advance: Advance, *, least: int) -> U
         )
     else:
         time = max(time, known.merged_time)
-        connection.execute(t.update().where(place).values(merged_offset=advance.reached, merged_time=time))
+        connection.execute(t.update().where(mine).values(merged_offset=advance.reached, merged_time=time))
     _checkpoint(draft, row.id, table_id, advance.reached, time)
     stream_id: UUID = row.id
     return stream_id

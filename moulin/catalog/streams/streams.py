@@ -15,8 +15,8 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog.objects.tombstones import NANOS
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import Write, chunks
 from moulin.catalog.streams import tokens
@@ -35,6 +35,9 @@ from moulin.model.ingest import (
 
 MAX_OFFSET = (1 << 63) - 2
 _MAX_TEXT = 1024
+_NOT_RETIRED = (
+    sa.select(s.streams).where(s.streams.c.retired_at.is_(None)).order_by(s.streams.c.created_at, s.streams.c.id)
+)
 
 
 def register(draft: Draft, plaintext: str, collector_id: str, description: str) -> StreamRegistration:
@@ -92,6 +95,11 @@ def load(connection: sa.Connection, stream_ids: Iterable[UUID], now: int, keep_s
     return to_streams(connection, rows, since=now - int(keep_seconds * NANOS))
 
 
+def not_retired(connection: sa.Connection, since: int | None = None) -> tuple[Stream, ...]:
+    """The streams that may still hold objects, in the order of their creation; `since` as in `to_streams`."""
+    return to_streams(connection, connection.execute(_NOT_RETIRED).all(), since)
+
+
 def list_all(write: Write, keep_seconds: float) -> StreamList:
     """Everything that a nursery needs to know, numbered. Called under the counter's lock.
 
@@ -109,12 +117,11 @@ def snapshot(connection: sa.Connection, now: int) -> StreamList:
 
 
 def _listed(connection: sa.Connection, version: int, now: int, routing_seq: int, since: int | None) -> StreamList:
-    r, t = s.streams, s.tables
-    rows = connection.execute(sa.select(r).where(r.c.retired_at.is_(None)).order_by(r.c.created_at, r.c.id)).all()
+    t = s.tables
     live = sa.select(t.c.id, t.c.database_id, t.c.name, t.c.tombstoned_at)
     tables = connection.execute(live.where(sa.or_(t.c.delete_at.is_(None), t.c.delete_at > now)))
     return StreamList(
-        streams=to_streams(connection, rows, since=since),
+        streams=not_retired(connection, since),
         tables=tuple(
             RoutedTable(row.id, row.database_id, row.name, retired=row.tombstoned_at is not None)
             for row in tables.all()
@@ -247,18 +254,18 @@ def check_offset(offset: int) -> None:
 def to_streams(connection: sa.Connection, rows: Sequence[Any], since: int | None = None) -> tuple[Stream, ...]:
     """Streams from their rows; with `since`, also their checkpoints from that time on and the last one before it."""
     t, c = s.stream_tables, s.stream_checkpoints
-    places: dict[UUID, list[Any]] = {}
+    tables: dict[UUID, list[Any]] = {}
     points: dict[tuple[UUID, UUID | None], list[Any]] = {}
     for chunk in chunks([row.id for row in rows]):
-        for place in connection.execute(sa.select(t).where(t.c.stream_id.in_(chunk)).order_by(t.c.table_id)):
-            places.setdefault(place.stream_id, []).append(place)
+        for table in connection.execute(sa.select(t).where(t.c.stream_id.in_(chunk)).order_by(t.c.table_id)):
+            tables.setdefault(table.stream_id, []).append(table)
         if since is not None:
             for point in connection.execute(sa.select(c).where(c.c.stream_id.in_(chunk)).order_by(c.c.version)):
                 points.setdefault((point.stream_id, point.table_id), []).append(point)
-    return tuple(_to_stream(row, places.get(row.id, []), points, since or 0) for row in rows)
+    return tuple(_to_stream(row, tables.get(row.id, []), points, since or 0) for row in rows)
 
 
-def _to_stream(row: Any, places: list[Any], points: dict[tuple[UUID, UUID | None], list[Any]], since: int) -> Stream:
+def _to_stream(row: Any, tables: list[Any], points: dict[tuple[UUID, UUID | None], list[Any]], since: int) -> Stream:
     common = points.get((row.id, None), [])
     return Stream(
         id=row.id,
@@ -277,13 +284,13 @@ def _to_stream(row: Any, places: list[Any], points: dict[tuple[UUID, UUID | None
         checkpoints=_recent(common, since),
         tables=tuple(
             StreamTable(
-                place.table_id,
-                max(place.merged_offset, row.frontier),
-                max(place.merged_time, row.frontier_time),
-                place.created_at,
-                _recent([*points.get((row.id, place.table_id), []), *common], since),
+                table.table_id,
+                max(table.merged_offset, row.frontier),
+                max(table.merged_time, row.frontier_time),
+                table.created_at,
+                _recent([*points.get((row.id, table.table_id), []), *common], since),
             )
-            for place in places
+            for table in tables
         ),
     )
 

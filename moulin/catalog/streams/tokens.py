@@ -20,8 +20,9 @@ import sqlalchemy as sa
 
 from moulin.catalog.objects import databases
 from moulin.catalog.objects.names import Key, by_key, live_tables, same
-from moulin.catalog.objects.tombstones import NANOS, bury, lift, to_resurrect, tombstone_of
+from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombstone_of
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, Unauthenticated
 from moulin.model.ids import new_id

@@ -1,8 +1,7 @@
-"""Merge tasks: who rewrites which segments. A segment is an input of one task at most.
+"""Merge tasks: which segments are to be rewritten. A segment is an input of one task at most.
 
-A task is claimed for the time of a lease, which heartbeats renew. Every claim has the next attempt number, and only the
-newest claim can finish the task: in the transaction of the merge's own commit (`finish`). Nothing else here takes a
-version. Tasks survive everything but a recovery, after which they are planned again.
+Nothing here takes a version. Tasks survive everything but a recovery, after which they are planned again. Workers get
+them by claims (claims.py).
 """
 
 # Decisions: docs/decisions/0090
@@ -11,28 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from moulin.catalog.commit.arrivals import MAX_LEVEL
-from moulin.catalog.objects.tombstones import NANOS
-from moulin.catalog.segments import staging
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine, chunks, take
-from moulin.errors import Fenced, InvalidInput, NotFound
+from moulin.catalog.sql.clock import NANOS
+from moulin.catalog.sql.pool import Pool, chunks
+from moulin.errors import InvalidInput, NotFound
+from moulin.model.facts import MAX_LEVEL
 from moulin.model.ids import new_id
-from moulin.model.merge_task import ClaimedMerge
-from moulin.model.operations import Claim, Merge
-
-if TYPE_CHECKING:
-    from moulin.catalog.commit.commit import TableChange
-
-_NUMBERS = 64  # segment numbers reserved for the outputs of a claimed task
-_LONGEST_BACKOFF = 3600.0
-_LONGEST_ERROR = 2000
+from moulin.model.operations import Claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +43,28 @@ class Begin:
     read_version: int
 
 
-def create(engine: Engine, planned: Sequence[PlannedMerge], begin: Begin | None = None) -> list[Claim | None]:
+def create(pool: Pool, planned: Sequence[PlannedMerge], begin: Begin | None = None) -> list[Claim | None]:
     """Make a task of each plan whose inputs are all free, in one transaction; None for the others.
 
     A claim's attempt is 0 unless `begin` says who claims it.
     """
     t, i = s.merge_tasks, s.merge_task_inputs
-    insert = sqlite.insert if engine.is_sqlite else postgresql.insert
+    insert = sqlite.insert if pool.is_sqlite else postgresql.insert
     claims = [Claim(new_id(), 0 if begin is None else 1) for _ in planned]
-    owners = {number: place for place, plan in enumerate(planned) for number in plan.inputs}
+    owners = {number: index for index, plan in enumerate(planned) for number in plan.inputs}
     if len(owners) != sum(len(plan.inputs) for plan in planned):
         raise InvalidInput("Merges that are planned together share no segment.")
     if wrong := [plan.level for plan in planned if not 0 <= plan.level <= MAX_LEVEL]:
         raise InvalidInput(f"Segments have levels from 0 to {MAX_LEVEL}: none can be merged into level {wrong[0]}.")
     wanted = sorted(owners)  # in one order, so that two who want the same do not wait for each other in turn
     # One that is claimed at once is of no use to anybody after a power cut, and does not wait for the disk.
-    with engine.unordered(durable=begin is None) as connection:
-        now = engine.now(connection)
+    with pool.unordered(durable=begin is None) as connection:
+        now = pool.now(connection)
         lost = {owners[number] for number in held(connection, wanted)}
         rows = [
             _row(claim, plan, now, begin)
-            for place, (claim, plan) in enumerate(zip(claims, planned, strict=True))
-            if place not in lost and plan.inputs
+            for index, (claim, plan) in enumerate(zip(claims, planned, strict=True))
+            if index not in lost and plan.inputs
         ]
         if not rows:
             return [None] * len(planned)
@@ -86,10 +76,10 @@ def create(engine: Engine, planned: Sequence[PlannedMerge], begin: Begin | None 
             query = insert(i).values(inputs).on_conflict_do_nothing().returning(i.c.segment)
             granted.update(connection.execute(query).scalars())
         late = {owners[number] for number in free if number not in granted}
-        _delete(connection, [claims[place].task_id for place in sorted(late)])
+        delete_all(connection, [claims[index].task_id for index in sorted(late)])
     return [
-        None if place in lost or place in late or not planned[place].inputs else claim
-        for place, claim in enumerate(claims)
+        None if index in lost or index in late or not planned[index].inputs else claim
+        for index, claim in enumerate(claims)
     ]
 
 
@@ -127,243 +117,41 @@ def held(connection: sa.Connection, numbers: Iterable[int]) -> set[int]:
     return found
 
 
-def claim(engine: Engine, worker: str, seconds: float, table_id: UUID | None = None) -> ClaimedMerge | None:
-    """Claim the task that has waited longest, if there is any, for `seconds`. Any number may ask at once."""
-    if not worker:
-        raise InvalidInput("A worker needs an id to claim a merge task.")
-    while True:
-        with engine.unordered(durable=False) as connection:
-            row = _next(engine, connection, table_id)
-            if row is None and _bound_leases(engine, connection):
-                row = _next(engine, connection, table_id)
-            if row is None:
-                return None
-            if (claimed := _claim(engine, connection, row, worker, seconds)) is not None:
-                return claimed
-
-
-def _next(engine: Engine, connection: sa.Connection, table_id: UUID | None) -> Any:
-    t, owner, parent = s.merge_tasks, s.tables, s.databases
-    query = (
-        sa.select(t)
-        .join(owner, owner.c.id == t.c.table_id)
-        .join(parent, parent.c.id == owner.c.database_id)
-        .where(
-            t.c.available_at <= engine.now(connection),
-            owner.c.tombstoned_at.is_(None),
-            parent.c.tombstoned_at.is_(None),
-        )
-        .order_by(t.c.available_at, t.c.id)
-        .limit(1)
-        .with_for_update(of=t, skip_locked=True)
-    )
-    return connection.execute(query if table_id is None else query.where(t.c.table_id == table_id)).first()
-
-
-def _bound_leases(engine: Engine, connection: sa.Connection) -> bool:
-    """Whether tasks were held back by a clock that was ahead, and are no longer.
-
-    A lease that began in the future counts as begun now, and no task waits longer than the longest back-off.
-    """
-    t, now = s.merge_tasks, engine.now(connection)
-    waits = sa.and_(t.c.available_at != s.OPEN, t.c.finished_version.is_(None))
-    late = sa.and_(waits, t.c.worker.is_(None), t.c.available_at > now + int(_LONGEST_BACKOFF * NANOS))
-    freed = connection.execute(t.update().where(late).values(available_at=now)).rowcount
-    ahead = sa.and_(waits, t.c.claimed_at > now + int(engine.config.clock_tolerance * NANOS))
-    left = t.c.available_at - t.c.claimed_at
-    connection.execute(t.update().where(ahead).values(available_at=now + left, claimed_at=now))
-    return freed > 0
-
-
-def _claim(engine: Engine, connection: sa.Connection, row: Any, worker: str, seconds: float) -> ClaimedMerge | None:
-    """None when the task turned out to be nothing to claim: then it is gone, or in quarantine."""
-    t = s.merge_tasks
-    now = engine.now(connection)
-    if row.worker is not None and _note_failure(engine, connection, row, now, f"Worker {row.worker} let it lapse."):
-        return None
-    version = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
-    inputs = _live_inputs(connection, row)
-    if inputs is None:
-        return None
-    attempt, lease_until = row.attempt + 1, now + int(seconds * NANOS)
-    first = take(connection, "segment", _NUMBERS)
-    engine.note_reserved(first, _NUMBERS)
-    staging.stage(connection, first, _NUMBERS, row.table_id, f"{row.id}/{attempt}", now, lease_until)
-    values = {
-        "worker": worker,
-        "claimed_at": now,
-        "attempt": attempt,
-        "available_at": lease_until,
-        "read_version": version,
-        "first_number": first,
-        "numbers": _NUMBERS,
-    }
-    connection.execute(t.update().where(t.c.id == row.id).values(values))
-    return ClaimedMerge(Claim(row.id, attempt), row.table_id, row.level, inputs, version, lease_until, first, _NUMBERS)
-
-
-def _live_inputs(connection: sa.Connection, row: Any) -> dict[int, int] | None:
-    """The inputs that are live, with their vectors. A task that has lost what made it worth doing goes; then None."""
-    i, p = s.merge_task_inputs, s.segment_spans
-    open_span = sa.and_(p.c.segment == i.c.segment, p.c.branch == s.MAIN, p.c.removed_version == s.OPEN)
-    rows = connection.execute(
-        sa.select(i.c.segment, i.c.vector_id, p.c.vector_id.label("found"))
-        .select_from(i.join(p, open_span, isouter=True))
-        .where(i.c.task_id == row.id)
-        .order_by(i.c.segment)
-    ).all()
-    live = {found.segment: found.found for found in rows if found.found is not None}
-    if not live or (len(live) == 1 and len(rows) > 1):
-        _delete(connection, [row.id])
-        return None
-    gone = [found.segment for found in rows if found.found is None]
-    connection.execute(i.delete().where(i.c.segment.in_(gone)))
-    for found in rows:
-        if found.found is not None and found.found != found.vector_id:
-            connection.execute(i.update().where(i.c.segment == found.segment).values(vector_id=found.found))
-    return live
-
-
-def _note_failure(engine: Engine, connection: sa.Connection, row: Any, now: int, message: str) -> bool:
-    """Count a failure; whether it was the last that is allowed, and the task is in quarantine now."""
-    t, config = s.merge_tasks, engine.config
-    failures = row.failures + 1
-    wait = min(config.merge_backoff * 2 ** min(failures - 1, 30), _LONGEST_BACKOFF)
-    over = bool(failures >= config.merge_failures)
-    values = {
-        "failures": failures,
-        "last_error": message[:_LONGEST_ERROR],
-        "worker": None,
-        "claimed_at": None,
-        "available_at": s.OPEN if over else now + int(wait * NANOS),
-    }
-    connection.execute(t.update().where(t.c.id == row.id).values(values))
-    return over
-
-
-def heartbeat(engine: Engine, claim: Claim, seconds: float) -> int:
-    """Renew the lease; returns until when. Raises Fenced when the claim no longer holds."""
-    with engine.unordered(durable=False) as connection:
-        row = _claimed(connection, claim)
-        until = engine.now(connection) + int(seconds * NANOS)
-        t, staged = s.merge_tasks, s.staged_segments
-        connection.execute(t.update().where(t.c.id == row.id).values(available_at=until))
-        mine = staged.c.owner == f"{row.id}/{row.attempt}"
-        connection.execute(staged.update().where(mine).values(expires_at=until))
-        return until
-
-
-def fail(engine: Engine, claim: Claim, message: str) -> None:
-    """Give a claimed task back with the reason: it waits, or goes into quarantine. Saying so twice changes nothing."""
-    with engine.unordered(durable=False) as connection:
-        row = _locked(connection, claim.task_id)
-        if row.worker is None and row.finished_version is None and claim.attempt in (0, row.attempt):
-            return
-        _note_failure(engine, connection, _claimed(connection, claim), engine.now(connection), message or "It failed.")
-
-
-def unclaim(engine: Engine, task_id: UUID, min_seconds: float) -> bool:
-    """Take a task from its worker if it has had it for `min_seconds`; whether it was taken."""
-    t = s.merge_tasks
-    with engine.unordered() as connection:
-        now = engine.now(connection)
-        before = max(now - int(min_seconds * NANOS), 0)  # no longer than there was time
-        old = sa.and_(t.c.worker.is_not(None), t.c.claimed_at <= before)
-        changed = {"worker": None, "claimed_at": None, "available_at": now}
-        mine = sa.and_(t.c.id == task_id, t.c.finished_version.is_(None), old)
-        return bool(connection.execute(t.update().where(mine).values(changed)).rowcount)
-
-
-def delete(engine: Engine, task_id: UUID) -> bool:
+def delete(pool: Pool, task_id: UUID) -> bool:
     """Forget a task; its inputs are free again. False when there is none, or it is done."""
-    with engine.unordered() as connection:
+    with pool.unordered() as connection:
         t = s.merge_tasks
         found = sa.select(t.c.id).where(t.c.id == task_id, t.c.finished_version.is_(None)).with_for_update()
         if connection.execute(found).first() is None:
             return False
-        _delete(connection, [task_id])
+        delete_all(connection, [task_id])
         return True
 
 
 def delete_of_table(connection: sa.Connection, table_id: UUID) -> None:
     """Forget all tasks of a table that is purged."""
-    _delete(connection, connection.execute(_tasks_of(table_id)).scalars().all())
+    delete_all(connection, connection.execute(_tasks_of(table_id)).scalars().all())
 
 
 def _tasks_of(table_id: UUID) -> sa.Select[Any]:
     return sa.select(s.merge_tasks.c.id).where(s.merge_tasks.c.table_id == table_id)
 
 
-def _delete(connection: sa.Connection, ids: Sequence[UUID]) -> None:
+def delete_all(connection: sa.Connection, ids: Sequence[UUID]) -> None:
+    """Forget tasks and their inputs, in the running transaction."""
     for chunk in chunks(ids):
         connection.execute(s.merge_task_inputs.delete().where(s.merge_task_inputs.c.task_id.in_(chunk)))
         connection.execute(s.merge_tasks.delete().where(s.merge_tasks.c.id.in_(chunk)))
 
 
-def _locked(connection: sa.Connection, task_id: UUID) -> Any:
-    t = s.merge_tasks
-    row = connection.execute(sa.select(t).where(t.c.id == task_id).with_for_update()).first()
-    if row is None:
-        raise unknown_task(task_id)
-    return row
-
-
-def _claimed(connection: sa.Connection, claim: Claim) -> Any:
-    """The row of a task whose claim holds. Attempt 0 stands for whichever there is, of workers that know of none."""
-    row = _locked(connection, claim.task_id)
-    if row.finished_version is not None:
-        raise Fenced(f"Merge task {claim.task_id} is done already, as version {row.finished_version}.")
-    if row.worker is None or claim.attempt not in (0, row.attempt):
-        raise Fenced(
-            f"Attempt {claim.attempt or row.attempt} at merge task {claim.task_id} was given up or taken over; "
-            "drop what it wrote and ask for another task."
-        )
-    return row
-
-
-def finish(change: TableChange, operation: Merge) -> None:
-    """Finish the task of a merge in the transaction of its commit. Raises Fenced when the claim no longer holds."""
-    t, i, claim = s.merge_tasks, s.merge_task_inputs, operation.claim
-    if claim is not None:
-        row = _claimed(change.connection, claim)
-        if row.table_id != change.table_id:
-            raise InvalidInput(f"Merge task {claim.task_id} belongs to another table than {change.name}.")
-        done = {
-            "finished_version": change.draft.version,
-            "available_at": s.OPEN,
-            "outputs": [facts.path for facts in operation.added],
-        }
-        change.connection.execute(t.update().where(t.c.id == row.id).values(done))
-        change.connection.execute(i.delete().where(i.c.task_id == row.id))
-    for chunk in chunks([e.segment for e in operation.removed]):
-        change.connection.execute(i.delete().where(i.c.segment.in_(chunk)))
-
-
-def claimed_merge(connection: sa.Connection, claim: Claim) -> ClaimedMerge:
-    """What a claim that holds stands for."""
-    row = _claimed(connection, claim)
-    i = s.merge_task_inputs
-    inputs = connection.execute(sa.select(i.c.segment, i.c.vector_id).where(i.c.task_id == row.id)).all()
-    return ClaimedMerge(
-        Claim(row.id, row.attempt),
-        row.table_id,
-        row.level,
-        {found.segment: found.vector_id for found in inputs},
-        row.read_version,
-        row.available_at,
-        row.first_number,
-        row.numbers,
-    )
+def prune(pool: Pool, keep_seconds: float) -> int:
+    """Forget tasks that were done long ago; returns how many."""
+    t, v = s.merge_tasks, s.versions
+    with pool.unordered(durable=False) as connection:
+        before = pool.now(connection) - int(keep_seconds * NANOS)
+        old = sa.select(sa.func.max(v.c.version)).where(v.c.timestamp_ns <= before).scalar_subquery()
+        return int(connection.execute(t.delete().where(t.c.finished_version <= old)).rowcount)
 
 
 def unknown_task(task_id: UUID) -> NotFound:
     return NotFound(f"There is no merge task {task_id}: it was deleted, or done long ago.")
-
-
-def prune(engine: Engine, keep_seconds: float) -> int:
-    """Forget tasks that were done long ago; returns how many."""
-    t, v = s.merge_tasks, s.versions
-    with engine.unordered(durable=False) as connection:
-        before = engine.now(connection) - int(keep_seconds * NANOS)
-        old = sa.select(sa.func.max(v.c.version)).where(v.c.timestamp_ns <= before).scalar_subquery()
-        return int(connection.execute(t.delete().where(t.c.finished_version <= old)).rowcount)

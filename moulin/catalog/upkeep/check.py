@@ -35,7 +35,7 @@ Progress = Callable[[int, int], None]
 def check(catalog: Catalog, *, data: bool = True, progress: Progress | None = None) -> list[Finding]:
     """Check a lake; `data` also reads every byte of every file. `progress(done, all)` counts files."""
     findings: list[Finding] = []
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         for invariant in INVARIANTS:
             findings.extend(invariant(connection))
         files = [*known_files(connection), *projection_files(connection)]

@@ -10,40 +10,27 @@ that nobody sets.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS, SimulatedClock
 from moulin.catalog.sql.living import seconds_since_boot
+from moulin.catalog.sql.pool import Pool
 from moulin.errors import FailedPrecondition
-
-if TYPE_CHECKING:
-    from moulin.catalog.sql.pool import Engine
-    from moulin.storage.store import Store
-
-NANOS = 1_000_000_000
+from moulin.storage.store import Store
 
 
-class SimulatedClock(ABC):
-    """A clock that stands for every clock there is: an engine that is given one asks no other. For simulations."""
-
-    @abstractmethod
-    def __call__(self) -> int:
-        """Unix nanoseconds."""
-
-
-def agreed(engine: Engine, store: Store) -> Callable[[], int]:
+def agreed(pool: Pool, store: Store) -> Callable[[], int]:
     """The time that all clocks agree on, to be asked for from now on. FailedPrecondition when they do not agree."""
-    tolerance = int(engine.config.clock_tolerance * NANOS)
-    with engine.read() as connection:
+    tolerance = int(pool.config.clock_tolerance * NANOS)
+    with pool.read() as connection:
         newest = int(connection.execute(sa.select(s.counter.c.clock_ns)).scalar_one())
-        mine, database = engine.own_clock(connection), engine.database_clock(connection)
+        mine, database = pool.own_clock(connection), pool.database_clock(connection)
     began = seconds_since_boot()
-    if not isinstance(engine.clock, SimulatedClock):
+    if not isinstance(pool.clock, SimulatedClock):
         for name, found in (("its database", database), ("its storage", _now(store))):
             waited = int((seconds_since_boot() - began) * NANOS)
             apart = max(mine - found, found - (mine + waited))
@@ -59,8 +46,8 @@ def agreed(engine: Engine, store: Store) -> Callable[[], int]:
             "until that time, or clean up with a larger clock_tolerance",
         )
     least = newest if newest < mine + NANOS else 0  # stamps may be ahead of a coarse clock, as one follows another
-    if isinstance(engine.clock, SimulatedClock):
-        simulated = engine.clock
+    if isinstance(pool.clock, SimulatedClock):
+        simulated = pool.clock
         return lambda: max(least, simulated())
     return lambda: max(least, mine + int((seconds_since_boot() - began) * NANOS))
 

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.manifests.index import ManifestIndex
-from moulin.catalog.objects.tombstones import NANOS
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.upkeep.published import is_whole, published_line
 from moulin.catalog.upkeep.verification import KnownFile, known_files
 from moulin.storage import paths
@@ -38,7 +38,7 @@ def take(catalog: Catalog, after: int = 0) -> Source:
     names a manifest that is missing.
     """
     catalog.publisher.publish()
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         newest = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
         table_ids = connection.execute(sa.select(s.tables.c.id)).scalars().all()
         files = list(known_files(connection, after))
@@ -78,7 +78,7 @@ def has_successor(catalog: Catalog, target: Store, version: int) -> bool:
     """Whether the lake in `target` was recovered there and goes on by itself."""
     index = ManifestIndex(target, catalog.uuid, after=version, writing=False)
     index.add_lake(version)
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         incarnation = connection.execute(sa.select(s.lake.c.incarnation)).scalar_one()
     return any(index.read(paths.lake_manifest(n, "full")).incarnation > incarnation for n in index.lake["full"])
 
@@ -86,8 +86,8 @@ def has_successor(catalog: Catalog, target: Store, version: int) -> bool:
 def lag(catalog: Catalog, version: int) -> tuple[int, float]:
     """How many versions, and seconds, the lake is ahead of `version`."""
     v = s.versions
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         newest = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
         oldest = connection.execute(sa.select(sa.func.min(v.c.timestamp_ns)).where(v.c.version > version)).scalar()
-        now = catalog.engine.now(connection)
+        now = catalog.pool.now(connection)
     return newest - version, 0.0 if oldest is None else max(0.0, (now - int(oldest)) / NANOS)

@@ -10,7 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import Engine, chunks
+from moulin.catalog.sql.pool import Pool, chunks
 from moulin.model.refs import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, statistics_of
 from moulin.storage import paths
 from moulin.storage.file_kinds import FileKind, identify
@@ -34,14 +34,14 @@ def in_trash(connection: sa.Connection, every: Sequence[str]) -> set[str]:
     return found.union(path for path in every if folders and path.startswith(folders))
 
 
-def leftovers(engine: Engine, table_ids: Collection[UUID], candidates: Sequence[str]) -> list[str]:
+def leftovers(pool: Pool, table_ids: Collection[UUID], candidates: Sequence[str]) -> list[str]:
     """Those of `candidates` that an engine wrote for these tables and that the lake does not have: nobody needs them.
 
     What has the shape of the lake's own files stays, whether or not a row names it yet.
     """
     known = {path: found for path in candidates if (found := identify(path)) is not None}
     theirs = [path for path, found in known.items() if found.kind is FileKind.ENGINE_FILE and found.owner in table_ids]
-    with engine.read() as connection:
+    with pool.read() as connection:
         kept = in_use(connection, theirs) | in_trash(connection, theirs)
     return [path for path in theirs if path not in kept]
 

@@ -45,7 +45,7 @@ def write_full_manifests(catalog: Catalog) -> None:
 
     A manifest that is missing matters then only to versions before these, until clean-up forgets them.
     """
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         table_ids = connection.execute(sa.select(s.tables.c.id)).scalars().all()
     for table_id in table_ids:
         catalog.publisher.write_full(table_id)
@@ -67,7 +67,7 @@ def _table_parts(catalog: Catalog, after: int, until: int) -> dict[int, set[str]
     c = s.table_commits
     query = sa.select(c.c.table_id, c.c.version).where(c.c.version > after, c.c.version <= until).distinct()
     parts: dict[int, set[str]] = defaultdict(set)
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         for table_id, version in connection.execute(query):
             parts[version].add(paths.table_manifest(table_id, version, "delta"))
     return parts

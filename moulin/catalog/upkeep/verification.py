@@ -136,16 +136,16 @@ def _below_table(table_id: UUID, location: str) -> str | None:
 
 
 def _holds_vectors(rows: list[Any], data: bytes) -> str | None:
-    """A Puffin file holds the vectors that rows say, at their places, for the files they are for."""
-    found = {place.offset: (blob, place) for blob, place in read_deletion_vectors(data)}
+    """A Puffin file holds the vectors that rows say, at their offsets, for the files they are for."""
+    found = {vector.offset: (blob, vector) for blob, vector in read_deletion_vectors(data)}
     for row in rows:
-        blob, place = found.get(row.offset, (None, None))
-        if blob is None or place is None or place.length != row.length:
+        blob, vector = found.get(row.offset, (None, None))
+        if blob is None or vector is None or vector.length != row.length:
             return f"the vector of segment {row.segment} is not at offset {row.offset}"
         if not blob.referenced_data_file.endswith(row.segment_path):
             return f"the vector at offset {row.offset} is not for segment {row.segment}"
-        if place.cardinality != row.cardinality:
-            return f"the vector of segment {row.segment} marks {place.cardinality} rows, not {row.cardinality}"
+        if vector.cardinality != row.cardinality:
+            return f"the vector of segment {row.segment} marks {vector.cardinality} rows, not {row.cardinality}"
     return None
 
 
@@ -162,8 +162,8 @@ def _is_index(path: str, entries: int, segments: dict[int, int], data: bytes) ->
     if index.entries != entries:
         return f"it has {index.entries} entries, not {entries}"
     for number, rows in segments.items():
-        place = index.place.get(number)
-        if place is None or int(index.rows[place]) != rows:
+        position = index.place.get(number)
+        if position is None or int(index.rows[position]) != rows:
             return f"it does not cover the {rows} rows of segment {number}"
     return None
 

@@ -17,6 +17,6 @@ def check_projections(catalog: Catalog) -> Iterator[Finding]:
     Snapshots before the current one may be listed although clean-up has removed their files.
     """
     files = Files(catalog.store)
-    for path in projections.newest(catalog.engine):
+    for path in projections.newest(catalog.pool):
         for found in check(catalog.store.location(path), files, data=False):
             yield Finding(found.rule, found.where, found.found)

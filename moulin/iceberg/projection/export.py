@@ -60,12 +60,12 @@ def export(
 class _Exporter:
     def __init__(self, context: Context, state: TableState, target: Store, copy: bool) -> None:
         self.context, self.state, self.target, self.copy = context, state, target, copy
-        self.engine, self.format = context.own_catalog().engine, documents.format_version(state)
+        self.pool, self.format = context.own_catalog().pool, documents.format_version(state)
         self.files = self.bytes = 0
 
     def run(self) -> Export:
         state = self.state
-        commit = projections.data_commit(self.engine, state.id, state.head_version)
+        commit = projections.data_commit(self.pool, state.id, state.head_version)
         snapshots: list[Json] = []
         refs: dict[str, Json] = {}
         if commit is not None:
@@ -77,8 +77,8 @@ class _Exporter:
                 state,
                 self.format,
                 commit,
-                lambda sequences: projections.snapshot_ids(self.engine, state.id, sequences),
-                lambda numbers: projections.column_facts(self.engine, numbers),
+                lambda sequences: projections.snapshot_ids(self.pool, state.id, sequences),
+                lambda numbers: projections.column_facts(self.pool, numbers),
                 self._locate,
                 lambda name, data: self._write(f"metadata/{name}", data),
             )
@@ -89,7 +89,7 @@ class _Exporter:
             where, _ = write_manifest_list(manifests, commit, self.format, writer.write)
             snapshots.append(documents.snapshot(commit, where, totals.summary(manifests), self.format))
             refs = self._refs(commit.snapshot_id)
-        changed = projections.commit_time(self.engine, state.id, state.head_version)
+        changed = projections.commit_time(self.pool, state.id, state.head_version)
         document = documents.table_metadata(state, self.format, self._root(), changed, snapshots, [], refs)
         for kind in ("statistics", "partition-statistics"):
             document[kind] = list(self._statistics(document[kind]))

@@ -94,13 +94,13 @@ def project(
 
 def find_whole(context: Context, table_id: UUID, chosen: int, version: int) -> Projected | None:
     """The projection of exactly this version. One that lost a file is forgotten, with all that may share it: None."""
-    found = projections.find(context.own_catalog().engine, table_id, chosen, version)
+    found = projections.find(context.own_catalog().pool, table_id, chosen, version)
     return found if found is None or _is_whole(context, table_id, chosen, found) else None
 
 
 def _find_base(context: Context, table_id: UUID, chosen: int, version: int) -> None:
     """Forget the projection that the next one would continue if it lost a file."""
-    base = projections.before(context.own_catalog().engine, table_id, chosen, version)
+    base = projections.before(context.own_catalog().pool, table_id, chosen, version)
     if base is not None:
         _is_whole(context, table_id, chosen, base)
 
@@ -120,16 +120,16 @@ def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -
 
 def _forget_lost(context: Context, table_id: UUID, chosen: int, version: int) -> bool:
     """Forget the projections of a table if a file of the one of this version, or of the one before, is lost."""
-    engine = context.own_catalog().engine
-    base = projections.before(engine, table_id, chosen, version)
-    named = projections.files(engine, table_id, chosen, version)
+    pool = context.own_catalog().pool
+    base = projections.before(pool, table_id, chosen, version)
+    named = projections.files(pool, table_id, chosen, version)
     if base is not None:
-        named |= projections.files(engine, table_id, chosen, base.version)
+        named |= projections.files(pool, table_id, chosen, base.version)
     there = {info.path for info in context.store.list(paths.metadata_prefix(table_id))}
     if named <= there:
         return False
     log.warning("files of a projection are lost, and made again", extra={"table": str(table_id)})
-    projections.forget(engine, table_id, chosen)
+    projections.forget(pool, table_id, chosen)
     return True
 
 
@@ -142,7 +142,7 @@ def _forget_moved(context: Context, table_id: UUID, chosen: int, found: Projecte
     if before == location(context.store, paths.table_prefix(table_id)):
         return False
     log.warning("the lake was moved: the projections of a table are made again", extra={"table": str(table_id)})
-    projections.forget(context.own_catalog().engine, table_id, chosen)
+    projections.forget(context.own_catalog().pool, table_id, chosen)
     return True
 
 
@@ -167,7 +167,7 @@ def named_commits(context: Context, state: TableState) -> Iterator[tuple[Ref, Da
             named = context.catalog.table_by_id(state.id, ref.version)
         except NotFound:  # the name was taken from it since, and clean-up has passed it
             continue
-        commit = projections.data_commit(context.own_catalog().engine, state.id, named.head_version)
+        commit = projections.data_commit(context.own_catalog().pool, state.id, named.head_version)
         if commit is not None:
             yield ref, commit
 
@@ -177,7 +177,7 @@ class _Projector:
 
     def __init__(self, context: Context, state: TableState, chosen: int) -> None:
         self.context, self.state, self.format = context, state, chosen
-        self.engine, self.store = context.own_catalog().engine, context.store
+        self.pool, self.store = context.own_catalog().pool, context.store
         self.folder = paths.metadata_prefix(state.id)
         self.added: dict[str, int] = {}
 
@@ -185,20 +185,20 @@ class _Projector:
         """The projection; None when somebody else was first."""
         state = self.state
         with self.context.pins.hold(state.id, state.head_version), self.context.catalog.writing():
-            base = projections.before(self.engine, state.id, self.format, state.head_version)
-            on_line = projections.is_newest(self.engine, state.id, self.format, state.head_version)
+            base = projections.before(self.pool, state.id, self.format, state.head_version)
+            on_line = projections.is_newest(self.pool, state.id, self.format, state.head_version)
             made, removed = self._make(base)
             parent = (projections.FIRST if base is None else base.version) if on_line else None
             recorded = projections.record(
-                self.engine, state.id, self.format, made, parent, self.added, removed if on_line else ()
+                self.pool, state.id, self.format, made, parent, self.added, removed if on_line else ()
             )
             return made if recorded else None
 
     def _make(self, base: Projected | None) -> tuple[Projected, Iterable[str] | None]:
         state = self.state
-        oldest = projections.oldest_projectable(self.engine, state.id)
+        oldest = projections.oldest_projectable(self.pool, state.id)
         before: Json = {} if base is None else read_metadata(self.context, base.path)
-        commit = projections.data_commit(self.engine, state.id, state.head_version)
+        commit = projections.data_commit(self.pool, state.id, state.head_version)
         kept = [one for one in before.get("snapshots", []) if int(one["summary"][documents.VERSION_KEY]) >= oldest]
         removed: list[str] | None = [] if base is None else [base.path]
         if commit is not None and (base is None or base.sequence < commit.sequence):
@@ -209,7 +209,7 @@ class _Projector:
         elif commit is not None:
             current = [one for one in before["snapshots"] if one["snapshot-id"] == commit.snapshot_id]
             kept += [one for one in current if one not in kept]
-        changed = projections.commit_time(self.engine, state.id, state.head_version)
+        changed = projections.commit_time(self.pool, state.id, state.head_version)
         document = documents.table_metadata(
             state,
             self.format,
@@ -251,7 +251,7 @@ class _Projector:
         delta, old, totals = Delta(), list[Json](), Totals()
         dropped: list[str] = []
         if base is not None:
-            (change,) = catalog.changes(state.id, base.version, state.head_version, net=True)
+            (change,) = catalog.feed(state.id, base.version, state.head_version, net=True)
             delta = Delta.of(change.segments)
             if before["snapshots"] and base.sequence:
                 last = next(one for one in before["snapshots"] if one["sequence-number"] == base.sequence)
@@ -265,8 +265,8 @@ class _Projector:
             state,
             self.format,
             commit,
-            lambda sequences: projections.snapshot_ids(self.engine, state.id, sequences),
-            lambda numbers: projections.column_facts(self.engine, numbers),
+            lambda sequences: projections.snapshot_ids(self.pool, state.id, sequences),
+            lambda numbers: projections.column_facts(self.pool, numbers),
             locator(self.store),
             self._write,
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from moulin.catalog.segments.feed import SegmentChange
+from moulin.catalog.segments.feed import FeedSegment
 from moulin.iceberg.projection.avro import Json, read_avro
 from moulin.iceberg.projection.deletes import (
     DeleteFile,
@@ -56,7 +56,7 @@ class Delta:
     deletes_removed: dict[int, LiveSegment] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, changes: Iterable[SegmentChange]) -> Delta:
+    def of(cls, changes: Iterable[FeedSegment]) -> Delta:
         delta = cls()
         for change in changes:
             if change.before is None and change.after is not None:
@@ -71,7 +71,7 @@ class Delta:
 
     @classmethod
     def all(cls, segments: Iterable[LiveSegment]) -> Delta:
-        return cls.of(SegmentChange(None, segment) for segment in segments)
+        return cls.of(FeedSegment(None, segment) for segment in segments)
 
 
 @dataclass(slots=True)

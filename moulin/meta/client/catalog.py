@@ -9,11 +9,11 @@ from uuid import UUID
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
-from moulin.catalog.commit.commit import CommitResult, TableCommit
 from moulin.catalog.commit.indexes import Coverage, IndexSize
+from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.objects.history import MergeOf
 from moulin.catalog.objects.tables import NewTable
-from moulin.catalog.segments.feed import VersionChange
+from moulin.catalog.segments.feed import FeedEntry
 from moulin.catalog.segments.live import PartitionFilter, TimeRange
 from moulin.config import Config
 from moulin.errors import InvalidInput
@@ -227,13 +227,13 @@ class ClientCatalog:
         fields = {"table_id": str(table_id), "since": since, "until": until, "limit": limit}
         return list(self._call("ListChangedVersions", pb.ChangeRange, **fields).versions)
 
-    def changes(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[VersionChange]:
+    def feed(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[FeedEntry]:
         fields = {"table_id": str(table_id), "until": until, "net": net}
         if net:
             return sv.from_changes(self._stream("ListChanges", pb.ChangeRange, since=since, **fields))
         return self._each_version(since, fields)
 
-    def _each_version(self, since: int, fields: Mapping[str, Any]) -> Iterator[VersionChange]:
+    def _each_version(self, since: int, fields: Mapping[str, Any]) -> Iterator[FeedEntry]:
         while True:
             pieces = self._stream("ListChanges", pb.ChangeRange, since=since, limit=_VERSIONS, **fields)
             found = list(sv.from_changes(pieces))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
-from moulin.catalog.commit.commit import CommitResult, TableCommit
+from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.errors import Corrupt, InvalidInput
 from moulin.meta.codec.merge_values import from_claim, to_claim
 from moulin.meta.codec.segment_values import from_facts, from_vector, to_facts, to_vector

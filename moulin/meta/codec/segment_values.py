@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as format_pb
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
-from moulin.catalog.segments.feed import CommitNumbers, SegmentChange, VersionChange
+from moulin.catalog.segments.feed import CommitNumbers, FeedEntry, FeedSegment
 from moulin.errors import InvalidInput
 from moulin.formats import manifest as codec
 from moulin.meta.codec.values import pages
@@ -55,7 +55,7 @@ def from_vector(m: pb.Vector) -> VectorFacts:
     return VectorFacts(m.id, m.segment, m.path, m.offset, m.length, m.cardinality)
 
 
-def to_changes(change: VersionChange) -> Iterator[pb.VersionChange]:
+def to_changes(change: FeedEntry) -> Iterator[pb.VersionChange]:
     """A version's change, in pieces."""
     pairs = (
         pb.SegmentChange(
@@ -81,7 +81,7 @@ def to_changes(change: VersionChange) -> Iterator[pb.VersionChange]:
         )
 
 
-def from_changes(pieces: Iterable[pb.VersionChange]) -> Iterator[VersionChange]:
+def from_changes(pieces: Iterable[pb.VersionChange]) -> Iterator[FeedEntry]:
     """Whole changes from pieces that follow one another."""
     held: list[pb.VersionChange] = []
     for piece in pieces:
@@ -93,10 +93,10 @@ def from_changes(pieces: Iterable[pb.VersionChange]) -> Iterator[VersionChange]:
         yield _joined(held)
 
 
-def _joined(pieces: list[pb.VersionChange]) -> VersionChange:
+def _joined(pieces: list[pb.VersionChange]) -> FeedEntry:
     first = pieces[0]
     pairs = tuple(
-        SegmentChange(
+        FeedSegment(
             from_segment(pair.before) if pair.HasField("before") else None,
             from_segment(pair.after) if pair.HasField("after") else None,
         )
@@ -104,4 +104,4 @@ def _joined(pieces: list[pb.VersionChange]) -> VersionChange:
         for pair in piece.segments
     )
     numbers = tuple(CommitNumbers(c.sequence, c.version, c.timestamp_ns) for c in first.commits)
-    return VersionChange(first.version, first.timestamp_ns, first.next_row_id, pairs, numbers)
+    return FeedEntry(first.version, first.timestamp_ns, first.next_row_id, pairs, numbers)

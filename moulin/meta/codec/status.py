@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 
 from moulin import errors
 from moulin._proto.moulin.lake.v1 import error_pb2 as pb
-from moulin.catalog.commit.commit import Stale
+from moulin.catalog.commit.table_commit import Stale
 from moulin.errors import Conflict, MoulinError
 from moulin.model.operations import Verdict
 

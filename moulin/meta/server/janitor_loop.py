@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from moulin.catalog.commit.commit import Stale, TableCommit
+from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.catalog.segments.retention import AT_ONCE
 from moulin.catalog.upkeep import clocks
-from moulin.catalog.upkeep.gc import Collection, collect
+from moulin.catalog.upkeep.collection import Collection
+from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, MoulinError, NotFound
 from moulin.lake import Lake
 from moulin.model.ids import new_id
@@ -103,7 +104,7 @@ class Janitor:
             more = False
             for number, found in enumerate(self._catalog.maintenance.expiring_segments()):
                 if number == 0:
-                    clocks.agreed(self._catalog.engine, self._catalog.store)  # rows are not removed by a wrong clock
+                    clocks.agreed(self._catalog.pool, self._catalog.store)  # rows are not removed by a wrong clock
                 trim = TableCommit(found.table_id, found.read_version, Trim(removed=found.segments))
                 try:
                     self._catalog.commit([trim])
@@ -138,8 +139,8 @@ class Janitor:
 
     def _collect(self, report: Report) -> None:
         config = self._lake.config
-        with self._catalog.engine.read() as connection:
-            now = self._catalog.engine.now(connection)
+        with self._catalog.pool.read() as connection:
+            now = self._catalog.pool.now(connection)
         if now - self._collected < config.gc_interval * _NANOS:
             return
         orphans = now - self._swept >= config.orphan_interval * _NANOS

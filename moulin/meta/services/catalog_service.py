@@ -143,7 +143,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         changes = list(map(from_commit, request.changes))
         # A request that was committed before is answered as it was then: its files may be merged and gone by now.
         if request_id is None or self._catalog.committed(request_id) is None:
-            require_delivered(self._catalog, changes)
+            require_delivered(self._catalog.pool, self._catalog.store, changes)
         return to_result(self._catalog.commit(changes, request_id=request_id, digest=digest))
 
     def FindCommit(self, request: pb.FindCommitRequest, context: Any) -> pb.FindCommitResponse:
@@ -228,7 +228,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def ListChanges(self, request: pb.ChangeRange, context: Any) -> Iterator[pb.VersionChange]:
         table_id = v.to_uuid(request.table_id, "table")
-        found = self._catalog.changes(table_id, request.since, self._last(request), net=request.net)
+        found = self._catalog.feed(table_id, request.since, self._last(request), net=request.net)
         for change in islice(found, _limit(request)):
             yield from sv.to_changes(change)
 

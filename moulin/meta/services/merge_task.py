@@ -7,7 +7,7 @@ from typing import Any
 from moulin._proto.moulin.meta.v1 import common_pb2
 from moulin._proto.moulin.meta.v1 import merge_task_pb2 as pb
 from moulin._proto.moulin.meta.v1 import merge_task_pb2_grpc as rpc
-from moulin.catalog.commit.commit import CommitResult
+from moulin.catalog.commit.table_commit import CommitResult
 from moulin.errors import InvalidInput, MoulinError, Unavailable
 from moulin.meta.codec.convert import to_id, to_prefix
 from moulin.meta.codec.new_segment import to_facts

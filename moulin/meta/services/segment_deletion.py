@@ -17,14 +17,14 @@ _MAX_IDS = 10_000
 
 class SegmentDeletionServicer(rpc.SegmentDeletionServiceServicer):
     def __init__(self, site: Site) -> None:
-        self._store, self._segments, self._engine = site.store, site.catalog.maintenance, site.catalog.engine
+        self._store, self._segments, self._pool = site.store, site.catalog.maintenance, site.catalog.pool
 
     def GetTombstonedSegmentsForDeletion(
         self, request: pb.GetTombstonedSegmentsForDeletionRequest, context: Any
     ) -> pb.GetTombstonedSegmentsForDeletionResponse:
         offered = self._segments.tombstoned_segments()
         if offered:
-            clocks.agreed(self._engine, self._store)
+            clocks.agreed(self._pool, self._store)
         return pb.GetTombstonedSegmentsForDeletionResponse(
             segments=[
                 pb.TombstonedSegmentInfo(

@@ -8,7 +8,7 @@ from uuid import UUID
 from moulin._proto.moulin.meta.v1 import common_pb2
 from moulin._proto.moulin.meta.v1 import table_pb2 as pb
 from moulin._proto.moulin.meta.v1 import table_pb2_grpc as rpc
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.objects.references import InUse, References
 from moulin.catalog.objects.tables import NewTable
 from moulin.errors import Conflict

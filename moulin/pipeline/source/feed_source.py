@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from moulin.catalog.segments.feed import SegmentChange, VersionChange
+from moulin.catalog.segments.feed import FeedEntry, FeedSegment
 from moulin.errors import FailedPrecondition, InvalidInput, MoulinError
 from moulin.lake import Lake
 from moulin.model.entities import TableState
@@ -113,7 +113,7 @@ def feed_schema(state: TableState) -> StructType:
 class _Part:
     """Changes of a version that one task reads: all of `change`, or the segments at the places `share`."""
 
-    change: VersionChange
+    change: FeedEntry
     share: tuple[int, ...] | None
 
 
@@ -232,7 +232,7 @@ def plan(lake: Lake, state: TableState, since: int, columns: StructType, *, net:
     reader = ChangeReader(lake.context.store, schema, names, None, lake.context.config.scan_batch_rows)
     groups: list[list[_Part]] = []
     size = _PARTITION_BYTES
-    changes = lake.catalog.changes(state.id, since, state.version, net=net) if since < state.version else iter(())
+    changes = lake.catalog.feed(state.id, since, state.version, net=net) if since < state.version else iter(())
     for part, weight in _parts(changes):
         if size >= _PARTITION_BYTES:
             groups.append([])
@@ -242,7 +242,7 @@ def plan(lake: Lake, state: TableState, since: int, columns: StructType, *, net:
     return [_Parts(reader, tuple(group)) for group in groups or [[]]]
 
 
-def _parts(changes: Iterable[VersionChange]) -> Iterator[tuple[_Part, int]]:
+def _parts(changes: Iterable[FeedEntry]) -> Iterator[tuple[_Part, int]]:
     """Each change, cut into parts of some size, and about how many bytes each reads.
 
     Where rows must be matched, every part has the whole change; else only the segments that it reads.
@@ -268,7 +268,7 @@ def _parts(changes: Iterable[VersionChange]) -> Iterator[tuple[_Part, int]]:
                 yield _Part(replace(slim, segments=tuple(slim.segments[place] for place in share)), None), weight
 
 
-def _weight(pair: SegmentChange) -> int:
+def _weight(pair: FeedSegment) -> int:
     """About how many bytes of a segment changed."""
     one = pair.after or pair.before
     assert one is not None
@@ -278,8 +278,8 @@ def _weight(pair: SegmentChange) -> int:
     return one.facts.size * changed // max(one.facts.rows, 1)
 
 
-def _slim(pair: SegmentChange) -> SegmentChange:
-    return SegmentChange(_without_facts(pair.before), _without_facts(pair.after))
+def _slim(pair: FeedSegment) -> FeedSegment:
+    return FeedSegment(_without_facts(pair.before), _without_facts(pair.after))
 
 
 def _without_facts(segment: LiveSegment | None) -> LiveSegment | None:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from moulin.catalog.commit.commit import Stale
+from moulin.catalog.commit.table_commit import Stale
 from moulin.errors import Conflict, InvalidInput
 from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from moulin.catalog.backend import CatalogBackend
-from moulin.catalog.commit.commit import CommitResult, Stale, TableCommit
+from moulin.catalog.commit.table_commit import CommitResult, Stale, TableCommit
 from moulin.errors import Conflict, MoulinError, Unavailable
 from moulin.formats import deletion_vector
 from moulin.formats.journal import Journal, JournalSet

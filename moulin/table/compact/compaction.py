@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from moulin.catalog.commit.commit import CommitResult
+from moulin.catalog.commit.table_commit import CommitResult
 from moulin.catalog.tasks.merge_tasks import PlannedMerge
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from moulin.catalog.commit.commit import CommitResult
+from moulin.catalog.commit.table_commit import CommitResult
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.formats.journal import Journal, JournalSet
 from moulin.formats.segment.footer import check_level, read_footer

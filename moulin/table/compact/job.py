@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from moulin.catalog.commit.commit import CommitResult, Stale
+from moulin.catalog.commit.table_commit import CommitResult, Stale
 from moulin.errors import NotFound
 from moulin.model.entities import TableState
 from moulin.model.operations import Claim

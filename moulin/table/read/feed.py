@@ -86,7 +86,7 @@ class Changes:
             return
         catalog = self._context.catalog
         with hold:
-            for change in catalog.changes(self._table_id, self.since, self.until, net=self._net):
+            for change in catalog.feed(self._table_id, self.since, self.until, net=self._net):
                 for batch in reader.read(change, self._context.vectors):
                     hold.check()
                     yield batch

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
-from moulin.catalog.segments.feed import SegmentChange, VersionChange
+from moulin.catalog.segments.feed import FeedEntry, FeedSegment
 from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
@@ -72,7 +72,7 @@ class ChangeReader:
         return pa.schema([*FEED_FIELDS, *(arrow_field(self.schema.find_field(name)) for name in self.columns)])
 
     def read(
-        self, change: VersionChange, vectors: VectorCache, share: Collection[int] | None = None
+        self, change: FeedEntry, vectors: VectorCache, share: Collection[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Rows of the feed, first those that went, then those that came.
 
@@ -89,14 +89,14 @@ class ChangeReader:
         return parse_where(self.where, self.schema)
 
 
-def may_match(change: VersionChange) -> bool:
+def may_match(change: FeedEntry) -> bool:
     """Whether a row can be on both sides, as far as facts tell. Else every row stands for itself."""
     return any(pair.before for pair in change.segments) and any(
         pair.after and not _is_fresh(pair.after, change) for pair in change.segments
     )
 
 
-def _is_fresh(segment: LiveSegment, change: VersionChange) -> bool:
+def _is_fresh(segment: LiveSegment, change: FeedEntry) -> bool:
     """Whether all rows of a segment were given their ids in this change."""
     return not segment.facts.has_lineage and segment.first_row_id >= change.next_row_id
 
@@ -104,7 +104,7 @@ def _is_fresh(segment: LiveSegment, change: VersionChange) -> bool:
 class _OneVersion:
     """Reads the rows of one change."""
 
-    def __init__(self, reader: ChangeReader, change: VersionChange, vectors: VectorCache) -> None:
+    def __init__(self, reader: ChangeReader, change: FeedEntry, vectors: VectorCache) -> None:
         self._reader, self._change, self._vectors = reader, change, vectors
         self._matches = self._match() if may_match(change) else None
         commits = change.commits
@@ -112,7 +112,7 @@ class _OneVersion:
         self._versions = np.array([commit.version for commit in commits] + [change.version], np.int64)
         self._stamps = np.array([commit.timestamp_ns for commit in commits] + [change.timestamp_ns], np.int64) // 1000
 
-    def read(self, pair: SegmentChange, came: bool) -> Iterator[pa.RecordBatch]:
+    def read(self, pair: FeedSegment, came: bool) -> Iterator[pa.RecordBatch]:
         rows = self._came(pair) if came else self._went(pair)
         if rows is None:
             return
@@ -209,10 +209,10 @@ class _OneVersion:
         source = self._reader.store.reader(facts.path, facts.size)
         return SegmentReader(source, self._reader.schema, columns=columns, name=facts.path)
 
-    def _went(self, pair: SegmentChange) -> _Rows | None:
+    def _went(self, pair: FeedSegment) -> _Rows | None:
         return self._only_in(pair.before, pair.after)
 
-    def _came(self, pair: SegmentChange) -> _Rows | None:
+    def _came(self, pair: FeedSegment) -> _Rows | None:
         return self._only_in(pair.after, pair.before)
 
     def _only_in(self, here: LiveSegment | None, there: LiveSegment | None) -> _Rows | None:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit import requests
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import HEAD_REVISION
 from moulin.catalog.upkeep.gc import collect
@@ -23,7 +23,7 @@ DAY = 86_400 * 10**9
 
 
 def known(catalog: Catalog) -> set[str]:
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         return set(connection.execute(sa.select(s.requests.c.id)).scalars())
 
 
@@ -57,7 +57,7 @@ def test_ids_are_kept_for_as_long_as_they_may_be_repeated(
         before = catalog.version()
         assert commit("stream:a:b:9") < before, "the batch that a stream may still repeat"
         assert commit("daily-2027-01-01") < before
-        assert requests.forget(catalog.engine, 7 * 86_400) == 0
+        assert requests.forget(catalog.pool, 7 * 86_400) == 0
     finally:
         catalog.close()
 
@@ -65,14 +65,14 @@ def test_ids_are_kept_for_as_long_as_they_may_be_repeated(
 def test_a_catalog_from_before_the_index_is_migrated(tmp_path: Path) -> None:
     uri, store = f"sqlite:///{tmp_path}/old.sqlite", open_store("memory://requests-old")
     made = Catalog.open(uri, store, Config())
-    with made.engine.unordered() as connection:
+    with made.pool.unordered() as connection:
         connection.execute(sa.text("DROP INDEX ix_requests_created_at"))
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0006'"))
     made.close()
     again = Catalog.open(uri, store, Config())
     try:
-        assert again.engine.revision() == HEAD_REVISION
-        with again.engine.read() as connection:
+        assert again.pool.revision() == HEAD_REVISION
+        with again.pool.read() as connection:
             found = {index["name"] for index in sa.inspect(connection).get_indexes("requests")}
         assert found == {"ix_requests_created_at"}
     finally:

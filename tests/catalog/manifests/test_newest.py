@@ -93,7 +93,7 @@ def test_an_older_copy_of_the_catalog_is_refused_and_recovery_brings_all_back(ho
 def test_a_catalog_that_lost_its_write_ahead_log_is_refused(home: Home) -> None:
     catalog = home.open()
     state = make_table(catalog)
-    with catalog.engine.unordered() as connection:
+    with catalog.pool.unordered() as connection:
         connection.execute(sa.text("SELECT 1"))
     home.stop()  # the log is folded into the file
     catalog = home.open()
@@ -112,7 +112,7 @@ def test_a_restored_dump_is_refused(tmp_path: Path, postgres_url: str) -> None:
     catalog = Catalog.open(postgres_url, store, Config())
     state = make_table(catalog)
     commit(catalog, state.id, SetProperties({"a": "b"}))
-    with catalog.engine.unordered() as connection:  # all that a dump from before the last commit would lack
+    with catalog.pool.unordered() as connection:  # all that a dump from before the last commit would lack
         last = s.table_commits.c.version == state.version + 1
         connection.execute(s.table_commits.delete().where(last))
         connection.execute(s.versions.delete().where(s.versions.c.version == state.version + 1))
@@ -204,7 +204,7 @@ def test_a_commit_that_was_not_confirmed_says_that_its_outcome_is_unknown(home: 
         if "moulin_write" in connection.get_execution_options():
             raise exc.OperationalError("COMMIT", {}, Exception("server closed the connection"))
 
-    sa.event.listen(catalog.engine._engine, "commit", break_off)
+    sa.event.listen(catalog.pool._engine, "commit", break_off)
     with pytest.raises(Unavailable, match="outcome is unknown"):
         commit(catalog, state.id, SetProperties({"a": "b"}))
 

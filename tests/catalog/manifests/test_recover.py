@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.manifests.recover import Recovery, recover
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
@@ -106,7 +106,7 @@ def place() -> Iterator[Place]:
 def dump(catalog: Catalog) -> dict[str, list[str]]:
     """Every row that recovery must bring back, with partitions in place of their serial numbers."""
     rows: dict[str, list[str]] = {}
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         partitions = {p[0]: p[1:] for p in connection.execute(sa.select(s.partitions))}
         for table in s.metadata.sorted_tables:
             if table.name in NOT_RECOVERED:
@@ -231,7 +231,7 @@ def test_what_is_new_is_told_from_what_was_lost(place: Place) -> None:
     first.publisher.write_full(None)
     place.lose_and_recover()
     assert dump(place.open()) == expected
-    assert place.open().engine.incarnation == 4
+    assert place.open().pool.incarnation == 4
 
 
 def test_a_catalog_that_was_given_up_finds_out(place: Place) -> None:
@@ -445,7 +445,7 @@ def test_a_new_table_needs_both_of_its_manifests(place: Place) -> None:
 
 def forget_before(catalog: Catalog, table_id: UUID, version: int) -> None:
     """What clean-up does to the catalog: versions before `version` are no longer promised."""
-    with catalog.engine.write() as write:
+    with catalog.pool.write() as write:
         draft = Draft(write, catalog.uuid, "gc")
         write.connection.execute(s.tables.update().where(s.tables.c.id == table_id).values(oldest_version=version))
         add_rows(draft, s.tables, [table_id])
@@ -528,7 +528,7 @@ def test_purged_tables_leave_nothing_behind(place: Place) -> None:
     both = [TableCommit(t.id, read, SetProperties({"a": "b"})) for t in (state, other)]
     catalog.commit(both)
     catalog.drop_table("d", "gone", immediate=True)
-    with catalog.engine.write() as write:
+    with catalog.pool.write() as write:
         draft = Draft(write, catalog.uuid, "purge")
         for table in (s.table_commits, s.table_schemas, s.table_specs, s.table_sort_orders):
             write.connection.execute(table.delete().where(table.c.table_id == state.id))

@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit.commit import TableCommit
-from moulin.catalog.segments import feed as changes_module
-from moulin.catalog.segments.feed import VersionChange
+from moulin.catalog.commit.table_commit import TableCommit
+from moulin.catalog.segments import feed
+from moulin.catalog.segments.feed import FeedEntry
 from moulin.catalog.upkeep.gc import collect
 from moulin.config import DAY
 from moulin.errors import FailedPrecondition, InvalidInput
@@ -51,7 +51,7 @@ def table(catalog: Catalog) -> TableState:
     return make_table(catalog)
 
 
-def seen(change: VersionChange) -> dict[int, Seen]:
+def seen(change: FeedEntry) -> dict[int, Seen]:
     """Deleted rows by segment number, before and after; None when it is not live."""
     found: dict[int, Seen] = {}
     for pair in change.segments:
@@ -64,7 +64,7 @@ def seen(change: VersionChange) -> dict[int, Seen]:
 
 def listed(catalog: Catalog, table_id: UUID, since: int, until: int | None = None) -> dict[int, dict[int, Seen]]:
     last = catalog.version() if until is None else until
-    return {change.version: seen(change) for change in catalog.changes(table_id, since, last)}
+    return {change.version: seen(change) for change in catalog.feed(table_id, since, last)}
 
 
 def vector_of(catalog: Catalog, number: int) -> int:
@@ -93,9 +93,9 @@ def test_each_version_names_the_segments_it_touched(catalog: Catalog, table: Tab
     }
     assert listed(catalog, table.id, marked, removed).keys() == {again, removed}
     assert listed(catalog, table.id, back) == {}
-    first = next(catalog.changes(table.id, table.version, added))
+    first = next(catalog.feed(table.id, table.version, added))
     assert first.next_row_id == 0
-    assert next(catalog.changes(table.id, back - 1, back)).next_row_id == 30
+    assert next(catalog.feed(table.id, back - 1, back)).next_row_id == 30
 
 
 def test_net_compares_the_two_ends(catalog: Catalog, table: TableState) -> None:
@@ -105,12 +105,12 @@ def test_net_compares_the_two_ends(catalog: Catalog, table: TableState) -> None:
     commit(catalog, table.id, Delete(removed=(Expected(two.number, 0),)))
     commit(catalog, table.id, Delete(vectors=(vector(table.id, one.number, 3),)))
     last = commit(catalog, table.id, Append(added=(three,)))
-    (change,) = catalog.changes(table.id, base, last.version, net=True)
+    (change,) = catalog.feed(table.id, base, last.version, net=True)
     assert seen(change) == {one.number: (0, 3), three.number: (None, 0)}
     assert (change.version, change.timestamp_ns, change.next_row_id) == (last.version, last.timestamp_ns, 10)
     assert [commit.version for commit in change.commits] == list(range(base + 1, last.version + 1))
     restored = commit(catalog, table.id, Restore(base)).version
-    (change,) = catalog.changes(table.id, base, restored, net=True)
+    (change,) = catalog.feed(table.id, base, restored, net=True)
     assert change.segments == ()
 
 
@@ -137,8 +137,8 @@ def test_two_operations_of_one_version_are_one_change(catalog: Catalog, table: T
 def test_long_ranges_are_read_in_several_snapshots(
     catalog: Catalog, table: TableState, monkeypatch: pytest.MonkeyPatch, versions: int, spans: int
 ) -> None:
-    monkeypatch.setattr(changes_module, "_VERSIONS", versions)
-    monkeypatch.setattr(changes_module, "_SPANS", spans)
+    monkeypatch.setattr(feed, "_VERSIONS", versions)
+    monkeypatch.setattr(feed, "_SPANS", spans)
     expected: dict[int, dict[int, Seen]] = {}
     for place in range(7):
         if place % 3 == 2:
@@ -166,19 +166,19 @@ def test_ranges_that_are_not_there_are_refused(catalog: Catalog) -> None:
         with pytest.raises(InvalidInput, match=message):
             catalog.state_until(table.id, since, until)
     assert catalog.state_until(table.id, now).version == now
-    assert list(catalog.changes(table.id, now, now)) == []
+    assert list(catalog.feed(table.id, now, now)) == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS, indirect=True)  # a server reads ahead of those who ask it
 def test_what_clean_up_has_passed_is_refused_also_while_reading(
     catalog: Catalog, table: TableState, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes_module, "_VERSIONS", 1)
+    monkeypatch.setattr(feed, "_VERSIONS", 1)
     numbers = [segment(catalog, table.id) for _ in range(3)]
     for facts in numbers:
         commit(catalog, table.id, Append(added=(facts,)))
     commit(catalog, table.id, Delete(removed=(Expected(numbers[0].number, 0),)))
-    reading = catalog.changes(table.id, table.version, catalog.version())
+    reading = catalog.feed(table.id, table.version, catalog.version())
     assert next(reading).version == table.version + 1
     clock.forward(30 * DAY)
     commit(catalog, table.id, Append(added=(segment(catalog, table.id),)))
@@ -189,7 +189,7 @@ def test_what_clean_up_has_passed_is_refused_also_while_reading(
         next(reading)
     for net in (False, True):
         with pytest.raises(FailedPrecondition, match="were cleaned up"):
-            list(catalog.changes(table.id, oldest - 1, catalog.version(), net=net))
+            list(catalog.feed(table.id, oldest - 1, catalog.version(), net=net))
     assert list(listed(catalog, table.id, oldest)) == [catalog.version() - 1]
 
 
@@ -198,7 +198,7 @@ def test_a_version_that_was_lost_with_a_catalog_is_refused(catalog: Catalog, tab
     from moulin.catalog.sql import schema as s
 
     kept = commit(catalog, table.id, Append(added=(segment(catalog, table.id),))).version
-    with catalog.engine.write() as write:
+    with catalog.pool.write() as write:
         write.version = kept + 1000
         write.connection.execute(
             s.incarnations.insert().values(number=2, continues_from=kept, first_version=kept + 1000, started_at=0)
@@ -206,21 +206,21 @@ def test_a_version_that_was_lost_with_a_catalog_is_refused(catalog: Catalog, tab
     later = commit(catalog, table.id, Append(added=(segment(catalog, table.id),))).version
     with pytest.raises(FailedPrecondition, match=f"recovered to version {kept}"):
         catalog.state_until(table.id, kept + 1)
-    assert [change.version for change in catalog.changes(table.id, kept, later)] == [later]
+    assert [change.version for change in catalog.feed(table.id, kept, later)] == [later]
 
 
 def test_a_short_range_of_a_long_history_scans_nothing(catalog: Catalog, table: TableState) -> None:
     """What is asked of the spans is answered from an index, for one table and a range of versions."""
-    if not catalog.engine.is_sqlite:
+    if not catalog.pool.is_sqlite:
         pytest.skip("SQLite says in its plan how it looks; PostgreSQL decides by how many rows there are")
     asked: list[tuple[str, Any]] = []
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
 
         def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
             asked.append((statement, parameters))
 
         sa.event.listen(connection, "before_cursor_execute", note)
-        changes_module._touched(connection, table.id, table.version, table.version + 5)
+        feed._touched(connection, table.id, table.version, table.version + 5)
         sa.event.remove(connection, "before_cursor_execute", note)
         assert len(asked) == 3
         for statement, parameters in asked:

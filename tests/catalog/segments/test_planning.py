@@ -29,7 +29,7 @@ def test_one_time_range_takes_four_statements(lake: Lake) -> None:
         if statement != "BEGIN":
             asked.append(statement)
 
-    engine = lake.own_catalog().engine._engine
+    engine = lake.own_catalog().pool._engine
     sa.event.listen(engine, "before_cursor_execute", note)
     try:
         state = table.state()

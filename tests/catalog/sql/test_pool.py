@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.pool import HEAD_REVISION, Engine, engine_url, upgrade
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import HEAD_REVISION, Pool, upgrade
 from moulin.config import Config
 from moulin.errors import Fenced, InvalidInput, NotFound, Unavailable, Unsupported
 from moulin.storage.store import open_store
@@ -29,7 +30,7 @@ def test_a_writer_that_idles_with_the_lock_loses_it(postgres_url: str) -> None:
     sleeper = Catalog.open(postgres_url, store, Config(lock_seconds=0.5))
     other = Catalog.open(postgres_url, store, Config(lock_seconds=20))
     with ThreadPoolExecutor(1) as pool:
-        with pytest.raises(Unavailable), sleeper.engine.write():
+        with pytest.raises(Unavailable), sleeper.pool.write():
             waiting = pool.submit(other.create_database, "d")
             time.sleep(2)
         assert waiting.result().name == "d"
@@ -39,7 +40,7 @@ def test_a_writer_that_idles_with_the_lock_loses_it(postgres_url: str) -> None:
 
 
 def test_a_schema_of_a_newer_version_is_refused(catalog: Catalog, tmp_path: Path) -> None:
-    with catalog.engine.unordered() as connection:
+    with catalog.pool.unordered() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     catalog.close()
     with pytest.raises(Unsupported, match="upgrade"):
@@ -47,7 +48,7 @@ def test_a_schema_of_a_newer_version_is_refused(catalog: Catalog, tmp_path: Path
 
 
 def test_a_lake_format_of_a_newer_version_is_refused(catalog: Catalog, tmp_path: Path) -> None:
-    with catalog.engine.unordered() as connection:
+    with catalog.pool.unordered() as connection:
         connection.execute(s.lake.update().values(format=s.FORMAT + 1))
     catalog.close()
     with pytest.raises(Unsupported, match="Upgrade"):
@@ -55,7 +56,7 @@ def test_a_lake_format_of_a_newer_version_is_refused(catalog: Catalog, tmp_path:
 
 
 def test_another_incarnation_fences_this_one(catalog: Catalog) -> None:
-    with catalog.engine.unordered() as connection:
+    with catalog.pool.unordered() as connection:
         connection.execute(s.lake.update().values(incarnation=2))
     with pytest.raises(Fenced, match="connect"):
         catalog.create_database("d")
@@ -63,7 +64,7 @@ def test_another_incarnation_fences_this_one(catalog: Catalog) -> None:
 
 
 def test_a_failed_change_is_rolled_back(catalog: Catalog) -> None:
-    with pytest.raises(ZeroDivisionError), catalog.engine.write() as write:
+    with pytest.raises(ZeroDivisionError), catalog.pool.write() as write:
         write.take_version("nothing")
         _ = 1 / 0
     assert catalog.version() == 0
@@ -77,7 +78,7 @@ def test_errors_of_the_driver_are_our_own(catalog: Catalog) -> None:
         ("SELECT * FROM nowhere", NotFound),
         ("INSERT INTO reserves VALUES ('segment', 1)", InvalidInput),
     ):
-        with pytest.raises(error) as raised, catalog.engine.unordered() as connection:
+        with pytest.raises(error) as raised, catalog.pool.unordered() as connection:
             connection.execute(sa.text(statement))
         assert "sqlalche.me" not in str(raised.value)
         assert statement not in str(raised.value)
@@ -86,10 +87,10 @@ def test_errors_of_the_driver_are_our_own(catalog: Catalog) -> None:
 
 def test_threads_that_open_one_new_catalog_at_once_all_succeed(tmp_path: Path) -> None:
     def make(n: int) -> str | None:
-        engine = Engine(engine_url(f"sqlite:///{tmp_path}/{n % 3}.sqlite"), Config())
-        engine.migrate()
-        found = engine.revision()
-        engine.close()
+        pool = Pool(database_url(f"sqlite:///{tmp_path}/{n % 3}.sqlite"), Config())
+        pool.migrate()
+        found = pool.revision()
+        pool.close()
         return found
 
     with ThreadPoolExecutor(6) as pool:
@@ -98,13 +99,13 @@ def test_threads_that_open_one_new_catalog_at_once_all_succeed(tmp_path: Path) -
 
 def test_a_new_catalog_is_what_the_migrations_make(tmp_path: Path) -> None:
     """It is made without them."""
-    engines = [Engine(engine_url(f"sqlite:///{tmp_path}/{name}.sqlite"), Config()) for name in ("new", "migrated")]
-    engines[0].migrate()
-    with engines[1].unordered() as connection:
+    pools = [Pool(database_url(f"sqlite:///{tmp_path}/{name}.sqlite"), Config()) for name in ("new", "migrated")]
+    pools[0].migrate()
+    with pools[1].unordered() as connection:
         upgrade(connection)
     found = []
-    for engine in engines:
-        with engine.read() as connection:
+    for pool in pools:
+        with pool.read() as connection:
             found.append(
                 [
                     sorted(map(tuple, connection.exec_driver_sql(f"SELECT {columns} FROM {table}")))
@@ -116,7 +117,7 @@ def test_a_new_catalog_is_what_the_migrations_make(tmp_path: Path) -> None:
                 ]
             )
             found[-1] += [connection.execute(sa.select(table)).all() for table in s.metadata.sorted_tables]
-        engine.close()
+        pool.close()
     assert found[0] == found[1]
     assert found[0][2] == [(HEAD_REVISION,)]
 
@@ -131,7 +132,7 @@ def test_the_planner_finds_its_way(catalog: Catalog) -> None:
         (f"{table} AND added_version <= 5 AND removed_version > 5 AND partition_id IN (1, 2, 3)", "spans_partition"),
         (f"{table} AND removed_version > 5 AND time_class = 42 AND time_min >= 1 AND time_min <= 2", "spans_time"),
     ):
-        with catalog.engine.read() as connection:
+        with catalog.pool.read() as connection:
             plan = connection.execute(sa.text(f"EXPLAIN QUERY PLAN SELECT * FROM segment_spans WHERE {where}")).all()
         assert f"USING INDEX {index} " in plan[0].detail, where
     catalog.close()
@@ -141,7 +142,7 @@ def test_writers_of_a_process_take_turns_and_do_not_wait_for_ever(tmp_path: Path
     store = open_store(f"memory://{uuid.uuid4().hex}")
     catalog = Catalog.open(f"sqlite:///{tmp_path}/catalog.sqlite", store, Config(lock_seconds=0.2))
     with ThreadPoolExecutor(8) as pool:
-        with catalog.engine.write():
+        with catalog.pool.write():
             waiting = pool.submit(catalog.create_database, "late")
             with pytest.raises(Unavailable, match=r"busy with other changes for 0\.2 s"):
                 waiting.result()

@@ -99,6 +99,6 @@ def test_reading_with_a_damaged_deletion_vector_is_an_error(lake: Lake, table: T
     ],
 )
 def test_a_broken_invariant_is_named(lake: Lake, table: Table, damage: sa.Update, rule: str) -> None:
-    with lake.catalog.engine.unordered() as connection:
+    with lake.catalog.pool.unordered() as connection:
         connection.execute(damage)
     assert rule in {finding.rule for finding in check(lake.catalog, data=False)}

@@ -64,7 +64,7 @@ def lake(opened: Open) -> Lake:
     lake = opened()
     lake.create_database("shop")
     lake.create_table("shop.t", COLUMNS).append(rows(0, 10))
-    with lake.own_catalog().engine.unordered() as connection:
+    with lake.own_catalog().pool.unordered() as connection:
         for column in (s.versions.c.timestamp_ns, s.table_commits.c.timestamp_ns, s.counter.c.clock_ns):
             aged = {column.name: column - int(10 * DAY * NANOS)}
             connection.execute(column.table.update().values(aged))
@@ -289,6 +289,6 @@ def make_old(root: Path) -> None:
 def test_stamps_rise_with_versions_whatever_clocks_say(lake: Lake, opened: Open) -> None:
     for skew in SKEWS.values():
         opened(skew).table("shop.t").append(rows(100, 1))
-    with lake.own_catalog().engine.read() as connection:
+    with lake.own_catalog().pool.read() as connection:
         stamps = [*connection.execute(sa.select(s.versions.c.timestamp_ns).order_by(s.versions.c.version)).scalars()]
     assert stamps == sorted(set(stamps))

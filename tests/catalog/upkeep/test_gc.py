@@ -227,14 +227,14 @@ def test_a_name_of_no_known_shape_is_reported_and_stays(lake: Lake, table: Table
     """A catalog of an earlier version may have let such a name into its trash."""
     catalog = lake.own_catalog()
     before = {info.path for info in lake.store.list("")}
-    with catalog.engine.unordered() as connection:
+    with catalog.pool.unordered() as connection:
         throw_away(connection, [Garbage(odd, 1, "odd")], 0)
     done = collect(catalog, byte_floor=0, orphan_grace=0)
     assert len(done.failures) == 1
     assert repr(odd) in done.failures[0]
     assert {info.path for info in lake.store.list("")} >= before
     assert len(ids(table)) == 39
-    with catalog.engine.read() as connection:
+    with catalog.pool.read() as connection:
         assert trash_state(connection).failing == 1, "status shows it"
 
 

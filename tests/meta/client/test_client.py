@@ -17,7 +17,7 @@ import grpc
 import pytest
 
 import moulin
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.errors import (
     AlreadyExists,
     Closed,
@@ -271,7 +271,7 @@ def test_the_process_that_serves(tmp_path: Path) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1{serving['http']}/healthz") as answer:
             assert json.load(answer)["status"] == "ok"
         with moulin.connect(f"grpc://{serving['grpc']}") as lake, Lake.open(tmp_path / "lake") as beside:
-            with beside.own_catalog().engine.write():
+            with beside.own_catalog().pool.write():
                 running = threading.Thread(target=lambda: lake.create_database("last"))
                 running.start()
                 time.sleep(0.5)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.sql.schema import metadata
 from moulin.lake import Lake
 from moulin.meta.codec.operations import to_commit
@@ -33,7 +33,7 @@ class Site:
 
     def dump(self) -> dict[str, list[Any]]:
         """Every row of the catalog but what publishing moves on."""
-        with self.catalog.engine.read() as connection:
+        with self.catalog.pool.read() as connection:
             return {
                 table.name: sorted(map(repr, connection.execute(sa.select(table))))
                 for table in metadata.sorted_tables
@@ -51,7 +51,7 @@ class Site:
                 if count[0] == number:
                     act()
 
-        engine = self.catalog.engine._engine
+        engine = self.catalog.pool._engine
         sa.event.listen(engine, "before_cursor_execute", before)
         try:
             yield count

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from moulin import errors
-from moulin.catalog.commit.commit import Stale
+from moulin.catalog.commit.table_commit import Stale
 from moulin.errors import Conflict, MoulinError
 from moulin.meta.codec import status
 from moulin.model.operations import Verdict

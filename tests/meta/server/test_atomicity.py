@@ -37,7 +37,7 @@ def api(live: Live) -> Api:
 
 def state(live: Live) -> dict[str, list[tuple[Any, ...]]]:
     live.catalog.release_idle_pins()  # those of reads that are over go by themselves at some time
-    with live.catalog.engine.read() as connection:
+    with live.catalog.pool.read() as connection:
         return {
             table.name: sorted(tuple(map(repr, row)) for row in connection.execute(sa.select(table)))
             for table in s.metadata.sorted_tables
@@ -62,7 +62,7 @@ def kill(connection: sa.Connection) -> None:
 @contextmanager
 def failing(live: Live, place: int, fault: Fault) -> Iterator[None]:
     """A fault at the `place`-th statement, or commit, of a transaction that writes, from now on."""
-    engine, counted = live.catalog.engine._engine, [0]
+    engine, counted = live.catalog.pool._engine, [0]
 
     def count(connection: sa.Connection, *_: Any) -> None:
         if connection.get_execution_options().get("moulin_write") is not None:

@@ -109,7 +109,7 @@ def test_every_call_takes_a_role_and_every_exception_names_a_call() -> None:
 def test_what_nobody_waits_for_any_more_is_not_done(live: Live, lost: str) -> None:
     """A call that waits for the lake's lock is not carried out after its deadline, or when its caller has gone."""
     stub, wanted = live.stub(CatalogServiceStub), name("late")
-    with live.catalog.engine.write():
+    with live.catalog.pool.write():
         call = stub.CreateDatabase.future(pb.CreateDatabaseRequest(name=wanted), timeout=0.3)
         if lost == "cancelled":
             time.sleep(0.1)
@@ -137,7 +137,7 @@ def test_calls_beyond_the_limit_are_refused(lake: Lake) -> None:
     server = build_server(lake, ServeConfig(bind="127.0.0.1:0", threads=1, max_calls=2)).start()
     try:
         stub = connected(server)
-        with lake.own_catalog().engine.write():
+        with lake.own_catalog().pool.write():
             waiting = [stub.CreateDatabase.future(pb.CreateDatabaseRequest(name=f"d{n}")) for n in range(6)]
             time.sleep(0.5)
         codes = [call.code() for call in waiting]
@@ -151,7 +151,7 @@ def test_a_stopping_server_finishes_what_runs_and_takes_nothing_new(lake: Lake) 
     server = build_server(lake, LOOPBACK).start()
     stub = connected(server)
     stub.GetVersion(pb.GetVersionRequest())
-    with lake.own_catalog().engine.write():
+    with lake.own_catalog().pool.write():
         running = stub.CreateDatabase.future(pb.CreateDatabaseRequest(name="last"))
         time.sleep(0.3)
         ended: list[bool] = []

@@ -92,7 +92,7 @@ def test_plaintext_is_nowhere_but_in_its_answer(api: Api, caplog: pytest.LogCapt
     api.live.catalog.publisher.publish()
     store = api.live.lake.store
     stored = b"".join(store.get(info.path) for info in store.list())
-    with api.live.catalog.engine.read() as connection:
+    with api.live.catalog.pool.read() as connection:
         rows = [str(row) for table in metadata.sorted_tables for row in connection.execute(sa.select(table))]
     for place in (str(answers), seen[0].message, caplog.text, "\n".join(rows), stored.decode(errors="replace")):
         assert secret not in place

@@ -229,7 +229,7 @@ def test_a_stream_goes_on_where_it_stopped(
     assert {(r._change_type, r.id, r._version) for r in again[1]} == {("insert", n, middle + 1) for n in (50, 51, 52)}
     orders.append(rows(60, 1))
     orders.append(rows(61, 1))
-    with lake.catalog.engine.unordered() as connection:  # Spark kills the process that pinned; its pins would run out
+    with lake.catalog.pool.unordered() as connection:  # Spark kills the process that pinned; its pins would run out
         connection.execute(s.pins.delete())
     collect(lake.catalog, history_keep=0)
     with pytest.raises(Exception, match="oldest version to ask since"):

@@ -165,7 +165,7 @@ def test_a_process_that_dies_between_its_claim_and_its_log_leaves_no_damage(
 def test_a_region_that_an_earlier_version_claimed_opens_without_its_log(tmp_path: Path) -> None:
     """It did not say whether it was closed, and its log may have been moved."""
     log = killed(tmp_path / "lake", {})
-    with Lake.open(tmp_path / "lake") as lake, lake.catalog.engine.unordered() as connection:  # type: ignore[attr-defined]
+    with Lake.open(tmp_path / "lake") as lake, lake.catalog.pool.unordered() as connection:  # type: ignore[attr-defined]
         connection.execute(sa.update(s.regions).values(owner="process 7 on elsewhere"))
     shutil.copytree(tmp_path / "lake", tmp_path / "other")
     with Lake.open(tmp_path / "other") as lake:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from moulin.catalog.upkeep.clocks import SimulatedClock
+from moulin.catalog.sql.clock import SimulatedClock
 from moulin.catalog.upkeep.gc import collect
 from moulin.errors import Closed, FailedPrecondition, InvalidInput
 from moulin.formats.segment.reader import SegmentReader
@@ -371,7 +371,7 @@ def test_shares_of_a_version_add_up(orders: Table) -> None:
     base = orders.version
     upsert(orders, [row(n, -1) for n in range(5, 25)])
     feed = orders.changes(base)
-    (change,) = orders._context.catalog.changes(orders.id, base, orders.version)
+    (change,) = orders._context.catalog.feed(orders.id, base, orders.version)
     assert change_reader.may_match(change)
     parts = [
         batch for place in range(len(change.segments)) for batch in feed._reader.read(change, VectorCache(), {place})

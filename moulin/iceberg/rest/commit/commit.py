@@ -18,7 +18,7 @@ from uuid import UUID
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
-from moulin.catalog.commit.commit import Stale, TableCommit
+from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.catalog.objects.projections import ENGINE_PREFIX
 from moulin.catalog.upkeep import ownership
 from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
@@ -215,7 +215,7 @@ class _Attempt:
         Those that a crash leaves here are in nobody's way.
         """
         try:
-            mine = ownership.leftovers(self.catalog.engine, self.tables, self.leftovers)
+            mine = ownership.leftovers(self.catalog.pool, self.tables, self.leftovers)
             self.context.store.delete(mine)
         except MoulinError as error:
             log.warning("files of a commit stay", extra={"files": len(self.leftovers), "error": error.message})

@@ -22,7 +22,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.transforms import IdentityTransform
 
-from moulin.catalog.commit.commit import TableCommit
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.objects.tables import NewTable
 from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound, Unsupported
 from moulin.iceberg.projection import metadata as documents

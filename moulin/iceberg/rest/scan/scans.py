@@ -21,7 +21,7 @@ from fastapi.responses import JSONResponse, Response
 from pyiceberg.conversions import from_bytes, to_json
 from pyiceberg.types import PrimitiveType
 
-from moulin.catalog.segments import feed as changes
+from moulin.catalog.segments import feed
 from moulin.errors import InvalidInput, MoulinError, NotFound
 from moulin.iceberg.projection import metadata as documents
 from moulin.iceberg.projection.avro import Json, read_avro
@@ -100,11 +100,11 @@ def _appended(lake: Lake, since: int, state: TableState, predicate: Predicate) -
 
     Deletes and merges in between add no rows. What adds some and is no append is refused: its rows would be missed.
     """
-    engine = lake.own_catalog().engine
+    pool = lake.own_catalog().pool
     if since > state.version:
         raise InvalidInput("The snapshot that a scan starts after is younger than the one it ends with: swap them.")
     appends = []
-    for version, kinds in changes.kinds(engine, state.id, since, state.version).items():
+    for version, kinds in feed.kinds(pool, state.id, since, state.version).items():
         operation = documents.operation(kinds)
         if operation == "overwrite":
             raise InvalidInput(
@@ -113,7 +113,7 @@ def _appended(lake: Lake, since: int, state: TableState, predicate: Predicate) -
             )
         if operation == "append":
             appends.append(version)
-    found = [] if predicate.is_false else changes.added(engine, state.id, set(appends))
+    found = [] if predicate.is_false else feed.added(pool, state.id, set(appends))
     if predicate.is_true:
         return found
     return [

@@ -1,0 +1,91 @@
+"""The working state of a commit: one table of the version being committed, which every kind of operation changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog.commit.table_commit import Stale, TableCommit
+from moulin.catalog.objects import tables
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.draft import Draft
+from moulin.errors import InvalidInput
+from moulin.model.operations import Kind, Verdict, strongest, verdict
+
+
+class TableChange:
+    """One operation on one table of the version being committed: the table's row, its manifest, what both become."""
+
+    def __init__(self, draft: Draft, commit: TableCommit) -> None:
+        self.draft = draft
+        self.connection = draft.connection
+        self.commit = commit
+        self.row = tables.find_by_id(
+            draft.connection, commit.table_id, dropped_after=draft.now if commit.into_dropped else None
+        )
+        self.name = f"{self.row.database}.{self.row.name}"
+        if not 0 <= commit.read_version <= draft.version:
+            raise InvalidInput(f"A commit is prepared from a version up to {draft.version}, not {commit.read_version}.")
+        self.manifest = draft.table(commit.table_id)
+        self.updates: dict[str, Any] = {}
+        self.added_rows = 0
+        self.summary: dict[str, str] = dict(commit.summary)
+
+    @property
+    def table_id(self) -> UUID:
+        return self.commit.table_id
+
+    def since(self, versions: Collection[int] | None = None) -> list[Any]:
+        """What was committed to the table after the operation's read version; all of it, or what `versions` did."""
+        c = s.table_commits
+        query = sa.select(c).where(
+            c.c.table_id == self.table_id,
+            c.c.version > self.commit.read_version,
+            c.c.version < self.draft.version,
+            c.c.kind.in_([kind.value for kind in Kind]),
+        )
+        if versions is not None:
+            query = query.where(c.c.version.in_(versions))
+        return list(self.connection.execute(query.order_by(c.c.version, c.c.ordinal)))
+
+    def stale(
+        self, requirement: str, expected: object, found: object, versions: Collection[int] | None = None
+    ) -> Stale:
+        """The error for something that is no longer as it was read; `versions` are those that changed it, if known."""
+        kind = self.commit.operation.kind
+        meetings = [(verdict(kind, Kind(row.kind)), row) for row in self.since(versions)]
+        decision = strongest([outcome for outcome, _ in meetings])
+        if decision is Verdict.COMMUTES:
+            decision = Verdict.CONFLICT
+        winner = next((row for outcome, row in meetings if outcome is decision), None)
+        by = f" by the {winner.kind} of version {winner.version}" if winner else ""
+        return Stale(
+            f"The {kind} of {self.name} lost a race: {requirement} was expected to be {expected} and is {found}{by}. "
+            "Read the table again and retry.",
+            decision,
+            requirement=requirement,
+            expected=expected,
+            found=found,
+            winner=winner.version if winner else None,
+        )
+
+    def add(self, **sums: int) -> None:
+        """Add to sums kept in the table's row."""
+        for name, amount in sums.items():
+            self.updates[name] = self.updates.get(name, getattr(self.row, name)) + amount
+
+    def save(self) -> Any:
+        """Store what changed; returns the table's row as it is now."""
+        if self.updates:
+            row = s.tables.c.id == self.table_id
+            self.connection.execute(s.tables.update().where(row).values(self.updates))
+        return SimpleNamespace(**{**self.row._mapping, **self.updates})
+
+    def count(self, key: str, amount: int) -> None:
+        """Add to a figure of the commit's summary."""
+        if amount:
+            self.summary[key] = str(int(self.summary.get(key, "0")) + amount)

@@ -1,0 +1,109 @@
+"""The SQL rows of segments, partitions, deletion vectors, merges and journals: a commit and a replay write the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.catalog.segments.live import encode_partition
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.pool import chunks
+from moulin.model.facts import VectorFacts
+
+Partition = tuple[int, tuple[bytes | None, ...]]
+"""The id of a partition spec, and the values of its fields."""
+
+
+def select_spans() -> sa.Select[Any]:
+    """Spans, each with the path, rows and size of its segment and how many of the rows are `deleted`."""
+    p, g, d = s.segment_spans, s.segments, s.deletion_vectors
+    return sa.select(
+        p, g.c.path, g.c.rows, g.c.size, sa.func.coalesce(d.c.cardinality, 0).label("deleted")
+    ).select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
+
+
+def segment_row(table_id: UUID, ref: pb.DataFileRef, partition_id: int) -> dict[str, Any]:
+    """The row of a segment, from its full reference in a manifest: both hold the same."""
+    return {
+        "number": ref.number,
+        "table_id": table_id,
+        "path": ref.path,
+        "rows": ref.num_rows,
+        "size": ref.file_size,
+        "level": ref.level,
+        "schema_id": ref.schema_id,
+        "partition_id": partition_id,
+        "sort_order_id": ref.sort_order_id,
+        "sha256": ref.sha256,
+        "facts": ref.columns.SerializeToString(deterministic=True),
+        "time_min": ref.time_min if ref.HasField("time_min") else None,
+        "time_max": ref.time_max if ref.HasField("time_max") else None,
+        "has_lineage": ref.has_lineage,
+        "seq_min": ref.seq_min,
+        "seq_max": ref.seq_max,
+        "key_min": ref.key_min or None,
+        "key_max": ref.key_max or None,
+        "region": ref.region,
+        "index_size": ref.index_size,
+        "first_row_id": ref.first_row_id,
+        "sequence": ref.sequence,
+        "added_version": ref.added_version,
+    }
+
+
+def vector_row(table_id: UUID, vector: VectorFacts, version: int) -> dict[str, Any]:
+    """The row of a deletion vector that came with `version`."""
+    return {
+        "id": vector.id,
+        "table_id": table_id,
+        "segment": vector.segment,
+        "path": vector.path,
+        "offset": vector.offset,
+        "length": vector.length,
+        "cardinality": vector.cardinality,
+        "added_version": version,
+    }
+
+
+def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Partition]) -> dict[Partition, int]:
+    """The number of each partition (spec id and values) of a table, given one when new."""
+    p = s.partitions
+    stored = {(spec_id, encode_partition(values)): (spec_id, values) for spec_id, values in wanted}
+
+    def known() -> dict[Partition, int]:
+        ids: dict[Partition, int] = {}
+        for chunk in chunks(list({data for _, data in stored})):
+            query = sa.select(p.c.spec_id, p.c.tuple, p.c.id).where(p.c.table_id == table_id, p.c.tuple.in_(chunk))
+            found = {(row[0], row[1]): row[2] for row in connection.execute(query)}
+            ids.update({stored[key]: found[key] for key in stored.keys() & found.keys()})
+        return ids
+
+    ids = known()
+    new = [
+        {"table_id": table_id, "spec_id": spec_id, "tuple": data}
+        for (spec_id, data), partition in stored.items()
+        if partition not in ids
+    ]
+    if new:
+        connection.execute(p.insert(), new)
+        ids = known()
+    return ids
+
+
+def merge_rows(table_id: UUID, version: int, inputs: Iterable[int]) -> list[dict[str, Any]]:
+    """The rows of the segments that a merge consumed."""
+    return [{"segment": number, "version": version, "table_id": table_id} for number in inputs]
+
+
+def journal_rows(
+    table_id: UUID, version: int, journals: Sequence[str], outputs: Sequence[int] = ()
+) -> list[dict[str, Any]]:
+    """The rows of a merge's journals, each with its first output, if known."""
+    return [
+        {"path": path, "table_id": table_id, "version": version, "output": output}
+        for path, output in zip(journals, outputs or [0] * len(journals), strict=True)
+    ]

@@ -1,0 +1,38 @@
+"""Errors of the database as the project's own, without SQL text or parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import exc
+
+from moulin.errors import Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound, Unavailable
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise errors of the database, from the block that it surrounds, as the project's own."""
+    try:
+        yield
+    except MoulinError:
+        raise
+    except (exc.IntegrityError, exc.DataError) as error:  # the latter: text with a zero byte, a number out of range
+        raise InvalidInput(f"The catalog refused the change: {reason(error)}.") from error
+    except (exc.DBAPIError, exc.TimeoutError) as error:
+        found = reason(error)
+        if "no such table" in found or "does not exist" in found:
+            raise NotFound(f"This is not a lake's catalog: {found}.") from error
+        if "malformed" in found or "not a database" in found:
+            raise Corrupt(
+                f"The catalog is damaged: {found}. Move it away; `moulin recover` rebuilds it from storage."
+            ) from error
+        if "readonly" in found or "unable to open" in found or "permission denied" in found:
+            raise FailedPrecondition(f"The catalog cannot be written: {found}.") from error
+        raise Unavailable(f"The catalog did not answer: {found}. Try again.") from error
+
+
+def reason(error: exc.SQLAlchemyError) -> str:
+    """The first line of what the database said."""
+    original = getattr(error, "orig", None) or error
+    return str(original).strip().split("\n")[0].rstrip(".")

@@ -1,0 +1,58 @@
+"""The two databases that a catalog may be in: how SQLAlchemy connects to SQLite and to PostgreSQL, and to which one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from moulin.config import Config
+from moulin.errors import InvalidInput
+
+_SQLITE = "sqlite:///"
+
+
+def sqlite(url: sa.URL, config: Config) -> sa.Engine:
+    engine = sa.create_engine(url, connect_args={"timeout": config.lock_seconds, "check_same_thread": False})
+
+    @sa.event.listens_for(engine, "connect")
+    def _connect(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # the driver must not begin transactions on its own
+        cursor = connection.cursor()
+        for pragma in ("journal_mode=WAL", "foreign_keys=ON", "temp_store=MEMORY"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        level = connection.get_execution_options().get("moulin_write")
+        if level is not None:
+            connection.exec_driver_sql(f"PRAGMA synchronous={level}")
+        connection.exec_driver_sql("BEGIN" if level is None else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def postgresql(url: sa.URL, config: Config) -> sa.Engine:
+    millis = int(config.lock_seconds * 1000)
+    options = f"-c lock_timeout={millis} -c idle_in_transaction_session_timeout={millis}"
+    return sa.create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        pool_pre_ping=True,
+        max_overflow=27,  # with the five that stay open, one for each call that a server runs at a time
+        connect_args={"options": options, "connect_timeout": max(2, int(config.lock_seconds))},
+    )
+
+
+def database_url(uri: str) -> sa.URL:
+    """The SQLAlchemy form of a catalog's address; the error never repeats a password."""
+    if uri.startswith(_SQLITE):  # what follows is the path of a file as it is: `?` and `%` in it mean nothing
+        return sa.URL.create("sqlite", database=uri.removeprefix(_SQLITE))
+    try:
+        url = sa.make_url(uri)
+    except exc.ArgumentError:
+        raise InvalidInput("The catalog's address is not a valid postgresql:// URL.") from None
+    if url.drivername not in ("postgresql", "postgresql+psycopg", "sqlite"):
+        raise InvalidInput(f"Unknown catalog {url.drivername!r}; use a folder or a postgresql:// URL.")
+    return url

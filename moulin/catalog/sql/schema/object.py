@@ -1,0 +1,117 @@
+"""Databases, tables with their settings and commits, and views."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, String, Table, text
+
+from moulin.catalog.sql.schema.base import Id, metadata
+
+databases = Table(
+    "databases",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("properties", JSON, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("tombstoned_at", BigInteger),
+    Column("delete_at", BigInteger),
+    Index("databases_live_name", "name", unique=True, sqlite_where=text("tombstoned_at IS NULL"),
+          postgresql_where=text("tombstoned_at IS NULL")),
+)  # fmt: skip
+
+tables = Table(
+    "tables",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("database_id", Id, ForeignKey("databases.id"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("created_version", BigInteger, nullable=False),
+    Column("head_version", BigInteger, nullable=False),  # the last version that changed this table
+    Column("oldest_version", BigInteger, nullable=False),  # versions before it were cleaned up
+    Column("schema_id", Integer, nullable=False),
+    Column("spec_id", Integer, nullable=False),
+    Column("sort_order_id", Integer, nullable=False),
+    Column("event_time", Integer),  # field id
+    Column("last_column_id", Integer, nullable=False),
+    Column("last_partition_id", Integer, nullable=False),
+    Column("last_sequence", BigInteger, nullable=False),
+    Column("next_row_id", BigInteger, nullable=False),
+    Column("properties", JSON, nullable=False),
+    Column("segments", BigInteger, nullable=False),  # live ones at the head, and their live rows and bytes
+    Column("rows", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("time_classes", BigInteger, nullable=False),  # bit k: a span of time class k was ever added
+    Column("deltas", BigInteger, nullable=False),  # delta manifests since the last full one
+    Column("tombstoned_at", BigInteger),
+    Column("delete_at", BigInteger),
+    Index("tables_live_name", "database_id", "name", unique=True, sqlite_where=text("tombstoned_at IS NULL"),
+          postgresql_where=text("tombstoned_at IS NULL")),
+)  # fmt: skip
+
+table_schemas = Table(
+    "table_schemas",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("schema_id", Integer, primary_key=True),
+    Column("json", String, nullable=False),
+)
+
+table_specs = Table(
+    "table_specs",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("spec_id", Integer, primary_key=True),
+    Column("json", String, nullable=False),
+)
+
+table_sort_orders = Table(
+    "table_sort_orders",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("sort_order_id", Integer, primary_key=True),
+    Column("json", String, nullable=False),
+)
+
+# One row per operation of a version on a table, with the table's settings after it.
+table_commits = Table(
+    "table_commits",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("version", BigInteger, primary_key=True),
+    Column("ordinal", SmallInteger, primary_key=True),
+    Column("timestamp_ns", BigInteger, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("schema_id", Integer, nullable=False),
+    Column("spec_id", Integer, nullable=False),
+    Column("sort_order_id", Integer, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("snapshot_id", BigInteger, nullable=False),
+    Column("first_row_id", BigInteger, nullable=False),
+    Column("added_rows", BigInteger, nullable=False),
+    Column("properties", JSON(none_as_null=True)),  # all of them, when this commit changed any
+    Column("summary", JSON, nullable=False),
+    Index("table_commits_sequence", "table_id", "sequence"),
+)
+
+views = Table(
+    "views",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("database_id", Id, ForeignKey("databases.id"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("description", String),
+    Column("created_at", BigInteger, nullable=False),
+    Column("tombstoned_at", BigInteger),
+    Column("delete_at", BigInteger),
+    Index("views_live_name", "database_id", "name", unique=True, sqlite_where=text("tombstoned_at IS NULL"),
+          postgresql_where=text("tombstoned_at IS NULL")),
+)  # fmt: skip
+
+view_members = Table(
+    "view_members",
+    metadata,
+    Column("view_id", Id, ForeignKey("views.id"), primary_key=True),
+    Column("ordinal", Integer, primary_key=True),
+    Column("table_id", Id, nullable=False, index=True),
+)

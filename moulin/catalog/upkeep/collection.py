@@ -1,0 +1,26 @@
+"""The result of a clean-up, which its steps fill in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from moulin.catalog.expiry import Expired, Garbage
+
+
+@dataclass(slots=True)
+class Collection:
+    """What a clean-up did, or with `dry_run` would do. `clock` is the time that it goes by."""
+
+    dry_run: bool
+    clock: Callable[[], int] = field(repr=False, compare=False)
+    purged: list[str] = field(default_factory=list)
+    expired: list[Expired] = field(default_factory=list)
+    trashed: list[Garbage] = field(default_factory=list)
+    deleted: list[Garbage] = field(default_factory=list)
+    waiting: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def bytes_deleted(self) -> int:
+        return sum(garbage.size for garbage in self.deleted)

@@ -1,0 +1,44 @@
+"""The one way in which clean-up deletes bytes: names of known shapes, and nothing else (decision 0191)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from moulin.errors import FailedPrecondition
+from moulin.storage import paths
+from moulin.storage.file_kinds import FileKind, identify, table_of_folder
+from moulin.storage.store import Store
+
+# What clean-up deletes one by one; logs and lists of backfills go with the folder of a purged table alone.
+SWEPT = frozenset(
+    {
+        FileKind.SEGMENT,
+        FileKind.KEY_INDEX,
+        FileKind.VECTORS,
+        FileKind.JOURNAL,
+        FileKind.INDEX_FILE,
+        FileKind.PROJECTION,
+        FileKind.ENGINE_FILE,
+        FileKind.TEMPORARY,
+    }
+)
+_MANIFESTS = frozenset({FileKind.TABLE_MANIFEST, FileKind.LAKE_MANIFEST})
+
+
+def erase(store: Store, objects: Iterable[str]) -> None:
+    """The only function that deletes bytes. What has no shape that clean-up deletes stops it, and stays."""
+    store.delete(chain.from_iterable(_shaped(store, path) for path in objects))
+
+
+def _shaped(store: Store, path: str) -> Iterator[str]:
+    """The object of this path, or all objects of a table that was purged. No other folder is ever listed."""
+    table_id, found = table_of_folder(path), identify(path)
+    if table_id is not None:
+        yield from (info.path for info in store.list(paths.table_prefix(table_id)))
+    elif found is not None and found.kind in SWEPT | _MANIFESTS:
+        yield path
+    else:
+        raise FailedPrecondition(
+            f"{path[:200]!r} is not the name of a file that clean-up deletes: it stays. Find out what put it there."
+        )
