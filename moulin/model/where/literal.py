@@ -67,6 +67,36 @@ _INT = (-(2**31), 2**31 - 1)
 _LONG = (-(2**63), 2**63 - 1)
 
 
+def literal_of(value: bool | int | float | str | bytes | Day | Instant) -> Literal:
+    """A value that was never SQL text, as a literal. InvalidInput for a float that is not finite, and for half of a
+    surrogate pair in text.
+    """
+    match value:
+        case bool():
+            return Literal(value, str(value).lower())
+        case int() | float():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InvalidInput(f"{value} is not a finite number.")
+            return Literal(Decimal(repr(value)), repr(value))
+        case str():
+            return Literal(check_unicode(value), f"'{value}'")
+        case bytes():
+            return Literal(value, f"x'{value.hex()}'")
+        case _:
+            return Literal(value, str(value))
+
+
+def check_unicode(text: str) -> str:
+    """`text` itself. Raises InvalidInput when no file can hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"The where has a character at offset {error.start} that is half of a surrogate pair; remove it."
+        ) from None
+    return text
+
+
 def read_number(text: str) -> Decimal | None:
     """A finite number, or None."""
     try:
@@ -109,7 +139,7 @@ def comparison(column: Column, operator: Operator, literal: Literal) -> Conditio
     """The rows whose `column` compares so with `literal`. None do when it is null."""
     if literal.value is None:
         return FALSE
-    key, exact = place(column, literal)
+    key, exact = comparand(column, literal)
     if isinstance(key, int):
         return _whole(column, operator, key, exact)
     if isinstance(key, float) and math.isnan(key):
@@ -129,7 +159,7 @@ def members(column: Column, literals: list[Literal]) -> tuple[list[Key], bool]:
     nan = False
     limits = limits_of(column.type)
     for literal in literals:
-        key, exact = place(column, literal)
+        key, exact = comparand(column, literal)
         if isinstance(key, float) and math.isnan(key):
             nan = True
         elif exact and (limits is None or limits[0] <= key <= limits[1]):  # type: ignore[operator]
@@ -137,9 +167,9 @@ def members(column: Column, literals: list[Literal]) -> tuple[list[Key], bool]:
     return keys, nan
 
 
-def place(column: Column, literal: Literal) -> tuple[Key, bool]:
+def comparand(column: Column, literal: Literal) -> tuple[Key, bool]:
     """The greatest key not above `literal`, and whether it is equal. It may be beyond the limits of the type."""
-    found = _place(column.type, literal.value)
+    found = _comparand(column.type, literal.value)
     if found is None:
         wanted = _WANTED.get(type(column.type), "another value")
         raise InvalidInput(
@@ -202,8 +232,8 @@ def _whole(column: Column, operator: Operator, floor: int, exact: bool) -> Condi
     return FALSE if outside else IsNull(column, True) if everything else kept
 
 
-def _place(iceberg: IcebergType, value: LiteralValue) -> tuple[Key, bool] | None:
-    """As `place`; None when the two do not go together."""
+def _comparand(iceberg: IcebergType, value: LiteralValue) -> tuple[Key, bool] | None:
+    """As `comparand`; None when the two do not go together."""
     match iceberg:
         case BooleanType():
             if isinstance(value, str):
