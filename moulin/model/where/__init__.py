@@ -5,6 +5,10 @@ null, true or false, like and ilike, isnan; columns, fields of structs (`address
 and upper. Names are quoted with backquotes or double quotes and found as written, else without regard to case. In
 text literals a quote is doubled and a backslash is itself; in a like pattern it escapes. Everything else is refused:
 that is what lake.sql is for.
+
+A *where* is what the user wrote. It is parsed once, at the call that takes it: *terms* (columns, literals, formulas) are
+joined into a *condition* by the functions of `conditions`, which front ends that take no text call directly. A
+*predicate* is the condition with its schema; this is what scans prune by and what tasks get.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from moulin.model.where.foreign import bind, foreign
 from moulin.model.where.formula import Term
 
 Where: TypeAlias = str | pc.Expression | None
+"""What a user may pass as `where=`. None takes every row."""
 
 
 def parse_where(where: Where, schema: Schema) -> Predicate:

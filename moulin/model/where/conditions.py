@@ -76,12 +76,12 @@ def one_of(term: Term, choices: Sequence[Term], *, negated: bool = False) -> Con
         parts = [compare("=", term, choice, negated=negated) for choice in choices]
         return conjunction(parts) if negated else disjunction(parts)
     given = [literal for literal in literals if literal.value is not None]
-    keys, nan = members(_comparable(term), given)
+    comparands, nan = members(_comparable(term), given)
     if not negated:
-        return disjunction([membership(term, keys), IsNan(term, False) if nan else FALSE])
+        return disjunction([membership(term, comparands), IsNan(term, False) if nan else FALSE])
     if len(given) < len(literals):
         return FALSE
-    return conjunction([membership(term, keys, True), IsNan(term, True) if nan else TRUE])
+    return conjunction([membership(term, comparands, True), IsNan(term, True) if nan else TRUE])
 
 
 def is_null(term: Term) -> Condition:
