@@ -6,8 +6,8 @@ and upper. Names are quoted with backquotes or double quotes and found as writte
 text literals a quote is doubled and a backslash is itself; in a like pattern it escapes. Everything else is refused:
 that is what lake.sql is for.
 
-A *where* is what the user wrote. It is parsed once, at the call that takes it: *terms* (columns, literals, formulas) are
-joined into a *condition* by the functions of `conditions`, which front ends that take no text call directly. A
+A *where* is what the user wrote. It is parsed once, at the call that takes it: *terms* (columns, literals, formulas)
+are joined into a *condition* by the functions of `conditions`, which front ends that take no text call directly. A
 *predicate* is the condition with its schema; this is what scans prune by and what tasks get.
 """
 
