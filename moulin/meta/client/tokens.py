@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2
@@ -13,8 +11,8 @@ from moulin._proto.moulin.meta.v1.ingest_token_pb2_grpc import IngestTokenServic
 from moulin.catalog.objects.names import Key
 from moulin.errors import InvalidInput, NotFound
 from moulin.meta.client.connection import Connection
-from moulin.meta.codec.stream_values import from_streams
-from moulin.model.entities import Tombstone
+from moulin.meta.codec.lake.stream import from_message_streams
+from moulin.meta.codec.meta.token import from_message_token
 from moulin.model.ingest import NewToken, Routing, StreamList, Token
 
 
@@ -36,7 +34,7 @@ class ClientTokens:
             expires_in_seconds=_seconds(expires_in),
         )
         made = self._connection.call(self._stub.CreateIngestToken, request)
-        return NewToken(_token(made.token), made.plaintext_token)
+        return NewToken(from_message_token(made.token), made.plaintext_token)
 
     def rotate_token(
         self, database: Key, token: Key, *, overlap_seconds: float = 0, expires_in: float | None = None
@@ -47,10 +45,10 @@ class ClientTokens:
             expires_in_seconds=_seconds(expires_in),
         )
         made = self._connection.call(self._stub.RotateIngestToken, request)
-        return NewToken(_token(made.token), made.plaintext_token)
+        return NewToken(from_message_token(made.token), made.plaintext_token)
 
     def snapshot(self) -> StreamList:
-        return from_streams(
+        return from_message_streams(
             self._connection.call(self._catalog.GetStreams, catalog_pb2.GetStreamsRequest(), again=True)
         )
 
@@ -81,7 +79,7 @@ class ClientTokens:
     def resurrect_token(self, database: Key, token: Key) -> Token:
         ids = self._ids(database, token, include_dropped=True)
         answer = self._connection.call(self._stub.ResurrectIngestToken, pb.ResurrectIngestTokenRequest(**ids))
-        return _token(answer.token)
+        return from_message_token(answer.token)
 
     def _database(self, database: Key) -> str:
         if isinstance(database, UUID):
@@ -97,7 +95,10 @@ class ClientTokens:
 
     def _list(self, database_id: str, include_dropped: bool) -> list[Token]:
         request = pb.ListIngestTokensRequest(database_id=database_id, include_deleted=include_dropped)
-        return [_token(info) for info in self._connection.call(self._stub.ListIngestTokens, request, again=True).tokens]
+        return [
+            from_message_token(info)
+            for info in self._connection.call(self._stub.ListIngestTokens, request, again=True).tokens
+        ]
 
     def _find(self, database_id: str, database: Key, key: Key, include_dropped: bool) -> Token:
         """The one with the id or name: the live one, else (if asked for) the one dropped last."""
@@ -105,24 +106,6 @@ class ClientTokens:
         if not found:
             raise NotFound(f"Ingest token {database}.{key} does not exist.")
         return max(found, key=lambda t: (t.tombstone is None, t.tombstone.tombstoned_at if t.tombstone else 0))
-
-
-def _token(info: Any) -> Token:
-    targets = info.routing
-    routing = Routing(*map(UUID, (targets.traces_table_id, targets.logs_table_id, targets.metrics_table_id)))
-    tombstone = None
-    if info.HasField("tombstone"):
-        tombstone = Tombstone(info.tombstone.tombstoned_at_unix_ns, info.tombstone.delete_at_unix_ns)
-    return Token(
-        UUID(info.id),
-        UUID(info.database_id),
-        info.name,
-        routing,
-        info.token_hint,
-        int(datetime.fromisoformat(info.created_at).timestamp() * 1_000_000) * 1000,
-        info.expires_at_unix_ns if info.HasField("expires_at_unix_ns") else None,
-        tombstone,
-    )
 
 
 def _seconds(seconds: float | None) -> int | None:
