@@ -36,6 +36,11 @@ class Predicate:
     text: str
 
     @classmethod
+    def everything(cls, schema: Schema) -> Predicate:
+        """Takes every row."""
+        return cls(schema, TRUE, "true")
+
+    @classmethod
     def of(cls, schema: Schema, condition: Condition, text: str) -> Predicate:
         """The predicate of `condition`, which is over columns of `schema`."""
         if narrow(condition, {}) is None:

@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
 from moulin.model.predicate import Predicate
-from moulin.model.predicate.condition import TRUE, Computed, leaves
+from moulin.model.predicate.condition import Computed, leaves
 from moulin.model.where.foreign import bind, foreign
 from moulin.model.where.formula import Term
 
@@ -31,7 +31,7 @@ Where: TypeAlias = str | pc.Expression | None
 def parse_where(where: Where, schema: Schema) -> Predicate:
     """The predicate over rows of `schema` that `where` describes; None takes every row."""
     if where is None:
-        return Predicate.of(schema, TRUE, "true")
+        return Predicate.everything(schema)
     if isinstance(where, pc.Expression):
         return Predicate.of(schema, foreign(where, schema), str(where))
     if not isinstance(where, str):

@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
-from moulin.model.where import parse_where
 from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
 from moulin.pipeline.read.columns import spark_schema
 from moulin.storage.store import Store
@@ -58,7 +57,7 @@ class SegmentScan:
 
 def planned_scan(spark: SparkSession, store: Store, schema: Schema, segments: Sequence[LiveSegment]) -> DataFrame:
     """All rows of the segments, one task each; filters are applied by Spark afterwards."""
-    scan = SegmentScan(store, schema, tuple(field.name for field in schema.fields), parse_where(None, schema))
+    scan = SegmentScan(store, schema, tuple(field.name for field in schema.fields), Predicate.everything(schema))
     pickled = [pickle.dumps(segment) for segment in segments]
     places = spark.range(0, len(segments), 1, len(segments))
     return places.mapInArrow(partial(_read_places, scan, pickled), spark_schema(schema))

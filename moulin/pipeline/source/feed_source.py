@@ -27,8 +27,8 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.names import did_you_mean
+from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import ROW_ID
-from moulin.model.where import parse_where
 from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
 from moulin.pipeline.read.columns import spark_schema
 from moulin.table.commit.vectors import VectorCache
@@ -231,7 +231,7 @@ def plan(lake: Lake, state: TableState, since: int, columns: StructType, *, net:
     known = {field.name for field in schema.fields}
     names = tuple(name for name in columns.names if name in known)
     reader = ChangeReader(
-        lake.context.store, schema, names, parse_where(None, schema), lake.context.config.scan_batch_rows
+        lake.context.store, schema, names, Predicate.everything(schema), lake.context.config.scan_batch_rows
     )
     groups: list[list[_Part]] = []
     size = _PARTITION_BYTES

@@ -18,7 +18,6 @@ from pyiceberg.types import IntegerType, LongType, StringType
 from moulin.errors import InvalidInput
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Column, conjunction
-from moulin.model.where import parse_where
 from moulin.model.where.conditions import one_of
 from moulin.model.where.literal import literal_of
 
@@ -93,7 +92,7 @@ def _listed(column: _Node, values: Sequence[_Node], qualifiers: set[tuple[str, .
 def predicate_of(known: Sequence[Known], schema: Schema) -> Predicate:
     """The rows of a table of which all this is true; what does not fit the types of its columns is left out."""
     if any(", " in field.name for field in schema.fields):  # the parts of a name are told apart by that
-        return parse_where(None, schema)
+        return Predicate.everything(schema)
     fields = {field.name.lower(): field for field in schema.fields}
     conditions = []
     for one in known:
@@ -104,5 +103,5 @@ def predicate_of(known: Sequence[Known], schema: Schema) -> Predicate:
             try:
                 conditions.append(one_of(column, [literal_of(value) for value in one.values]))
             except InvalidInput:  # whatever it is, Spark says it better, or takes it
-                return parse_where(None, schema)
+                return Predicate.everything(schema)
     return Predicate.of(schema, conjunction(conditions), "the conditions of a query")
