@@ -169,6 +169,8 @@ def test_other_leaves_are_what_the_same_where_is() -> None:
         {"type": "eq", "term": "y", "value": "no hex"},
         {"type": "in", "term": "l", "values": [1, "x"]},
         {"type": "in", "term": "l", "values": []},
+        {"type": "in", "term": "l", "values": 7},
+        {"type": "in", "term": "l"},
         {"type": "starts-with", "term": "l", "value": "1"},
         {"type": "starts-with", "term": "s", "value": "\udfff"},
         {"type": "is-nan", "term": "l"},

@@ -111,8 +111,7 @@ def _judged(column: Column, kind: str, node: Json, negated: bool) -> Condition:
         case "is-nan":
             return is_nan(column, negated=negated)
         case "in":
-            values = [_literal(column, value) for value in node.get("values") or ()]
-            found = one_of(column, values, negated=negated) if values else TRUE
+            found = one_of(column, _literals(column, node.get("values")), negated=negated)
         case _:
             found = begins_with(column, _prefix(node.get("value")), negated=negated)
     return _with_missing(column, found) if negated else found
@@ -142,6 +141,12 @@ def _literal(column: Column, value: Any) -> Literal:
     if isinstance(kind, DateType | TimestampType | TimestamptzType) and not isinstance(value, bool | str):
         return literal_of(_moment(kind, value))
     return literal_of(_bytes(value) if isinstance(kind, BinaryType | FixedType) and isinstance(value, str) else value)
+
+
+def _literals(column: Column, values: Any) -> list[Literal]:
+    if not isinstance(values, list) or not values:
+        raise InvalidInput("The values of a filter are a list of at least one.")
+    return [_literal(column, value) for value in values]
 
 
 def _moment(kind: DateType | TimestampType | TimestamptzType, value: float) -> Day | Instant:
