@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
+from moulin.meta.codec.convert import to_key
 
 from benchmarks import big_catalog
 from benchmarks.harness import Bench, Contender, Line, Sample, Skipped, take_turns
@@ -18,7 +19,6 @@ from moulin._proto.moulin.meta.v1 import common_pb2, nursery_pb2, segment_lookup
 from moulin._proto.moulin.meta.v1.nursery_pb2_grpc import NurseryServiceStub
 from moulin._proto.moulin.meta.v1.segment_lookup_pb2_grpc import SegmentLookupServiceStub
 from moulin.formats import manifest as codec
-from moulin.meta.codec.convert import to_key
 from moulin.meta.config import ServeConfig
 from moulin.meta.server.server import MetaServer, build_server
 from moulin.model.facts import LiveSegment

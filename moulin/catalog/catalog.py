@@ -21,7 +21,7 @@ from moulin.catalog.manifests.newest import require_newest
 from moulin.catalog.manifests.publish import Publisher
 from moulin.catalog.objects import databases, history, lookup, pins, tables, views
 from moulin.catalog.objects.history import MergeOf
-from moulin.catalog.objects.names import Key
+from moulin.catalog.objects.names import NameOrId
 from moulin.catalog.objects.tables import NewTable
 from moulin.catalog.segments import feed
 from moulin.catalog.segments import live as segments
@@ -117,45 +117,45 @@ class Catalog:
         with self.pool.read() as connection:
             return databases.list_all(connection, include_dropped=include_dropped)
 
-    def database(self, database: Key, *, include_dropped: bool = False) -> Database:
+    def database(self, database: NameOrId, *, include_dropped: bool = False) -> Database:
         with self.pool.read() as connection:
             return databases.to_database(databases.find(connection, database, include_dropped=include_dropped))
 
-    def rename_database(self, name: Key, new_name: str) -> Database:
+    def rename_database(self, name: NameOrId, new_name: str) -> Database:
         with self._mutation("rename-database") as draft:
             return databases.rename(draft, name, new_name)
 
     def set_database_properties(
-        self, name: Key, updates: Mapping[str, str], removals: Collection[str] = ()
+        self, name: NameOrId, updates: Mapping[str, str], removals: Collection[str] = ()
     ) -> Database:
         with self._mutation("set-database-properties") as draft:
             return databases.set_properties(draft, name, updates, removals)
 
-    def preview_drop_database(self, name: Key) -> DropPreview:
+    def preview_drop_database(self, name: NameOrId) -> DropPreview:
         with self.pool.read() as connection:
             return databases.preview_drop(connection, name, self.config.database_grace)
 
-    def drop_database(self, name: Key, *, cascade: bool = False, immediate: bool = False) -> Database:
+    def drop_database(self, name: NameOrId, *, cascade: bool = False, immediate: bool = False) -> Database:
         with self._mutation("drop-database") as draft:
             grace = 0.0 if immediate else self.config.database_grace
             return databases.drop(draft, name, cascade=cascade, grace_seconds=grace)
 
-    def resurrect_database(self, name: Key) -> Database:
+    def resurrect_database(self, name: NameOrId) -> Database:
         with self._mutation("resurrect-database") as draft:
             return databases.resurrect(draft, name)
 
     # Tables
 
-    def create_table(self, database: Key, name: str, new: NewTable) -> TableState:
+    def create_table(self, database: NameOrId, name: str, new: NewTable) -> TableState:
         with self._mutation("create-table") as draft:
             row = tables.find_by_id(draft.connection, tables.create(draft, database, name, new))
             return tables.load(draft.connection, row, current=draft.write.version)
 
-    def tables(self, database: Key, *, include_dropped: bool = False) -> list[TableEntry]:
+    def tables(self, database: NameOrId, *, include_dropped: bool = False) -> list[TableEntry]:
         with self.pool.read() as connection:
             return tables.list_all(connection, database, include_dropped=include_dropped)
 
-    def table(self, database: Key, name: Key, version: int | None = None) -> TableState:
+    def table(self, database: NameOrId, name: NameOrId, version: int | None = None) -> TableState:
         with self.pool.read() as connection:
             return tables.load(connection, tables.find(connection, database, name), version)
 
@@ -168,58 +168,60 @@ class Catalog:
             row = tables.find_by_id(connection, table_id)
             return tables.to_entry(row.database, row)
 
-    def entry(self, database: Key, name: Key, *, include_dropped: bool = False) -> TableEntry:
+    def entry(self, database: NameOrId, name: NameOrId, *, include_dropped: bool = False) -> TableEntry:
         """A table of a database as lists show it."""
         with self.pool.read() as connection:
             row = tables.find(connection, database, name, include_dropped=include_dropped)
             return tables.to_entry(row.database, row)
 
-    def table_or_view(self, database: Key, name: str, *, include_dropped: bool = False) -> TableEntry | View:
+    def table_or_view(self, database: NameOrId, name: str, *, include_dropped: bool = False) -> TableEntry | View:
         """What a name means: the live table or view, else (if asked for) the one dropped last."""
         with self.pool.read() as connection:
             return lookup.table_or_view(connection, database, name, include_dropped=include_dropped)
 
-    def rename_table(self, database: Key, name: Key, new_database: Key, new_name: str) -> TableState:
+    def rename_table(self, database: NameOrId, name: NameOrId, new_database: NameOrId, new_name: str) -> TableState:
         with self._mutation("rename-table") as draft:
             row = tables.find_by_id(draft.connection, tables.rename(draft, database, name, new_database, new_name))
             return tables.load(draft.connection, row, current=draft.write.version)
 
-    def drop_table(self, database: Key, name: Key, *, immediate: bool = False) -> TableEntry:
+    def drop_table(self, database: NameOrId, name: NameOrId, *, immediate: bool = False) -> TableEntry:
         with self._mutation("drop-table") as draft:
             grace = 0.0 if immediate else self.config.table_grace
             return tables.drop(draft, database, name, grace_seconds=grace)
 
-    def resurrect_table(self, database: Key, name: Key) -> TableEntry:
+    def resurrect_table(self, database: NameOrId, name: NameOrId) -> TableEntry:
         with self._mutation("resurrect-table") as draft:
             return tables.resurrect(draft, database, name)
 
     # Views
 
-    def create_view(self, database: Key, name: str, members: Sequence[Key], description: str | None = None) -> View:
+    def create_view(
+        self, database: NameOrId, name: str, members: Sequence[NameOrId], description: str | None = None
+    ) -> View:
         with self._mutation("create-view") as draft:
             return views.create(draft, database, name, members, description)
 
-    def set_view_members(self, database: Key, name: Key, members: Sequence[Key]) -> View:
+    def set_view_members(self, database: NameOrId, name: NameOrId, members: Sequence[NameOrId]) -> View:
         with self._mutation("set-view-members") as draft:
             return views.set_members(draft, database, name, members)
 
-    def views(self, database: Key, *, include_dropped: bool = False) -> list[View]:
+    def views(self, database: NameOrId, *, include_dropped: bool = False) -> list[View]:
         with self.pool.read() as connection:
             return views.list_all(connection, database, include_dropped=include_dropped)
 
-    def view(self, database: Key, name: Key, *, include_dropped: bool = False) -> View:
+    def view(self, database: NameOrId, name: NameOrId, *, include_dropped: bool = False) -> View:
         with self.pool.read() as connection:
             return views.load(connection, database, name, include_dropped=include_dropped)
 
-    def rename_view(self, database: Key, name: Key, new_name: str) -> View:
+    def rename_view(self, database: NameOrId, name: NameOrId, new_name: str) -> View:
         with self._mutation("rename-view") as draft:
             return views.rename(draft, database, name, new_name)
 
-    def drop_view(self, database: Key, name: Key) -> View:
+    def drop_view(self, database: NameOrId, name: NameOrId) -> View:
         with self._mutation("drop-view") as draft:
             return views.drop(draft, database, name, grace_seconds=self.config.view_grace)
 
-    def resurrect_view(self, database: Key, name: Key) -> View:
+    def resurrect_view(self, database: NameOrId, name: NameOrId) -> View:
         with self._mutation("resurrect-view") as draft:
             return views.resurrect(draft, database, name)
 

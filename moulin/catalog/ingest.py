@@ -13,7 +13,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import databases, tables
-from moulin.catalog.objects.names import Key
+from moulin.catalog.objects.names import NameOrId
 from moulin.catalog.segments import staging
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
@@ -53,12 +53,14 @@ class IngestCatalog:
 
     # Tokens
 
-    def create_token(self, database: Key, name: str, routing: Routing, *, expires_in: float | None = None) -> NewToken:
+    def create_token(
+        self, database: NameOrId, name: str, routing: Routing, *, expires_in: float | None = None
+    ) -> NewToken:
         with self._mutation("create-token") as draft:
             return tokens.create(draft, database, name, routing, expires_in=expires_in)
 
     def rotate_token(
-        self, database: Key, token: Key, *, overlap_seconds: float = 0, expires_in: float | None = None
+        self, database: NameOrId, token: NameOrId, *, overlap_seconds: float = 0, expires_in: float | None = None
     ) -> NewToken:
         with self._mutation("rotate-token") as draft:
             return tokens.rotate(draft, database, token, overlap_seconds=overlap_seconds, expires_in=expires_in)
@@ -68,23 +70,23 @@ class IngestCatalog:
         with self._pool.read() as connection:
             return tokens.validate(connection, plaintext, self._pool.now(connection))
 
-    def token(self, database: Key, token: Key, *, include_dropped: bool = False) -> Token:
+    def token(self, database: NameOrId, token: NameOrId, *, include_dropped: bool = False) -> Token:
         with self._pool.read() as connection:
             return tokens.load(connection, database, token, include_dropped=include_dropped)
 
-    def tokens(self, database: Key, *, include_dropped: bool = False) -> list[Token]:
+    def tokens(self, database: NameOrId, *, include_dropped: bool = False) -> list[Token]:
         with self._pool.read() as connection:
             return tokens.list_all(connection, database, include_dropped=include_dropped)
 
-    def set_token_routing(self, database: Key, token: Key, routing: Routing) -> Token:
+    def set_token_routing(self, database: NameOrId, token: NameOrId, routing: Routing) -> Token:
         with self._mutation("set-token-routing") as draft:
             return tokens.set_routing(draft, database, token, routing)
 
-    def drop_token(self, database: Key, token: Key) -> Token:
+    def drop_token(self, database: NameOrId, token: NameOrId) -> Token:
         with self._mutation("drop-token") as draft:
             return tokens.drop(draft, database, token, grace_seconds=self._config.token_grace)
 
-    def resurrect_token(self, database: Key, token: Key) -> Token:
+    def resurrect_token(self, database: NameOrId, token: NameOrId) -> Token:
         with self._mutation("resurrect-token") as draft:
             return tokens.resurrect(draft, database, token)
 
@@ -139,7 +141,7 @@ class IngestCatalog:
 
     # Nurseries
 
-    def stage_segments(self, database: Key, table: Key, count: int) -> list[str]:
+    def stage_segments(self, database: NameOrId, table: NameOrId, count: int) -> list[str]:
         """Paths for segments to be written and registered. What is written and never registered, clean-up removes."""
         if not 1 <= count <= _MAX_STAGED:
             raise InvalidInput(f"From 1 to {_MAX_STAGED} segments can be staged at once, not {count}.")
@@ -157,7 +159,7 @@ class IngestCatalog:
 
     def register_segments(
         self,
-        database: Key,
+        database: NameOrId,
         table_id: UUID,
         registrations: Sequence[Registration],
         *,
@@ -211,7 +213,7 @@ class IngestCatalog:
                 for row in connection.execute(query)
             ]
 
-    def _require_event_table(self, write: Write, table_id: UUID, database: Key | None) -> None:
+    def _require_event_table(self, write: Write, table_id: UUID, database: NameOrId | None) -> None:
         """Refuse a table of another database, one past its grace window, and one with a key."""
         if database is not None:
             parent = databases.find(write.connection, database, include_dropped=True)

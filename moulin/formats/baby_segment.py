@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
 from moulin.model.ingest import StopReason
+from moulin.model.otel import Signal
 
 # DO NOT CHANGE THESE VALUES: objects carry them.
 MAGIC: Final = b"MBBY"
@@ -51,6 +52,14 @@ class Payload(IntEnum):
     METRICS = 3
     NDJSON = 4
     ARROW = 5
+
+
+PAYLOADS: Final[Mapping[Signal, Payload]] = {
+    "logs": Payload.LOGS,
+    "traces": Payload.TRACES,
+    "metrics": Payload.METRICS,
+}
+"""What holds the requests of each signal."""
 
 
 @dataclass(frozen=True, slots=True)

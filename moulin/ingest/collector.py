@@ -17,14 +17,13 @@ from typing import Final
 
 from moulin.config import Config
 from moulin.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
-from moulin.formats.baby_segment import MAX_RAW, Entry, Payload
+from moulin.formats.baby_segment import MAX_RAW, PAYLOADS, Entry, Payload
 from moulin.ingest.registry import Grant, StreamRegistry
 from moulin.ingest.requests import Checked, TooLarge, check_arrow, check_ndjson
 from moulin.ingest.stream import StreamSettings, StreamWriter
 from moulin.model.otel import Signal
 from moulin.storage.store import Store
 
-PAYLOADS: Final[dict[Signal, Payload]] = {"logs": Payload.LOGS, "traces": Payload.TRACES, "metrics": Payload.METRICS}
 RETRY_AFTER: Final = 1
 """Seconds that a sender is asked to wait when a collector is overloaded or its store is away."""
 

@@ -16,7 +16,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, MoulinError, NotFound, Unsupported
-from moulin.formats.baby_segment import BabySegment, Entry, Payload, decode
+from moulin.formats.baby_segment import PAYLOADS, BabySegment, Entry, Payload, decode
 from moulin.ingest.appended import read_rows
 from moulin.ingest.otlp.otlp import decode as decode_otlp
 from moulin.ingest.routing import Router, fit
@@ -28,11 +28,7 @@ from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.table.write.layout import Layout
 
-_SIGNAL_OF: Final[Mapping[Payload, Signal]] = {
-    Payload.LOGS: "logs",
-    Payload.TRACES: "traces",
-    Payload.METRICS: "metrics",
-}
+_SIGNAL_OF: Final[Mapping[Payload, Signal]] = {payload: signal for signal, payload in PAYLOADS.items()}
 Kind = Signal | Literal["rows"]
 """What an entry of an object is: a signal, or rows that were appended."""
 KINDS: Final[frozenset[Kind]] = frozenset({*SIGNALS, "rows"})

@@ -7,7 +7,7 @@ inserted over `source.<column>` alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from itertools import count
@@ -27,6 +27,8 @@ from moulin.model.predicate.condition import Column, columns_of
 from moulin.model.predicate.evaluation import evaluate
 from moulin.model.rows.conversion import Misfit, Target, absent, fit
 from moulin.model.rows.python_values import from_python
+from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.schema import key_names
 from moulin.model.schema.type_reader import to_type
 from moulin.model.schema.types import renumber
 from moulin.model.where import parse_term, parse_where
@@ -40,20 +42,21 @@ NotMatched: TypeAlias = Choice["insert"] | None
 
 @dataclass(frozen=True)
 class MergeRules:
-    """The rules of one merge, checked. Small, and sent to tasks: what is parsed is parsed again there.
+    """The rules of one merge, parsed and checked. Sent to tasks.
 
-    `source` is the schema of the rows that come in: columns that the table has too are of its types.
+    `source` is the schema of the rows that come in: columns that the table has too are of its types. Conditions and
+    values are over pairs of a source row and a target row, one struct each.
     """
 
     schema: Schema
     source: Schema
     matched: Matched
-    values: Mapping[str, str] = field(default_factory=dict)
-    condition: str | None = None
-    not_matched: NotMatched = "insert"
-    delete_condition: str | None = None
-    insert_values: Mapping[str, str] = field(default_factory=dict)
-    insert_condition: str | None = None
+    values: Mapping[str, Term]
+    condition: Predicate | None
+    not_matched: NotMatched
+    delete_condition: Predicate | None
+    insert_values: Mapping[str, Term]
+    insert_condition: Predicate | None
 
     @classmethod
     def of(
@@ -88,55 +91,42 @@ class MergeRules:
             raise InvalidInput(
                 'when_not_matched_set and when_not_matched_if are about inserts: they need when_not_matched="insert".'
             )
+        came = _source_schema(schema, source)
+        _check_names(schema, came, when_matched_set or {}, when_not_matched_set or {})
+        if when_not_matched:
+            _check_required(schema, came, when_not_matched_set or {})
+        pair = _pair_schema(came, schema)
+        source_only = Schema(pair.fields[0])  # the pair of a row that has no match
         rules = cls(
             schema,
-            _source_schema(schema, source),
-            when_matched,  # type: ignore[arg-type]
-            dict(when_matched_set or {}),
-            when_matched_if,
-            when_not_matched,  # type: ignore[arg-type]
-            when_matched_delete_if,
-            dict(when_not_matched_set or {}),
-            when_not_matched_if,
+            came,
+            matched=when_matched,  # type: ignore[arg-type]
+            not_matched=when_not_matched,  # type: ignore[arg-type]
+            condition=_condition(when_matched_if, pair, "when_matched_if"),
+            delete_condition=_condition(when_matched_delete_if, pair, "when_matched_delete_if"),
+            insert_condition=_condition(when_not_matched_if, source_only, "when_not_matched_if"),
+            values=_terms(when_matched_set or {}, pair, "when_matched_set"),
+            insert_values=_terms(when_not_matched_set or {}, source_only, "when_not_matched_set"),
         )
-        rules._check()
+        rules._check_use()
+        rules._check_types(arrow_schema(pair).empty_table())
         return rules
 
-    def _check(self) -> None:
-        key = Key.of(self.schema)
-        assert key is not None
-        table = {column.name: column for column in self.schema.fields}
-        given = {column.name for column in self.source.fields}
-        for name in key.names:
-            if name not in given:
-                raise InvalidInput(f"The source lacks the key column {name}: rows are matched by the table's key.")
-        for what, values in (("when_matched_set", self.values), ("when_not_matched_set", self.insert_values)):
-            for name, text in values.items():
-                if name not in table:
-                    raise InvalidInput(f"{what} names {name!r}, which is no column.{did_you_mean(name, table)}")
-                if name in key.names:
-                    raise InvalidInput(f"{what} cannot change {name}: it is part of the key.")
-                if not isinstance(text, str):
-                    raise InvalidInput(f"{what} takes expressions as text, not {text!r} for column {name}.")
-        if self.not_matched:
-            made = {*self.insert_values, *key.names} if self.insert_values else given
-            for column in self.schema.fields:
-                if column.required and column.name not in made and Target.of(column).default is None:
-                    lacking = "when_not_matched_set" if self.insert_values else "the source"
-                    raise InvalidInput(
-                        f"Column {column.name} is required and {lacking} lacks it: rows cannot be inserted. "
-                        "Add it, or say when_not_matched=None."
-                    )
+    def _check_use(self) -> None:
+        """Refuses a column of the source that goes nowhere."""
+        table = {column.name for column in self.schema.fields}
         used = {column.path[1] for column in self._columns if column.path[0] == SOURCE and len(column.path) > 1}
-        for name in given - used:
+        for name in {column.name for column in self.source.fields} - used:
             if name not in table:
                 raise InvalidInput(
                     f"The source has a column {name!r} that the table lacks and that nothing uses."
                     f"{did_you_mean(name, table)} Drop it from the source."
                 )
-        pairs = self._pairs.empty_table()
-        self._evaluated(pairs, self._terms, "when_matched_set")
-        self._evaluated(pairs.select([SOURCE]), self._insert_terms, "when_not_matched_set")
+
+    def _check_types(self, pairs: pa.Table) -> None:
+        """Refuses values that do not fit their columns; `pairs` has no rows."""
+        self._evaluated(pairs, self.values, "when_matched_set")
+        self._evaluated(pairs.select([SOURCE]), self.insert_values, "when_not_matched_set")
 
     @property
     def target_columns(self) -> tuple[str, ...]:
@@ -155,22 +145,22 @@ class MergeRules:
 
         Rows that `doomed` names are not to be updated, whatever this says.
         """
-        return _true_for(self._predicate, _paired(source, target), source.num_rows, "when_matched_if")
+        return _true_for(self.condition, _paired(source, target), source.num_rows, "when_matched_if")
 
     def doomed(self, source: pa.Table, target: pa.Table) -> pa.ChunkedArray | None:
         """Which of the matched rows are deleted where others are updated; None when nothing was said of that."""
         if self.delete_condition is None:
             return None
-        found = _true_for(self._doom, _paired(source, target), source.num_rows, "when_matched_delete_if")
+        found = _true_for(self.delete_condition, _paired(source, target), source.num_rows, "when_matched_delete_if")
         return pa.chunked_array([pa.repeat(True, source.num_rows)]) if found is None else found
 
     def insertable(self, source: pa.Table) -> pa.ChunkedArray | None:
         """Which of the rows without a match are inserted; None: all."""
-        return _true_for(self._insert_predicate, _paired(source), source.num_rows, "when_not_matched_if")
+        return _true_for(self.insert_condition, _paired(source), source.num_rows, "when_not_matched_if")
 
     def updated(self, source: pa.Table, target: pa.Table) -> pa.Table:
         """The rows that take the place of matched ones, in the table's schema."""
-        computed = self._evaluated(_paired(source, target), self._terms, "when_matched_set") if self.values else {}
+        computed = self._evaluated(_paired(source, target), self.values, "when_matched_set") if self.values else {}
         key = {self.schema.find_column_name(number) for number in self.schema.identifier_field_ids}
         columns = []
         for column in self.schema.fields:
@@ -185,7 +175,7 @@ class MergeRules:
     def inserted(self, source: pa.Table) -> pa.Table:
         """Rows of keys that are not there, in the table's schema."""
         named = self.insert_values
-        computed = self._evaluated(_paired(source), self._insert_terms, "when_not_matched_set") if named else {}
+        computed = self._evaluated(_paired(source), named, "when_not_matched_set") if named else {}
         key = {self.schema.find_column_name(number) for number in self.schema.identifier_field_ids}
         columns = []
         for column in self.schema.fields:
@@ -212,58 +202,55 @@ class MergeRules:
         return found
 
     @cached_property
-    def _pair_schema(self) -> Schema:
-        """One struct for each side, so that `source.x` and `target.x` are fields of columns."""
-        sides = [
-            NestedField(place, name, StructType(*schema.fields), required=False)
-            for place, (name, schema) in enumerate(((SOURCE, self.source), (TARGET, self.schema)), 1)
-        ]
-        made = renumber(StructType(*sides), count(1).__next__)
-        assert isinstance(made, StructType)
-        return Schema(*made.fields)
-
-    @cached_property
-    def _pairs(self) -> pa.Schema:
-        from moulin.model.schema.arrow import arrow_schema
-
-        return arrow_schema(self._pair_schema)
-
-    @cached_property
-    def _source_only(self) -> Schema:
-        """The pair of a row that has no match."""
-        return Schema(self._pair_schema.fields[0])
-
-    @cached_property
-    def _predicate(self) -> Predicate | None:
-        return _condition(self.condition, self._pair_schema, "when_matched_if")
-
-    @cached_property
-    def _doom(self) -> Predicate | None:
-        return _condition(self.delete_condition, self._pair_schema, "when_matched_delete_if")
-
-    @cached_property
-    def _insert_predicate(self) -> Predicate | None:
-        return _condition(self.insert_condition, self._source_only, "when_not_matched_if")
-
-    @cached_property
-    def _terms(self) -> dict[str, Term]:
-        return _terms(self.values, self._pair_schema, "when_matched_set")
-
-    @cached_property
-    def _insert_terms(self) -> dict[str, Term]:
-        return _terms(self.insert_values, self._source_only, "when_not_matched_set")
-
-    @cached_property
     def _columns(self) -> tuple[Column, ...]:
         columns: list[Column] = []
-        for predicate in (self._predicate, self._doom, self._insert_predicate):
+        for predicate in (self.condition, self.delete_condition, self.insert_condition):
             columns += [] if predicate is None else columns_of(predicate.condition)
-        for term in (*self._terms.values(), *self._insert_terms.values()):
+        for term in (*self.values.values(), *self.insert_values.values()):
             columns += [term] if isinstance(term, Column) else term.columns if isinstance(term, Formula) else ()
         return tuple(columns)
 
-    def __getstate__(self) -> dict[str, object]:
-        return {one.name: self.__dict__[one.name] for one in fields(self)}
+
+def _check_names(schema: Schema, source: Schema, values: Mapping[str, str], insert_values: Mapping[str, str]) -> None:
+    """Refuses a source without the key, and values of columns that cannot be set."""
+    key = Key.of(schema)
+    assert key is not None
+    table = {column.name for column in schema.fields}
+    given = {column.name for column in source.fields}
+    for name in key.names:
+        if name not in given:
+            raise InvalidInput(f"The source lacks the key column {name}: rows are matched by the table's key.")
+    for what, texts in (("when_matched_set", values), ("when_not_matched_set", insert_values)):
+        for name, text in texts.items():
+            if name not in table:
+                raise InvalidInput(f"{what} names {name!r}, which is no column.{did_you_mean(name, table)}")
+            if name in key.names:
+                raise InvalidInput(f"{what} cannot change {name}: it is part of the key.")
+            if not isinstance(text, str):
+                raise InvalidInput(f"{what} takes expressions as text, not {text!r} for column {name}.")
+
+
+def _check_required(schema: Schema, source: Schema, insert_values: Mapping[str, str]) -> None:
+    """Refuses inserts that would leave a required column without a value."""
+    made = {*insert_values, *key_names(schema)} if insert_values else {column.name for column in source.fields}
+    for column in schema.fields:
+        if column.required and column.name not in made and Target.of(column).default is None:
+            lacking = "when_not_matched_set" if insert_values else "the source"
+            raise InvalidInput(
+                f"Column {column.name} is required and {lacking} lacks it: rows cannot be inserted. "
+                "Add it, or say when_not_matched=None."
+            )
+
+
+def _pair_schema(source: Schema, target: Schema) -> Schema:
+    """One struct for each side, so that `source.x` and `target.x` are fields of columns."""
+    sides = [
+        NestedField(number, name, StructType(*schema.fields), required=False)
+        for number, (name, schema) in enumerate(((SOURCE, source), (TARGET, target)), 1)
+    ]
+    made = renumber(StructType(*sides), count(1).__next__)
+    assert isinstance(made, StructType)
+    return Schema(*made.fields)
 
 
 def _condition(text: str | None, schema: Schema, what: str) -> Predicate | None:
@@ -312,10 +299,10 @@ def _source_schema(schema: Schema, source: pa.Schema) -> Schema:
     table = {column.name: column for column in schema.fields}
     key = {schema.find_column_name(number) for number in schema.identifier_field_ids}
     columns = []
-    for place, given in enumerate(source, 1):
+    for number, given in enumerate(source, 1):
         known = table.get(given.name)
         kind = known.field_type if known is not None else to_type(given.type, f"column {given.name} of the source")
-        columns.append(NestedField(place, given.name, kind, required=given.name in key))
+        columns.append(NestedField(number, given.name, kind, required=given.name in key))
     if len({column.name for column in columns}) < len(columns):
         raise InvalidInput("The source has two columns of one name: rename or drop one of them.")
     made = renumber(StructType(*columns), count(1).__next__)
@@ -344,8 +331,6 @@ def _literal(term: Literal, column: NestedField, target: Target, rows: int, what
 
 
 def _fitted(columns: list[pa.ChunkedArray | pa.Array], schema: Schema) -> pa.Table:
-    from moulin.model.schema.arrow import arrow_schema
-
     fitted = [_fit_column(c, Target.of(f)) for c, f in zip(columns, schema.fields, strict=True)]
     return pa.Table.from_arrays(fitted, schema=arrow_schema(schema))
 

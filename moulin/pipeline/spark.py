@@ -28,9 +28,9 @@ from moulin.pipeline.read.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import adopt, spark_session
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst
+from moulin.pipeline.sql.hints import predicate_of
 from moulin.pipeline.sql.names import Query, Reference, spelled
 from moulin.pipeline.sql.sql import check_is_query
-from moulin.pipeline.sql.where import predicate_of
 from moulin.pipeline.write.backfill import Backfilled, backfill
 from moulin.pipeline.write.writer import RunJob, frame_arrow_schema, plan_write, write_frame, write_run_frame
 from moulin.table.bulk.writer import RegionRun, RunPlan

@@ -21,8 +21,8 @@ from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.operations import IndexFile
+from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import POSITION
-from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector
 from moulin.table.write.layout import Layout
@@ -68,7 +68,7 @@ class MatchTask:
 
     store: Store
     schema: Schema
-    where: Where
+    predicate: Predicate
     segments: tuple[LiveSegment, ...]
 
 
@@ -214,17 +214,16 @@ def run_match(task: MatchTask) -> MatchResult:
         deleted = None
         if segment.vector is not None:
             deleted = read_vector(task.store, segment.vector, segment.facts.rows)
-        positions = match_positions(task.store, task.schema, task.where, segment, deleted)
+        positions = match_positions(task.store, task.schema, task.predicate, segment, deleted)
         if positions:
             found.append((segment.facts.number, deletion_vector.encode(positions)))
     return MatchResult(tuple(found))
 
 
 def match_positions(
-    store: Store, schema: Schema, where: Where, segment: LiveSegment, deleted: BitMap64 | None
+    store: Store, schema: Schema, predicate: Predicate, segment: LiveSegment, deleted: BitMap64 | None
 ) -> BitMap64:
     """Live positions of a segment that match."""
-    predicate = parse_where(where, schema)
     reader = SegmentReader(
         store.reader(segment.facts.path, segment.facts.size), schema, columns=[], name=segment.facts.path
     )

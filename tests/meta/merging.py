@@ -15,7 +15,7 @@ from moulin._proto.moulin.meta.v1 import (
     merge_task_pb2_grpc,
 )
 from moulin.formats import manifest as codec
-from moulin.meta.codec.convert import to_key
+from moulin.meta.codec.meta.address import to_message_key
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.table.compact.picker import Group, cut
 from moulin.table.runner import LocalRunner, MergeResult
@@ -117,7 +117,7 @@ class Shop:
             table_id=str(self.id),
             compressed_size_bytes=facts.size,
             number_of_events=facts.rows,
-            cloud_object_key=to_key(self.live.lake.store, facts.path),
+            cloud_object_key=to_message_key(self.live.lake.store, facts.path),
             audt_hash=facts.sha256,
             data_file=codec.segment_to_ref(LiveSegment(facts, 0, 0, 0), codec.ADDED),
         )

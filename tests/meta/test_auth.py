@@ -67,7 +67,7 @@ def connect(server: MetaServer, token: str | None = None) -> Lake:
     return moulin.connect(f"grpc://{server.address}", token=token)
 
 
-def test_without_a_valid_token_nothing_is_told(guarded: MetaServer, access: AccessFile) -> None:
+def test_without_a_valid_token_nobody_connects(guarded: MetaServer, access: AccessFile) -> None:
     for token in ("", "wrong", "mlt_" + "x" * 43, "ünïcode"):
         with pytest.raises((Unauthenticated, InvalidInput)):
             connect(guarded, token)
@@ -75,13 +75,13 @@ def test_without_a_valid_token_nothing_is_told(guarded: MetaServer, access: Acce
         assert lake.version == 0
 
 
-def test_health_needs_no_token(guarded: MetaServer) -> None:
+def test_health_is_answered_without_a_token(guarded: MetaServer) -> None:
     with grpc.insecure_channel(guarded.address) as channel:
         answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_roles(guarded: MetaServer, access: AccessFile) -> None:
+def test_a_reader_reads_and_only_a_writer_writes(guarded: MetaServer, access: AccessFile) -> None:
     writer = connect(guarded, access.create("writer", Role.WRITE))
     reader = connect(guarded, access.create("reader", Role.READ))
     writer.create_database("shop")
@@ -133,7 +133,7 @@ def test_tokens_made_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     assert {token.name for token in AccessFile(path).tokens()} == {f"t{n}" for n in range(12)}
 
 
-def test_the_file_of_tokens_is_strict(tmp_path: Path) -> None:
+def test_a_file_of_tokens_with_a_mistake_lets_nobody_in(tmp_path: Path) -> None:
     access = AccessFile(tmp_path / "access.toml")
     access.create("a", Role.WRITE, days=1)
     with pytest.raises(AlreadyExists):
@@ -158,7 +158,7 @@ def test_a_server_that_others_can_reach_asks_for_tokens(lake: Lake, bind: str, h
         build_server(lake, ServeConfig(bind=bind, http_bind=http_bind))
 
 
-def test_storage_options_are_told_to_writers_only_when_set(lake: Lake, access: AccessFile) -> None:
+def test_storage_options_are_sent_to_writers_only_when_set(lake: Lake, access: AccessFile) -> None:
     reader, writer = access.create("reader", Role.READ), access.create("writer", Role.WRITE)
     for share, seen in (("off", [False, False]), ("on", [False, True])):
         config = ServeConfig(bind="127.0.0.1:0", auth="on", share_storage_options=share)
@@ -228,7 +228,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "cert.pem", folder / "key.pem"
 
 
-def test_tls(lake: Lake, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_connects_over_tls_with_the_certificate_only(
+    lake: Lake, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     public, private = map(str, certificate)
     server = build_server(lake, ServeConfig(bind="127.0.0.1:0", tls_certificate=public, tls_key=private)).start()
     try:
@@ -245,7 +247,9 @@ def test_tls(lake: Lake, certificate: tuple[Path, Path], monkeypatch: pytest.Mon
         server.stop(1)
 
 
-def test_http_over_tls(lake: Lake, access: AccessFile, certificate: tuple[Path, Path]) -> None:
+def test_http_is_served_over_tls_with_the_same_certificate(
+    lake: Lake, access: AccessFile, certificate: tuple[Path, Path]
+) -> None:
     public, private = map(str, certificate)
     secret = access.create("reader", Role.READ)
     config = ServeConfig(
@@ -268,7 +272,7 @@ def test_http_over_tls(lake: Lake, access: AccessFile, certificate: tuple[Path, 
         assert serving.stop()
 
 
-def test_a_certificate_that_is_not_there(lake: Lake, tmp_path: Path) -> None:
+def test_a_missing_certificate_is_refused_at_the_start(lake: Lake, tmp_path: Path) -> None:
     missing = str(tmp_path / "none.pem")
     with pytest.raises(InvalidInput, match="cannot be read"):
         build_server(lake, ServeConfig(bind="127.0.0.1:0", tls_certificate=missing, tls_key=missing))
@@ -276,7 +280,7 @@ def test_a_certificate_that_is_not_there(lake: Lake, tmp_path: Path) -> None:
         ServeConfig(tls_certificate=missing)
 
 
-def test_reflection_takes_a_token(guarded: MetaServer) -> None:
+def test_reflection_is_refused_without_a_token(guarded: MetaServer) -> None:
     from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
     with grpc.insecure_channel(guarded.address) as channel, refused(grpc.StatusCode.UNAUTHENTICATED):

@@ -11,7 +11,7 @@ from moulin.errors import InvalidInput
 from moulin.meta.config import ServeConfig, is_loopback, load_serve_config, require_known_environment
 
 
-def test_file_then_environment_then_arguments(tmp_path: Path) -> None:
+def test_arguments_override_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
     """GEN-01"""
     assert load_serve_config(None, {}).bind == "127.0.0.1:9560"
     file = tmp_path / "moulin.toml"
@@ -44,7 +44,7 @@ def test_file_then_environment_then_arguments(tmp_path: Path) -> None:
         ("", {"META_BIND": "nowhere"}),
     ],
 )
-def test_what_is_refused(tmp_path: Path, text: str, environ: dict[str, str]) -> None:
+def test_a_bad_setting_is_refused(tmp_path: Path, text: str, environ: dict[str, str]) -> None:
     file = tmp_path / "moulin.toml"
     file.write_text(text)
     with pytest.raises(InvalidInput):
@@ -76,5 +76,5 @@ def test_an_unknown_table_of_the_file_is_still_an_error(tmp_path: Path) -> None:
         ("example.org:1", False),
     ],
 )
-def test_what_can_be_reached_from_here_only(address: str, loopback: bool) -> None:
+def test_loopback_addresses_are_told_from_others(address: str, loopback: bool) -> None:
     assert is_loopback(address) is loopback

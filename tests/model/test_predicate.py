@@ -6,6 +6,8 @@ import math
 import pickle
 import re
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -730,10 +732,29 @@ def test_conditions_on_uuids_zones_nanoseconds_and_structs_match_and_prune() -> 
     assert not parse_where("u < '00000000-0000-0000-0000-000000000001'", NESTED).may_match(facts, 3)
 
 
-def test_a_pickled_predicate_means_the_same() -> None:
-    predicate = parse_where("i + 1 > l and s like 'a%'", SCHEMA)
-    table = table_of([{**dict.fromkeys(IDS), "i": 3, "l": 3, "s": "ab"}])
-    assert mask_of(pickle.loads(pickle.dumps(predicate)), table) == mask_of(predicate, table) == [True]
+@quick
+@given(conditions, rows_strategy)
+def test_a_predicate_that_was_sent_to_a_task_takes_the_same_rows(condition: Formed, rows: list[Row]) -> None:
+    predicate = parse_where(condition.text, SCHEMA)
+    table = table_of(rows)
+    expected = mask_of(predicate, table)
+    sent: Predicate = pickle.loads(pickle.dumps(predicate))
+    assert mask_of(sent, table) == expected
+    assert sent.expression.equals(predicate.expression)
+    assert (sent.columns, sent.is_true, sent.text) == (predicate.columns, predicate.is_true, predicate.text)
+
+
+def test_a_task_needs_no_parser() -> None:
+    predicate = parse_where("i + 1 > l and s like 'a%' and d / 2 < 7 and n in (1, 2.5)", SCHEMA)
+    program = """
+import pickle, sys
+predicate = pickle.load(sys.stdin.buffer)
+print(predicate.columns, "sqlglot" in sys.modules, predicate.expression is not None)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], input=pickle.dumps(predicate), capture_output=True, timeout=60, check=True
+    )
+    assert ran.stdout.decode().strip() == f"{predicate.columns} False True"
 
 
 def test_descriptions_fit_a_summary() -> None:

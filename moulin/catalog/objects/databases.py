@@ -8,7 +8,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog.objects.names import Key, check_text
+from moulin.catalog.objects.names import NameOrId, check_text
 from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombstone_of
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
@@ -19,7 +19,7 @@ from moulin.model.names import check_name
 from moulin.model.texts import check_texts
 
 
-def find(connection: sa.Connection, key: Key, *, include_dropped: bool = False) -> Any:
+def find(connection: sa.Connection, key: NameOrId, *, include_dropped: bool = False) -> Any:
     """The row of a database, by name or id: the live one, else (if asked for) the one dropped last."""
     d = s.databases
     query = sa.select(d).where(d.c.id == key if isinstance(key, UUID) else d.c.name == check_text(key))
@@ -33,7 +33,7 @@ def find(connection: sa.Connection, key: Key, *, include_dropped: bool = False) 
     return row
 
 
-def find_parent(connection: sa.Connection, key: Key) -> Any:
+def find_parent(connection: sa.Connection, key: NameOrId) -> Any:
     """The row of a live database that something is made in; FailedPrecondition when it was dropped."""
     row = find(connection, key, include_dropped=True)
     if row.tombstoned_at is not None:
@@ -68,7 +68,7 @@ def list_all(connection: sa.Connection, *, include_dropped: bool) -> list[Databa
     return [to_database(row) for row in connection.execute(query)]
 
 
-def rename(draft: Draft, key: Key, new_name: str) -> Database:
+def rename(draft: Draft, key: NameOrId, new_name: str) -> Database:
     row = find(draft.connection, key)
     check_name(new_name, "database")
     if new_name != row.name:
@@ -78,7 +78,7 @@ def rename(draft: Draft, key: Key, new_name: str) -> Database:
     return to_database(_by_id(draft.connection, row.id))
 
 
-def set_properties(draft: Draft, key: Key, updates: Mapping[str, str], removals: Collection[str]) -> Database:
+def set_properties(draft: Draft, key: NameOrId, updates: Mapping[str, str], removals: Collection[str]) -> Database:
     """Properties set, and removed."""
     check_texts(updates, "property")
     row = find(draft.connection, key)
@@ -92,13 +92,13 @@ def set_properties(draft: Draft, key: Key, updates: Mapping[str, str], removals:
 CHILDREN = {"view": s.views, "ingest token": s.ingest_tokens, "table": s.tables}
 
 
-def preview_drop(connection: sa.Connection, key: Key, grace_seconds: float) -> DropPreview:
+def preview_drop(connection: sa.Connection, key: NameOrId, grace_seconds: float) -> DropPreview:
     row = find(connection, key)
     children = {kind: _children(connection, table, row.id) for kind, table in CHILDREN.items()}
     return DropPreview(to_database(row), children["table"], children["view"], grace_seconds, children["ingest token"])
 
 
-def drop(draft: Draft, key: Key, *, cascade: bool, grace_seconds: float) -> Database:
+def drop(draft: Draft, key: NameOrId, *, cascade: bool, grace_seconds: float) -> Database:
     """Tombstone the database; with `cascade`, its live children too, with the same end of grace, in one version."""
     row = find(draft.connection, key, include_dropped=True)
     held = [
@@ -121,7 +121,7 @@ def drop(draft: Draft, key: Key, *, cascade: bool, grace_seconds: float) -> Data
     return to_database(_by_id(draft.connection, row.id))
 
 
-def resurrect(draft: Draft, key: Key) -> Database:
+def resurrect(draft: Draft, key: NameOrId) -> Database:
     """Lift the tombstone of the database and of every child still in its grace window; all or nothing.
 
     A view or token whose tables do not all come back stays behind.

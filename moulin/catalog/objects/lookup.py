@@ -9,14 +9,16 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import databases, tables, views
-from moulin.catalog.objects.names import Key, by_key
+from moulin.catalog.objects.names import NameOrId, by_key
 from moulin.catalog.objects.tombstones import tombstone_of
 from moulin.catalog.sql import schema as s
 from moulin.errors import NotFound
 from moulin.model.entities import TableEntry, Tombstoned, View
 
 
-def table_or_view(connection: sa.Connection, database: Key, name: str, *, include_dropped: bool) -> TableEntry | View:
+def table_or_view(
+    connection: sa.Connection, database: NameOrId, name: str, *, include_dropped: bool
+) -> TableEntry | View:
     """The live table or view of a name; there is at most one. Else, if asked for, the one dropped last."""
     parent = databases.find(connection, database, include_dropped=include_dropped)
     found = []

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from moulin.catalog.sql import schema as s
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
 
-Key = str | UUID
+NameOrId = str | UUID
 """A name, which may pass from one object to another, or an id, which never does."""
 
 
@@ -33,7 +33,7 @@ def check_text(name: str) -> str:
 
 
 def by_key(
-    connection: sa.Connection, table: sa.Table, parent: Any, key: Key, kind: str, *, include_dropped: bool
+    connection: sa.Connection, table: sa.Table, parent: Any, key: NameOrId, kind: str, *, include_dropped: bool
 ) -> Any:
     """The row of a table, view or token of the database `parent`; of dropped ones with its name, the last.
 
@@ -55,14 +55,14 @@ def by_key(
     return row
 
 
-def same(table: sa.Table, parent: Any, row: Any, key: Key) -> sa.ColumnElement[bool]:
+def same(table: sa.Table, parent: Any, row: Any, key: NameOrId) -> sa.ColumnElement[bool]:
     """What tells the rows that `key` may mean: the one with the id, or all of the database that have the name."""
     if isinstance(key, UUID):
         return sa.and_(table.c.id == row.id)
     return sa.and_(table.c.database_id == parent.id, table.c.name == row.name)
 
 
-def live_tables(connection: sa.Connection, parent: Any, keys: Sequence[Key], why: str) -> list[UUID]:
+def live_tables(connection: sa.Connection, parent: Any, keys: Sequence[NameOrId], why: str) -> list[UUID]:
     """The ids of live tables of a database, in the order of `keys`; `why` ends the sentence that refuses another."""
     t = s.tables
     ids = [key for key in keys if isinstance(key, UUID)]

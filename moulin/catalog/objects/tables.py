@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.objects import databases, new_table, references
-from moulin.catalog.objects.names import Key, by_key, require_free_name, same
+from moulin.catalog.objects.names import NameOrId, by_key, require_free_name, same
 from moulin.catalog.objects.new_table import NewTable as NewTable
 from moulin.catalog.objects.references import InUse
 from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombstone_of
@@ -29,7 +29,7 @@ from moulin.model.schema.schema import schema_from_json, schema_to_json
 CREATE = "create"
 
 
-def find(connection: sa.Connection, database: Key, key: Key, *, include_dropped: bool = False) -> Any:
+def find(connection: sa.Connection, database: NameOrId, key: NameOrId, *, include_dropped: bool = False) -> Any:
     """The row of a table, as of `find_by_id`: the live one, else (if asked for) the one dropped last."""
     parent = databases.find(connection, database, include_dropped=include_dropped)
     row = by_key(connection, s.tables, parent, key, "Table", include_dropped=include_dropped)
@@ -57,7 +57,7 @@ def find_by_id(connection: sa.Connection, table_id: UUID, *, dropped_after: int 
     return row
 
 
-def create(draft: Draft, database: Key, name: str, new: NewTable) -> UUID:
+def create(draft: Draft, database: NameOrId, name: str, new: NewTable) -> UUID:
     check_name(name, "table")
     new_table.check(new)
     parent = databases.find_parent(draft.connection, database)
@@ -269,7 +269,7 @@ _PARSE: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def list_all(connection: sa.Connection, database: Key, *, include_dropped: bool) -> list[TableEntry]:
+def list_all(connection: sa.Connection, database: NameOrId, *, include_dropped: bool) -> list[TableEntry]:
     parent = databases.find(connection, database, include_dropped=include_dropped)
     query = sa.select(s.tables).where(s.tables.c.database_id == parent.id).order_by(s.tables.c.name, s.tables.c.id)
     if not include_dropped:
@@ -293,7 +293,7 @@ def to_entry(database: str, row: Any) -> TableEntry:
     )
 
 
-def rename(draft: Draft, database: Key, key: Key, new_database: Key, new_name: str) -> UUID:
+def rename(draft: Draft, database: NameOrId, key: NameOrId, new_database: NameOrId, new_name: str) -> UUID:
     """Give a table another name, possibly in another database. Its versions, files and id stay."""
     check_name(new_name, "table")
     row = find(draft.connection, database, key)
@@ -312,7 +312,7 @@ def rename(draft: Draft, database: Key, key: Key, new_database: Key, new_name: s
     return table_id
 
 
-def drop(draft: Draft, database: Key, key: Key, *, grace_seconds: float) -> TableEntry:
+def drop(draft: Draft, database: NameOrId, key: NameOrId, *, grace_seconds: float) -> TableEntry:
     row = find(draft.connection, database, key, include_dropped=True)
     if row.tombstoned_at is None and (users := references.to_table(draft.connection, row.id)):
         raise InUse(f"Table {row.database}.{row.name} is used by {users}; drop or change them first.", users)
@@ -320,7 +320,7 @@ def drop(draft: Draft, database: Key, key: Key, *, grace_seconds: float) -> Tabl
     return to_entry(row.database, _by_id(draft.connection, row.id))
 
 
-def resurrect(draft: Draft, database: Key, key: Key) -> TableEntry:
+def resurrect(draft: Draft, database: NameOrId, key: NameOrId) -> TableEntry:
     parent = databases.find_parent(draft.connection, database)
     found = by_key(draft.connection, s.tables, parent, key, "Table", include_dropped=True)
     named = same(s.tables, parent, found, key)

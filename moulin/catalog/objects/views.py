@@ -9,7 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import databases
-from moulin.catalog.objects.names import Key, by_key, live_tables, require_free_name, same
+from moulin.catalog.objects.names import NameOrId, by_key, live_tables, require_free_name, same
 from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombstone_of
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
@@ -20,16 +20,16 @@ from moulin.model.names import check_name
 from moulin.model.texts import check_text
 
 
-def find(connection: sa.Connection, database: Key, key: Key, *, include_dropped: bool = False) -> Any:
+def find(connection: sa.Connection, database: NameOrId, key: NameOrId, *, include_dropped: bool = False) -> Any:
     parent = databases.find(connection, database, include_dropped=include_dropped)
     return by_key(connection, s.views, parent, key, "View", include_dropped=include_dropped)
 
 
-def load(connection: sa.Connection, database: Key, key: Key, *, include_dropped: bool = False) -> View:
+def load(connection: sa.Connection, database: NameOrId, key: NameOrId, *, include_dropped: bool = False) -> View:
     return to_view(connection, find(connection, database, key, include_dropped=include_dropped))
 
 
-def create(draft: Draft, database: Key, name: str, members: Sequence[Key], description: str | None) -> View:
+def create(draft: Draft, database: NameOrId, name: str, members: Sequence[NameOrId], description: str | None) -> View:
     check_name(name, "view")
     if description is not None:
         check_text(description, "description of a view")
@@ -46,7 +46,7 @@ def create(draft: Draft, database: Key, name: str, members: Sequence[Key], descr
     return _by_id(draft.connection, view_id)
 
 
-def set_members(draft: Draft, database: Key, key: Key, members: Sequence[Key]) -> View:
+def set_members(draft: Draft, database: NameOrId, key: NameOrId, members: Sequence[NameOrId]) -> View:
     """Replace the whole list."""
     parent = databases.find(draft.connection, database)
     row = find(draft.connection, database, key)
@@ -56,7 +56,7 @@ def set_members(draft: Draft, database: Key, key: Key, members: Sequence[Key]) -
     return _by_id(draft.connection, row.id)
 
 
-def list_all(connection: sa.Connection, database: Key, *, include_dropped: bool) -> list[View]:
+def list_all(connection: sa.Connection, database: NameOrId, *, include_dropped: bool) -> list[View]:
     parent = databases.find(connection, database, include_dropped=include_dropped)
     query = sa.select(s.views).where(s.views.c.database_id == parent.id).order_by(s.views.c.name, s.views.c.id)
     if not include_dropped:
@@ -64,7 +64,7 @@ def list_all(connection: sa.Connection, database: Key, *, include_dropped: bool)
     return [to_view(connection, row) for row in connection.execute(query).all()]
 
 
-def rename(draft: Draft, database: Key, key: Key, new_name: str) -> View:
+def rename(draft: Draft, database: NameOrId, key: NameOrId, new_name: str) -> View:
     check_name(new_name, "view")
     parent = databases.find(draft.connection, database)
     row = find(draft.connection, database, key)
@@ -75,13 +75,13 @@ def rename(draft: Draft, database: Key, key: Key, new_name: str) -> View:
     return _by_id(draft.connection, row.id)
 
 
-def drop(draft: Draft, database: Key, key: Key, *, grace_seconds: float) -> View:
+def drop(draft: Draft, database: NameOrId, key: NameOrId, *, grace_seconds: float) -> View:
     row = find(draft.connection, database, key, include_dropped=True)
     bury(draft, s.views, row, grace_seconds)
     return _by_id(draft.connection, row.id)
 
 
-def resurrect(draft: Draft, database: Key, key: Key) -> View:
+def resurrect(draft: Draft, database: NameOrId, key: NameOrId) -> View:
     parent = databases.find_parent(draft.connection, database)
     found = find(draft.connection, database, key, include_dropped=True)
     named = same(s.views, parent, found, key)
@@ -103,7 +103,7 @@ def _by_id(connection: sa.Connection, view_id: UUID) -> View:
     return to_view(connection, connection.execute(sa.select(s.views).where(s.views.c.id == view_id)).one())
 
 
-def _member_ids(connection: sa.Connection, parent: Any, members: Sequence[Key]) -> list[UUID]:
+def _member_ids(connection: sa.Connection, parent: Any, members: Sequence[NameOrId]) -> list[UUID]:
     if not members:
         raise InvalidInput("A view needs at least one table.")
     ids = live_tables(connection, parent, members, "a view unites tables of its own database")

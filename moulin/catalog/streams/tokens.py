@@ -19,7 +19,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import databases
-from moulin.catalog.objects.names import Key, by_key, live_tables, same
+from moulin.catalog.objects.names import NameOrId, by_key, live_tables, same
 from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombstone_of
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
@@ -34,7 +34,9 @@ _NOBODY = hashlib.sha256(b"").digest()  # compared with when there is no such to
 _MAX_SECONDS = 100 * 365 * 86_400
 
 
-def create(draft: Draft, database: Key, name: str, routing: Routing, *, expires_in: float | None = None) -> NewToken:
+def create(
+    draft: Draft, database: NameOrId, name: str, routing: Routing, *, expires_in: float | None = None
+) -> NewToken:
     """A token for the database, and the only sight of its plaintext. It ends after `expires_in` seconds, if given."""
     check_name(name, "token")
     parent = databases.find_parent(draft.connection, database)
@@ -50,7 +52,7 @@ def create(draft: Draft, database: Key, name: str, routing: Routing, *, expires_
 
 
 def rotate(
-    draft: Draft, database: Key, key: Key, *, overlap_seconds: float = 0, expires_in: float | None = None
+    draft: Draft, database: NameOrId, key: NameOrId, *, overlap_seconds: float = 0, expires_in: float | None = None
 ) -> NewToken:
     """A new plaintext for a token. Those before it still count for `overlap_seconds`."""
     row = find(draft.connection, database, key)
@@ -64,16 +66,16 @@ def rotate(
     return NewToken(_by_id(draft.connection, row.id), plaintext)
 
 
-def find(connection: sa.Connection, database: Key, key: Key, *, include_dropped: bool = False) -> Any:
+def find(connection: sa.Connection, database: NameOrId, key: NameOrId, *, include_dropped: bool = False) -> Any:
     parent = databases.find(connection, database, include_dropped=include_dropped)
     return by_key(connection, s.ingest_tokens, parent, key, "Ingest token", include_dropped=include_dropped)
 
 
-def load(connection: sa.Connection, database: Key, key: Key, *, include_dropped: bool = False) -> Token:
+def load(connection: sa.Connection, database: NameOrId, key: NameOrId, *, include_dropped: bool = False) -> Token:
     return to_token(connection, find(connection, database, key, include_dropped=include_dropped))
 
 
-def list_all(connection: sa.Connection, database: Key, *, include_dropped: bool) -> list[Token]:
+def list_all(connection: sa.Connection, database: NameOrId, *, include_dropped: bool) -> list[Token]:
     t = s.ingest_tokens
     parent = databases.find(connection, database, include_dropped=include_dropped)
     query = sa.select(t).where(t.c.database_id == parent.id).order_by(t.c.name, t.c.id)
@@ -94,7 +96,7 @@ def validate(connection: sa.Connection, plaintext: str, now: int) -> Token:
     return _by_id(connection, found.token_id)
 
 
-def set_routing(draft: Draft, database: Key, key: Key, routing: Routing) -> Token:
+def set_routing(draft: Draft, database: NameOrId, key: NameOrId, routing: Routing) -> Token:
     """Route everything that is not merged yet, and all that comes, to other tables."""
     parent = databases.find(draft.connection, database)
     row = find(draft.connection, database, key)
@@ -106,13 +108,13 @@ def set_routing(draft: Draft, database: Key, key: Key, routing: Routing) -> Toke
     return _by_id(draft.connection, row.id)
 
 
-def drop(draft: Draft, database: Key, key: Key, *, grace_seconds: float) -> Token:
+def drop(draft: Draft, database: NameOrId, key: NameOrId, *, grace_seconds: float) -> Token:
     row = find(draft.connection, database, key, include_dropped=True)
     bury(draft, s.ingest_tokens, row, grace_seconds)
     return _by_id(draft.connection, row.id)
 
 
-def resurrect(draft: Draft, database: Key, key: Key) -> Token:
+def resurrect(draft: Draft, database: NameOrId, key: NameOrId) -> Token:
     parent = databases.find_parent(draft.connection, database)
     found = find(draft.connection, database, key, include_dropped=True)
     t = s.ingest_tokens

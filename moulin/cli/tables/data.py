@@ -10,7 +10,7 @@ from moulin.cli.options import Json, TableName, open_lake
 from moulin.cli.output import console, errors, progress, say, show_rows
 from moulin.cli.tables.files import check_files, read_files
 
-Where = Annotated[str | None, typer.Option(help="A condition, such as \"amount > 10 and region = 'eu'\".")]
+WhereOption = Annotated[str | None, typer.Option(help="A condition, such as \"amount > 10 and region = 'eu'\".")]
 Limit = Annotated[int, typer.Option(help="How many rows to show.")]
 
 
@@ -50,7 +50,7 @@ def scan(
     context: typer.Context,
     name: TableName,
     columns: Annotated[list[str] | None, typer.Option("--column", help="A column to show; may be repeated.")] = None,
-    where: Where = None,
+    where: WhereOption = None,
     version: Annotated[int | None, typer.Option(help="An older version.")] = None,
     limit: Limit = 20,
     as_json: Json = False,

@@ -1,4 +1,4 @@
-"""A lake's catalog over the network: what `moulin.connect("grpc://...")` gives a lake in place of SQL."""
+"""A lake's catalog over the network: what `moulin.connect("grpc://...")` gives a lake instead of SQL."""
 
 from __future__ import annotations
 
@@ -20,10 +20,16 @@ from moulin.errors import InvalidInput
 from moulin.meta.client.connection import Connection
 from moulin.meta.client.tasks import ClientMerges
 from moulin.meta.client.tokens import ClientTokens
-from moulin.meta.codec import index_values as iv
-from moulin.meta.codec import segment_values as sv
-from moulin.meta.codec import values as v
-from moulin.meta.codec.operations import from_result, to_commit
+from moulin.meta.codec.lake.change import from_message_changes
+from moulin.meta.codec.lake.commit import from_message_result, to_message_commit
+from moulin.meta.codec.lake.database import from_message_database, from_message_preview
+from moulin.meta.codec.lake.index import from_message_coverage, from_message_index
+from moulin.meta.codec.lake.partition import from_message_partition, to_message_partition, to_message_tuple
+from moulin.meta.codec.lake.region import from_message_region
+from moulin.meta.codec.lake.segment import from_message_segment
+from moulin.meta.codec.lake.table import from_message_entry, from_message_state, to_message_new_table
+from moulin.meta.codec.lake.version import from_message_commit_info
+from moulin.meta.codec.lake.view import from_message_view
 from moulin.meta.roles import CATALOG_READS
 from moulin.model import request_ids
 from moulin.model.entities import CommitInfo, Database, DropPreview, Index, Region, TableEntry, TableState, View
@@ -67,84 +73,88 @@ class ClientCatalog:
         self, name: str, properties: Mapping[str, str] | None = None, *, if_not_exists: bool = False
     ) -> Database:
         fields = {"name": name, "properties": dict(properties or {}), "if_not_exists": if_not_exists}
-        return v.from_database(self._call("CreateDatabase", pb.CreateDatabaseRequest, **fields))
+        return from_message_database(self._call("CreateDatabase", pb.CreateDatabaseRequest, **fields))
 
     def databases(self, *, include_dropped: bool = False) -> list[Database]:
         found = self._call("ListDatabases", pb.ListDatabasesRequest, include_dropped=include_dropped)
-        return list(map(v.from_database, found.databases))
+        return list(map(from_message_database, found.databases))
 
     def database(self, database: str) -> Database:
-        return v.from_database(self._call("GetDatabase", pb.DatabaseRef, name=database))
+        return from_message_database(self._call("GetDatabase", pb.DatabaseRef, name=database))
 
     def rename_database(self, name: str, new_name: str) -> Database:
-        return v.from_database(self._call("RenameDatabase", pb.RenameDatabaseRequest, name=name, new_name=new_name))
+        return from_message_database(
+            self._call("RenameDatabase", pb.RenameDatabaseRequest, name=name, new_name=new_name)
+        )
 
     def preview_drop_database(self, name: str) -> DropPreview:
-        return v.from_preview(self._call("PreviewDropDatabase", pb.DatabaseRef, name=name))
+        return from_message_preview(self._call("PreviewDropDatabase", pb.DatabaseRef, name=name))
 
     def drop_database(self, name: str, *, cascade: bool = False, immediate: bool = False) -> Database:
         fields = {"name": name, "cascade": cascade, "immediate": immediate}
-        return v.from_database(self._call("DropDatabase", pb.DropDatabaseRequest, **fields))
+        return from_message_database(self._call("DropDatabase", pb.DropDatabaseRequest, **fields))
 
     def resurrect_database(self, name: str) -> Database:
-        return v.from_database(self._call("ResurrectDatabase", pb.DatabaseRef, name=name))
+        return from_message_database(self._call("ResurrectDatabase", pb.DatabaseRef, name=name))
 
     # Tables
 
     def create_table(self, database: str, name: str, new: NewTable) -> TableState:
-        return v.from_state(self._call("CreateTable", v.to_new_table, database=database, name=name, new=new))
+        return from_message_state(
+            self._call("CreateTable", to_message_new_table, database=database, name=name, new=new)
+        )
 
     def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]:
         found = self._call("ListTables", pb.ListTablesRequest, database=database, include_dropped=include_dropped)
-        return list(map(v.from_entry, found.tables))
+        return list(map(from_message_entry, found.tables))
 
     def table(self, database: str, name: str, version: int | None = None) -> TableState:
         ref = _message(pb.TableRef, {"database": database, "name": name})
-        return v.from_state(self._call("LoadTable", pb.LoadTableRequest, name=ref, version=version))
+        return from_message_state(self._call("LoadTable", pb.LoadTableRequest, name=ref, version=version))
 
     def table_by_id(self, table_id: UUID, version: int | None = None) -> TableState:
-        return v.from_state(self._call("LoadTable", pb.LoadTableRequest, id=str(table_id), version=version))
+        return from_message_state(self._call("LoadTable", pb.LoadTableRequest, id=str(table_id), version=version))
 
     def table_entry(self, table_id: UUID) -> TableEntry:
-        return v.from_entry(self._call("GetTableEntry", pb.TableId, id=str(table_id)))
+        return from_message_entry(self._call("GetTableEntry", pb.TableId, id=str(table_id)))
 
     def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableState:
         fields = {"database": database, "name": name, "new_database": new_database, "new_name": new_name}
-        return v.from_state(self._call("RenameTable", pb.RenameTableRequest, **fields))
+        return from_message_state(self._call("RenameTable", pb.RenameTableRequest, **fields))
 
     def drop_table(self, database: str, name: str, *, immediate: bool = False) -> TableEntry:
         fields = {"database": database, "name": name, "immediate": immediate}
-        return v.from_entry(self._call("DropTable", pb.DropTableRequest, **fields))
+        return from_message_entry(self._call("DropTable", pb.DropTableRequest, **fields))
 
     def resurrect_table(self, database: str, name: str) -> TableEntry:
-        return v.from_entry(self._call("ResurrectTable", pb.TableRef, database=database, name=name))
+        return from_message_entry(self._call("ResurrectTable", pb.TableRef, database=database, name=name))
 
     # Views
 
     def create_view(self, database: str, name: str, members: Sequence[str], description: str | None = None) -> View:
         fields = {"database": database, "name": name, "members": members, "description": description}
-        return v.from_view(self._call("CreateView", pb.CreateViewRequest, **fields))
+        return from_message_view(self._call("CreateView", pb.CreateViewRequest, **fields))
 
     def set_view_members(self, database: str, name: str, members: Sequence[str]) -> View:
         fields = {"database": database, "name": name, "members": members}
-        return v.from_view(self._call("SetViewMembers", pb.SetViewMembersRequest, **fields))
+        return from_message_view(self._call("SetViewMembers", pb.SetViewMembersRequest, **fields))
 
     def views(self, database: str, *, include_dropped: bool = False) -> list[View]:
         found = self._call("ListViews", pb.ListViewsRequest, database=database, include_dropped=include_dropped)
-        return list(map(v.from_view, found.views))
+        return list(map(from_message_view, found.views))
 
     def view(self, database: str, name: str) -> View:
-        return v.from_view(self._call("GetView", pb.TableRef, database=database, name=name))
+        return from_message_view(self._call("GetView", pb.TableRef, database=database, name=name))
 
     def rename_view(self, database: str, name: str, new_name: str) -> View:
         fields = {"database": database, "name": name, "new_name": new_name}
-        return v.from_view(self._call("RenameView", pb.RenameViewRequest, **fields))
+        return from_message_view(self._call("RenameView", pb.RenameViewRequest, **fields))
 
     def drop_view(self, database: str, name: str) -> View:
-        return v.from_view(self._call("DropView", pb.TableRef, database=database, name=name))
+        return from_message_view(self._call("DropView", pb.TableRef, database=database, name=name))
 
     def resurrect_view(self, database: str, name: str) -> View:
-        return v.from_view(self._call("ResurrectView", pb.TableRef, database=database, name=name))
+        return from_message_view(self._call("ResurrectView", pb.TableRef, database=database, name=name))
 
     # Versions and segments
 
@@ -159,7 +169,7 @@ class ClientCatalog:
 
     def history(self, table_id: UUID, limit: int | None = None) -> list[CommitInfo]:
         pages = self._stream("ListHistory", pb.ListHistoryRequest, table_id=str(table_id), limit=limit)
-        return [v.from_info(info) for page in pages for info in page.commits]
+        return [from_message_commit_info(info) for page in pages for info in page.commits]
 
     def sequence_versions(self, table_id: UUID) -> tuple[list[int], list[int]]:
         found = self._call("ListSequenceVersions", pb.TableId, id=str(table_id))
@@ -182,10 +192,11 @@ class ClientCatalog:
         wanted = None
         if partition_filter is not None:
             bounded = low is not None and high is not None
-            places = self.partitions(table_id, _MANY + 1 if bounded else None)
-            if not bounded or len(places) <= _MANY:
-                kept = [place for place in places if partition_filter(*place)]
-                wanted, partition_filter = _partitions(kept) if len(kept) < len(places) else None, None
+            known = self.partitions(table_id, _MANY + 1 if bounded else None)
+            if not bounded or len(known) <= _MANY:
+                kept = [partition for partition in known if partition_filter(*partition)]
+                wanted = pb.Partitions(partitions=map(to_message_partition, kept)) if len(kept) < len(known) else None
+                partition_filter = None
         pages = self._stream(
             "ListSegments",
             pb.ListSegmentsRequest,
@@ -198,19 +209,19 @@ class ClientCatalog:
             with_columns=with_columns,
             columns=None if columns is None else pb.FieldIds(ids=sorted(columns)),
         )
-        found = [sv.from_segment(segment) for page in pages for segment in page.segments]
+        found = [from_message_segment(segment) for page in pages for segment in page.segments]
         if partition_filter is None:
             return found
-        answers = {place: partition_filter(*place) for place in {(s.facts.spec_id, s.facts.partition) for s in found}}
+        answers = {one: partition_filter(*one) for one in {(s.facts.spec_id, s.facts.partition) for s in found}}
         return [s for s in found if answers[s.facts.spec_id, s.facts.partition]]
 
     def partitions(self, table_id: UUID, limit: int | None = None) -> list[tuple[int, tuple[bytes | None, ...]]]:
         pages = self._stream("ListPartitions", pb.ListPartitionsRequest, table_id=str(table_id), limit=limit)
-        return [(place.spec_id, v.from_tuple(place.value)) for page in pages for place in page.partitions]
+        return [from_message_partition(partition) for page in pages for partition in page.partitions]
 
     def segments_by_number(self, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
         pages = self._stream("GetSegments", pb.GetSegmentsRequest, numbers=list(numbers), version=version)
-        return {segment.number: sv.from_segment(segment) for page in pages for segment in page.segments}
+        return {segment.number: from_message_segment(segment) for page in pages for segment in page.segments}
 
     def count_rows(self, table_id: UUID, version: int) -> int:
         return int(self._call("CountRows", pb.CountRowsRequest, table_id=str(table_id), version=version).rows)
@@ -221,7 +232,7 @@ class ClientCatalog:
 
     def state_until(self, table_id: UUID, since: int, until: int | None = None) -> TableState:
         fields = {"table_id": str(table_id), "since": since, "until": until}
-        return v.from_state(self._call("LoadTableUntil", pb.ChangeRange, **fields))
+        return from_message_state(self._call("LoadTableUntil", pb.ChangeRange, **fields))
 
     def changed_versions(self, table_id: UUID, since: int, until: int, limit: int | None = None) -> list[int]:
         fields = {"table_id": str(table_id), "since": since, "until": until, "limit": limit}
@@ -230,13 +241,13 @@ class ClientCatalog:
     def feed(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[FeedEntry]:
         fields = {"table_id": str(table_id), "until": until, "net": net}
         if net:
-            return sv.from_changes(self._stream("ListChanges", pb.ChangeRange, since=since, **fields))
+            return from_message_changes(self._stream("ListChanges", pb.ChangeRange, since=since, **fields))
         return self._each_version(since, fields)
 
     def _each_version(self, since: int, fields: Mapping[str, Any]) -> Iterator[FeedEntry]:
         while True:
             pieces = self._stream("ListChanges", pb.ChangeRange, since=since, limit=_VERSIONS, **fields)
-            found = list(sv.from_changes(pieces))
+            found = list(from_message_changes(pieces))
             yield from found
             if len(found) < _VERSIONS:
                 return
@@ -249,26 +260,28 @@ class ClientCatalog:
         self, changes: Sequence[TableCommit], *, request_id: str | None = None, digest: bytes | None = None
     ) -> CommitResult:
         """See `Catalog.commit`. A call that got lost is repeated under the same request id: it commits once."""
-        messages = [_message(to_commit, {"commit": change}) for change in changes]
+        messages = [_message(to_message_commit, {"commit": change}) for change in changes]
         sent = f"{request_ids.CALL}{new_id()}" if request_id is None else request_id
         fields = {"changes": messages, "request_id": sent, "digest": digest}
-        result = from_result(self._call("Commit", pb.CommitRequest, **fields))
+        result = from_message_result(self._call("Commit", pb.CommitRequest, **fields))
         return result if request_id is not None else CommitResult(result.version, result.timestamp_ns)
 
     def committed(self, request_id: str) -> CommitResult | None:
         found = self._call("FindCommit", pb.FindCommitRequest, request_id=request_id)
-        return from_result(found.commit) if found.HasField("commit") else None
+        return from_message_result(found.commit) if found.HasField("commit") else None
 
     # Regions and pins
 
     def region(self, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
-        fields = {"table_id": str(table_id), "value": v.to_tuple(value)}
+        fields = {"table_id": str(table_id), "value": to_message_tuple(value)}
         found = self._call("GetRegionNumber", pb.GetRegionNumberRequest, **fields)
-        return v.from_region(found.region) if found.HasField("region") else Region(found.number, value, 0, "", 0, 0)
+        return (
+            from_message_region(found.region) if found.HasField("region") else Region(found.number, value, 0, "", 0, 0)
+        )
 
     def claim_region(self, table_id: UUID, number: int, owner: str) -> Region:
         fields = {"table_id": str(table_id), "number": number, "owner": owner}
-        return v.from_region(self._call("ClaimRegion", pb.ClaimRegionRequest, **fields))
+        return from_message_region(self._call("ClaimRegion", pb.ClaimRegionRequest, **fields))
 
     def release_region(self, table_id: UUID, number: int, epoch: int) -> None:
         self._call("ReleaseRegion", pb.ReleaseRegionRequest, table_id=str(table_id), number=number, epoch=epoch)
@@ -277,7 +290,7 @@ class ClientCatalog:
         return [UUID(text) for text in self._call("ListClaimedTables", pb.ListClaimedTablesRequest).table_ids]
 
     def regions(self, table_id: UUID) -> list[Region]:
-        return list(map(v.from_region, self._call("ListRegions", pb.TableId, id=str(table_id)).regions))
+        return list(map(from_message_region, self._call("ListRegions", pb.TableId, id=str(table_id)).regions))
 
     def region_epoch(self, table_id: UUID, number: int) -> int:
         fields = {"table_id": str(table_id), "number": number}
@@ -285,7 +298,7 @@ class ClientCatalog:
 
     def indexes(self, table_id: UUID) -> list[Index]:
         found = self._call("ListIndexes", pb.TableId, id=str(table_id)).indexes
-        return [iv.from_index(info.index) for info in found]
+        return [from_message_index(info.index) for info in found]
 
     def index_sizes(self, table_id: UUID) -> dict[UUID, IndexSize]:
         found = self._call("ListIndexes", pb.TableId, id=str(table_id)).indexes
@@ -302,7 +315,7 @@ class ClientCatalog:
         if fields is not None:
             asked["fields"] = pb.FieldIds(ids=fields)
         found = self._call("ListIndexCoverage", pb.ListIndexCoverageRequest, **asked).covering
-        return list(map(iv.from_covering, found))
+        return list(map(from_message_coverage, found))
 
     def written_bytes(self, table_id: UUID, after: int) -> dict[int, int]:
         asked = {"table_id": str(table_id), "after": after}
@@ -333,10 +346,6 @@ def _message(kind: Callable[..., Any], fields: Mapping[str, Any]) -> Any:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"The request cannot be sent: {error}.") from None
-
-
-def _partitions(places: Iterable[tuple[int, tuple[bytes | None, ...]]]) -> pb.Partitions:
-    return pb.Partitions(partitions=[pb.Partition(spec_id=s, value=v.to_tuple(value)) for s, value in places])
 
 
 def _clamped(time: int | None) -> int | None:

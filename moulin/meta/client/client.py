@@ -34,8 +34,8 @@ def open_lake(
 ) -> Lake:
     """The lake that a server serves. Rows are read and written in its storage directly, from here.
 
-    The storage's address comes from the server; `storage` says how the same place is reached from this machine, if that
-    is another address. Settings are the server's where neither the environment nor `settings` say otherwise.
+    The storage's address comes from the server; `storage` is its address as seen from this machine, if that is another
+    one. Settings are the server's where neither the environment nor `settings` say otherwise.
     """
     connection = Connection(uri, token=token, certificate=certificate)
     try:

@@ -10,7 +10,12 @@ from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.catalog.tasks.merge_tasks import PlannedMerge
 from moulin.meta.client.connection import Connection
-from moulin.meta.codec.merge_values import from_claim, from_claimed, from_task, to_claim
+from moulin.meta.codec.lake.merge_task import (
+    from_message_claim,
+    from_message_claimed,
+    from_message_task,
+    to_message_claim,
+)
 from moulin.model.merge_task import ClaimedMerge, MergeTask
 from moulin.model.operations import Claim
 
@@ -31,21 +36,21 @@ class ClientMerges:
         plans = [pb.PlannedMerge(table_id=str(p.table_id), inputs=dict(p.inputs), level=p.level) for p in planned]
         request = pb.CreateMergeTasksRequest(planned=plans, worker=worker, read_version=read_version)
         made = self._call("CreateMergeTasks", request).tasks
-        return [from_claim(task.claim) if task.HasField("claim") else None for task in made]
+        return [from_message_claim(task.claim) if task.HasField("claim") else None for task in made]
 
     def claim_merge_task(
         self, worker: str, *, seconds: float | None = None, table_id: UUID | None = None
     ) -> ClaimedMerge | None:
         scope = None if table_id is None else str(table_id)
         found = self._call("ClaimMergeTask", pb.ClaimMergeTaskRequest(worker=worker, seconds=seconds, table_id=scope))
-        return from_claimed(found.task) if found.HasField("task") else None
+        return from_message_claimed(found.task) if found.HasField("task") else None
 
     def renew_merge_task(self, claim: Claim, seconds: float | None = None) -> int:
-        request = pb.RenewMergeTaskRequest(claim=to_claim(claim), seconds=seconds)
+        request = pb.RenewMergeTaskRequest(claim=to_message_claim(claim), seconds=seconds)
         return int(self._call("RenewMergeTask", request, again=True).lease_until)
 
     def fail_merge_task(self, claim: Claim, message: str) -> None:
-        self._call("FailMergeTask", pb.FailMergeTaskRequest(claim=to_claim(claim), message=message))
+        self._call("FailMergeTask", pb.FailMergeTaskRequest(claim=to_message_claim(claim), message=message))
 
     def delete_merge_task(self, task_id: UUID) -> bool:
         return bool(self._call("DeleteMergeTask", pb.MergeTaskId(task_id=str(task_id)), again=True).deleted)
@@ -53,7 +58,7 @@ class ClientMerges:
     def merge_tasks(self, table_id: UUID | None = None) -> list[MergeTask]:
         scope = None if table_id is None else str(table_id)
         found = self._call("ListMergeTasks", pb.ListMergeTasksRequest(table_id=scope), again=True)
-        return list(map(from_task, found.tasks))
+        return list(map(from_message_task, found.tasks))
 
     def merge_inputs_held(self, numbers: Iterable[int]) -> set[int]:
         found = self._call("ListHeldInputs", pb.ListHeldInputsRequest(numbers=list(numbers)), again=True)

@@ -66,7 +66,7 @@ def message_of(error: MoulinError) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 
-def to_detail(error: MoulinError) -> pb.ErrorDetail:
+def to_message_error(error: MoulinError) -> pb.ErrorDetail:
     detail = pb.ErrorDetail(kind=kind_of(error).__name__, message=message_of(error))
     if isinstance(error, Conflict):
         detail.requirement = error.requirement
@@ -79,8 +79,8 @@ def to_detail(error: MoulinError) -> pb.ErrorDetail:
     return detail
 
 
-def from_detail(detail: pb.ErrorDetail) -> MoulinError:
-    """The inverse of `to_detail`. A kind that a newer server knows and this client does not is a MoulinError."""
+def from_message_error(detail: pb.ErrorDetail) -> MoulinError:
+    """The inverse of `to_message_error`. A kind that a newer server knows and this client does not is a MoulinError."""
     kind = _KINDS.get(detail.kind, MoulinError)
     if kind is not Conflict:
         return kind(detail.message)
@@ -100,7 +100,7 @@ def from_rpc_error(error: grpc.RpcError) -> MoulinError:
     for key, value in error.trailing_metadata() or ():
         if key == DETAIL:
             try:
-                return from_detail(pb.ErrorDetail.FromString(value))
+                return from_message_error(pb.ErrorDetail.FromString(value))
             except DecodeError:
                 break
     code, text = error.code(), error.details() or ""

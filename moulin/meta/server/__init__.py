@@ -1,0 +1,10 @@
+"""The process that serves a lake: gRPC and HTTP servers, and what runs beside them.
+
+`serve` is the whole process: gRPC, HTTP, metrics and the janitor, started and stopped in order. `server` builds the
+gRPC server, `services` lists the servicers with their roles, `calls` wraps every call (request id, access, errors,
+figures). `http` answers /healthz and /metrics, and mounts the routes that it is given. `cluster` keeps the list of
+members, `janitor_loop` cleans up, `logs` writes JSON lines, `metrics` counts.
+May import everything in meta, and the lake. Nothing in meta imports this room; `cli` does.
+Read `server.py` first, then `calls.py`.
+Nouns: `Serving` (the process) -> `MetaServer` (its gRPC part) -> servicer -> call.
+"""

@@ -125,7 +125,7 @@ class _Call:
             raise error
         if isinstance(error, MoulinError):
             code, message = status.code_of(error), status.message_of(error)
-            detail = status.to_detail(error).SerializeToString()
+            detail = status.to_message_error(error).SerializeToString()
             context.set_trailing_metadata(((REQUEST_ID, self._id), (status.DETAIL, detail)))
             self._end(code.name, message)
         else:

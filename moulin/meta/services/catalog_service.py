@@ -15,12 +15,20 @@ from moulin.catalog.segments.live import PartitionFilter
 from moulin.catalog.tasks.merge_tasks import PlannedMerge
 from moulin.errors import InvalidInput
 from moulin.meta.auth import caller
-from moulin.meta.codec import index_values as iv
-from moulin.meta.codec import segment_values as sv
-from moulin.meta.codec import values as v
-from moulin.meta.codec.merge_values import from_claim, to_claim, to_claimed, to_task
-from moulin.meta.codec.operations import from_commit, to_result
-from moulin.meta.codec.stream_values import to_streams
+from moulin.meta.codec.id import from_message_id
+from moulin.meta.codec.lake.change import to_message_changes
+from moulin.meta.codec.lake.commit import from_message_commit, to_message_result
+from moulin.meta.codec.lake.database import to_message_database, to_message_preview
+from moulin.meta.codec.lake.index import to_message_coverage, to_message_index_info
+from moulin.meta.codec.lake.merge_task import from_message_claim, to_message_claim, to_message_claimed, to_message_task
+from moulin.meta.codec.lake.partition import from_message_partition, from_message_tuple, to_message_partition
+from moulin.meta.codec.lake.region import to_message_region
+from moulin.meta.codec.lake.segment import to_message_segment
+from moulin.meta.codec.lake.stream import to_message_streams
+from moulin.meta.codec.lake.table import from_message_new_table, to_message_entry, to_message_state
+from moulin.meta.codec.lake.version import to_message_commit_info
+from moulin.meta.codec.lake.view import to_message_view
+from moulin.meta.codec.page import pages
 from moulin.meta.roles import Role
 from moulin.meta.site import Site
 from moulin.model.layout.region import RegionSpec
@@ -52,86 +60,86 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def CreateDatabase(self, request: pb.CreateDatabaseRequest, context: Any) -> pb.Database:
         properties = check_properties(request.properties)
         made = self._catalog.create_database(request.name, properties, if_not_exists=request.if_not_exists)
-        return v.to_database(made)
+        return to_message_database(made)
 
     def ListDatabases(self, request: pb.ListDatabasesRequest, context: Any) -> pb.ListDatabasesResponse:
         found = self._catalog.databases(include_dropped=request.include_dropped)
-        return pb.ListDatabasesResponse(databases=map(v.to_database, found))
+        return pb.ListDatabasesResponse(databases=map(to_message_database, found))
 
     def GetDatabase(self, request: pb.DatabaseRef, context: Any) -> pb.Database:
-        return v.to_database(self._catalog.database(request.name))
+        return to_message_database(self._catalog.database(request.name))
 
     def RenameDatabase(self, request: pb.RenameDatabaseRequest, context: Any) -> pb.Database:
-        return v.to_database(self._catalog.rename_database(request.name, request.new_name))
+        return to_message_database(self._catalog.rename_database(request.name, request.new_name))
 
     def PreviewDropDatabase(self, request: pb.DatabaseRef, context: Any) -> pb.DropPreview:
-        return v.to_preview(self._catalog.preview_drop_database(request.name))
+        return to_message_preview(self._catalog.preview_drop_database(request.name))
 
     def DropDatabase(self, request: pb.DropDatabaseRequest, context: Any) -> pb.Database:
         done = self._catalog.drop_database(request.name, cascade=request.cascade, immediate=request.immediate)
-        return v.to_database(done)
+        return to_message_database(done)
 
     def ResurrectDatabase(self, request: pb.DatabaseRef, context: Any) -> pb.Database:
-        return v.to_database(self._catalog.resurrect_database(request.name))
+        return to_message_database(self._catalog.resurrect_database(request.name))
 
     # Tables
 
     def CreateTable(self, request: pb.CreateTableRequest, context: Any) -> pb.TableState:
-        new = v.from_new_table(request)
+        new = from_message_new_table(request)
         new = dataclasses.replace(new, properties=check_properties(new.properties))
         RegionSpec.of(new.schema, new.properties)
-        return v.to_state(self._catalog.create_table(request.database, request.name, new))
+        return to_message_state(self._catalog.create_table(request.database, request.name, new))
 
     def ListTables(self, request: pb.ListTablesRequest, context: Any) -> pb.ListTablesResponse:
         found = self._catalog.tables(request.database, include_dropped=request.include_dropped)
-        return pb.ListTablesResponse(tables=map(v.to_entry, found))
+        return pb.ListTablesResponse(tables=map(to_message_entry, found))
 
     def LoadTable(self, request: pb.LoadTableRequest, context: Any) -> pb.TableState:
         version = request.version if request.HasField("version") else None
         match request.WhichOneof("table"):
             case "name":
-                return v.to_state(self._catalog.table(request.name.database, request.name.name, version))
+                return to_message_state(self._catalog.table(request.name.database, request.name.name, version))
             case "id":
-                return v.to_state(self._catalog.table_by_id(v.to_uuid(request.id, "table"), version))
+                return to_message_state(self._catalog.table_by_id(from_message_id(request.id, "table_id"), version))
         raise InvalidInput("Say which table: by name or by id.")
 
     def GetTableEntry(self, request: pb.TableId, context: Any) -> pb.TableEntry:
-        return v.to_entry(self._catalog.table_entry(v.to_uuid(request.id, "table")))
+        return to_message_entry(self._catalog.table_entry(from_message_id(request.id, "table_id")))
 
     def RenameTable(self, request: pb.RenameTableRequest, context: Any) -> pb.TableState:
         names = (request.database, request.name, request.new_database, request.new_name)
-        return v.to_state(self._catalog.rename_table(*names))
+        return to_message_state(self._catalog.rename_table(*names))
 
     def DropTable(self, request: pb.DropTableRequest, context: Any) -> pb.TableEntry:
-        return v.to_entry(self._catalog.drop_table(request.database, request.name, immediate=request.immediate))
+        return to_message_entry(self._catalog.drop_table(request.database, request.name, immediate=request.immediate))
 
     def ResurrectTable(self, request: pb.TableRef, context: Any) -> pb.TableEntry:
-        return v.to_entry(self._catalog.resurrect_table(request.database, request.name))
+        return to_message_entry(self._catalog.resurrect_table(request.database, request.name))
 
     # Views
 
     def CreateView(self, request: pb.CreateViewRequest, context: Any) -> pb.View:
         text = request.description if request.HasField("description") else None
-        return v.to_view(self._catalog.create_view(request.database, request.name, list(request.members), text))
+        return to_message_view(self._catalog.create_view(request.database, request.name, list(request.members), text))
 
     def SetViewMembers(self, request: pb.SetViewMembersRequest, context: Any) -> pb.View:
-        return v.to_view(self._catalog.set_view_members(request.database, request.name, list(request.members)))
+        return to_message_view(self._catalog.set_view_members(request.database, request.name, list(request.members)))
 
     def ListViews(self, request: pb.ListViewsRequest, context: Any) -> pb.ListViewsResponse:
         found = self._catalog.views(request.database, include_dropped=request.include_dropped)
-        return pb.ListViewsResponse(views=map(v.to_view, found))
+        return pb.ListViewsResponse(views=map(to_message_view, found))
 
     def GetView(self, request: pb.TableRef, context: Any) -> pb.View:
-        return v.to_view(self._catalog.view(request.database, request.name))
+        return to_message_view(self._catalog.view(request.database, request.name))
 
     def RenameView(self, request: pb.RenameViewRequest, context: Any) -> pb.View:
-        return v.to_view(self._catalog.rename_view(request.database, request.name, request.new_name))
+        return to_message_view(self._catalog.rename_view(request.database, request.name, request.new_name))
 
     def DropView(self, request: pb.TableRef, context: Any) -> pb.View:
-        return v.to_view(self._catalog.drop_view(request.database, request.name))
+        return to_message_view(self._catalog.drop_view(request.database, request.name))
 
     def ResurrectView(self, request: pb.TableRef, context: Any) -> pb.View:
-        return v.to_view(self._catalog.resurrect_view(request.database, request.name))
+        return to_message_view(self._catalog.resurrect_view(request.database, request.name))
 
     # Commits
 
@@ -140,15 +148,15 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         if request_id == "":
             raise InvalidInput("A request id is not empty: leave it out, or send a unique one.")
         digest = request.digest if request.HasField("digest") else None
-        changes = list(map(from_commit, request.changes))
+        changes = list(map(from_message_commit, request.changes))
         # A request that was committed before is answered as it was then: its files may be merged and gone by now.
         if request_id is None or self._catalog.committed(request_id) is None:
             require_delivered(self._catalog.pool, self._catalog.store, changes)
-        return to_result(self._catalog.commit(changes, request_id=request_id, digest=digest))
+        return to_message_result(self._catalog.commit(changes, request_id=request_id, digest=digest))
 
     def FindCommit(self, request: pb.FindCommitRequest, context: Any) -> pb.FindCommitResponse:
         found = self._catalog.committed(request.request_id)
-        return pb.FindCommitResponse(commit=None if found is None else to_result(found))
+        return pb.FindCommitResponse(commit=None if found is None else to_message_result(found))
 
     def ReserveSegments(self, request: pb.ReserveSegmentsRequest, context: Any) -> pb.ReserveSegmentsResponse:
         return pb.ReserveSegmentsResponse(first=self._catalog.reserve_segments(request.count))
@@ -162,16 +170,16 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         return pb.VersionResponse(version=self._catalog.version_at(request.timestamp_ns))
 
     def GetHeadVersion(self, request: pb.TableId, context: Any) -> pb.VersionResponse:
-        return pb.VersionResponse(version=self._catalog.head_version(v.to_uuid(request.id, "table")))
+        return pb.VersionResponse(version=self._catalog.head_version(from_message_id(request.id, "table_id")))
 
     def ListHistory(self, request: pb.ListHistoryRequest, context: Any) -> Iterator[pb.ListHistoryResponse]:
         limit = request.limit if request.HasField("limit") else None
-        found = self._catalog.history(v.to_uuid(request.table_id, "table"), limit)
-        for page in v.pages(map(v.to_info, found)):
+        found = self._catalog.history(from_message_id(request.table_id, "table_id"), limit)
+        for page in pages(map(to_message_commit_info, found)):
             yield pb.ListHistoryResponse(commits=page)
 
     def ListSequenceVersions(self, request: pb.TableId, context: Any) -> pb.ListSequenceVersionsResponse:
-        sequences, versions = self._catalog.sequence_versions(v.to_uuid(request.id, "table"))
+        sequences, versions = self._catalog.sequence_versions(from_message_id(request.id, "table_id"))
         return pb.ListSequenceVersionsResponse(sequences=sequences, versions=versions)
 
     # Segments
@@ -182,30 +190,29 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             request.time_to if request.HasField("time_to") else None,
         )
         found = self._catalog.segments(
-            v.to_uuid(request.table_id, "table"),
+            from_message_id(request.table_id, "table_id"),
             request.version,
             partition_filter=_partition_filter(request),
             time_range=time_range if request.with_time_range else None,
             with_columns=request.with_columns,
             columns=set(request.columns.ids) if request.HasField("columns") else None,
         )
-        for page in v.pages(map(sv.to_segment, found)):
+        for page in pages(map(to_message_segment, found)):
             yield pb.SegmentPage(segments=page)
 
     def ListPartitions(self, request: pb.ListPartitionsRequest, context: Any) -> Iterator[pb.PartitionPage]:
         limit = request.limit if request.HasField("limit") else None
-        found = self._catalog.partitions(v.to_uuid(request.table_id, "table"), limit)
-        made = (pb.Partition(spec_id=spec_id, value=v.to_tuple(value)) for spec_id, value in found)
-        for page in v.pages(made):
+        found = self._catalog.partitions(from_message_id(request.table_id, "table_id"), limit)
+        for page in pages(map(to_message_partition, found)):
             yield pb.PartitionPage(partitions=page)
 
     def GetSegments(self, request: pb.GetSegmentsRequest, context: Any) -> Iterator[pb.SegmentPage]:
         found = self._catalog.segments_by_number(request.numbers, request.version)
-        for page in v.pages(map(sv.to_segment, found.values())):
+        for page in pages(map(to_message_segment, found.values())):
             yield pb.SegmentPage(segments=page)
 
     def CountRows(self, request: pb.CountRowsRequest, context: Any) -> pb.CountRowsResponse:
-        rows = self._catalog.count_rows(v.to_uuid(request.table_id, "table"), request.version)
+        rows = self._catalog.count_rows(from_message_id(request.table_id, "table_id"), request.version)
         return pb.CountRowsResponse(rows=rows)
 
     def ListMerges(self, request: pb.ListMergesRequest, context: Any) -> pb.ListMergesResponse:
@@ -216,21 +223,21 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     # Changes
 
     def LoadTableUntil(self, request: pb.ChangeRange, context: Any) -> pb.TableState:
-        return v.to_state(
-            self._catalog.state_until(v.to_uuid(request.table_id, "table"), request.since, _until(request))
+        return to_message_state(
+            self._catalog.state_until(from_message_id(request.table_id, "table_id"), request.since, _until(request))
         )
 
     def ListChangedVersions(self, request: pb.ChangeRange, context: Any) -> pb.ListChangedVersionsResponse:
-        table_id, until = v.to_uuid(request.table_id, "table"), self._last(request)
+        table_id, until = from_message_id(request.table_id, "table_id"), self._last(request)
         return pb.ListChangedVersionsResponse(
             versions=self._catalog.changed_versions(table_id, request.since, until, _limit(request))
         )
 
     def ListChanges(self, request: pb.ChangeRange, context: Any) -> Iterator[pb.VersionChange]:
-        table_id = v.to_uuid(request.table_id, "table")
+        table_id = from_message_id(request.table_id, "table_id")
         found = self._catalog.feed(table_id, request.since, self._last(request), net=request.net)
         for change in islice(found, _limit(request)):
-            yield from sv.to_changes(change)
+            yield from to_message_changes(change)
 
     def _last(self, request: pb.ChangeRange) -> int:
         until = _until(request)
@@ -239,35 +246,39 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     # Merge tasks
 
     def CreateMergeTasks(self, request: pb.CreateMergeTasksRequest, context: Any) -> pb.CreateMergeTasksResponse:
-        planned = [PlannedMerge(v.to_uuid(p.table_id, "table"), dict(p.inputs), p.level) for p in request.planned]
+        planned = [
+            PlannedMerge(from_message_id(p.table_id, "table_id"), dict(p.inputs), p.level) for p in request.planned
+        ]
         worker = request.worker if request.HasField("worker") else None
         made = self._tasks.create_merge_tasks(planned, worker=worker, read_version=request.read_version)
-        tasks = [pb.CreatedMergeTask(claim=None if claim is None else to_claim(claim)) for claim in made]
+        tasks = [pb.CreatedMergeTask(claim=None if claim is None else to_message_claim(claim)) for claim in made]
         return pb.CreateMergeTasksResponse(tasks=tasks)
 
     def ClaimMergeTask(self, request: pb.ClaimMergeTaskRequest, context: Any) -> pb.ClaimMergeTaskResponse:
         if not request.worker:
             raise InvalidInput("Say who claims the task: worker is empty.")
         seconds = request.seconds if request.HasField("seconds") else None
-        table_id = v.to_uuid(request.table_id, "table") if request.HasField("table_id") else None
+        table_id = from_message_id(request.table_id, "table_id") if request.HasField("table_id") else None
         found = self._tasks.claim_merge_task(request.worker, seconds=seconds, table_id=table_id)
-        return pb.ClaimMergeTaskResponse(task=None if found is None else to_claimed(found))
+        return pb.ClaimMergeTaskResponse(task=None if found is None else to_message_claimed(found))
 
     def RenewMergeTask(self, request: pb.RenewMergeTaskRequest, context: Any) -> pb.RenewMergeTaskResponse:
         seconds = request.seconds if request.HasField("seconds") else None
-        return pb.RenewMergeTaskResponse(lease_until=self._tasks.renew_merge_task(from_claim(request.claim), seconds))
+        return pb.RenewMergeTaskResponse(
+            lease_until=self._tasks.renew_merge_task(from_message_claim(request.claim), seconds)
+        )
 
     def FailMergeTask(self, request: pb.FailMergeTaskRequest, context: Any) -> pb.FailMergeTaskResponse:
-        self._tasks.fail_merge_task(from_claim(request.claim), request.message)
+        self._tasks.fail_merge_task(from_message_claim(request.claim), request.message)
         return pb.FailMergeTaskResponse()
 
     def DeleteMergeTask(self, request: pb.MergeTaskId, context: Any) -> pb.DeleteMergeTaskResponse:
-        deleted = self._tasks.delete_merge_task(v.to_uuid(request.task_id, "merge task"))
+        deleted = self._tasks.delete_merge_task(from_message_id(request.task_id, "task_id"))
         return pb.DeleteMergeTaskResponse(deleted=deleted)
 
     def ListMergeTasks(self, request: pb.ListMergeTasksRequest, context: Any) -> pb.ListMergeTasksResponse:
-        table_id = v.to_uuid(request.table_id, "table") if request.HasField("table_id") else None
-        return pb.ListMergeTasksResponse(tasks=map(to_task, self._tasks.merge_tasks(table_id)))
+        table_id = from_message_id(request.table_id, "table_id") if request.HasField("table_id") else None
+        return pb.ListMergeTasksResponse(tasks=map(to_message_task, self._tasks.merge_tasks(table_id)))
 
     def ListHeldInputs(self, request: pb.ListHeldInputsRequest, context: Any) -> pb.ListHeldInputsResponse:
         return pb.ListHeldInputsResponse(held=sorted(self._tasks.merge_inputs_held(request.numbers)))
@@ -275,52 +286,54 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     # Pins and regions
 
     def Pin(self, request: pb.PinRequest, context: Any) -> pb.PinResponse:
-        return pb.PinResponse(pin_id=str(self._catalog.pin(v.to_uuid(request.table_id, "table"), request.version)))
+        return pb.PinResponse(
+            pin_id=str(self._catalog.pin(from_message_id(request.table_id, "table_id"), request.version))
+        )
 
     def RenewPin(self, request: pb.PinId, context: Any) -> pb.RenewPinResponse:
-        self._catalog.renew_pin(v.to_uuid(request.pin_id, "pin"))
+        self._catalog.renew_pin(from_message_id(request.pin_id, "pin_id"))
         return pb.RenewPinResponse()
 
     def Unpin(self, request: pb.PinId, context: Any) -> pb.UnpinResponse:
-        self._catalog.unpin(v.to_uuid(request.pin_id, "pin"))
+        self._catalog.unpin(from_message_id(request.pin_id, "pin_id"))
         return pb.UnpinResponse()
 
     def GetRegionNumber(self, request: pb.GetRegionNumberRequest, context: Any) -> pb.GetRegionNumberResponse:
-        found = self._catalog.region(v.to_uuid(request.table_id, "table"), v.from_tuple(request.value))
-        return pb.GetRegionNumberResponse(number=found.number, region=v.to_region(found))
+        found = self._catalog.region(from_message_id(request.table_id, "table_id"), from_message_tuple(request.value))
+        return pb.GetRegionNumberResponse(number=found.number, region=to_message_region(found))
 
     def ClaimRegion(self, request: pb.ClaimRegionRequest, context: Any) -> pb.Region:
-        table_id = v.to_uuid(request.table_id, "table")
-        return v.to_region(self._catalog.claim_region(table_id, request.number, request.owner))
+        table_id = from_message_id(request.table_id, "table_id")
+        return to_message_region(self._catalog.claim_region(table_id, request.number, request.owner))
 
     def ListRegions(self, request: pb.TableId, context: Any) -> pb.ListRegionsResponse:
-        found = self._catalog.regions(v.to_uuid(request.id, "table"))
-        return pb.ListRegionsResponse(regions=map(v.to_region, found))
+        found = self._catalog.regions(from_message_id(request.id, "table_id"))
+        return pb.ListRegionsResponse(regions=map(to_message_region, found))
 
     def GetRegionEpoch(self, request: pb.GetRegionEpochRequest, context: Any) -> pb.GetRegionEpochResponse:
-        epoch = self._catalog.region_epoch(v.to_uuid(request.table_id, "table"), request.number)
+        epoch = self._catalog.region_epoch(from_message_id(request.table_id, "table_id"), request.number)
         return pb.GetRegionEpochResponse(epoch=epoch)
 
     def ReleaseRegion(self, request: pb.ReleaseRegionRequest, context: Any) -> pb.ReleaseRegionResponse:
-        self._catalog.release_region(v.to_uuid(request.table_id, "table"), request.number, request.epoch)
+        self._catalog.release_region(from_message_id(request.table_id, "table_id"), request.number, request.epoch)
         return pb.ReleaseRegionResponse()
 
     def ListClaimedTables(self, request: pb.ListClaimedTablesRequest, context: Any) -> pb.ListClaimedTablesResponse:
         return pb.ListClaimedTablesResponse(table_ids=map(str, self._catalog.claimed_tables()))
 
     def ListIndexes(self, request: pb.TableId, context: Any) -> pb.ListIndexesResponse:
-        table_id = v.to_uuid(request.id, "table")
+        table_id = from_message_id(request.id, "table_id")
         sizes = self._catalog.index_sizes(table_id)
-        found = [iv.to_index_info(index, sizes.get(index.id)) for index in self._catalog.indexes(table_id)]
+        found = [to_message_index_info(index, sizes.get(index.id)) for index in self._catalog.indexes(table_id)]
         return pb.ListIndexesResponse(indexes=found)
 
     def ListIndexCoverage(self, request: pb.ListIndexCoverageRequest, context: Any) -> pb.ListIndexCoverageResponse:
         fields = list(request.fields.ids) if request.HasField("fields") else None
-        found = self._catalog.index_coverage(v.to_uuid(request.table_id, "table"), request.segments, fields)
-        return pb.ListIndexCoverageResponse(covering=map(iv.to_covering, found))
+        found = self._catalog.index_coverage(from_message_id(request.table_id, "table_id"), request.segments, fields)
+        return pb.ListIndexCoverageResponse(covering=map(to_message_coverage, found))
 
     def GetWrittenBytes(self, request: pb.GetWrittenBytesRequest, context: Any) -> pb.GetWrittenBytesResponse:
-        found = self._catalog.written_bytes(v.to_uuid(request.table_id, "table"), request.after)
+        found = self._catalog.written_bytes(from_message_id(request.table_id, "table_id"), request.after)
         return pb.GetWrittenBytesResponse(bytes=found)
 
     def GetPublishedVersion(
@@ -329,7 +342,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         return pb.GetPublishedVersionResponse(version=self._catalog.published_version())
 
     def GetStreams(self, request: pb.GetStreamsRequest, context: Any) -> pb.GetStreamsResponse:
-        return to_streams(self._catalog.ingest.snapshot())
+        return to_message_streams(self._catalog.ingest.snapshot())
 
 
 def _limit(request: pb.ChangeRange) -> int | None:
@@ -345,5 +358,5 @@ def _until(request: pb.ChangeRange) -> int | None:
 def _partition_filter(request: pb.ListSegmentsRequest) -> PartitionFilter | None:
     if not request.HasField("partitions"):
         return None
-    wanted = {(p.spec_id, v.from_tuple(p.value)) for p in request.partitions.partitions}
+    wanted = set(map(from_message_partition, request.partitions.partitions))
     return lambda spec_id, value: (spec_id, value) in wanted

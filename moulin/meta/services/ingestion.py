@@ -6,7 +6,7 @@ from typing import Any
 
 from moulin._proto.moulin.meta.v1 import ingestion_pb2 as pb
 from moulin._proto.moulin.meta.v1 import ingestion_pb2_grpc as rpc
-from moulin.meta.codec.convert import to_prefix
+from moulin.meta.codec.meta.address import to_message_prefix
 from moulin.meta.site import Site
 from moulin.storage import paths
 
@@ -23,7 +23,7 @@ class IngestionServicer(rpc.IngestionServiceServicer):
         return pb.RegisterForStreamResponse(
             stream_id=str(found.stream.id),
             config=pb.StreamConfig(
-                cloud_object_prefix=to_prefix(site.store, f"{paths.stream_prefix(found.stream.id)}/"),
+                cloud_object_prefix=to_message_prefix(site.store, f"{paths.stream_prefix(found.stream.id)}/"),
                 flush_timeout_ms=max(1, int(site.config.stream_flush_seconds * 1000)),
                 max_segment_size_bytes=site.config.stream_segment_bytes,
             ),

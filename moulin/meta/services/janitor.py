@@ -10,8 +10,9 @@ from moulin._proto.moulin.meta.v1 import janitor_pb2_grpc as rpc
 from moulin.catalog.segments.stats import Filter
 from moulin.catalog.sql.schema import OPEN
 from moulin.errors import InvalidInput
-from moulin.meta.codec.convert import to_id, to_rfc3339
-from moulin.meta.codec.segment_info import to_segment_id
+from moulin.meta.codec.id import from_message_id
+from moulin.meta.codec.meta.moment import to_message_moment
+from moulin.meta.codec.meta.segment import to_message_segment_id
 from moulin.meta.site import Site
 from moulin.model.layout.size_tier import TIER_STARTS
 from moulin.model.merge_task import MergeTask
@@ -73,7 +74,7 @@ class JanitorServicer(rpc.JanitorServiceServicer):
         )
 
     def GetMergeTask(self, request: pb.GetMergeTaskRequest, context: Any) -> pb.GetMergeTaskResponse:
-        task_id = to_id(request.task_id, "task_id")
+        task_id = from_message_id(request.task_id, "task_id")
         task, figures = self._tasks.merge_task(task_id)
         return pb.GetMergeTaskResponse(
             **_fields(task),
@@ -85,7 +86,7 @@ class JanitorServicer(rpc.JanitorServiceServicer):
             latest_time=_moment(figures.time_max),
             total_size=figures.total,
             total_compressed_size=figures.total,
-            segment_ids=[to_segment_id(number) for number in self._tasks.merge_task_inputs(task_id)],
+            segment_ids=[to_message_segment_id(number) for number in self._tasks.merge_task_inputs(task_id)],
         )
 
     def UnclaimMergeTask(self, request: pb.UnclaimMergeTaskRequest, context: Any) -> pb.UnclaimMergeTaskResponse:
@@ -93,7 +94,7 @@ class JanitorServicer(rpc.JanitorServiceServicer):
             raise InvalidInput(f"min_claimed_secs is zero (for an hour) or more, not {request.min_claimed_secs}.")
         seconds = request.min_claimed_secs or _UNCLAIM_SECONDS
         return pb.UnclaimMergeTaskResponse(
-            unclaimed=self._tasks.unclaim_merge_task(to_id(request.task_id, "task_id"), seconds)
+            unclaimed=self._tasks.unclaim_merge_task(from_message_id(request.task_id, "task_id"), seconds)
         )
 
     def CreateMergeTasks(self, request: pb.CreateMergeTasksRequest, context: Any) -> pb.CreateMergeTasksResponse:
@@ -105,11 +106,13 @@ class JanitorServicer(rpc.JanitorServiceServicer):
         return pb.RewriteAllSegmentsResponse(tasks_created=made.tasks, segments_included=made.segments)
 
     def DeleteMergeTask(self, request: pb.DeleteMergeTaskRequest, context: Any) -> pb.DeleteMergeTaskResponse:
-        return pb.DeleteMergeTaskResponse(deleted=self._tasks.delete_merge_task(to_id(request.task_id, "task_id")))
+        return pb.DeleteMergeTaskResponse(
+            deleted=self._tasks.delete_merge_task(from_message_id(request.task_id, "task_id"))
+        )
 
 
 def _table(request: Any) -> UUID | None:
-    return to_id(request.table_id, "table_id") if request.HasField("table_id") else None
+    return from_message_id(request.table_id, "table_id") if request.HasField("table_id") else None
 
 
 def _filter(request: Any) -> Filter:
@@ -120,7 +123,7 @@ def _filter(request: Any) -> Filter:
 
 
 def _moment(unix_ns: int | None) -> str:
-    return "" if unix_ns is None else to_rfc3339(unix_ns)
+    return "" if unix_ns is None else to_message_moment(unix_ns)
 
 
 def _fields(task: MergeTask) -> dict[str, Any]:

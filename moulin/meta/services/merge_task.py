@@ -9,14 +9,14 @@ from moulin._proto.moulin.meta.v1 import merge_task_pb2 as pb
 from moulin._proto.moulin.meta.v1 import merge_task_pb2_grpc as rpc
 from moulin.catalog.commit.table_commit import CommitResult
 from moulin.errors import InvalidInput, MoulinError, Unavailable
-from moulin.meta.codec.convert import to_id, to_prefix
-from moulin.meta.codec.new_segment import to_facts
-from moulin.meta.codec.segment_info import to_input, to_segment_id
+from moulin.meta.codec.id import from_message_id
+from moulin.meta.codec.meta.merge_task import to_message_claimed
+from moulin.meta.codec.meta.segment import to_message_segment_id
+from moulin.meta.services.new_segment import from_message_new_segment
 from moulin.meta.site import Site
 from moulin.model.facts import SegmentFacts
 from moulin.model.merge_task import ClaimedMerge
 from moulin.model.operations import Claim
-from moulin.model.table_settings import sharding_fields
 from moulin.storage import paths
 from moulin.table.compact.completion import complete
 
@@ -33,7 +33,7 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
     ) -> pb.PollForSegmentMergeTaskResponse:
         if not request.worker_id.strip():
             raise InvalidInput("worker_id is required.")
-        table_id = to_id(request.table_id, "table_id") if request.HasField("table_id") else None
+        table_id = from_message_id(request.table_id, "table_id") if request.HasField("table_id") else None
         claimed = self._tasks.claim_merge_task(
             request.worker_id, seconds=_lease(request.lease_seconds), table_id=table_id
         )
@@ -60,7 +60,7 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
             raise  # nobody knows yet: the worker asks again
         except MoulinError as error:
             return pb.CompleteSegmentMergeTaskResponse(error=pb.CompleteSegmentMergeTaskError(message=error.message))
-        ids = [to_segment_id(facts.number) for facts in outputs]
+        ids = [to_message_segment_id(facts.number) for facts in outputs]
         return pb.CompleteSegmentMergeTaskResponse(
             success=pb.CompleteSegmentMergeTaskSuccess(version=done.version, segment_ids=ids)
         )
@@ -78,40 +78,25 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         named = [request.rewrite_journal_relative_path, *request.rewrite_journal_relative_paths]
         table_id = self._tasks.table_of_merge_task(claim.task_id)
         for message in messages:
-            if to_id(message.table_id, "table_id") != table_id:
+            if from_message_id(message.table_id, "table_id") != table_id:
                 raise InvalidInput(f"The merge task is of table {table_id}, the merged segment of {message.table_id}.")
             if len(message.audt_hash) != _HASH_BYTES and not message.data_file.sha256:
                 raise InvalidInput("A merged segment comes with the hash of its file (audt_hash).")
         state = self._catalog.table_by_id(table_id)
-        outputs = [to_facts(message, state, self._site.store) for message in messages]
+        outputs = [from_message_new_segment(message, state, self._site.store) for message in messages]
         journals = [f"{paths.table_prefix(table_id)}/{name}" for name in named if name]
         return complete(self._site.lake.context, claim, outputs, journals), outputs
 
     def _message(self, claimed: ClaimedMerge) -> common_pb2.SegmentMergeTaskInfo:
         inputs = self._tasks.segments_with_vectors(claimed.inputs)
-        state = self._catalog.table_by_id(claimed.table_id)
-        return common_pb2.SegmentMergeTaskInfo(
-            task_id=str(claimed.claim.task_id),
-            table_id=str(claimed.table_id),
-            segments=[to_input(self._site.store, claimed.table_id, segment) for segment in inputs],
-            cloud_object_prefix=to_prefix(self._site.store, paths.data_prefix(claimed.table_id)),
-            sharding_fields=[
-                common_pb2.ShardingField(field_name=field.name, weight=field.weight)
-                for field in sharding_fields(state.properties)
-            ],
-            attempt=claimed.claim.attempt,
-            lease_until_unix_ns=claimed.lease_until,
-            level=claimed.level,
-            first_segment_number=claimed.first_number,
-            segment_numbers=claimed.numbers,
-            read_version=claimed.read_version,
-        )
+        properties = self._catalog.table_by_id(claimed.table_id).properties
+        return to_message_claimed(self._site.store, claimed, inputs, properties)
 
 
 def _claim(request: Any) -> Claim:
     if request.attempt < 0:
         raise InvalidInput(f"An attempt is numbered from 1 on, not {request.attempt}.")
-    return Claim(to_id(request.task_id, "task_id"), request.attempt)
+    return Claim(from_message_id(request.task_id, "task_id"), request.attempt)
 
 
 def _lease(seconds: int) -> float | None:

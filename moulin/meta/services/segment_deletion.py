@@ -8,8 +8,8 @@ from moulin._proto.moulin.meta.v1 import segment_deletion_pb2 as pb
 from moulin._proto.moulin.meta.v1 import segment_deletion_pb2_grpc as rpc
 from moulin.catalog.upkeep import clocks
 from moulin.errors import FailedPrecondition
-from moulin.meta.codec.convert import to_key
-from moulin.meta.codec.segment_info import to_numbers, to_segment_id
+from moulin.meta.codec.meta.address import to_message_key
+from moulin.meta.codec.meta.segment import from_message_segment_ids, to_message_segment_id
 from moulin.meta.site import Site
 
 _MAX_IDS = 10_000
@@ -28,9 +28,9 @@ class SegmentDeletionServicer(rpc.SegmentDeletionServiceServicer):
         return pb.GetTombstonedSegmentsForDeletionResponse(
             segments=[
                 pb.TombstonedSegmentInfo(
-                    segment_id=to_segment_id(segment.number),
+                    segment_id=to_message_segment_id(segment.number),
                     table_id=str(segment.table_id),
-                    cloud_object_key=to_key(self._store, segment.path),
+                    cloud_object_key=to_message_key(self._store, segment.path),
                     tombstone_time_nanos=segment.tombstoned_at,
                     tombstone_version=segment.version,
                 )
@@ -41,14 +41,15 @@ class SegmentDeletionServicer(rpc.SegmentDeletionServiceServicer):
     def ConfirmTombstoneDeletion(
         self, request: pb.ConfirmTombstoneDeletionRequest, context: Any
     ) -> pb.ConfirmTombstoneDeletionResponse:
-        numbers = to_numbers(request.segment_ids, "segment_ids", _MAX_IDS)
+        numbers = from_message_segment_ids(request.segment_ids, "segment_ids", _MAX_IDS)
         try:
             count, journals = self._segments.confirm_deleted(numbers)
         except FailedPrecondition as error:
             return pb.ConfirmTombstoneDeletionResponse(error=pb.ConfirmTombstoneDeletionError(message=error.message))
         ready = [
             pb.RewriteJournalReadyForDeletion(
-                output_segment_id=to_segment_id(journal.output), journal_key=to_key(self._store, journal.path)
+                output_segment_id=to_message_segment_id(journal.output),
+                journal_key=to_message_key(self._store, journal.path),
             )
             for journal in journals
         ]
@@ -59,6 +60,6 @@ class SegmentDeletionServicer(rpc.SegmentDeletionServiceServicer):
     def ConfirmRewriteJournalDeletion(
         self, request: pb.ConfirmRewriteJournalDeletionRequest, context: Any
     ) -> pb.ConfirmRewriteJournalDeletionResponse:
-        numbers = to_numbers(request.output_segment_ids, "output_segment_ids", _MAX_IDS)
+        numbers = from_message_segment_ids(request.output_segment_ids, "output_segment_ids", _MAX_IDS)
         cleared = self._segments.confirm_journals_deleted(numbers)
         return pb.ConfirmRewriteJournalDeletionResponse(cleared_count=cleared)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from moulin._proto.moulin.meta.v1 import common_pb2
 from moulin._proto.moulin.meta.v1 import table_pb2 as pb
 from moulin._proto.moulin.meta.v1 import table_pb2_grpc as rpc
 from moulin.catalog.commit.table_commit import TableCommit
-from moulin.catalog.objects.references import InUse, References
+from moulin.catalog.objects.references import InUse
 from moulin.catalog.objects.tables import NewTable
 from moulin.errors import Conflict
-from moulin.meta.codec.convert import to_id, to_tombstone
+from moulin.meta.codec.id import from_message_id
+from moulin.meta.codec.meta.table import to_message_references, to_message_sharding, to_message_table
 from moulin.meta.site import Site
 from moulin.model import otel
 from moulin.model import table_settings as settings
@@ -31,13 +31,15 @@ class TableServicer(rpc.TableServiceServicer):
         self._catalog, self._config = site.catalog, site.config
 
     def ListTables(self, request: pb.ListTablesRequest, context: Any) -> pb.ListTablesResponse:
-        found = self._catalog.tables(to_id(request.database_id, "database_id"), include_dropped=request.include_deleted)
+        found = self._catalog.tables(
+            from_message_id(request.database_id, "database_id"), include_dropped=request.include_deleted
+        )
         return pb.ListTablesResponse(
             items=map(self._message, found), grace_window_seconds=int(self._config.table_grace)
         )
 
     def CreateTable(self, request: pb.CreateTableRequest, context: Any) -> pb.CreateTableResponse:
-        database_id = to_id(request.database_id, "database_id")
+        database_id = from_message_id(request.database_id, "database_id")
         made = self._catalog.create_table(database_id, check_name(request.name, "table"), _new_table())
         return pb.CreateTableResponse(id=str(made.id), name=made.name, database_id=str(database_id))
 
@@ -49,7 +51,7 @@ class TableServicer(rpc.TableServiceServicer):
     def RenameTable(self, request: pb.RenameTableRequest, context: Any) -> pb.RenameTableResponse:
         database_id, table_id = _ids(request)
         moved = request.HasField("new_database_id")
-        target = to_id(request.new_database_id, "new_database_id") if moved else database_id
+        target = from_message_id(request.new_database_id, "new_database_id") if moved else database_id
         self._catalog.rename_table(database_id, table_id, target, request.new_name)
         return pb.RenameTableResponse(table=self._message(self._catalog.entry(target, table_id)))
 
@@ -57,7 +59,7 @@ class TableServicer(rpc.TableServiceServicer):
         try:
             dropped = self._catalog.drop_table(*_ids(request), immediate=request.immediate)
         except InUse as error:
-            return pb.DeleteTableResponse(blocked=_references(error.references))
+            return pb.DeleteTableResponse(blocked=to_message_references(error.references))
         return pb.DeleteTableResponse(tombstoned=self._message(dropped))
 
     def ResurrectTable(self, request: pb.ResurrectTableRequest, context: Any) -> pb.ResurrectTableResponse:
@@ -66,10 +68,10 @@ class TableServicer(rpc.TableServiceServicer):
     def SetShardingFields(self, request: pb.SetShardingFieldsRequest, context: Any) -> pb.SetShardingFieldsResponse:
         fields = settings.check_sharding([ShardingField(field.field_name, field.weight) for field in request.fields])
         entry = self._set(request, settings.SHARDING, settings.sharding_property(fields) if fields else None)
-        return pb.SetShardingFieldsResponse(fields=_sharding(entry))
+        return pb.SetShardingFieldsResponse(fields=to_message_sharding(entry.properties))
 
     def GetShardingFields(self, request: pb.GetShardingFieldsRequest, context: Any) -> pb.GetShardingFieldsResponse:
-        return pb.GetShardingFieldsResponse(fields=_sharding(self._entry(request)))
+        return pb.GetShardingFieldsResponse(fields=to_message_sharding(self._entry(request).properties))
 
     def SetTableRetention(self, request: pb.SetTableRetentionRequest, context: Any) -> pb.SetTableRetentionResponse:
         given = request.retention_ns if request.HasField("retention_ns") else None
@@ -105,19 +107,11 @@ class TableServicer(rpc.TableServiceServicer):
         return self._catalog.entry(database_id, table_id)
 
     def _message(self, entry: TableEntry) -> pb.Table:
-        return pb.Table(
-            id=str(entry.id),
-            name=entry.name,
-            database_id=str(entry.database_id),
-            retention_ns=settings.retention_ns(entry.properties),
-            max_merge_time_span_ns=settings.merge_span_override_ns(entry.properties),
-            effective_max_merge_time_span_ns=settings.merge_span_ns(entry.properties, self._config.merge_span),
-            tombstone=to_tombstone(entry.tombstone),
-        )
+        return to_message_table(entry, self._config.merge_span)
 
 
 def _ids(request: Any) -> tuple[UUID, UUID]:
-    return to_id(request.database_id, "database_id"), to_id(request.table_id, "table_id")
+    return from_message_id(request.database_id, "database_id"), from_message_id(request.table_id, "table_id")
 
 
 def _text(name: str, nanoseconds: int | None) -> str | None:
@@ -131,25 +125,3 @@ def _new_table() -> NewTable:
     order = parse_sort(list(otel.SORT_BY), schema)
     properties = {settings.SHARDING: settings.sharding_property(settings.DEFAULT_SHARDING)}
     return NewTable(schema, schema.highest_field_id, spec, last_partition_id, order, event_time, properties)
-
-
-def _sharding(entry: TableEntry) -> list[common_pb2.ShardingField]:
-    fields = settings.sharding_fields(entry.properties)
-    return [common_pb2.ShardingField(field_name=field.name, weight=field.weight) for field in fields]
-
-
-def _references(references: References) -> pb.TableReferences:
-    return pb.TableReferences(
-        views=[
-            pb.ViewReference(
-                id=str(view.id),
-                name=view.name,
-                other_members=[pb.TableRef(id=str(member.id), name=member.name) for member in view.other_members],
-            )
-            for view in references.views
-        ],
-        ingest_tokens=[
-            pb.IngestTokenReference(id=str(token.id), name=token.name, signals=token.signals)
-            for token in references.tokens
-        ],
-    )

@@ -4,10 +4,10 @@ A condition stands for the set of rows for which it is TRUE. SQL's third truth v
 is pushed down to the leaves while the text is read, a leaf holds for no null unless it is a test for null, and
 `complement` adds the nulls back. So AND and OR are intersection and union, and no node is needed for NOT.
 
-Values are held as *keys*, which order as the column does: ints for whole and fixed-point types (booleans are 0 and 1,
-decimals their unscaled value, dates days, times and timestamps their unit since midnight or 1970), floats, str, and
-bytes for uuid, fixed and binary. Floats follow Spark: NaN equals NaN and is above every other value, and -0.0 equals
-0.0. No key is NaN; `IsNan` stands for it.
+Values are held as *comparands*, which order as the column does: ints for whole and fixed-point types (booleans are 0
+and 1, decimals their unscaled value, dates days, times and timestamps their unit since midnight or 1970), floats, str,
+and bytes for uuid, fixed and binary. Floats follow Spark: NaN equals NaN and is above every other value, and -0.0
+equals 0.0. No comparand is NaN; `IsNan` stands for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyiceberg.types import BooleanType, DecimalType, DoubleType, FloatType, Ice
 
 from moulin.model.schema.arrow import arrow_type
 
-Key: TypeAlias = int | float | str | bytes
+Comparand: TypeAlias = int | float | str | bytes
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 
 
@@ -59,16 +59,16 @@ class Column:
         """The column as an expression that Arrow's comparisons accept; it has none for extension types."""
         return self.stored.cast(pa.binary(16)) if isinstance(self.type, UUIDType) else self.stored
 
-    def array(self, keys: Iterable[Key], arrow: pa.DataType | None = None) -> pa.Array:
-        values: list[object] = list(keys)
+    def array(self, comparands: Iterable[Comparand], arrow: pa.DataType | None = None) -> pa.Array:
+        values: list[object] = list(comparands)
         if isinstance(self.type, BooleanType):
             values = [bool(value) for value in values]
         elif isinstance(self.type, DecimalType):
             values = [Decimal(f"{value}E-{self.type.scale}") for value in values]
         return pa.array(values, arrow or self.comparison_type)
 
-    def scalar(self, key: Key, arrow: pa.DataType | None = None) -> pa.Scalar:
-        return self.array((key,), arrow)[0]
+    def scalar(self, comparand: Comparand, arrow: pa.DataType | None = None) -> pa.Scalar:
+        return self.array((comparand,), arrow)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +94,15 @@ class Or:
 class Compare:
     column: Column
     operator: Operator
-    key: Key
+    comparand: Comparand
 
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """The value is one of `keys` (sorted, no two alike), or none of them. Made by `membership`."""
+    """The value is one of `comparands` (sorted, no two alike), or none of them. Made by `membership`."""
 
     column: Column
-    keys: tuple[Key, ...]
+    comparands: tuple[Comparand, ...]
     negated: bool
 
 
@@ -190,9 +190,9 @@ def disjunction(children: Iterable[Condition]) -> Condition:
     return kept[0] if len(kept) == 1 else Or(tuple(kept)) if kept else FALSE
 
 
-def membership(column: Column, keys: Iterable[Key], negated: bool = False) -> Condition:
-    """The value is one of `keys`, or (`negated`) is there and is none of them."""
-    distinct = tuple(sorted(set(keys)))
+def membership(column: Column, comparands: Iterable[Comparand], negated: bool = False) -> Condition:
+    """The value is one of `comparands`, or (`negated`) is there and is none of them."""
+    distinct = tuple(sorted(set(comparands)))
     if not distinct:
         return IsNull(column, True) if negated else FALSE
     if len(distinct) == 1:
@@ -209,8 +209,8 @@ def complement(condition: Condition) -> Condition:
             return disjunction(complement(child) for child in children)
         case Or(children):
             return conjunction(complement(child) for child in children)
-        case Compare(column, operator, key):
-            return disjunction([Compare(column, NEGATED[operator], key), IsNull(column, False)])
+        case Compare(column, operator, comparand):
+            return disjunction([Compare(column, NEGATED[operator], comparand), IsNull(column, False)])
         case In(column) | IsNan(column) | Like(column):
             return disjunction([replace(condition, negated=not condition.negated), IsNull(column, False)])
         case IsNull(column, negated):
@@ -248,12 +248,12 @@ def expression_of(condition: Condition) -> pc.Expression:
             return _balanced([expression_of(child) for child in children], pc.and_kleene)
         case Or(children):
             return _balanced([expression_of(child) for child in children], pc.or_kleene)
-        case Compare(column, operator, key):
-            found = ARROW[operator](column.comparable, column.scalar(key))
+        case Compare(column, operator, comparand):
+            found = ARROW[operator](column.comparable, column.scalar(comparand))
             # For Arrow no comparison with NaN holds but !=.
             return found | pc.is_nan(column.stored) if column.is_floating and operator in (">", ">=") else found
-        case In(column, keys, negated):
-            found = _is_in(column, keys)
+        case In(column, comparands, negated):
+            found = _is_in(column, comparands)
             return ~found & column.stored.is_valid() if negated else found
         case IsNull(column, negated):
             return column.stored.is_valid() if negated else column.stored.is_null()
@@ -266,12 +266,12 @@ def expression_of(condition: Condition) -> pc.Expression:
             return ~pc.coalesce(expression, pa.scalar(False)) if inverted else expression
 
 
-def _is_in(column: Column, keys: tuple[Key, ...]) -> pc.Expression:
+def _is_in(column: Column, comparands: tuple[Comparand, ...]) -> pc.Expression:
     if column.is_floating:
         # Arrow looks values up by their bits, so both zeros have to be there.
-        keys = (*keys, -0.0, 0.0) if 0.0 in keys else keys
-        return column.stored.cast(pa.float64()).isin(column.array(keys))
-    return column.comparable.isin(column.array(keys))
+        comparands = (*comparands, -0.0, 0.0) if 0.0 in comparands else comparands
+        return column.stored.cast(pa.float64()).isin(column.array(comparands))
+    return column.comparable.isin(column.array(comparands))
 
 
 def _balanced(parts: Sequence[pc.Expression], join: Callable[[object, object], pc.Expression]) -> pc.Expression:
@@ -285,16 +285,16 @@ def _balanced(parts: Sequence[pc.Expression], join: Callable[[object, object], p
 def _join_members(children: list[Condition], negated: bool) -> list[Condition]:
     """`a = 1 or a = 2` as `a in (1, 2)`, and (`negated`) `a != 1 and a != 2` as `a not in (1, 2)`."""
     operator = "!=" if negated else "="
-    keys: dict[int, tuple[Column, list[Key]]] = {}
+    comparands: dict[int, tuple[Column, list[Comparand]]] = {}
     others: list[Condition] = []
     for child in children:
         if isinstance(child, Compare) and child.operator == operator:
-            keys.setdefault(child.column.field_id, (child.column, []))[1].append(child.key)
+            comparands.setdefault(child.column.field_id, (child.column, []))[1].append(child.comparand)
         elif isinstance(child, In) and child.negated == negated:
-            keys.setdefault(child.column.field_id, (child.column, []))[1].extend(child.keys)
+            comparands.setdefault(child.column.field_id, (child.column, []))[1].extend(child.comparands)
         else:
             others.append(child)
-    return [*(membership(column, found, negated) for column, found in keys.values()), *others]
+    return [*(membership(column, found, negated) for column, found in comparands.values()), *others]
 
 
 def _selectivity(condition: Condition) -> int:

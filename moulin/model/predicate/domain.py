@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import BooleanType, DecimalType, IcebergType
 
-from moulin.model.predicate.condition import Column, Compare, In, IsNan, IsNull, Key, Like, Operator
+from moulin.model.predicate.condition import Column, Comparand, Compare, In, IsNan, IsNull, Like, Operator
 
 Leaf = Compare | In | IsNull | IsNan | Like
 
@@ -84,13 +84,13 @@ class Domain(NamedTuple):
         buckets = self.buckets if self.buckets == other.buckets else ()
         return Domain(lower, lower_open, upper, upper_open, True, null, nan, buckets)
 
-    def where(self, leaf: Leaf) -> Domain:
+    def narrowed(self, leaf: Leaf) -> Domain:
         """What is left when `leaf` holds."""
         match leaf:
-            case Compare(_, operator, key):
-                return self._not_null()._compared(operator, key)
-            case In(_, keys, negated):
-                return self._not_null()._without(keys) if negated else self._not_null()._among(keys)
+            case Compare(_, operator, comparand):
+                return self._not_null()._compared(operator, comparand)
+            case In(_, comparands, negated):
+                return self._not_null()._without(comparands) if negated else self._not_null()._among(comparands)
             case IsNull(_, negated):
                 return self._not_null() if negated else self._replace(value=False, nan=False)
             case IsNan(_, negated):
@@ -112,32 +112,40 @@ class Domain(NamedTuple):
         room = self.lower == self.upper and not (self.lower_open or self.upper_open)
         return self if room else self._replace(value=False)
 
-    def _compared(self, operator: Operator, key: Key) -> Domain:
+    def _compared(self, operator: Operator, comparand: Comparand) -> Domain:
         match operator:
             case "=":
-                return self._among((key,))
+                return self._among((comparand,))
             case "!=":
-                return self._without((key,))
+                return self._without((comparand,))
             case "<" | "<=":
-                return self._not_nan().below(key, operator == "<")
+                return self._not_nan().below(comparand, operator == "<")
             case ">" | ">=":
-                return self.above(key, operator == ">")
+                return self.above(comparand, operator == ">")
 
-    def _among(self, keys: tuple[Any, ...]) -> Domain:
-        first = 0 if self.lower is None else (bisect_right if self.lower_open else bisect_left)(keys, self.lower)
-        last = len(keys) if self.upper is None else (bisect_left if self.upper_open else bisect_right)(keys, self.upper)
-        kept = keys[first:last]
+    def _among(self, comparands: tuple[Any, ...]) -> Domain:
+        first = 0 if self.lower is None else (bisect_right if self.lower_open else bisect_left)(comparands, self.lower)
+        last = (
+            len(comparands)
+            if self.upper is None
+            else (bisect_left if self.upper_open else bisect_right)(comparands, self.upper)
+        )
+        kept = comparands[first:last]
         if self.buckets:
-            kept = tuple(key for key in kept if all(_bucket(b.of, b.type, key) == b.number for b in self.buckets))
+            kept = tuple(
+                comparand
+                for comparand in kept
+                if all(_bucket(b.of, b.type, comparand) == b.number for b in self.buckets)
+            )
         if not kept:
             return self._replace(value=False, nan=False)
         return self._not_nan().above(kept[0]).below(kept[-1])
 
-    def _without(self, keys: tuple[Any, ...]) -> Domain:
+    def _without(self, comparands: tuple[Any, ...]) -> Domain:
         left = self
-        while left.value and left.lower is not None and not left.lower_open and _holds(keys, left.lower):
+        while left.value and left.lower is not None and not left.lower_open and _holds(comparands, left.lower):
             left = left.above(left.lower, True)
-        while left.value and left.upper is not None and not left.upper_open and _holds(keys, left.upper):
+        while left.value and left.upper is not None and not left.upper_open and _holds(comparands, left.upper):
             left = left.below(left.upper, True)
         return left
 
@@ -175,12 +183,12 @@ def following(prefix: Any) -> Any:
     return kept[:-1] + chr(0xE000 if code == 0xD800 else code)
 
 
-def _holds(keys: tuple[Any, ...], key: Any) -> bool:
-    at = bisect_left(keys, key)
-    return at < len(keys) and bool(keys[at] == key)
+def _holds(comparands: tuple[Any, ...], comparand: Any) -> bool:
+    at = bisect_left(comparands, comparand)
+    return at < len(comparands) and bool(comparands[at] == comparand)
 
 
 @lru_cache(maxsize=1 << 16)
-def _bucket(count: int, iceberg: IcebergType, key: Key) -> int | None:
-    value = Decimal(f"{key!s}E-{iceberg.scale}") if isinstance(iceberg, DecimalType) else key
+def _bucket(count: int, iceberg: IcebergType, comparand: Comparand) -> int | None:
+    value = Decimal(f"{comparand!s}E-{iceberg.scale}") if isinstance(iceberg, DecimalType) else comparand
     return BucketTransform(count).transform(iceberg)(value)

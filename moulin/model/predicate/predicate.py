@@ -1,4 +1,5 @@
-"""A predicate: which rows of a table a `where` takes. Made by `where.parse_where`.
+"""A predicate: which rows of a table a `where` takes. Made once, by `where.parse_where` or by another front end, and
+sent to tasks as it is.
 
 Only rows for which it is TRUE match, as in SQL: `a != 1` and `not (a = 1)` leave out rows where a is null. Floats
 follow Spark: NaN equals NaN and is greater than every other number, and -0.0 equals 0.0. (A pyarrow expression means
@@ -35,6 +36,11 @@ class Predicate:
     text: str
 
     @classmethod
+    def everything(cls, schema: Schema) -> Predicate:
+        """Takes every row."""
+        return cls(schema, TRUE, "true")
+
+    @classmethod
     def of(cls, schema: Schema, condition: Condition, text: str) -> Predicate:
         """The predicate of `condition`, which is over columns of `schema`."""
         if narrow(condition, {}) is None:
@@ -42,6 +48,10 @@ class Predicate:
         elif narrow(complement(condition), {}) is None:
             condition = TRUE
         return cls(schema, condition, text)
+
+    def __getstate__(self) -> dict[str, object]:
+        """What tasks get: without what is computed from it."""
+        return {"schema": self.schema, "condition": self.condition, "text": self.text}
 
     @property
     def is_true(self) -> bool:

@@ -81,7 +81,7 @@ def narrow(condition: Condition, state: State) -> State | None:
         case _:
             column = condition.column
             domain = state.get(column.field_id)
-            domain = (unknown(column) if domain is None else domain).where(condition)
+            domain = (unknown(column) if domain is None else domain).narrowed(condition)
             return None if domain.is_empty else {**state, column.field_id: domain}
 
 
@@ -111,7 +111,7 @@ def state_of_partition(
         return state
     for field, data in zip(spec.fields, partition, strict=True):
         column = wanted.get(field.source_id)
-        if column is None or not _same_keys(column, schema):
+        if column is None or not _same_comparands(column, schema):
             continue
         domain = _domain_of_partition(column, field.transform, data)
         if domain is not None:
@@ -148,7 +148,7 @@ def _domain_of_facts(column: Column, facts: ColumnFacts, rows: int) -> Domain:
     if facts.values == rows:
         nans = (facts.nans or 0) if nan else 0
         value, null, nan = rows - facts.nulls - nans > 0, facts.nulls > 0, nan and facts.nans != 0
-    lower, upper = _key(column.type, facts.lower), _key(column.type, facts.upper)
+    lower, upper = _comparand(column.type, facts.lower), _comparand(column.type, facts.upper)
     if lower is not None and upper is not None and lower > upper:
         lower = upper = None
     return Domain(
@@ -179,7 +179,7 @@ def _domain_of_partition(column: Column, transform: Transform[Any, Any], data: b
     if data is None:
         return Domain(value=False)
     if isinstance(transform, IdentityTransform | TruncateTransform):
-        lower = _key(column.type, data, nan=True)
+        lower = _comparand(column.type, data, nan=True)
         if lower is None:
             return None
         if lower != lower:
@@ -195,7 +195,7 @@ def _domain_of_partition(column: Column, transform: Transform[Any, Any], data: b
             end = following(lower)
             return Domain(lower, upper=end, upper_open=end is not None, null=False)
         return Domain(lower, upper=lower, null=False)
-    number = _key(transform.result_type(column.type), data)
+    number = _comparand(transform.result_type(column.type), data)
     if number is None:
         return None
     if isinstance(transform, BucketTransform):
@@ -218,23 +218,23 @@ def _domain_of_time(column: Column, transform: Transform[Any, Any], number: int)
     return Domain(first * unit, upper=end * unit - 1, null=False)
 
 
-def _key(iceberg: IcebergType, data: bytes | None, nan: bool = False) -> Any:
-    """The key that single-value bytes stand for; None when there is none, or they are of another type."""
+def _comparand(iceberg: IcebergType, data: bytes | None, nan: bool = False) -> Any:
+    """The comparand that single-value bytes stand for; None when there is none, or they are of another type."""
     if data is None or not isinstance(iceberg, PrimitiveType):
         return None
     if isinstance(iceberg, DecimalType):
         return int.from_bytes(data, "big", signed=True)
     try:
-        key = bound_from_bytes(iceberg, data)
+        comparand = bound_from_bytes(iceberg, data)
     except Corrupt:
         return None
-    if isinstance(key, bool):
-        return int(key)
-    return None if key != key and not nan else key
+    if isinstance(comparand, bool):
+        return int(comparand)
+    return None if comparand != comparand and not nan else comparand
 
 
-def _same_keys(column: Column, schema: Schema) -> bool:
-    """Whether the partition was made from a type with the same keys: a date widened to a timestamp has others."""
+def _same_comparands(column: Column, schema: Schema) -> bool:
+    """Whether the partition was made from a type with the same comparands: a date widened to a timestamp has others."""
     try:
         source = schema.find_type(column.field_id)
     except ValueError:

@@ -44,7 +44,7 @@ from moulin.errors import InvalidInput
 _T = TypeVar("_T")
 
 
-def coerce_default(kind: IcebergType, value: Any, where: str) -> Any:
+def coerce_default(kind: IcebergType, value: Any, what: str) -> Any:
     """`value` in the form in which a schema keeps a default of type `kind`; refused when it does not fit exactly.
 
     Text is read for dates, times, UUIDs and decimals; a float default is rounded to the nearest float, as stored values
@@ -52,11 +52,11 @@ def coerce_default(kind: IcebergType, value: Any, where: str) -> Any:
     """
     coerce = _COERCE.get(type(kind))
     if coerce is None:
-        raise InvalidInput(f"A default for {where} is not possible: columns of type {kind} start out as null.")
+        raise InvalidInput(f"A default for {what} is not possible: columns of type {kind} start out as null.")
     try:
         return coerce(kind, value)
     except (ValueError, TypeError, OverflowError, InvalidOperation, struct.error):
-        raise InvalidInput(f"The default {value!r} of {where} does not fit its type {kind}.") from None
+        raise InvalidInput(f"The default {value!r} of {what} does not fit its type {kind}.") from None
 
 
 def default_value(field: NestedField, *, write: bool = False) -> Any:

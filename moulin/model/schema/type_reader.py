@@ -42,43 +42,43 @@ def parse_type(text: str) -> IcebergType:
     return renumber(parsed, count(1).__next__)
 
 
-def to_type(given: object, where: str = "the column") -> IcebergType:
-    """A storable type from text, an Arrow type or an Iceberg type; `where` names the column in errors."""
+def to_type(given: object, what: str = "the column") -> IcebergType:
+    """A storable type from text, an Arrow type or an Iceberg type; `what` names the column in errors."""
     if isinstance(given, pa.DataType):
-        found = _from_arrow(given, where, 1)
-        check_storable(found, where)
+        found = _from_arrow(given, what, 1)
+        check_storable(found, what)
         return renumber(found, count(1).__next__)
     if isinstance(given, IcebergType):
-        check_storable(given, where)
+        check_storable(given, what)
         return given
     if isinstance(given, str):
         return parse_type(given)
     raise InvalidInput(
-        f"The type of {where} must be text, an Arrow type or an Iceberg type, not {type(given).__name__}."
+        f"The type of {what} must be text, an Arrow type or an Iceberg type, not {type(given).__name__}."
     )
 
 
-def _from_arrow(given: pa.DataType, where: str, depth: int) -> IcebergType:
-    check_depth(depth, where)
+def _from_arrow(given: pa.DataType, what: str, depth: int) -> IcebergType:
+    check_depth(depth, what)
     if isinstance(given, pa.UuidType):
         return UUIDType()
     if isinstance(given, pa.BaseExtensionType):
-        return _from_arrow(given.storage_type, where, depth)
+        return _from_arrow(given.storage_type, what, depth)
     if pt.is_dictionary(given) or pt.is_run_end_encoded(given):
-        return _from_arrow(given.value_type, where, depth)
+        return _from_arrow(given.value_type, what, depth)
     if pt.is_struct(given):
-        return StructType(*(field_from_arrow(field, where, depth + 1) for field in given))
+        return StructType(*(field_from_arrow(field, what, depth + 1) for field in given))
     if pt.is_map(given):
-        key = _from_arrow(given.key_type, f"{where}.key", depth + 1)
-        value = _from_arrow(given.item_type, f"{where}.value", depth + 1)
+        key = _from_arrow(given.key_type, f"{what}.key", depth + 1)
+        value = _from_arrow(given.item_type, f"{what}.value", depth + 1)
         return MapType(0, key, 0, value, not given.item_field.nullable)
     if any(is_list(given) for is_list in _LISTS):
-        element = _from_arrow(given.value_type, f"{where}.element", depth + 1)
+        element = _from_arrow(given.value_type, f"{what}.element", depth + 1)
         return ListType(0, element, not given.value_field.nullable)
     if pt.is_decimal(given):
-        return decimal_type(given.precision, given.scale, where)
+        return decimal_type(given.precision, given.scale, what)
     if pt.is_fixed_size_binary(given):
-        return fixed_type(given.byte_width, where)
+        return fixed_type(given.byte_width, what)
     if pt.is_timestamp(given):
         name = "timestamp" if given.tz is None else "timestamptz"
         return PLAIN_TYPES[f"{name}_ns" if given.unit == "ns" else name]
@@ -86,13 +86,13 @@ def _from_arrow(given: pa.DataType, where: str, depth: int) -> IcebergType:
         if matches(given):
             return PLAIN_TYPES[name]
     advice = next((text for matches, text in _ADVICE if matches(given)), f"Known types: {KNOWN_TYPES}.")
-    raise InvalidInput(f"The Arrow type {given} of {where} cannot be stored. {advice}")
+    raise InvalidInput(f"The Arrow type {given} of {what} cannot be stored. {advice}")
 
 
-def field_from_arrow(field: pa.Field, where: str = "", depth: int = 1) -> NestedField:
+def field_from_arrow(field: pa.Field, what: str = "", depth: int = 1) -> NestedField:
     """An Iceberg field like an Arrow one: its name, type, nullability and `doc`. The ids are provisional."""
     name = check_column_name(field.name)
-    found = _from_arrow(field.type, f"{where}.{name}" if where else f"column {name}", depth)
+    found = _from_arrow(field.type, f"{what}.{name}" if what else f"column {name}", depth)
     doc = (field.metadata or {}).get(b"doc")
     return NestedField(0, name, found, not field.nullable, doc=None if doc is None else doc.decode("utf-8", "replace"))
 

@@ -79,60 +79,60 @@ def renumber(given: IcebergType, next_id: Callable[[], int]) -> IcebergType:
     return given
 
 
-def check_unique(fields: tuple[NestedField, ...] | list[NestedField], where: str) -> None:
+def check_unique(fields: tuple[NestedField, ...] | list[NestedField], what: str) -> None:
     """Refuses two fields of one struct whose names differ in case alone: SQL engines could not tell them apart."""
     seen: dict[str, str] = {}
     for field in fields:
         other = seen.get(field.name.lower())
         if other is not None:
             clash = f"twice: {other!r}" if other == field.name else f"twice but for case: {other!r} and {field.name!r}"
-            raise InvalidInput(f"{where} has a name {clash}. Rename one of the two.")
+            raise InvalidInput(f"{what} has a name {clash}. Rename one of the two.")
         seen[field.name.lower()] = field.name
 
 
-def check_storable(given: IcebergType, where: str, depth: int = 1) -> None:
+def check_storable(given: IcebergType, what: str, depth: int = 1) -> None:
     """Refuses a type that has no stored form, and names, emptiness or depth that are not allowed inside it."""
-    check_depth(depth, where)
+    check_depth(depth, what)
     if isinstance(given, StructType):
         if not given.fields:
-            raise InvalidInput(f"The struct {where} has no fields: add one, or use another type.")
+            raise InvalidInput(f"The struct {what} has no fields: add one, or use another type.")
         for field in given.fields:
             check_column_name(field.name)
-            check_storable(field.field_type, f"{where}.{field.name}", depth + 1)
-        check_unique(given.fields, f"The struct {where}")
+            check_storable(field.field_type, f"{what}.{field.name}", depth + 1)
+        check_unique(given.fields, f"The struct {what}")
     elif isinstance(given, ListType):
-        check_storable(given.element_type, f"{where}.element", depth + 1)
+        check_storable(given.element_type, f"{what}.element", depth + 1)
     elif isinstance(given, MapType):
-        check_storable(given.key_type, f"{where}.key", depth + 1)
-        check_storable(given.value_type, f"{where}.value", depth + 1)
+        check_storable(given.key_type, f"{what}.key", depth + 1)
+        check_storable(given.value_type, f"{what}.value", depth + 1)
     elif isinstance(given, DecimalType):
-        decimal_type(given.precision, given.scale, where)
+        decimal_type(given.precision, given.scale, what)
     elif isinstance(given, FixedType):
-        fixed_type(len(given), where)
+        fixed_type(len(given), what)
     elif not isinstance(given, _STORABLE):
-        raise InvalidInput(f"The type {given} of {where} cannot be stored. Known types: {KNOWN_TYPES}.")
+        raise InvalidInput(f"The type {given} of {what} cannot be stored. Known types: {KNOWN_TYPES}.")
 
 
-def check_depth(depth: int, where: str) -> None:
+def check_depth(depth: int, what: str) -> None:
     """Refuses nesting deeper than MAX_DEPTH, before it can exhaust the stack."""
     if depth > MAX_DEPTH:
-        raise InvalidInput(f"The type of {where[:100]} is nested deeper than {MAX_DEPTH} levels: flatten it.")
+        raise InvalidInput(f"The type of {what[:100]} is nested deeper than {MAX_DEPTH} levels: flatten it.")
 
 
-def decimal_type(precision: int, scale: int, where: str) -> DecimalType:
+def decimal_type(precision: int, scale: int, what: str) -> DecimalType:
     """decimal(precision, scale), refused outside of what Iceberg stores."""
     if not 1 <= precision <= MAX_PRECISION or not 0 <= scale <= precision:
         raise InvalidInput(
-            f"decimal({precision}, {scale}) in {where} is not possible: "
+            f"decimal({precision}, {scale}) in {what} is not possible: "
             f"the precision must be 1 to {MAX_PRECISION}, the scale 0 to the precision."
         )
     return DecimalType(precision, scale)
 
 
-def fixed_type(length: int, where: str) -> FixedType:
+def fixed_type(length: int, what: str) -> FixedType:
     """fixed[length], refused when it is empty or longer than a value can be."""
     if not 1 <= length <= MAX_FIXED:
-        raise InvalidInput(f"fixed[{length}] in {where}: the length must be 1 to {MAX_FIXED}.")
+        raise InvalidInput(f"fixed[{length}] in {what}: the length must be 1 to {MAX_FIXED}.")
     return FixedType(length)
 
 

@@ -5,6 +5,10 @@ null, true or false, like and ilike, isnan; columns, fields of structs (`address
 and upper. Names are quoted with backquotes or double quotes and found as written, else without regard to case. In
 text literals a quote is doubled and a backslash is itself; in a like pattern it escapes. Everything else is refused:
 that is what lake.sql is for.
+
+A *where* is what the user wrote. It is parsed once, at the call that takes it: *terms* (columns, literals, formulas)
+are joined into a *condition* by the functions of `conditions`, which front ends that take no text call directly. A
+*predicate* is the condition with its schema; this is what scans prune by and what tasks get.
 """
 
 from __future__ import annotations
@@ -16,17 +20,18 @@ from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
 from moulin.model.predicate import Predicate
-from moulin.model.predicate.condition import TRUE, Computed, leaves
+from moulin.model.predicate.condition import Computed, leaves
 from moulin.model.where.foreign import bind, foreign
 from moulin.model.where.formula import Term
 
 Where: TypeAlias = str | pc.Expression | None
+"""What a user may pass as `where=`. None takes every row."""
 
 
 def parse_where(where: Where, schema: Schema) -> Predicate:
     """The predicate over rows of `schema` that `where` describes; None takes every row."""
     if where is None:
-        return Predicate.of(schema, TRUE, "true")
+        return Predicate.everything(schema)
     if isinstance(where, pc.Expression):
         return Predicate.of(schema, foreign(where, schema), str(where))
     if not isinstance(where, str):

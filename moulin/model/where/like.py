@@ -11,7 +11,15 @@ from moulin.model.where.formula import Formula
 
 def like(term: Column | Formula, pattern: str, escape: str, ignore_case: bool, negated: bool) -> Condition:
     """The rows whose text matches `pattern`, or (`negated`) whose text does not. `term` is text."""
-    parts = _parts(pattern, escape)
+    return _like(term, _parts(pattern, escape), ignore_case, negated)
+
+
+def starts_with(term: Column | Formula, prefix: str, negated: bool) -> Condition:
+    """The rows whose text starts with `prefix`, or (`negated`) whose text does not. `term` is text."""
+    return _like(term, [(prefix, False), ("%", True)] if prefix else [("%", True)], False, negated)
+
+
+def _like(term: Column | Formula, parts: list[tuple[str, bool]], ignore_case: bool, negated: bool) -> Condition:
     arrow = "".join(part if wild else _plain(part) for part, wild in parts)
     if isinstance(term, Formula):
         found = pc.match_like(term.expression, arrow, ignore_case=ignore_case)

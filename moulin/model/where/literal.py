@@ -39,7 +39,17 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import InvalidInput
-from moulin.model.predicate.condition import FALSE, Column, Compare, Condition, IsNan, IsNull, Key, Operator, membership
+from moulin.model.predicate.condition import (
+    FALSE,
+    Column,
+    Comparand,
+    Compare,
+    Condition,
+    IsNan,
+    IsNull,
+    Operator,
+    membership,
+)
 from moulin.model.where.moment import DAY_NS, Clock, Day, Instant, read_date, read_instant, read_time
 
 LiteralValue: TypeAlias = bool | Decimal | str | bytes | Day | Instant | Clock | None
@@ -65,6 +75,36 @@ _UNIT_NS: Mapping[type[IcebergType], int] = {
 _ZONED = (TimestamptzType, TimestamptzNanoType)
 _INT = (-(2**31), 2**31 - 1)
 _LONG = (-(2**63), 2**63 - 1)
+
+
+def literal_of(value: bool | int | float | str | bytes | Day | Instant) -> Literal:
+    """A value that was never SQL text, as a literal. InvalidInput for a float that is not finite, and for half of a
+    surrogate pair in text.
+    """
+    match value:
+        case bool():
+            return Literal(value, str(value).lower())
+        case int() | float():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InvalidInput(f"{value} is not a finite number.")
+            return Literal(Decimal(repr(value)), repr(value))
+        case str():
+            return Literal(check_unicode(value), f"'{value}'")
+        case bytes():
+            return Literal(value, f"x'{value.hex()}'")
+        case _:
+            return Literal(value, str(value))
+
+
+def check_unicode(text: str) -> str:
+    """`text` itself. Raises InvalidInput when no file can hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"The where has a character at offset {error.start} that is half of a surrogate pair; remove it."
+        ) from None
+    return text
 
 
 def read_number(text: str) -> Decimal | None:
@@ -109,10 +149,10 @@ def comparison(column: Column, operator: Operator, literal: Literal) -> Conditio
     """The rows whose `column` compares so with `literal`. None do when it is null."""
     if literal.value is None:
         return FALSE
-    key, exact = place(column, literal)
-    if isinstance(key, int):
-        return _whole(column, operator, key, exact)
-    if isinstance(key, float) and math.isnan(key):
+    comparand, exact = floor_of(column, literal)
+    if isinstance(comparand, int):
+        return _whole(column, operator, comparand, exact)
+    if isinstance(comparand, float) and math.isnan(comparand):
         if operator in (">", "<="):
             return FALSE if operator == ">" else IsNull(column, True)
         return IsNan(column, operator in ("!=", "<"))
@@ -120,26 +160,26 @@ def comparison(column: Column, operator: Operator, literal: Literal) -> Conditio
         if operator in ("=", "!="):
             return membership(column, [], operator == "!=")
         operator = ">" if operator in (">", ">=") else "<="
-    return Compare(column, operator, key)
+    return Compare(column, operator, comparand)
 
 
-def members(column: Column, literals: list[Literal]) -> tuple[list[Key], bool]:
-    """The keys that `literals` stand for, less those that the column cannot hold, and whether NaN was among them."""
-    keys: list[Key] = []
+def members(column: Column, literals: list[Literal]) -> tuple[list[Comparand], bool]:
+    """The comparands of `literals`, less those that the column cannot hold, and whether NaN was among them."""
+    comparands: list[Comparand] = []
     nan = False
     limits = limits_of(column.type)
     for literal in literals:
-        key, exact = place(column, literal)
-        if isinstance(key, float) and math.isnan(key):
+        comparand, exact = floor_of(column, literal)
+        if isinstance(comparand, float) and math.isnan(comparand):
             nan = True
-        elif exact and (limits is None or limits[0] <= key <= limits[1]):  # type: ignore[operator]
-            keys.append(key)
-    return keys, nan
+        elif exact and (limits is None or limits[0] <= comparand <= limits[1]):  # type: ignore[operator]
+            comparands.append(comparand)
+    return comparands, nan
 
 
-def place(column: Column, literal: Literal) -> tuple[Key, bool]:
-    """The greatest key not above `literal`, and whether it is equal. It may be beyond the limits of the type."""
-    found = _place(column.type, literal.value)
+def floor_of(column: Column, literal: Literal) -> tuple[Comparand, bool]:
+    """The greatest comparand not above `literal`, and whether it is equal. It may be beyond the limits of the type."""
+    found = _floor_of(column.type, literal.value)
     if found is None:
         wanted = _WANTED.get(type(column.type), "another value")
         raise InvalidInput(
@@ -154,7 +194,7 @@ def shown(literal: Literal) -> str:
 
 
 def limits_of(iceberg: IcebergType) -> tuple[int, int] | None:
-    """The least and the greatest key of a type whose keys are ints; None for others."""
+    """The least and the greatest comparand of a type whose comparands are ints; None for others."""
     if isinstance(iceberg, DecimalType):
         return 1 - 10**iceberg.precision, 10**iceberg.precision - 1
     if isinstance(iceberg, BooleanType):
@@ -187,7 +227,7 @@ _WANTED: Mapping[type[IcebergType], str] = {
 
 
 def _whole(column: Column, operator: Operator, floor: int, exact: bool) -> Condition:
-    """A comparison with a type whose keys are ints, as an equality or a closed bound within its limits."""
+    """A comparison with a type whose comparands are ints, as an equality or a closed bound within its limits."""
     least, greatest = limits_of(column.type) or (floor, floor)
     if operator in ("=", "!="):
         return membership(column, [floor] if exact and least <= floor <= greatest else [], operator == "!=")
@@ -202,8 +242,8 @@ def _whole(column: Column, operator: Operator, floor: int, exact: bool) -> Condi
     return FALSE if outside else IsNull(column, True) if everything else kept
 
 
-def _place(iceberg: IcebergType, value: LiteralValue) -> tuple[Key, bool] | None:
-    """As `place`; None when the two do not go together."""
+def _floor_of(iceberg: IcebergType, value: LiteralValue) -> tuple[Comparand, bool] | None:
+    """As `floor_of`; None when the two do not go together."""
     match iceberg:
         case BooleanType():
             if isinstance(value, str):
@@ -264,7 +304,7 @@ def _rounded(number: Decimal, name: str) -> Decimal | str:
     return Decimal(found) if math.isfinite(found) else str(found)
 
 
-def _float(value: LiteralValue) -> tuple[Key, bool] | None:
+def _float(value: LiteralValue) -> tuple[Comparand, bool] | None:
     if isinstance(value, str):
         if _NOT_FINITE_PATTERN.fullmatch(value.strip()):
             return float(value), True
@@ -277,7 +317,7 @@ def _float(value: LiteralValue) -> tuple[Key, bool] | None:
     return nearest, True
 
 
-def _uuid(value: LiteralValue) -> tuple[Key, bool] | None:
+def _uuid(value: LiteralValue) -> tuple[Comparand, bool] | None:
     if isinstance(value, bytes) and len(value) == 16:
         return value, True
     try:

@@ -4,45 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import BooleanType, NestedField, StringType, StructType
+from pyiceberg.types import BooleanType, NestedField, StructType
 from sqlglot import exp
 
 from moulin.errors import InvalidInput
 from moulin.model.predicate.condition import (
     FALSE,
-    FLIPPED,
-    NEGATED,
-    TRUE,
     Column,
     Compare,
-    Computed,
     Condition,
     Constant,
-    IsNan,
-    IsNull,
     Operator,
     complement,
     conjunction,
     disjunction,
-    membership,
 )
 from moulin.model.schema.schema import unknown_column
-from moulin.model.where.formula import (
-    Arithmetic,
-    Formula,
-    Term,
-    absolute,
-    arithmetic,
-    changed_case,
-    compared,
-    compared_literals,
-    formula,
-    negative,
-)
-from moulin.model.where.like import like
-from moulin.model.where.literal import Literal, cast, comparison, members, read_number, shown
+from moulin.model.where.conditions import between, compare, is_nan, is_null, matches, one_of, same
+from moulin.model.where.formula import Arithmetic, Term, absolute, arithmetic, changed_case, negative
+from moulin.model.where.literal import Literal, cast, read_number, shown
 from moulin.model.where.syntax import MAX_DEPTH, TOO_DEEP, chain, cut, described, only, operand, path, refuse
 
 _COMPARISONS: Mapping[type[exp.Expression], Operator] = {
@@ -103,25 +84,21 @@ class Reader:
                 return self._in(node, negate)
             case exp.Between():
                 this, low, high = self._terms(node, "this", "low", "high")
-                if negate:
-                    return disjunction([_compare("<", this, low), _compare(">", this, high)])
-                return conjunction([_compare(">=", this, low), _compare("<=", this, high)])
+                return between(this, low, high, negated=negate)
             case exp.Is():
                 return self._is(node, negate)
             case exp.Like() | exp.ILike() | exp.Escape():
                 return self._like(node, negate)
             case exp.IsNan():
                 (this,) = self._terms(node, "this")
-                found = _is_nan(this)
-                return complement(found) if negate else found
+                return is_nan(this, negated=negate)
             case exp.NullSafeEQ() | exp.NullSafeNEQ():
-                left, right = self._terms(node, "this", "expression")
-                same = disjunction([_compare("=", left, right), conjunction([_is_null(left), _is_null(right)])])
-                return same if isinstance(node, exp.NullSafeEQ) != negate else complement(same)
+                found = same(*self._terms(node, "this", "expression"))
+                return found if isinstance(node, exp.NullSafeEQ) != negate else complement(found)
         operator = _COMPARISONS.get(type(node))
         if operator is not None:
             left, right = self._terms(node, "this", "expression")
-            return _compare(NEGATED[operator] if negate else operator, left, right)
+            return compare(operator, left, right, negated=negate)
         return self._truth(node, negate)
 
     def _truth(self, node: exp.Expression, negate: bool) -> Condition:
@@ -141,17 +118,7 @@ class Reader:
         choices = [self.term(choice) for choice in node.expressions]
         if not choices:
             raise InvalidInput("The list after `in` is empty; write at least one value, in parentheses.")
-        literals = [choice for choice in choices if isinstance(choice, Literal)]
-        if not isinstance(this, Column) or len(literals) < len(choices):
-            parts = [_compare("!=" if negate else "=", this, choice) for choice in choices]
-            return conjunction(parts) if negate else disjunction(parts)
-        given = [literal for literal in literals if literal.value is not None]
-        keys, nan = members(_comparable(this), given)
-        if not negate:
-            return disjunction([membership(this, keys), IsNan(this, False) if nan else FALSE])
-        if len(given) < len(literals):
-            return FALSE
-        return conjunction([membership(this, keys, True), IsNan(this, True) if nan else TRUE])
+        return one_of(this, choices, negated=negate)
 
     def _is(self, node: exp.Is, negate: bool) -> Condition:
         only(node, "this", "expression")
@@ -164,7 +131,7 @@ class Reader:
         elif isinstance(inner, _CONDITIONS):
             found = complement(disjunction([self.condition(this, False), self.condition(this, True)]))
         else:
-            found = _is_null(self.term(this))
+            found = is_null(self.term(this))
         return complement(found) if negate else found
 
     def _like(self, node: exp.Expression, negate: bool) -> Condition:
@@ -184,11 +151,7 @@ class Reader:
             raise InvalidInput("The pattern of a like is text in single quotes.")
         if pattern.value is None or (isinstance(this, Literal) and this.value is None):
             return FALSE
-        text = this if isinstance(this, Column) and isinstance(this.type, StringType) else formula(this)
-        if isinstance(text, Formula) and text.kind != "text":
-            what = f"column {this.name} is of type {this.type}" if isinstance(this, Column) else "a number was given"
-            raise InvalidInput(f"like needs text, and {what}.")
-        return like(text, pattern.value, escape, isinstance(node, exp.ILike), negated)
+        return matches(this, pattern.value, escape, ignore_case=isinstance(node, exp.ILike), negated=negated)
 
     def _terms(self, node: exp.Expression, *names: str) -> list[Term]:
         only(node, *names)
@@ -248,44 +211,14 @@ class Reader:
         fields: tuple[NestedField, ...] = self._schema.fields
         found: list[str] = []
         column: NestedField | None = None
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             column = _named(fields, name)
             if column is None:
-                raise InvalidInput(unknown_column(self._schema, cut(".".join([*found, *names[place:]]))).message)
+                raise InvalidInput(unknown_column(self._schema, cut(".".join([*found, *names[index:]]))).message)
             found.append(column.name)
             fields = column.field_type.fields if isinstance(column.field_type, StructType) else ()
         assert column is not None, "a name has a part"
         return Column(tuple(found), column.field_id, column.field_type)
-
-
-def _compare(operator: Operator, left: Term, right: Term) -> Condition:
-    if isinstance(left, Literal) and isinstance(right, Literal):
-        return compared_literals(operator, left, right)
-    if any(isinstance(side, Literal) and side.value is None for side in (left, right)):
-        return FALSE
-    if isinstance(left, Column) and isinstance(right, Literal):
-        return comparison(_comparable(left), operator, right)
-    if isinstance(left, Literal) and isinstance(right, Column):
-        return comparison(_comparable(right), FLIPPED[operator], left)
-    return compared(operator, left, right)
-
-
-def _is_null(term: Term) -> Condition:
-    if isinstance(term, Literal):
-        return Constant(term.value is None)
-    return IsNull(term, False) if isinstance(term, Column) else Computed(term.expression.is_null(), term.columns)
-
-
-def _is_nan(term: Term) -> Condition:
-    found = formula(term)
-    if found.kind != "floating":
-        raise InvalidInput("isnan needs a column of type float or double.")
-    return IsNan(term, False) if isinstance(term, Column) else Computed(pc.is_nan(found.expression), found.columns)
-
-
-def _comparable(column: Column) -> Column:
-    formula(column)  # refuses structs, lists and maps
-    return column
 
 
 def _named(fields: tuple[NestedField, ...], name: str) -> NestedField | None:

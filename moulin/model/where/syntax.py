@@ -9,13 +9,14 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
 from moulin.errors import InvalidInput
+from moulin.model.where.literal import check_unicode
 
 MAX_DEPTH = 32
 
 TOO_DEEP = f"The where is nested too deeply; at most {MAX_DEPTH} levels of parentheses go. Flatten it, or use lake.sql."
 
 
-class Where(Dialect):
+class WhereDialect(Dialect):
     """Standard SQL, with both kinds of quoted names and with bytes as x'00ff'."""
 
     class Tokenizer(tokens.Tokenizer):
@@ -32,18 +33,13 @@ _HARMLESS: dict[type[exp.Expression], tuple[str, ...]] = {exp.Div: ("typed", "sa
 
 
 def parse_text(text: str) -> exp.Expression:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            f"The where has a character at offset {error.start} that is half of a surrogate pair; remove it."
-        ) from None
+    check_unicode(text)
     if not text.strip():
         raise InvalidInput("The where is empty; leave it out to take every row.")
     try:
-        found = Where().tokenize(text)
+        found = WhereDialect().tokenize(text)
         _check_depth(found)
-        trees = Where().parser().parse_into(exp.Condition, found, text)
+        trees = WhereDialect().parser().parse_into(exp.Condition, found, text)
     except TokenError:
         raise InvalidInput(
             f"The where {cut(text)!r} cannot be read: a quote or comment in it is not closed, or x'..' is not hex."
@@ -79,9 +75,9 @@ def _parse_message(text: str, error: ParseError) -> str:
     wrong = str(first.get("description"))
     if not wrong.startswith("Expecting"):
         wrong = "something is missing after it" if wrong.startswith("Required") else "it does not belong there"
-    place = f"line {first.get('line')}, column {first.get('col')}"
+    at = f"line {first.get('line')}, column {first.get('col')}"
     near = cut(str(first.get("highlight")))
-    return f"The where cannot be read at {place}, near {near!r}: {wrong[0].lower()}{wrong[1:]}."
+    return f"The where cannot be read at {at}, near {near!r}: {wrong[0].lower()}{wrong[1:]}."
 
 
 def cut(text: str) -> str:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
-from moulin.model.where import parse_where
+from moulin.model.predicate import Predicate
 from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
 from moulin.pipeline.read.columns import spark_schema
 from moulin.storage.store import Store
@@ -29,7 +29,7 @@ class SegmentScan:
     store: Store
     schema: Schema
     columns: tuple[str, ...]
-    where: str | None = None
+    predicate: Predicate
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -37,8 +37,7 @@ class SegmentScan:
         return spark_arrow_schema(type(known)([known[name] for name in self.columns]))
 
     def batches(self, segments: Sequence[LiveSegment]) -> Iterator[pa.RecordBatch]:
-        predicate = parse_where(self.where, self.schema)
-        target = self.arrow_schema
+        predicate, target = self.predicate, self.arrow_schema
         filtered = not predicate.is_true
         for segment in segments:
             facts = segment.facts
@@ -58,7 +57,7 @@ class SegmentScan:
 
 def planned_scan(spark: SparkSession, store: Store, schema: Schema, segments: Sequence[LiveSegment]) -> DataFrame:
     """All rows of the segments, one task each; filters are applied by Spark afterwards."""
-    scan = SegmentScan(store, schema, tuple(field.name for field in schema.fields))
+    scan = SegmentScan(store, schema, tuple(field.name for field in schema.fields), Predicate.everything(schema))
     pickled = [pickle.dumps(segment) for segment in segments]
     places = spark.range(0, len(segments), 1, len(segments))
     return places.mapInArrow(partial(_read_places, scan, pickled), spark_schema(schema))

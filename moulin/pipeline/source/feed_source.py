@@ -27,6 +27,7 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.names import did_you_mean
+from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import ROW_ID
 from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
 from moulin.pipeline.read.columns import spark_schema
@@ -229,7 +230,9 @@ def plan(lake: Lake, state: TableState, since: int, columns: StructType, *, net:
     schema = optional(state.schema)
     known = {field.name for field in schema.fields}
     names = tuple(name for name in columns.names if name in known)
-    reader = ChangeReader(lake.context.store, schema, names, None, lake.context.config.scan_batch_rows)
+    reader = ChangeReader(
+        lake.context.store, schema, names, Predicate.everything(schema), lake.context.config.scan_batch_rows
+    )
     groups: list[list[_Part]] = []
     size = _PARTITION_BYTES
     changes = lake.catalog.feed(state.id, since, state.version, net=net) if since < state.version else iter(())

@@ -150,7 +150,7 @@ class TableSourceReader(DataSourceReader):
         with place.open() as lake:
             state = place.state(lake)
             self._store, self._schema, self._version = (lake.context.store, state.schema, state.version)
-        parse_where(place.where, state.schema)
+        self._predicate = parse_where(place.where, state.schema)
         self._place = place
         self._columns = _checked_columns(columns, state)
 
@@ -158,9 +158,8 @@ class TableSourceReader(DataSourceReader):
         with self._place.open() as lake:
             state = lake.table(self._place.table).state(self._version)
             lake.catalog.pin(state.id, state.version)  # runs out by itself: nothing reports the end of the job
-            where = parse_where(self._place.where, state.schema)
-            planned = plan_segments(lake.catalog, state, where)
-            found = narrow(lake.catalog, lake.context.secondary, state, where, planned).segments
+            planned = plan_segments(lake.catalog, state, self._predicate)
+            found = narrow(lake.catalog, lake.context.secondary, state, self._predicate, planned).segments
         groups: list[list[LiveSegment]] = []
         size = _PARTITION_BYTES
         for segment in found:
@@ -174,7 +173,7 @@ class TableSourceReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Segments)
         pa.set_cpu_count(1)
-        scan = SegmentScan(self._store, self._schema, self._columns, self._place.where)
+        scan = SegmentScan(self._store, self._schema, self._columns, self._predicate)
         return scan.batches(partition.segments)
 
 

@@ -21,7 +21,7 @@ from moulin.errors import InvalidInput, Unsupported
 from moulin.model.names import quote
 from moulin.pipeline.read.reader import NamedFrame
 from moulin.pipeline.sql.catalyst import CATALOG, Arguments, Catalyst, Expression, Plan
-from moulin.pipeline.sql.where import Known, known_values, literal_text
+from moulin.pipeline.sql.hints import Known, known_values, literal_text
 from moulin.table.versions import to_nanos
 
 _CHANGES = {"InsertIntoStatement", "InsertIntoDir", "UpdateTable", "DeleteFromTable", "MergeIntoTable"}

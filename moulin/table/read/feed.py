@@ -13,7 +13,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.names import did_you_mean
-from moulin.model.where import Where
+from moulin.model.where import Where, parse_where
 from moulin.table.context import Context
 from moulin.table.pins import Hold
 from moulin.table.read.feed_reader import COMMIT_TIMESTAMP, FEED_FIELDS, ChangeReader
@@ -46,8 +46,8 @@ class Changes:
         self.since, self.until = since, state.version
         names = check_columns(state, columns)
         schema = optional(state.schema)
-        self._reader = ChangeReader(context.store, schema, names, where, context.config.scan_batch_rows)
-        self._reader.predicate  # noqa: B018 - a mistake in `where` shows here, not at the first row
+        predicate = parse_where(where, schema)
+        self._reader = ChangeReader(context.store, schema, names, predicate, context.config.scan_batch_rows)
         self.schema: pa.Schema = self._reader.arrow_schema
 
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:

@@ -23,7 +23,6 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import ROW_ID, arrow_field
-from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 
@@ -58,13 +57,13 @@ class ChangeReader:
     """Reads changed rows with `schema`, by field id. Small, and sent to Spark tasks. Belongs to one thread.
 
     `schema` should let every column be null: rows may be older than a column, or younger than its removal. `columns`
-    are its columns to give, after those of the feed; `where` is applied to each row of the feed by itself.
+    are its columns to give, after those of the feed; `predicate` is applied to each row of the feed by itself.
     """
 
     store: Store
     schema: Schema
     columns: tuple[str, ...]
-    where: Where = None
+    predicate: Predicate
     batch_rows: int = 131_072
 
     @cached_property
@@ -83,10 +82,6 @@ class ChangeReader:
             for place, pair in enumerate(change.segments):
                 if share is None or place in share:
                     yield from one.read(pair, came)
-
-    @cached_property
-    def predicate(self) -> Predicate:
-        return parse_where(self.where, self.schema)
 
 
 def may_match(change: FeedEntry) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyroaring import BitMap64
 
@@ -86,7 +85,7 @@ def prepare_delete(
             rows += segment.live_rows
         else:
             open_question.append(segment)
-    positions = _match(context, state, where, open_question)
+    positions = _match(context, state, predicate, open_question)
     rows += sum(len(places) for places in positions.values())
     summary = {"where": predicate.describe()[:200]}
     return DataChange(state.id, state.version, kind, (), positions, whole, summary=summary), rows
@@ -119,10 +118,12 @@ def _surely_all(predicate: Predicate, state: TableState, segment: LiveSegment) -
     )
 
 
-def _match(context: Context, state: TableState, where: Any, segments: Sequence[LiveSegment]) -> Mapping[int, BitMap64]:
+def _match(
+    context: Context, state: TableState, predicate: Predicate, segments: Sequence[LiveSegment]
+) -> Mapping[int, BitMap64]:
     size = sum(segment.facts.size for segment in segments)
     tasks = [
-        MatchTask(context.store, state.schema, where, tuple(part))
+        MatchTask(context.store, state.schema, predicate, tuple(part))
         for part in _balanced(segments, 2 * (os.cpu_count() or 1))
     ]
     found: dict[int, BitMap64] = {}

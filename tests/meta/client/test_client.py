@@ -66,7 +66,7 @@ def ids(table: Any, **options: Any) -> list[int]:
     return sorted(table.scan(columns=["id"], **options).to_arrow()["id"].to_pylist())
 
 
-def test_an_event_table_from_its_first_row_to_its_history(lake: Lake, served: Lake) -> None:
+def test_an_event_table_works_from_its_first_row_to_its_history(lake: Lake, served: Lake) -> None:
     lake.create_database("shop")
     table = lake.create_table("shop.orders", COLUMNS, partition_by=["bucket(4, id)"], sort_by=["id"])
     first = table.append(rows(*range(20))).version
@@ -87,7 +87,7 @@ def test_an_event_table_from_its_first_row_to_its_history(lake: Lake, served: La
     assert ids(table) == ids(served.table("shop.orders")) == list(range(20))
 
 
-def test_a_keyed_table(lake: Lake, served: Lake) -> None:
+def test_a_keyed_table_is_put_read_and_flushed_through_a_server(lake: Lake, served: Lake) -> None:
     lake.create_database("shop")
     table = lake.create_table("shop.users", COLUMNS, primary_key=["id"])
     table.put_batch(rows(1, 2, 3))
@@ -101,7 +101,7 @@ def test_a_keyed_table(lake: Lake, served: Lake) -> None:
         served.table("shop.users").put({"id": 5, "name": "five", "day": None})
 
 
-def test_several_tables_in_one_version(lake: Lake) -> None:
+def test_a_transaction_commits_several_tables_in_one_version(lake: Lake) -> None:
     lake.create_database("shop")
     for name in ("a", "b"):
         lake.create_table(f"shop.{name}", COLUMNS)
@@ -163,17 +163,17 @@ def test_settings_are_the_servers_unless_given(server: MetaServer, monkeypatch: 
 
 
 @pytest.mark.parametrize("uri", ["grpc://", "grpc://h:x", "grpc://u:p@h", "grpc://h/path", "grpcs://h?x=1"])
-def test_addresses_that_are_none(uri: str) -> None:
+def test_a_malformed_address_is_refused(uri: str) -> None:
     with pytest.raises(InvalidInput):
         moulin.connect(uri)
 
 
-def test_a_server_that_is_not_there() -> None:
+def test_a_server_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="cannot be reached"):
         moulin.connect("grpc://127.0.0.1:1")
 
 
-def test_a_closed_lake(lake: Lake) -> None:
+def test_a_closed_lake_refuses_every_call(lake: Lake) -> None:
     catalog = lake.catalog
     lake.close()
     with pytest.raises(Closed):
@@ -182,7 +182,7 @@ def test_a_closed_lake(lake: Lake) -> None:
         catalog.version()
 
 
-def test_what_works_on_the_catalog_itself_says_so(lake: Lake) -> None:
+def test_the_catalog_itself_is_not_given_out_through_a_server(lake: Lake) -> None:
     with pytest.raises(FailedPrecondition, match="not through a server"):
         lake.own_catalog()
 
@@ -220,7 +220,7 @@ def test_a_commit_whose_answer_was_lost_is_made_once(server: MetaServer, served:
     assert catalog.version() == state.version + 1
 
 
-def test_tags_and_sort_orders_through_a_server(server: MetaServer, served: Lake) -> None:
+def test_tags_and_sort_orders_work_through_a_server(server: MetaServer, served: Lake) -> None:
     state = make_table(served.own_catalog(), name="tagged")
     with moulin.connect(f"grpc://{server.address}") as lake:
         table = lake.table(state.full_name)
@@ -254,7 +254,7 @@ def test_many_clients_count_without_losing_one(server: MetaServer, served: Lake)
     assert served.own_catalog().table_by_id(state.id).properties["n"] == "32"
 
 
-def test_the_process_that_serves(tmp_path: Path) -> None:
+def test_the_serving_process_logs_answers_health_and_finishes_running_calls(tmp_path: Path) -> None:
     """`moulin serve` as it is run: structured logs, health over HTTP, a call that runs is finished on SIGTERM."""
     with Lake.open(tmp_path / "lake") as made:
         make_table(made.own_catalog())

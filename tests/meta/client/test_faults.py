@@ -18,8 +18,8 @@ from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.sql.schema import metadata
 from moulin.lake import Lake
-from moulin.meta.codec.operations import to_commit
-from moulin.meta.codec.values import to_new_table
+from moulin.meta.codec.lake.commit import to_message_commit
+from moulin.meta.codec.lake.table import to_message_new_table
 from moulin.meta.server.server import build_server
 from moulin.model.operations import Append, SetProperties
 from moulin.table.write.writes import prepare_append
@@ -74,7 +74,7 @@ Prepare = Callable[[Site], Prepared]
 
 def _create_table(site: Site) -> Prepared:
     site.catalog.create_database("d")
-    return site.stub.CreateTable, to_new_table("d", "t", new_table())
+    return site.stub.CreateTable, to_message_new_table("d", "t", new_table())
 
 
 def _commit(site: Site) -> Prepared:
@@ -83,7 +83,7 @@ def _commit(site: Site) -> Prepared:
         added=tuple(one for n in (1, 2) for one in prepare_append(site.lake.context, state, [{"id": n}]).added)
     )
     changes = [added, SetProperties({"a": "b"})]
-    messages = [to_commit(TableCommit(state.id, state.version, change)) for change in changes]
+    messages = [to_message_commit(TableCommit(state.id, state.version, change)) for change in changes]
     return site.stub.Commit, pb.CommitRequest(changes=messages, request_id="r")
 
 
@@ -119,7 +119,7 @@ def test_an_error_at_any_statement_changes_nothing(site: Site, prepare: Prepare)
 
 
 @pytest.mark.parametrize("number", [1, 2, 6])
-def test_a_connection_dropped_in_the_middle(site: Site, number: int) -> None:
+def test_a_call_whose_caller_left_is_done_wholly_or_not_at_all(site: Site, number: int) -> None:
     """The caller goes while a statement runs. What the server does then, it does wholly; asking again is safe."""
     method, request = _commit(site)
     before = site.dump()

@@ -20,7 +20,7 @@ KINDS = [kind for kind in (getattr(errors, name) for name in errors.__all__) if 
 def test_every_error_has_a_code_and_comes_back_as_itself(kind: type[MoulinError]) -> None:
     error = kind("Nothing there – look elsewhere.")
     assert status.code_of(error) is not grpc.StatusCode.INTERNAL
-    back = status.from_detail(status.to_detail(error))
+    back = status.from_message_error(status.to_message_error(error))
     assert (type(back), back.message) == (kind, error.message)
 
 
@@ -33,7 +33,7 @@ def test_every_error_has_a_code_and_comes_back_as_itself(kind: type[MoulinError]
     ],
 )
 def test_a_conflict_keeps_its_figures(error: Conflict) -> None:
-    back: Any = status.from_detail(status.to_detail(error))
+    back: Any = status.from_message_error(status.to_message_error(error))
     assert type(back) is type(error)
     for field in ("message", "requirement", "expected", "found", "winner", "verdict"):
         assert getattr(back, field, None) == getattr(error, field, None)
@@ -42,8 +42,8 @@ def test_a_conflict_keeps_its_figures(error: Conflict) -> None:
 def test_an_error_of_no_known_kind_is_internal_and_comes_back_as_the_root() -> None:
     error = MoulinError("Odd.")
     assert status.code_of(error) is grpc.StatusCode.INTERNAL
-    assert type(status.from_detail(status.to_detail(error))) is MoulinError
+    assert type(status.from_message_error(status.to_message_error(error))) is MoulinError
 
 
 def test_a_long_message_is_cut_so_that_the_answer_fits() -> None:
-    assert len(status.to_detail(errors.NotFound("x" * 100_000)).SerializeToString()) < 3000
+    assert len(status.to_message_error(errors.NotFound("x" * 100_000)).SerializeToString()) < 3000

@@ -99,7 +99,7 @@ def every_statement(live: Live, change: Change, fault: Fault = cut) -> Any:
 
 
 @rule("GEN-15", "DB-12")
-def test_database(api: Api) -> None:
+def test_a_failed_statement_leaves_databases_as_they_were(api: Api) -> None:
     called = name("db")
     every_statement(api.live, lambda: api.CreateDatabase(name=called))
     database_id = api.GetDatabase(name=called).database.id
@@ -112,7 +112,7 @@ def test_database(api: Api) -> None:
 
 
 @rule("GEN-15")
-def test_table_and_view(api: Api) -> None:
+def test_a_failed_statement_leaves_tables_and_views_as_they_were(api: Api) -> None:
     database_id, (one, two) = api.tables(2)
     ids = {"database_id": database_id, "table_id": one}
     every_statement(api.live, lambda: api.CreateTable(database_id=database_id, name=name("t")))
@@ -133,7 +133,7 @@ def test_table_and_view(api: Api) -> None:
 
 
 @rule("GEN-15")
-def test_token_and_stream(api: Api) -> None:
+def test_a_failed_statement_leaves_tokens_and_streams_as_they_were(api: Api) -> None:
     database_id, (one, two) = api.tables(2)
     targets = dict.fromkeys(("traces_table_id", "logs_table_id", "metrics_table_id"), one)
     called = name("k")
@@ -150,7 +150,7 @@ def test_token_and_stream(api: Api) -> None:
 
 
 @rule("GEN-15", "NU-26", "NU-47")
-def test_nursery(api: Api) -> None:
+def test_a_failed_statement_leaves_offsets_and_frontiers_as_they_were(api: Api) -> None:
     database_id, (one, two), first = api.ingest(2)
     second = api.stream(api.token(database_id, one)[1])
     merges = [
@@ -183,7 +183,7 @@ def test_nursery(api: Api) -> None:
 
 
 @rule("GEN-15", "MT-07", "JN-12", "INV-6")
-def test_merge_tasks(live: Live) -> None:
+def test_a_failed_statement_leaves_merge_tasks_as_they_were(live: Live) -> None:
     shop = open_shop(live)
     shop.fill(4)
     rows = shop.ids()
@@ -229,7 +229,7 @@ def test_a_task_that_was_claimed_and_not_handed_over_can_be_claimed_at_once(
 
 
 @rule("GEN-15", "SD-05", "SD-09")
-def test_segment_deletion(backend: Backend) -> None:
+def test_a_failed_statement_leaves_tombstoned_segments_as_they_were(backend: Backend) -> None:
     with serving(backend, config=Config(history_keep=0, delete_bytes="off")) as live:
         shop = open_shop(live)
         shop.fill(3)
@@ -251,7 +251,7 @@ def test_segment_deletion(backend: Backend) -> None:
 @pytest.mark.postgres
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 @rule("GEN-15")
-def test_a_connection_to_postgresql_that_breaks_at_any_statement(api: Api) -> None:
+def test_a_connection_to_postgresql_that_breaks_at_any_statement_changes_nothing(api: Api) -> None:
     """The server's process is ended for real; the pool finds a new connection for the next call."""
     database_id, (one,), stream = api.ingest()
     merge = api.merge(database_id, one, api.offset(stream, one, -1, 2))

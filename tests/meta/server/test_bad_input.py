@@ -149,7 +149,7 @@ def lake(live: Live) -> Lake:
 
 @rule("GEN-09")
 @pytest.mark.parametrize(("service", "call"), CALLS)
-def test_one_bad_field(live: Live, lake: Lake, service: str, call: str) -> None:
+def test_one_bad_field_is_refused_and_never_an_internal_error(live: Live, lake: Lake, service: str, call: str) -> None:
     method = POOL.FindServiceByName(service).methods_by_name[call]
     answers = message_factory.GetMessageClass(method.output_type)
     make = live.channel.unary_stream if method.server_streaming else live.channel.unary_unary

@@ -62,7 +62,7 @@ def test_a_silent_member_is_gone_after_its_time(api: Api) -> None:
 
 
 @rule("CL-07", "CL-08", "CL-09")
-def test_kinds(api: Api) -> None:
+def test_members_are_listed_by_kind_and_an_unknown_kind_is_unspecified(api: Api) -> None:
     nursery, cloud, odd = name("n"), name("c"), name("o")
     api.RegisterMember(id=nursery, kind=1, endpoint="e")
     api.RegisterMember(id=cloud, kind=2, endpoint="e")
@@ -75,7 +75,7 @@ def test_kinds(api: Api) -> None:
 
 
 @rule("CL-12")
-def test_cluster_id(api: Api, backend: Backend) -> None:
+def test_the_cluster_id_is_the_configured_one_or_that_of_the_lake(api: Api, backend: Backend) -> None:
     own = api.RegisterMember(id=name("m"), endpoint="e").cluster_id
     assert own == api.ListMembers().cluster_id == str(api.live.catalog.uuid)
     with serving(backend, config=Config(cluster_id="valhalla")) as live:
@@ -97,7 +97,7 @@ def test_a_call_meant_for_another_cluster_is_refused(api: Api) -> None:
         api.GetDatabase(name=called)
 
 
-def test_a_cluster_id_that_no_call_can_carry(tmp_path: Path) -> None:
+def test_a_cluster_id_that_no_call_can_carry_is_refused_at_the_start(tmp_path: Path) -> None:
     settings = {"cluster_id": "Walhöll"}
     with Lake.open(tmp_path / "lake", settings=settings) as lake, pytest.raises(InvalidInput, match="ASCII"):
         build_server(lake, LOOPBACK)
@@ -107,7 +107,7 @@ def test_a_cluster_id_that_no_call_can_carry(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "fields", [{"id": "", "endpoint": "e"}, {"id": "m", "endpoint": ""}, {"id": " ", "endpoint": "e"}]
 )
-def test_a_member_needs_id_and_endpoint(api: Api, fields: dict[str, str]) -> None:
+def test_a_member_without_id_or_endpoint_is_refused(api: Api, fields: dict[str, str]) -> None:
     with refused(StatusCode.INVALID_ARGUMENT):
         api.RegisterMember(**fields)
 
@@ -126,7 +126,7 @@ def test_servers_share_members_and_a_restart_forgets_its_own(backend: Backend) -
             assert members(Api(live)).keys() == {"theirs"}
 
 
-def test_configuration(api: Api) -> None:
+def test_the_configuration_says_grace_windows_and_the_servers_time(api: Api) -> None:
     found = api.GetConfiguration()
     assert (found.database_grace_seconds, found.table_grace_seconds, found.view_grace_seconds) == (86400, 86400, 300)
     assert found.flush_timeout_ms > 0

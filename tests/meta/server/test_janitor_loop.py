@@ -99,7 +99,7 @@ def test_a_dropped_table_goes_at_its_time_with_its_tasks(shop: Shop) -> None:
     assert not list(store.list(f"tables/{table_id}"))
 
 
-def test_bytes_that_resist_are_seen_and_tried_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_deletion_of_bytes_is_reported_and_tried_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """INV-4, INV-6: retried for ever, and visible"""
     from moulin._proto.moulin.meta.v1 import janitor_pb2
 

@@ -58,7 +58,7 @@ def test_one_of_many_creates_a_database(clients: list[Api]) -> None:
 
 
 @rule("TB-05")
-def test_a_name_goes_to_a_table_or_to_a_view(clients: list[Api]) -> None:
+def test_a_name_goes_to_a_table_or_to_a_view_never_to_both(clients: list[Api]) -> None:
     database_id, (member,) = clients[0].tables(1)
     for _ in range(3):
         called = name("x")
@@ -74,7 +74,7 @@ def test_a_name_goes_to_a_table_or_to_a_view(clients: list[Api]) -> None:
 
 
 @rule("TB-21", "GEN-25")
-def test_a_table_is_deleted_or_referred_to(clients: list[Api]) -> None:
+def test_a_table_is_deleted_or_referred_to_never_both(clients: list[Api]) -> None:
     first = clients[0]
     for _ in range(3):
         database_id, (table_id, other) = first.tables(2)
@@ -128,7 +128,7 @@ def test_members_of_a_view_are_one_list_or_the_other(clients: list[Api]) -> None
 
 
 @rule("IG-03")
-def test_one_stream_for_one_collector(clients: list[Api]) -> None:
+def test_one_collector_gets_one_stream(clients: list[Api]) -> None:
     database_id, (table_id,) = clients[0].tables(1)
     plaintext, collector = clients[0].token(database_id, table_id)[1], name("c")
     answers = together([partial(client.stream, plaintext, collector) for client in clients])
@@ -137,7 +137,7 @@ def test_one_stream_for_one_collector(clients: list[Api]) -> None:
 
 
 @rule("NU-37", "NU-26")
-def test_one_nursery_gets_a_range(clients: list[Api]) -> None:
+def test_one_of_many_nurseries_gets_a_range(clients: list[Api]) -> None:
     database_id, (table_id,), stream_id = clients[0].ingest()
     for start in (-1, 4):
         answers = together(

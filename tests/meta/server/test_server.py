@@ -49,7 +49,7 @@ def test_reflection_lists_every_service(live: Live) -> None:
     }
 
 
-def test_health_of_the_server_and_of_each_service(live: Live) -> None:
+def test_health_is_answered_for_the_server_and_for_each_service(live: Live) -> None:
     stub = live.stub(health_pb2_grpc.HealthStub)
     for service in ("", *(service.name for service in SERVICES)):
         answer = stub.Check(health_pb2.HealthCheckRequest(service=service))
@@ -90,14 +90,14 @@ def test_a_call_that_does_not_exist_is_unimplemented(live: Live) -> None:
         call(None)
 
 
-def test_a_server_that_fails_says_so_without_telling_what(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_answered_without_its_details(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(live.catalog), "version", lambda self: 1 // 0)
     with refused(grpc.StatusCode.INTERNAL, "its log has more under request") as seen:
         live.stub(CatalogServiceStub).GetVersion(pb.GetVersionRequest())
     assert "division" not in seen[0].message
 
 
-def test_every_call_takes_a_role_and_every_exception_names_a_call() -> None:
+def test_every_call_has_a_role_and_every_exception_names_a_call() -> None:
     roles = roles_of(SERVICES)
     for service in SERVICES:
         for method in service.roles:
@@ -122,7 +122,7 @@ def test_what_nobody_waits_for_any_more_is_not_done(live: Live, lost: str) -> No
     assert wanted not in {database.name for database in live.catalog.databases()}
 
 
-def test_a_message_that_is_too_large(lake: Lake) -> None:
+def test_a_message_that_is_too_large_is_refused(lake: Lake) -> None:
     server = build_server(lake, ServeConfig(bind="127.0.0.1:0", max_message_bytes=10_000)).start()
     try:
         with refused(grpc.StatusCode.RESOURCE_EXHAUSTED) as seen:
@@ -168,7 +168,7 @@ def test_a_stopping_server_finishes_what_runs_and_takes_nothing_new(lake: Lake) 
     assert [database.name for database in lake.databases()] == ["last"]
 
 
-def test_a_port_that_is_taken(lake: Lake) -> None:
+def test_a_port_that_is_taken_is_refused(lake: Lake) -> None:
     server = build_server(lake, LOOPBACK).start()
     try:
         with pytest.raises(Unavailable, match="cannot be listened on"):
@@ -177,7 +177,7 @@ def test_a_port_that_is_taken(lake: Lake) -> None:
         server.stop(0)
 
 
-def test_figures_of_calls(lake: Lake) -> None:
+def test_calls_are_counted_by_method_and_code(lake: Lake) -> None:
     metrics = Metrics()
     server = build_server(lake, LOOPBACK, observer=metrics).start()
     try:
@@ -194,7 +194,7 @@ def test_figures_of_calls(lake: Lake) -> None:
     assert "moulin_calls_running 0.0" in text
 
 
-def test_figures_of_the_lake_are_told_also_when_it_fails(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_are_served_even_when_the_lake_fails(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     serving = Serving(lake, ServeConfig(bind="127.0.0.1:0", http_bind="", drain_seconds=1)).start()
     try:
         lake.create_database("d")

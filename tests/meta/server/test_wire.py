@@ -39,7 +39,7 @@ def declared(field: Any) -> str:
     return f"optional {shown}" if optional else shown
 
 
-def test_the_eleven_services_and_their_calls() -> None:
+def test_the_eleven_services_have_the_calls_of_the_seed() -> None:
     """GEN-03"""
     ours = {service.name.rpartition(".")[2] for service in SERVICES if service.name.startswith(PACKAGE)}
     assert ours == set(SEED["service"])
@@ -53,7 +53,7 @@ def test_the_eleven_services_and_their_calls() -> None:
 
 
 @pytest.mark.parametrize("message", SEED["message"])
-def test_messages(message: str) -> None:
+def test_a_message_keeps_its_fields_and_adds_from_100_on(message: str) -> None:
     """GEN-13, GEN-14"""
     descriptor = POOL.FindMessageTypeByName(f"{PACKAGE}.{message}")
     fields = {field.number: field for field in descriptor.fields}
@@ -70,6 +70,6 @@ def test_messages(message: str) -> None:
 
 
 @pytest.mark.parametrize("enum", SEED["enum"])
-def test_enums(enum: str) -> None:
+def test_an_enum_keeps_its_values(enum: str) -> None:
     values = {value.number: value.name for value in POOL.FindEnumTypeByName(f"{PACKAGE}.{enum}").values}
     assert {int(number): name for number, name in SEED["enum"][enum]}.items() <= values.items()

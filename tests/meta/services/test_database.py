@@ -22,7 +22,7 @@ def names(api: Api, **fields: bool) -> list[str]:
 
 
 @rule("DB-01", "DB-05", "GEN-06", "GEN-11")
-def test_created_database_is_listed_live(api: Api) -> None:
+def test_a_created_database_is_listed_live(api: Api) -> None:
     called = name("db")
     made = api.CreateDatabase(name=called).database
     assert made.name == called
@@ -33,13 +33,13 @@ def test_created_database_is_listed_live(api: Api) -> None:
 
 @rule("DB-02", "GEN-09")
 @pytest.mark.parametrize("bad", ["", "  ", "a/b", "a.b", "x" * 300, "a\0b"])
-def test_bad_name(api: Api, bad: str) -> None:
+def test_a_bad_name_is_refused(api: Api, bad: str) -> None:
     with refused(StatusCode.INVALID_ARGUMENT):
         api.CreateDatabase(name=bad)
 
 
 @rule("DB-03", "GEN-09")
-def test_second_live_name(api: Api) -> None:
+def test_a_name_belongs_to_one_live_database(api: Api) -> None:
     called = name("db")
     api.database(called)
     with refused(StatusCode.ALREADY_EXISTS):
@@ -66,7 +66,7 @@ def test_children_block_until_they_are_gone(api: Api) -> None:
 
 
 @rule("DB-11", "DB-13", "DB-15", "DB-19", "DB-24", "DB-30", "DB-31", "DB-33", "DB-34", "GEN-07", "GEN-08", "GEN-17")
-def test_cascade_takes_what_the_preview_named(api: Api) -> None:
+def test_a_cascade_takes_what_the_preview_named(api: Api) -> None:
     database_id, (one, two) = api.tables(2)
     view_id, (token_id, plaintext) = api.view(database_id, [two, one]), api.token(database_id, one)
     api.DeleteTable(database_id=database_id, table_id=api.table(database_id))
@@ -108,7 +108,7 @@ def test_cascade_takes_what_the_preview_named(api: Api) -> None:
 
 
 @rule("DB-14", "GEN-21")
-def test_cascade_keeps_earlier_tombstones_and_a_second_delete_extends_nothing(api: Api) -> None:
+def test_a_cascade_keeps_earlier_tombstones_and_a_second_delete_extends_nothing(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     first = api.DeleteTable(database_id=database_id, table_id=table_id).tombstoned.tombstone
     api.live.clock.forward(60)
@@ -123,7 +123,7 @@ def test_cascade_keeps_earlier_tombstones_and_a_second_delete_extends_nothing(ap
 
 
 @rule("DB-16", "DB-17", "GEN-05")
-def test_immediate_has_no_grace_but_bytes_have_their_floor(api: Api) -> None:
+def test_an_immediate_delete_has_no_grace_but_bytes_keep_their_floor(api: Api) -> None:
     database_id, (table_id,), stream_id = api.ingest()
     api.register(database_id, table_id, stream_id, -1, 0)
     gone = api.DeleteDatabase(database_id=database_id, cascade=True, immediate=True).database.tombstone
@@ -134,7 +134,7 @@ def test_immediate_has_no_grace_but_bytes_have_their_floor(api: Api) -> None:
 
 
 @rule("DB-20", "DB-22", "DB-23", "DB-25", "DB-26", "DB-29", "TB-22")
-def test_resurrect_brings_back_every_child_in_its_grace(api: Api) -> None:
+def test_a_resurrection_brings_back_every_child_in_its_grace(api: Api) -> None:
     database_id, (one, two, alone), stream_id = api.ingest(3)
     view_id, (token_id, plaintext) = api.view(database_id, [two, one]), api.token(database_id, two)
     short = api.view(database_id, [one])
@@ -169,7 +169,7 @@ def test_resurrect_brings_back_every_child_in_its_grace(api: Api) -> None:
 
 
 @rule("DB-27", "GEN-18", "GEN-19")
-def test_resurrect_after_grace_fails_by_the_clock(api: Api) -> None:
+def test_a_resurrection_after_the_grace_is_refused(api: Api) -> None:
     database_id = api.database()
     api.DeleteDatabase(database_id=database_id)
     api.live.clock.forward(86401)
@@ -179,7 +179,7 @@ def test_resurrect_after_grace_fails_by_the_clock(api: Api) -> None:
 
 
 @rule("DB-28", "GEN-20", "GEN-22")
-def test_name_is_free_during_grace_and_then_taken(api: Api) -> None:
+def test_a_name_is_free_during_grace_and_a_resurrection_finds_it_taken(api: Api) -> None:
     called = name("db")
     old = api.database(called)
     assert api.ResurrectDatabase(database_id=old).database.id == old
@@ -193,7 +193,7 @@ def test_name_is_free_during_grace_and_then_taken(api: Api) -> None:
 
 
 @rule("DB-28")
-def test_two_dropped_children_of_one_name(api: Api) -> None:
+def test_two_dropped_children_of_one_name_are_not_both_resurrected(api: Api) -> None:
     database_id = api.database()
     for _ in range(2):
         api.DeleteTable(database_id=database_id, table_id=api.table(database_id, "twice"))
@@ -205,7 +205,7 @@ def test_two_dropped_children_of_one_name(api: Api) -> None:
 
 
 @rule("DB-32")
-def test_child_made_after_the_preview_falls_too(api: Api) -> None:
+def test_a_child_made_after_the_preview_is_dropped_too(api: Api) -> None:
     database_id = api.database()
     assert not api.PreviewDeleteDatabase(database_id=database_id).tables
     late = api.table(database_id)
@@ -225,7 +225,7 @@ def test_grace_windows_are_those_configured(backend: Backend) -> None:
 
 
 @rule("DB-35")
-def test_get_by_id_or_by_name(api: Api) -> None:
+def test_a_database_is_found_by_its_id_or_by_its_name(api: Api) -> None:
     called = name("db")
     database_id = api.database(called)
     assert api.GetDatabase(database_id=database_id).database.name == called
@@ -239,7 +239,7 @@ def test_get_by_id_or_by_name(api: Api) -> None:
 @pytest.mark.parametrize(
     "call", ["GetDatabase", "DeleteDatabase", "ResurrectDatabase", "PreviewDeleteDatabase", "ListTables", "ListViews"]
 )
-def test_ids_that_are_unknown_or_malformed(api: Api, call: str) -> None:
+def test_an_unknown_id_is_not_found_and_a_malformed_one_is_refused(api: Api, call: str) -> None:
     with refused(StatusCode.NOT_FOUND):
         getattr(api, call)(database_id=NOBODY)
     for bad in ("", "x", NOBODY[:-1], NOBODY + "0", "'; drop table databases", "\u0660" * 36):
@@ -256,13 +256,13 @@ def test_lists_are_ordered_by_name(api: Api) -> None:
 
 
 @rule("GEN-12", "GEN-24")
-def test_times_are_the_servers(api: Api) -> None:
+def test_tombstones_have_the_servers_time(api: Api) -> None:
     gone = api.DeleteDatabase(database_id=api.database()).database.tombstone
     assert abs(gone.tombstoned_at_unix_ns - api.live.clock()) < SECOND
 
 
 @rule("GEN-16")
-def test_catalog_survives_a_restart(backend: Backend) -> None:
+def test_the_catalog_survives_a_restart(backend: Backend) -> None:
     uri, store = backend.new_uri(), memory_store()
     with serving(backend, uri=uri, store=store) as live:
         api = Api(live)

@@ -21,7 +21,7 @@ from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
 from moulin.meta.client.catalog import ClientCatalog
-from moulin.meta.codec.operations import to_commit
+from moulin.meta.codec.lake.commit import to_message_commit
 from moulin.meta.config import ServeConfig
 from moulin.meta.roles import Role
 from moulin.meta.server.server import build_server
@@ -61,7 +61,7 @@ class Attack:
         prepare(self.lake)
 
         def commit(_: Any, changes: Any, **named: Any) -> None:
-            raise Captured(pb.CommitRequest(changes=map(to_commit, changes), digest=b"d" * 32))
+            raise Captured(pb.CommitRequest(changes=map(to_message_commit, changes), digest=b"d" * 32))
 
         with monkeypatch.context() as patched:
             patched.setattr(ClientCatalog, "commit", commit)
@@ -224,7 +224,9 @@ def bad(field: Any, paths: list[str]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("kind", ACTIONS)
-def test_one_lie_in_a_commit(attack: Attack, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_with_one_lie_is_refused_and_changes_nothing(
+    attack: Attack, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths = refused_paths(attack.served)
     request = attack.capture(kind, monkeypatch)
     told = lies(request, paths)
@@ -248,7 +250,7 @@ def test_one_lie_in_a_commit(attack: Attack, kind: str, monkeypatch: pytest.Monk
         attack.served.table(name).scan().to_arrow()
 
 
-def test_what_others_have_is_there_afterwards(attack: Attack, tmp_path: Path) -> None:
+def test_tables_of_others_are_whole_after_hostile_commits(attack: Attack, tmp_path: Path) -> None:
     """Last in this file: after all of the above."""
     attack.bystanders.check()
     attack.bystanders.recover(tmp_path / "again")

@@ -27,7 +27,7 @@ def routing(*table_ids: str) -> dict[str, str]:
 
 
 @rule("TK-02", "TK-05", "TK-07", "TK-17", "GEN-12", "GEN-04")
-def test_create_and_validate(api: Api) -> None:
+def test_a_created_token_validates_to_its_routing(api: Api) -> None:
     database_id, (one, two, three) = api.tables(3)
     called = name("tok")
     made = api.CreateIngestToken(database_id=database_id, name=called, **routing(one, two, three))
@@ -46,7 +46,7 @@ def test_create_and_validate(api: Api) -> None:
 
 
 @rule("TK-01", "TK-03", "TK-14")
-def test_three_live_targets_of_the_same_database(api: Api) -> None:
+def test_a_token_needs_three_live_tables_of_its_database(api: Api) -> None:
     database_id, (one, dead) = api.tables(2)
     _, (foreign,) = api.tables(1)
     api.DeleteTable(database_id=database_id, table_id=dead)
@@ -72,7 +72,7 @@ def test_three_live_targets_of_the_same_database(api: Api) -> None:
 
 
 @rule("TK-04", "TK-06", "IG-08")
-def test_plaintext_is_nowhere_but_in_its_answer(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plaintext_is_nowhere_but_in_its_answer(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     database_id, (table_id,) = api.tables(1)
     token_id, plaintext = api.token(database_id, table_id)
@@ -100,7 +100,7 @@ def test_plaintext_is_nowhere_but_in_its_answer(api: Api, caplog: pytest.LogCapt
 
 
 @rule("TK-08", "TK-09", "TK-10", "TK-11", "IG-07", "GEN-21", "GEN-22")
-def test_delete_and_resurrect(api: Api) -> None:
+def test_a_deleted_token_is_refused_like_an_unknown_one_and_comes_back_within_its_grace(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     token_id, plaintext = api.token(database_id, table_id)
     ids = {"database_id": database_id, "token_id": token_id}
@@ -126,7 +126,7 @@ def test_delete_and_resurrect(api: Api) -> None:
 
 
 @rule("TK-12")
-def test_resurrect_needs_its_tables(api: Api) -> None:
+def test_a_token_is_not_resurrected_without_its_tables(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     token_id, _ = api.token(database_id, table_id)
     ids = {"database_id": database_id, "token_id": token_id}
@@ -139,7 +139,7 @@ def test_resurrect_needs_its_tables(api: Api) -> None:
 
 
 @rule("TK-13", "GEN-07", "GEN-08", "GEN-10", "GEN-23")
-def test_list_and_get_are_scoped(api: Api) -> None:
+def test_tokens_are_listed_and_found_in_their_own_database_only(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     (live, _), (dead, _) = api.token(database_id, table_id, called="b"), api.token(database_id, table_id, called="a")
     api.DeleteIngestToken(database_id=database_id, token_id=dead)
@@ -184,7 +184,7 @@ def test_routing_is_replaced_and_shown_at_once(api: Api) -> None:
     assert [token.retired for token in retired] == [True]
 
 
-def test_rotation_lets_the_old_plaintext_run_out(api: Api) -> None:
+def test_a_rotated_plaintext_works_until_its_overlap_ends(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     token_id, old = api.token(database_id, table_id)
     made = api.RotateIngestToken(database_id=database_id, token_id=token_id, overlap_seconds=60)
@@ -205,7 +205,7 @@ def test_rotation_lets_the_old_plaintext_run_out(api: Api) -> None:
             api.RotateIngestToken(database_id=database_id, token_id=token_id, overlap_seconds=bad)
 
 
-def test_expiry(api: Api) -> None:
+def test_an_expired_token_is_refused_and_a_bad_expiry_too(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     targets = routing(table_id, table_id, table_id)
     made = api.CreateIngestToken(database_id=database_id, name=name("tok"), expires_in_seconds=10, **targets)

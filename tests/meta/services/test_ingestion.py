@@ -22,7 +22,7 @@ def plaintext(api: Api) -> str:
 
 
 @rule("IG-01", "IG-09", "NU-11")
-def test_registration(api: Api) -> None:
+def test_a_collector_gets_a_stream_and_its_settings(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     token_id, plaintext = api.token(database_id, table_id)
     found = api.RegisterForStream(ingest_token=plaintext, collector_id=name("c"), collector_string="host a")
@@ -34,7 +34,7 @@ def test_registration(api: Api) -> None:
 
 
 @rule("IG-02", "IG-04", "IG-10")
-def test_one_stream_per_collector_whatever_the_token(api: Api, plaintext: str) -> None:
+def test_a_collector_keeps_its_stream_whatever_the_token(api: Api, plaintext: str) -> None:
     collector = name("c")
     stream_id = api.stream(plaintext, collector)
     assert api.stream(plaintext, collector) == stream_id
@@ -54,7 +54,7 @@ def test_a_stopped_stream_is_followed_by_a_new_one(api: Api, plaintext: str) -> 
 
 
 @rule("IG-06", "GEN-15")
-def test_unknown_token_makes_no_stream(api: Api, plaintext: str) -> None:
+def test_an_unknown_token_makes_no_stream(api: Api, plaintext: str) -> None:
     before = len(api.GetIngestStreamsForNursery().streams)
     for bad in ("", "ing_x", plaintext[:-1]):
         with refused(StatusCode.UNAUTHENTICATED):
@@ -64,7 +64,7 @@ def test_unknown_token_makes_no_stream(api: Api, plaintext: str) -> None:
 
 @rule("IG-12")
 @pytest.mark.parametrize("bad", ["", "  ", "c" * 2000, "a\0b"])
-def test_bad_collector_id(api: Api, plaintext: str, bad: str) -> None:
+def test_a_bad_collector_id_is_refused(api: Api, plaintext: str, bad: str) -> None:
     with refused(StatusCode.INVALID_ARGUMENT):
         api.RegisterForStream(ingest_token=plaintext, collector_id=bad)
 

@@ -141,7 +141,7 @@ def test_unclaim_takes_a_task_that_was_claimed_long_enough(shop: Shop) -> None:
         unclaim(shop, task_id, -1)
 
 
-def test_create_applies_its_filters_and_repeats_nothing(shop: Shop) -> None:
+def test_creating_tasks_applies_the_filters_and_takes_no_segment_twice(shop: Shop) -> None:
     """JN-11, JN-12, JN-13, JN-14, JN-04, JN-05"""
     shop.fill(1)
     assert shop.create().tasks_created == 0, "one segment is not worth a task"

@@ -52,7 +52,7 @@ def test_a_worker_gets_a_task_with_all_it_needs(shop: Shop) -> None:
     assert listed.assigned_at
 
 
-def test_any_number_of_pollers_share_the_tasks(shop: Shop) -> None:
+def test_a_task_goes_to_one_of_many_pollers(shop: Shop) -> None:
     """MT-02"""
     shop.table.set_properties({"moulin.max-merge-span-ns": str(200 * 10**9)})
     shop.fill(12)
@@ -278,7 +278,7 @@ def _renumber(request: merge_task_pb2.CompleteSegmentMergeTaskRequest) -> None:
         setattr(place, field, getattr(place, field).replace(f"={number}", f"={number + 10_000}"))
 
 
-def test_what_a_worker_says_is_checked(shop: Shop) -> None:
+def test_a_false_completion_is_answered_with_an_error_and_adds_nothing(shop: Shop) -> None:
     """MT-06, MT-11, MT-13, NU-36: an in-band error, nothing added"""
     shop.fill(2)
     shop.create()

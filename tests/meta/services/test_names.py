@@ -13,7 +13,7 @@ import pytest
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.lake import Lake
-from moulin.meta.codec.values import to_new_table
+from moulin.meta.codec.lake.table import to_message_new_table
 from moulin.meta.server.server import build_server
 from tests.contract.samples import new_table
 from tests.meta.conftest import LOOPBACK, refused
@@ -27,7 +27,7 @@ class Site:
         self.lake, self.stub = lake, stub
 
     def create(self, change: Any, name: str = "made") -> None:
-        request = to_new_table("d", name, new_table(partition_by=["bucket(4, id)"]))
+        request = to_message_new_table("d", name, new_table(partition_by=["bucket(4, id)"]))
         change(request)
         self.stub.CreateTable(request)
 
@@ -54,7 +54,7 @@ INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
-def test_names_of_objects(site: Site, name: str) -> None:
+def test_a_bad_name_of_an_object_is_refused_by_every_call(site: Site, name: str) -> None:
     before = site.lake.version
     with refused(INVALID):
         site.create(lambda request: None, name)
@@ -70,7 +70,7 @@ def test_names_of_objects(site: Site, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BAD_COLUMNS)
-def test_names_of_columns(site: Site, name: str) -> None:
+def test_a_bad_name_of_a_column_is_refused(site: Site, name: str) -> None:
     before = site.lake.version
 
     def rename(request: pb.CreateTableRequest) -> None:
@@ -151,14 +151,14 @@ def _set(**values: Any) -> Any:
              '"direction": "asc", "null-order": "nulls-first"}]}'),
     ],
 )  # fmt: skip
-def test_tables_that_python_could_not_make(site: Site, lie: Any) -> None:
+def test_a_table_that_python_could_not_make_is_refused(site: Site, lie: Any) -> None:
     before = site.lake.version
     with refused(INVALID):
         site.create(lie)
     assert site.lake.version == before
 
 
-def test_numbers_are_not_used_up_at_once(site: Site) -> None:
+def test_one_request_cannot_use_up_the_segment_numbers(site: Site) -> None:
     with refused(INVALID, "handed out at once"):
         site.stub.ReserveSegments(pb.ReserveSegmentsRequest(count=2**62))
     assert site.stub.ReserveSegments(pb.ReserveSegmentsRequest(count=5)).first > 0

@@ -44,7 +44,7 @@ def offsets(api: Api, stream_id: str) -> dict[str, int]:
 
 
 @rule("NU-01", "NU-08", "NU-09", "NU-11", "NU-14", "GEN-14")
-def test_a_new_stream(api: Api) -> None:
+def test_a_new_stream_is_listed_with_nothing_merged(api: Api) -> None:
     database_id, (table_id,), stream_id = api.ingest()
     listed = api.GetIngestStreamsForNursery()
     found = next(stream for stream in listed.streams if stream.stream_id == stream_id)
@@ -83,7 +83,7 @@ def test_a_registration_moves_the_offset_with_the_segment(api: Api) -> None:
 
 
 @rule("NU-23", "NU-24", "NU-25", "NU-35", "NU-40", "NU-44", "GEN-10")
-def test_bad_registrations(api: Api) -> None:
+def test_a_bad_registration_is_refused_and_leaves_nothing(api: Api) -> None:
     database_id, (one, two), stream_id = api.ingest(2)
     good = api.merge(database_id, one, api.offset(stream_id, one, -1, 3))
     strange = api.merge(database_id, one, api.offset(stream_id, two, -1, 3))
@@ -261,7 +261,7 @@ def test_a_dropped_table_takes_what_was_acknowledged_until_its_end(api: Api) -> 
         {"cloud_object_key": {"prefix": {"bucket": {"provider": "gcs"}}}},
     ],
 )
-def test_bad_segments(api: Api, fields: dict[str, object]) -> None:
+def test_a_segment_with_a_bad_field_is_refused(api: Api, fields: dict[str, object]) -> None:
     database_id, (table_id,), stream_id = api.ingest()
     segment = api.segment(database_id, table_id, **fields)
     merge = pb.MergeRegistration(segment=segment, stream_offsets=[api.offset(stream_id, table_id, -1, 1)])
@@ -353,7 +353,7 @@ def test_a_file_without_stored_positions_is_of_level_0(api: Api, monkeypatch: py
     assert written.live(api).level == 0
 
 
-def test_a_number_that_was_never_handed_out(api: Api) -> None:
+def test_a_segment_number_that_was_never_handed_out_is_refused(api: Api) -> None:
     database_id, (table_id,), stream_id = api.ingest()
     segment = api.segment(database_id, table_id)
     folder = f"tables/{table_id}/data/_moulin_segment=9000000"
@@ -379,7 +379,7 @@ def test_a_keyed_table_takes_no_streams(api: Api) -> None:
 
 
 @rule("NU-10")
-def test_checkpoints_of_the_last_half_hour_and_the_one_before(fresh: Live) -> None:
+def test_checkpoints_of_the_last_half_hour_and_the_one_before_are_kept(fresh: Live) -> None:
     api = Api(fresh)
     database_id, (table_id,), stream_id = api.ingest()
     for offset in range(4):
@@ -394,7 +394,7 @@ def test_checkpoints_of_the_last_half_hour_and_the_one_before(fresh: Live) -> No
 
 
 @rule("NU-18", "NU-19", "NU-20", "NU-21")
-def test_stopping(api: Api) -> None:
+def test_a_stream_is_stopped_once_and_not_before_what_is_merged(api: Api) -> None:
     database_id, (table_id,), stream_id = api.ingest()
     assert (pb.STOP_REASON_UNSPECIFIED, pb.STOP_REASON_CLIENT, pb.STOP_REASON_TIMEOUT) == (0, 1, 2)
     api.register(database_id, table_id, stream_id, -1, 5)
@@ -415,7 +415,7 @@ def test_stopping(api: Api) -> None:
 
 
 @rule("NU-49", "NU-50", "NU-51", "NU-52", "NU-54", "NU-55")
-def test_deleted_offsets(api: Api) -> None:
+def test_the_deleted_offset_rises_up_to_what_every_table_has_merged(api: Api) -> None:
     database_id, (one, two), stream_id = api.ingest(2)
     with refused(StatusCode.FAILED_PRECONDITION):  # no table has merged anything
         api.UpdateDeletedOffset(stream_id=stream_id, deleted_offset=0)
@@ -436,7 +436,7 @@ def test_deleted_offsets(api: Api) -> None:
 
 
 @rule("NU-56", "NU-57", "NU-58", "NU-59", "NU-60", "NU-02")
-def test_the_end_of_a_stream(api: Api) -> None:
+def test_a_table_leaves_a_stream_when_all_of_it_is_merged_and_deleted(api: Api) -> None:
     database_id, (one, two), stream_id = api.ingest(2)
     for table_id, offset in ((one, 5), (two, 5)):
         api.register(database_id, table_id, stream_id, -1, offset, time=offset * SECOND)
@@ -551,7 +551,7 @@ def test_a_batch_is_refused_when_routing_moved(api: Api) -> None:
     batch(api, stream_id, -1, 3, routing_seq=planned)
 
 
-def test_bad_batches(api: Api) -> None:
+def test_a_bad_batch_is_refused_and_leaves_nothing(api: Api) -> None:
     database_id, (table_id,), stream_id = api.ingest()
     frontier = {"stream_id": stream_id, "start_offset": -1, "new_offset": 3}
     for fields in (

@@ -11,7 +11,8 @@ from moulin._proto.moulin.meta.v1 import segment_deletion_pb2 as pb
 from moulin._proto.moulin.meta.v1 import segment_deletion_pb2_grpc
 from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
-from moulin.meta.codec.convert import from_key
+from moulin.meta.codec.meta.address import from_message_key
+from moulin.meta.codec.meta.segment import to_message_segment_id
 from tests.contract.conftest import Backend
 from tests.meta.conftest import Live, refused, serving
 from tests.meta.merging import Shop, open_shop
@@ -66,7 +67,7 @@ def test_a_tombstoned_segment_is_offered_past_the_floor_until_it_is_confirmed(sh
     assert all(abs(f.tombstone_time_nanos - tombstoned) < 10**9 for f in found)
     assert offered(shop) == found, "until it is confirmed"
     collect(shop.live.catalog, orphans=False)
-    paths = [from_key(shop.live.lake.store, f.cloud_object_key) for f in found]
+    paths = [from_message_key(shop.live.lake.store, f.cloud_object_key) for f in found]
     assert all(shop.live.lake.store.exists(path) for path in paths), "the lake leaves them to others"
     shop.live.lake.store.delete(paths)
     done = confirm(shop, found[0].segment_id, found[0].segment_id)
@@ -87,7 +88,7 @@ def test_journals_follow_their_last_input_and_are_reported_until_cleared(shop: S
     assert journal.journal_key.key.endswith(".journal")
     (again,) = confirm(shop).success.journals_ready
     assert again == journal, "the answer may have been lost"
-    assert shop.live.lake.store.exists(from_key(shop.live.lake.store, journal.journal_key))
+    assert shop.live.lake.store.exists(from_message_key(shop.live.lake.store, journal.journal_key))
     assert clear(shop, journal.output_segment_id) == 1
     assert clear(shop, journal.output_segment_id) == 0
     assert not confirm(shop).success.journals_ready
@@ -101,15 +102,13 @@ def test_what_is_in_use_or_young_is_refused(shop: Shop) -> None:
     collect(shop.live.catalog, orphans=False)
     shop.live.clock.forward(FLOOR)
     first = offered(shop)[0].segment_id
-    from moulin.meta.codec.segment_info import to_segment_id
-
-    assert "still part of" in confirm(shop, first, to_segment_id(live)).error.message
+    assert "still part of" in confirm(shop, first, to_message_segment_id(live)).error.message
     assert len(offered(shop)) == 3, "nothing was removed"
     merged(shop)
     collect(shop.live.catalog, orphans=False)
-    assert "too recently" in confirm(shop, first, to_segment_id(live)).error.message
+    assert "too recently" in confirm(shop, first, to_message_segment_id(live)).error.message
     assert len(offered(shop)) == 3
-    assert confirm(shop, to_segment_id((1 << 62) + 7)).success.deleted_count == 0
+    assert confirm(shop, to_message_segment_id((1 << 62) + 7)).success.deleted_count == 0
     with refused(grpc.StatusCode.INVALID_ARGUMENT):
         confirm(shop, "x")
 

@@ -172,7 +172,7 @@ def test_the_first_page_says_how_far_each_stream_is(shop: Shop) -> None:
     assert not later.stream_positions, "only the first page has them"
 
 
-def test_segments_by_id(shop: Shop) -> None:
+def test_segments_are_found_by_id_once_each_even_when_tombstoned(shop: Shop) -> None:
     """SL-13"""
     shop.fill(3)
     known = flat(pages(shop, 0))

@@ -22,7 +22,7 @@ def api(live: Live) -> Api:
 
 
 @rule("TB-01", "TB-06", "TB-07", "TB-08", "TB-32", "GEN-06", "GEN-13")
-def test_new_table(api: Api) -> None:
+def test_a_new_table_has_default_sharding_and_no_settings(api: Api) -> None:
     database_id, called = api.database(), name("t")
     made = api.CreateTable(database_id=database_id, name=called)
     assert (made.name, made.database_id) == (called, database_id)
@@ -35,7 +35,7 @@ def test_new_table(api: Api) -> None:
     assert fields["resource.service.name"] == 10
 
 
-def test_table_made_over_grpc_opens_in_the_lake(api: Api) -> None:
+def test_a_table_made_over_grpc_opens_in_the_lake(api: Api) -> None:
     database, called = name("db"), name("t")
     api.table(api.database(database), called)
     lake: Lake = api.live.lake
@@ -45,7 +45,7 @@ def test_table_made_over_grpc_opens_in_the_lake(api: Api) -> None:
 
 
 @rule("TB-02", "TB-03", "TB-04", "VW-05", "GEN-09")
-def test_names_within_a_database(api: Api) -> None:
+def test_tables_and_views_of_a_database_share_one_set_of_names(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     taken = api.GetTable(database_id=database_id, table_id=table_id).name
     view = name("v")
@@ -76,7 +76,7 @@ def test_names_within_a_database(api: Api) -> None:
         ("StageSegments", {"count": 1}),
     ],
 )
-def test_table_of_another_database(api: Api, call: str, more: dict[str, object]) -> None:
+def test_a_table_is_not_reached_through_another_database(api: Api, call: str, more: dict[str, object]) -> None:
     database_id, (table_id,) = api.tables(1)
     other = api.database()
     with refused(StatusCode.INVALID_ARGUMENT) as seen:
@@ -91,7 +91,7 @@ def test_table_of_another_database(api: Api, call: str, more: dict[str, object])
 
 
 @rule("TB-09", "TB-10", "GEN-07", "GEN-23")
-def test_list(api: Api) -> None:
+def test_a_list_has_live_tables_by_name_and_deleted_ones_on_request(api: Api) -> None:
     database_id, (one, two) = api.tables(2)
     api.tables(1)
     api.DeleteTable(database_id=database_id, table_id=two)
@@ -131,7 +131,7 @@ def test_blockers_are_listed_at_once(api: Api) -> None:
 
 
 @rule("TB-18", "TB-19", "TB-24", "GEN-08", "GEN-21")
-def test_delete(api: Api) -> None:
+def test_a_deleted_table_is_hidden_at_once_and_named_until_its_grace_ends(api: Api) -> None:
     database_id, (table_id, at_once) = api.tables(2)
     called = api.GetTable(database_id=database_id, table_id=table_id).name
     gone = api.DeleteTable(database_id=database_id, table_id=table_id).tombstoned
@@ -159,7 +159,7 @@ def test_delete(api: Api) -> None:
 
 
 @rule("TB-22", "TB-23", "GEN-19", "GEN-20", "GEN-22")
-def test_resurrect(api: Api) -> None:
+def test_a_resurrected_table_is_as_it_was_unless_its_name_is_taken(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     called = api.GetTable(database_id=database_id, table_id=table_id).name
     api.SetTableRetention(database_id=database_id, table_id=table_id, retention_ns=7 * DAY)
@@ -179,7 +179,7 @@ def test_resurrect(api: Api) -> None:
 
 
 @rule("TB-23")
-def test_resurrect_in_a_dropped_database(api: Api) -> None:
+def test_a_table_of_a_dropped_database_is_not_resurrected(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     api.DeleteDatabase(database_id=database_id, cascade=True)
     with refused(StatusCode.FAILED_PRECONDITION):
@@ -187,7 +187,7 @@ def test_resurrect_in_a_dropped_database(api: Api) -> None:
 
 
 @rule("TB-26", "TB-25")
-def test_purge_takes_segments_and_stream_rows(fresh: Live) -> None:
+def test_a_purge_takes_segments_and_stream_rows(fresh: Live) -> None:
     api = Api(fresh)
     database_id, (table_id, other) = api.tables(2)
     _, plaintext = api.token(database_id, other)
@@ -233,7 +233,7 @@ def test_sharding_fields_are_replaced_and_cleared(api: Api) -> None:
         [{"field_name": str(n), "weight": 1} for n in range(1000)],
     ],
 )
-def test_bad_sharding_fields(api: Api, fields: list[dict[str, object]]) -> None:
+def test_bad_sharding_fields_are_refused_and_change_nothing(api: Api, fields: list[dict[str, object]]) -> None:
     database_id, (table_id,) = api.tables(1)
     before = api.GetShardingFields(database_id=database_id, table_id=table_id)
     with refused(StatusCode.INVALID_ARGUMENT):
@@ -242,7 +242,7 @@ def test_bad_sharding_fields(api: Api, fields: list[dict[str, object]]) -> None:
 
 
 @rule("TB-31", "TB-36", "TB-37", "TB-38", "TB-08", "GEN-13")
-def test_retention_and_span(api: Api) -> None:
+def test_the_merge_span_follows_retention_unless_it_is_set(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     ids = {"database_id": database_id, "table_id": table_id}
 
@@ -267,7 +267,7 @@ def test_retention_and_span(api: Api) -> None:
 
 @rule("TB-33")
 @pytest.mark.parametrize("bad", [0, -1, -(1 << 63)])
-def test_bad_durations(api: Api, bad: int) -> None:
+def test_a_bad_duration_is_refused(api: Api, bad: int) -> None:
     database_id, (table_id,) = api.tables(1)
     with refused(StatusCode.INVALID_ARGUMENT):
         api.SetTableRetention(database_id=database_id, table_id=table_id, retention_ns=bad)
@@ -275,7 +275,7 @@ def test_bad_durations(api: Api, bad: int) -> None:
         api.SetTableMaxMergeTimeSpan(database_id=database_id, table_id=table_id, max_merge_time_span_ns=bad)
 
 
-def test_rename_and_move(api: Api) -> None:
+def test_a_table_moves_to_another_database_unless_a_token_names_it(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     other, called = api.database(), name("t")
     routing = api.GetIngestStreamsForNursery().routing_seq
@@ -289,7 +289,7 @@ def test_rename_and_move(api: Api) -> None:
 
 
 @rule("TB-39")
-def test_type_codes() -> None:
+def test_types_keep_their_codes() -> None:
     codes = {
         value.name.removeprefix("BQL_TYPE_").lower(): value.number for value in table_pb2.BqlType.DESCRIPTOR.values
     }

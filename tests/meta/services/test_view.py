@@ -18,7 +18,7 @@ def api(live: Live) -> Api:
 
 @rule("VW-01", "VW-06", "VW-07", "VW-08", "GEN-06")
 @pytest.mark.parametrize("description", [None, "", "all of it"])
-def test_view_keeps_order_and_description(api: Api, description: str | None) -> None:
+def test_a_view_keeps_the_order_of_its_members_and_its_description(api: Api, description: str | None) -> None:
     database_id, tables = api.tables(3)
     order = [tables[2], tables[0], tables[1]]
     called = name("v")
@@ -59,7 +59,7 @@ def test_members_must_be_live_tables_of_the_database(api: Api) -> None:
 
 @rule("VW-09", "GEN-10", "GEN-09")
 @pytest.mark.parametrize("call", ["GetView", "SetViewTables", "DeleteView", "ResurrectView", "RenameView"])
-def test_view_of_another_database(api: Api, call: str) -> None:
+def test_a_view_is_not_reached_through_another_database(api: Api, call: str) -> None:
     database_id, (table_id,) = api.tables(1)
     view_id = api.view(database_id, [table_id])
     more: dict[str, object] = {"SetViewTables": {"table_ids": [table_id]}, "RenameView": {"new_name": "n"}}.get(
@@ -74,7 +74,7 @@ def test_view_of_another_database(api: Api, call: str) -> None:
 
 
 @rule("VW-10", "VW-12")
-def test_set_tables_changes_members_only(api: Api) -> None:
+def test_setting_tables_changes_the_members_only(api: Api) -> None:
     database_id, (one, two) = api.tables(2)
     made = api.CreateView(database_id=database_id, name=name("v"), table_ids=[one], description="d").view
     changed = api.SetViewTables(database_id=database_id, view_id=made.id, table_ids=[two, one]).view
@@ -86,7 +86,7 @@ def test_set_tables_changes_members_only(api: Api) -> None:
 
 
 @rule("VW-13", "VW-14", "VW-16", "VW-17", "GEN-07", "GEN-08", "GEN-22")
-def test_delete_and_resurrect(api: Api) -> None:
+def test_a_deleted_view_is_hidden_and_comes_back_when_name_and_members_allow(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     called = name("v")
     view_id = api.view(database_id, [table_id], called)
@@ -116,7 +116,7 @@ def test_delete_and_resurrect(api: Api) -> None:
 
 
 @rule("VW-18", "VW-19", "VW-20")
-def test_lookup(api: Api) -> None:
+def test_a_lookup_finds_a_live_table_or_view_by_its_exact_name(api: Api) -> None:
     database_id, called = api.database(), name("Case")
     table_id = api.table(database_id, called)
     found = api.LookupTableOrView(database_id=database_id, name=called)
@@ -140,7 +140,7 @@ def test_lookup(api: Api) -> None:
         api.LookupTableOrView(database_id=database_id, name=called)
 
 
-def test_rename(api: Api) -> None:
+def test_a_view_takes_a_new_name_unless_it_is_taken_or_bad(api: Api) -> None:
     database_id, (table_id,) = api.tables(1)
     view_id, called = api.view(database_id, [table_id]), name("v")
     assert api.RenameView(database_id=database_id, view_id=view_id, new_name=called).view.name == called

@@ -13,9 +13,9 @@ import pytest
 from moulin import Lake, Table
 from moulin.errors import InvalidInput, NotFound, Unsupported
 from moulin.pipeline.sql.catalyst import Catalyst
+from moulin.pipeline.sql.hints import Known
 from moulin.pipeline.sql.names import Query, Reference
 from moulin.pipeline.sql.sql import check_is_query
-from moulin.pipeline.sql.where import Known
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,131 +2,127 @@
 
 Engines apply their filter to rows by themselves. So whatever has no equal here (a transform of a column, a number for a
 nanosecond, a literal of another type) counts as true, after negations were carried down to where that is safe. In
-Iceberg `x != 1` is true of null, in a `where` it is not: what is negated also takes nulls, and NaN where there is one.
+Iceberg `x != 1` is true of null, in a condition it is not: what is negated also takes nulls, and NaN if it has any.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from string import hexdigits
 from typing import Any, Final
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    DateType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    PrimitiveType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg.types import BinaryType, DateType, FixedType, PrimitiveType, TimestampType, TimestamptzType
 
 from moulin.errors import InvalidInput
 from moulin.iceberg.projection.avro import Json
 from moulin.model.predicate import Predicate
-from moulin.model.where import parse_where
+from moulin.model.predicate.condition import (
+    TRUE,
+    Column,
+    Condition,
+    Constant,
+    Operator,
+    complement,
+    conjunction,
+    disjunction,
+)
+from moulin.model.schema.schema import unknown_column
+from moulin.model.where.conditions import begins_with, column_with_id, compare, is_nan, is_null, one_of
+from moulin.model.where.literal import Literal, check_unicode, literal_of
+from moulin.model.where.moment import Day, Instant
 
 _DEEPEST = 100
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_COMPARE: Final[Mapping[str, tuple[str, str]]] = {  # how it is spelled, and what it is when negated
-    "lt": ("<", ">="),
-    "lt-eq": ("<=", ">"),
-    "gt": (">", "<="),
-    "gt-eq": (">=", "<"),
-    "eq": ("=", "<>"),
-    "not-eq": ("<>", "="),
+_COMPARE: Final[Mapping[str, Operator]] = {
+    "lt": "<",
+    "lt-eq": "<=",
+    "gt": ">",
+    "gt-eq": ">=",
+    "eq": "=",
+    "not-eq": "!=",
 }
+_NEGATIVE: Final[Mapping[str, str]] = {"not-nan": "is-nan", "not-in": "in", "not-starts-with": "starts-with"}
+_KINDS: Final = {*_COMPARE, *_NEGATIVE, *_NEGATIVE.values()}
 
 
 def read_filter(document: Any, schema: Schema) -> Predicate:
     """What a filter comes to for segments; None takes everything."""
-    text = None if document is None else _Reader(schema).read(document, False, 0)
-    return parse_where(text, schema)
+    condition = TRUE if document is None else _Reader(schema).read(document, False, 0)
+    return Predicate.of(schema, condition, json.dumps(document))
 
 
 class _Reader:
-    """Texts of a `where`; None stands for what is not known, and so for true."""
+    """Conditions of expressions; TRUE stands for one that is not understood."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
 
-    def read(self, node: Any, negated: bool, depth: int) -> str | None:
+    def read(self, node: Any, negated: bool, depth: int) -> Condition:
         if depth > _DEEPEST:
             raise InvalidInput(f"A filter has at most {_DEEPEST} levels.")
         if isinstance(node, bool):
-            return _truth(node is not negated)
+            return Constant(node is not negated)
         if not isinstance(node, dict) or not isinstance(kind := node.get("type"), str):
             raise InvalidInput("An expression of a filter is a JSON boolean, or an object with a type.")
         match kind:
             case "true" | "false":
-                return _truth((kind == "true") is not negated)
+                return Constant((kind == "true") is not negated)
             case "not":
                 return self.read(node.get("child"), not negated, depth + 1)
             case "and" | "or":
                 sides = [self.read(node.get(name), negated, depth + 1) for name in ("left", "right")]
-                return _united(sides, (kind == "and") is not negated)
+                return conjunction(sides) if (kind == "and") is not negated else disjunction(sides)
         return self._leaf(kind, node, negated)
 
-    def _leaf(self, kind: str, node: Json, negated: bool) -> str | None:
-        made: str | None
-        if (name := _column(node.get("term"))) is None:
-            return None
+    def _leaf(self, kind: str, node: Json, negated: bool) -> Condition:
+        if (name := _name(node.get("term"))) is None:
+            return TRUE
         try:
             field = self._schema.find_field(name, case_sensitive=False)
         except ValueError:
             raise InvalidInput(f"The filter names a column {name!r}: there is none.") from None
-        column, what = _quoted(self._schema, field.field_id), field.field_type
-        if not isinstance(what, PrimitiveType):
-            return None
+        if not isinstance(field.field_type, PrimitiveType):
+            return TRUE
+        column = column_with_id(self._schema, field.field_id)
         if kind in ("is-null", "not-null"):
-            return f"{column} is {'' if (kind == 'is-null') is not negated else 'not '}null"
-        if kind in ("is-nan", "not-nan"):
-            plain = (kind == "is-nan") is not negated
-            made = f"isnan({column})" if plain else f"(not isnan({column}) or {column} is null)"
-        elif kind in _COMPARE:
-            operator = _COMPARE[kind][negated]
-            value = _literal(what, node.get("value"))
-            made = None if value is None else f"{column} {operator} {value}"
-        elif kind in ("in", "not-in"):
-            negated = negated is not (kind == "not-in")
-            values = [_literal(what, one) for one in node.get("values") or ()]
-            known = [value for value in values if value is not None]
-            made = f"{column} {'not ' if negated else ''}in ({', '.join(known)})" if known else None
-            made = made if len(known) == len(values) else None
-        elif kind in ("starts-with", "not-starts-with"):
-            negated = negated is not (kind == "not-starts-with")
-            made = _starts(column, node.get("value"), negated)
-        else:
+            if column is None:
+                raise InvalidInput(unknown_column(self._schema, name).message)
+            found = is_null(column)
+            return found if (kind == "is-null") is not negated else complement(found)
+        if kind not in _KINDS:
             raise InvalidInput(f"{kind!r} is no expression that this catalog knows.")
-        if made is not None and (negated or kind == "not-eq"):
-            nan = f" or isnan({column})" if isinstance(what, FloatType | DoubleType) else ""
-            made = f"({made} or {column} is null{nan})"
-        return self._sound(made)
-
-    def _sound(self, text: str | None) -> str | None:
-        """`text`, unless a column of its type takes no such literal."""
-        if text is not None:
-            try:
-                parse_where(text, self._schema)
-            except InvalidInput:
-                return None
-        return text
+        if column is None:
+            return TRUE
+        try:
+            return _judged(column, kind, node, negated)
+        except InvalidInput:  # a column of its type takes no such literal
+            return TRUE
 
 
-def _united(sides: list[str | None], both: bool) -> str | None:
-    known = [side for side in sides if side is not None]
-    if both:
-        return f"({' and '.join(known)})" if known else None
-    return f"({' or '.join(known)})" if len(known) == len(sides) else None
+def _judged(column: Column, kind: str, node: Json, negated: bool) -> Condition:
+    """A leaf that compares a column. Raises InvalidInput for a literal that has no equal in the column's type."""
+    if kind in _COMPARE:
+        value = _literal(column, node.get("value"))
+        found = compare(_COMPARE[kind], column, value, negated=negated)
+        return _with_missing(column, found) if negated or kind == "not-eq" else found
+    negated = negated is not (kind in _NEGATIVE)
+    match _NEGATIVE.get(kind, kind):
+        case "is-nan":
+            return is_nan(column, negated=negated)
+        case "in":
+            found = one_of(column, _literals(column, node.get("values")), negated=negated)
+        case _:
+            found = begins_with(column, _prefix(node.get("value")), negated=negated)
+    return _with_missing(column, found) if negated else found
 
 
-def _truth(value: bool) -> str:
-    return "true" if value else "false"
+def _with_missing(column: Column, found: Condition) -> Condition:
+    """The rows of `found`, and those with null or NaN."""
+    return disjunction([found, is_null(column), *([is_nan(column)] if column.is_floating else [])])
 
 
-def _column(term: Any) -> str | None:
+def _name(term: Any) -> str | None:
     """The name of a term; None when it is a column's transform."""
     if isinstance(term, dict) and term.get("type") == "reference":
         term = term.get("term")
@@ -137,44 +133,40 @@ def _column(term: Any) -> str | None:
     return term
 
 
-def _quoted(schema: Schema, field_id: int) -> str:
-    name = schema.find_column_name(field_id)
-    assert name is not None
-    whole = name in {field.name for field in schema.fields}
-    return ".".join(f"`{part.replace('`', '``')}`" for part in ([name] if whole else name.split(".")))
+def _literal(column: Column, value: Any) -> Literal:
+    """A literal of a filter. Engines send days and microseconds as numbers, or dates and times as text."""
+    kind = column.type
+    if not isinstance(value, bool | int | float | str):
+        raise InvalidInput("A literal of a filter is a boolean, a number or text.")
+    if isinstance(kind, DateType | TimestampType | TimestamptzType) and not isinstance(value, bool | str):
+        return literal_of(_moment(kind, value))
+    return literal_of(_bytes(value) if isinstance(kind, BinaryType | FixedType) and isinstance(value, str) else value)
 
 
-def _literal(kind: PrimitiveType, value: Any) -> str | None:
-    """A literal of a filter as SQL. Engines send days and microseconds as numbers, or dates and times as text."""
-    if isinstance(value, bool):
-        return _truth(value)
-    if isinstance(value, int | float):
-        if isinstance(kind, DateType | TimestampType | TimestamptzType):
-            return _moment(kind, value)
-        return repr(value) if value == value and abs(value) != float("inf") else None
+def _literals(column: Column, values: Any) -> list[Literal]:
+    if not isinstance(values, list) or not values:
+        raise InvalidInput("The values of a filter are a list of at least one.")
+    return [_literal(column, value) for value in values]
+
+
+def _moment(kind: DateType | TimestampType | TimestamptzType, value: float) -> Day | Instant:
+    if isinstance(value, float) and not value.is_integer():
+        raise InvalidInput("A date or a timestamp of a filter is a whole number, or text.")
+    return (
+        Day(int(value)) if isinstance(kind, DateType) else Instant(int(value) * 1000, isinstance(kind, TimestamptzType))
+    )
+
+
+def _bytes(value: str) -> bytes:
+    if any(digit not in hexdigits for digit in value) or len(value) % 2:
+        raise InvalidInput("Bytes of a filter are text of two hex digits each.")
+    return bytes.fromhex(value)
+
+
+def _prefix(value: Any) -> str:
     if not isinstance(value, str):
-        return None
-    if isinstance(kind, BinaryType | FixedType):
-        return f"X'{value}'" if all(char in "0123456789abcdefABCDEF" for char in value) else None
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _moment(kind: PrimitiveType, value: float) -> str | None:
-    try:
-        if isinstance(kind, DateType):
-            return f"'{(_EPOCH + timedelta(days=int(value))).date().isoformat()}'"
-        moment = _EPOCH + timedelta(microseconds=int(value))
-    except OverflowError:
-        return None
-    text = moment.isoformat() if isinstance(kind, TimestamptzType) else moment.replace(tzinfo=None).isoformat()
-    return f"'{text}'"
-
-
-def _starts(column: str, value: Any, negated: bool) -> str | None:
-    if not isinstance(value, str):
-        return None
-    escaped = value.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_").replace("'", "''")
-    return f"{column} {'not ' if negated else ''}like '{escaped}%'"
+        raise InvalidInput("The prefix of a filter is text.")
+    return check_unicode(value)
 
 
 __all__ = ["read_filter"]

@@ -11,7 +11,7 @@ from moulin._proto.moulin.meta.v1 import common_pb2 as pb
 from moulin.catalog.commit.arrivals import check_segment
 from moulin.catalog.commit.delivery import check_fits, require_objects, segment_objects
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
-from moulin.formats import manifest as codec
+from moulin.formats import manifest
 from moulin.formats.segment.footer import (
     LEVEL_KEY,
     check_level,
@@ -21,7 +21,8 @@ from moulin.formats.segment.footer import (
     split_offsets,
     stores_positions,
 )
-from moulin.meta.codec.convert import check_range, from_key
+from moulin.meta.codec.meta.address import from_message_key
+from moulin.meta.codec.meta.moment import from_message_range
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.storage import paths
@@ -32,13 +33,13 @@ _SHA256, _ALGORITHMS = 0, (0, 1, 2)  # sha256, blake3-256, sha3-256
 _MAX_EVENTS = (1 << 31) - 1
 
 
-def to_facts(message: pb.CreateSegment, state: TableState, store: Store) -> SegmentFacts:
+def from_message_new_segment(message: pb.CreateSegment, state: TableState, store: Store) -> SegmentFacts:
     """The facts of a segment that lies in the lake's storage, for the table `state`."""
-    path = from_key(store, message.cloud_object_key)
+    path = from_message_key(store, message.cloud_object_key)
     parsed = paths.parse_segment_path(path)
     if parsed is None or parsed[0] != state.id:
         raise InvalidInput(
-            f"{path!r} is not a place for a segment of table {state.id}; StageSegments says where to write them."
+            f"{path!r} is not the path of a segment of table {state.id}; StageSegments says where to write them."
         )
     _check_numbers(message)
     times = _times(message, state)
@@ -72,9 +73,9 @@ def _times(message: pb.CreateSegment, state: TableState) -> tuple[int, int] | No
     """The range of event time, if it is given and the table has one."""
     if not message.HasField("time_range"):
         return None
-    first, last = check_range(message.time_range, "time range")
+    first, last = from_message_range(message.time_range, "time range")
     if message.HasField("ingest_time_range"):
-        earliest, latest = check_range(message.ingest_time_range, "ingest time range")
+        earliest, latest = from_message_range(message.ingest_time_range, "ingest time range")
         if first > earliest or last > latest:
             raise InvalidInput(
                 "No event may be later than its ingest: the time range lies after the ingest time range."
@@ -93,7 +94,7 @@ def _given(message: pb.CreateSegment, path: str, number: int, state: TableState,
     spec = state.specs.get(ref.spec_id)
     if spec is None or len(spec.fields) != len(ref.partition):
         raise InvalidInput(f"data_file of {path} names a partition that the table's partitioning does not have.")
-    facts = codec.ref_to_segment(ref).facts
+    facts = manifest.ref_to_segment(ref).facts
     check_segment(state.id, facts)
     check_fits(state, facts)
     require_objects(store, list(segment_objects(facts)))

@@ -1,4 +1,4 @@
-"""Commits <-> messages: every operation of `model.operations`, typed on both sides."""
+"""Commits: every operation of `model.operations`, and the result."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.errors import Corrupt, InvalidInput
-from moulin.meta.codec.merge_values import from_claim, to_claim
-from moulin.meta.codec.segment_values import from_facts, from_vector, to_facts, to_vector
-from moulin.meta.codec.values import to_uuid
+from moulin.meta.codec.id import from_message_id
+from moulin.meta.codec.lake.merge_task import from_message_claim, to_message_claim
+from moulin.meta.codec.lake.segment import from_message_facts, from_message_vector, to_message_facts, to_message_vector
 from moulin.model.operations import (
     AlterSchema,
     Append,
@@ -42,7 +42,7 @@ _DATA: Final[dict[str, type[DataOperation]]] = {
 }
 
 
-def to_commit(commit: TableCommit) -> pb.TableCommit:
+def to_message_commit(commit: TableCommit) -> pb.TableCommit:
     message = pb.TableCommit(
         table_id=str(commit.table_id),
         read_version=commit.read_version,
@@ -53,7 +53,7 @@ def to_commit(commit: TableCommit) -> pb.TableCommit:
     )
     match commit.operation:
         case DataOperation() as operation:
-            message.data.CopyFrom(_to_data(operation))
+            message.data.CopyFrom(_to_message_data(operation))
         case Restore(version):
             message.restore.version = version
         case AlterSchema(changes):
@@ -72,26 +72,27 @@ def to_commit(commit: TableCommit) -> pb.TableCommit:
                     name=index.name,
                     kind=index.index_kind,
                     field_id=index.field_id,
-                    files=map(_to_file, index.files),
+                    files=map(_to_message_file, index.files),
                 )
             )
         case UpdateIndex() as index:
-            files = map(_to_file, index.files)
+            files = map(_to_message_file, index.files)
             message.update_index.CopyFrom(pb.UpdateIndex(id=str(index.id), name=index.name, files=files))
         case DropIndex() as index:
             message.drop_index.CopyFrom(pb.DropIndex(id=str(index.id), name=index.name))
     return message
 
 
-def from_commit(m: pb.TableCommit) -> TableCommit:
+def from_message_commit(m: pb.TableCommit) -> TableCommit:
     uses = tuple(RegionUse(u.number, u.epoch, u.covered, u.reached) for u in m.regions)
-    return TableCommit(to_uuid(m.table_id, "table"), m.read_version, _operation(m), dict(m.summary), uses)
+    table_id, operation = from_message_id(m.table_id, "table_id"), _from_message_operation(m)
+    return TableCommit(table_id, m.read_version, operation, dict(m.summary), uses)
 
 
-def _operation(m: pb.TableCommit) -> Operation:
+def _from_message_operation(m: pb.TableCommit) -> Operation:
     match m.WhichOneof("operation"):
         case "data":
-            return _data(m.data)
+            return _from_message_data(m.data)
         case "restore":
             return Restore(m.restore.version)
         case "alter_schema":
@@ -106,46 +107,47 @@ def _operation(m: pb.TableCommit) -> Operation:
         case "set_sort_order":
             return SetSortOrder(tuple(m.set_sort_order.fields))
         case "create_index":
-            c = m.create_index
-            return CreateIndex(to_uuid(c.id, "index"), c.name, c.kind, c.field_id, _files(c.files))
+            made, files = m.create_index, _from_message_files(m.create_index.files)
+            return CreateIndex(from_message_id(made.id, "index_id"), made.name, made.kind, made.field_id, files)
         case "update_index":
-            return UpdateIndex(to_uuid(m.update_index.id, "index"), m.update_index.name, _files(m.update_index.files))
+            files = _from_message_files(m.update_index.files)
+            return UpdateIndex(from_message_id(m.update_index.id, "index_id"), m.update_index.name, files)
         case "drop_index":
-            return DropIndex(to_uuid(m.drop_index.id, "index"), m.drop_index.name)
+            return DropIndex(from_message_id(m.drop_index.id, "index_id"), m.drop_index.name)
         case _:
             raise InvalidInput("A change names no operation, or one that this server does not know.")
 
 
-def _to_data(operation: DataOperation) -> pb.DataOperation:
+def _to_message_data(operation: DataOperation) -> pb.DataOperation:
     message = pb.DataOperation(
         kind=operation.kind.value,
-        added=map(to_facts, operation.added),
-        removed=map(_to_expected, operation.removed),
-        vectors=[pb.NewVector(expected=_to_expected(v.expected), vector=to_vector(v.facts)) for v in operation.vectors],
+        added=map(to_message_facts, operation.added),
+        removed=map(_to_message_expected, operation.removed),
+        vectors=map(_to_message_new_vector, operation.vectors),
     )
     for number, vector in operation.added_vectors.items():
         if vector.segment != number:
             raise InvalidInput(f"The deletion vector of segment {vector.segment} was given for segment {number}.")
-        message.added_vectors.append(to_vector(vector))
+        message.added_vectors.append(to_message_vector(vector))
     if isinstance(operation, Merge):
         message.journals.extend(operation.journals)
         message.journal_outputs.extend(operation.journal_outputs)
         if operation.claim is not None:
-            message.claim.CopyFrom(to_claim(operation.claim))
+            message.claim.CopyFrom(to_message_claim(operation.claim))
     if isinstance(operation, Overwrite):
         message.everything = operation.everything
     return message
 
 
-def _data(m: pb.DataOperation) -> DataOperation:
+def _from_message_data(m: pb.DataOperation) -> DataOperation:
     kind = _DATA.get(m.kind)
     if kind is None:
         raise InvalidInput(f"{m.kind!r} is no change of rows; known are: {', '.join(_DATA)}.")
     values: dict[str, Any] = {
-        "added": tuple(map(from_facts, m.added)),
-        "removed": tuple(map(_expected, m.removed)),
-        "vectors": tuple(NewVector(_expected(v.expected), from_vector(v.vector)) for v in m.vectors),
-        "added_vectors": {v.segment: from_vector(v) for v in m.added_vectors},
+        "added": tuple(map(from_message_facts, m.added)),
+        "removed": tuple(map(_from_message_expected, m.removed)),
+        "vectors": tuple(map(_from_message_new_vector, m.vectors)),
+        "added_vectors": {v.segment: from_message_vector(v) for v in m.added_vectors},
     }
     if kind is not Merge and (m.journals or m.journal_outputs or m.HasField("claim")):
         raise InvalidInput(f"Only a merge has journals and a task: leave them out of a change of kind {m.kind!r}.")
@@ -155,35 +157,43 @@ def _data(m: pb.DataOperation) -> DataOperation:
         raise InvalidInput("An added segment has one deletion vector at most.")
     if kind is Merge:
         values["journals"], values["journal_outputs"] = tuple(m.journals), tuple(m.journal_outputs)
-        values["claim"] = from_claim(m.claim) if m.HasField("claim") else None
+        values["claim"] = from_message_claim(m.claim) if m.HasField("claim") else None
     if kind is Overwrite:
         values["everything"] = m.everything
     return kind(**values)
 
 
-def _to_expected(expected: Expected) -> pb.Expected:
+def _to_message_expected(expected: Expected) -> pb.Expected:
     return pb.Expected(segment=expected.segment, vector_id=expected.vector_id)
 
 
-def _expected(m: pb.Expected) -> Expected:
+def _from_message_expected(m: pb.Expected) -> Expected:
     return Expected(m.segment, m.vector_id)
 
 
-def _to_file(file: IndexFile) -> pb.IndexFile:
+def _to_message_new_vector(new: NewVector) -> pb.NewVector:
+    return pb.NewVector(expected=_to_message_expected(new.expected), vector=to_message_vector(new.facts))
+
+
+def _from_message_new_vector(m: pb.NewVector) -> NewVector:
+    return NewVector(_from_message_expected(m.expected), from_message_vector(m.vector))
+
+
+def _to_message_file(file: IndexFile) -> pb.IndexFile:
     return pb.IndexFile(path=file.path, size=file.size, entries=file.entries, segments=file.segments)
 
 
-def _files(messages: Iterable[pb.IndexFile]) -> tuple[IndexFile, ...]:
+def _from_message_files(messages: Iterable[pb.IndexFile]) -> tuple[IndexFile, ...]:
     return tuple(IndexFile(m.path, m.size, m.entries, tuple(m.segments)) for m in messages)
 
 
-def to_result(result: CommitResult) -> pb.CommitResponse:
+def to_message_result(result: CommitResult) -> pb.CommitResponse:
     return pb.CommitResponse(
         version=result.version, timestamp_ns=result.timestamp_ns, replayed=result.replayed, digest=result.digest
     )
 
 
-def from_result(m: pb.CommitResponse) -> CommitResult:
+def from_message_result(m: pb.CommitResponse) -> CommitResult:
     return CommitResult(m.version, m.timestamp_ns, m.replayed, m.digest if m.HasField("digest") else None)
 
 

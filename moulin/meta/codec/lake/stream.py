@@ -1,4 +1,4 @@
-"""Streams and routing as messages of CatalogService, both ways."""
+"""Streams and routing, as one snapshot."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.model.ingest import RoutedTable, Routing, StopReason, Stream, StreamList, StreamTable, TokenRouting
 
 
-def to_streams(listed: StreamList) -> pb.GetStreamsResponse:
+def to_message_streams(listed: StreamList) -> pb.GetStreamsResponse:
     return pb.GetStreamsResponse(
         version=listed.version,
         routing_seq=listed.routing_seq,
         complete_through=listed.complete_through,
-        streams=map(_to_stream, listed.streams),
+        streams=map(_to_message_stream, listed.streams),
         tables=[
             pb.RoutedTable(id=str(table.id), database_id=str(table.database_id), name=table.name, retired=table.retired)
             for table in listed.tables
@@ -32,9 +32,9 @@ def to_streams(listed: StreamList) -> pb.GetStreamsResponse:
     )
 
 
-def from_streams(message: pb.GetStreamsResponse) -> StreamList:
+def from_message_streams(message: pb.GetStreamsResponse) -> StreamList:
     return StreamList(
-        streams=tuple(map(_from_stream, message.streams)),
+        streams=tuple(map(_from_message_stream, message.streams)),
         tables=tuple(
             RoutedTable(UUID(table.id), UUID(table.database_id), table.name, table.retired) for table in message.tables
         ),
@@ -54,7 +54,7 @@ def from_streams(message: pb.GetStreamsResponse) -> StreamList:
     )
 
 
-def _to_stream(stream: Stream) -> pb.StreamState:
+def _to_message_stream(stream: Stream) -> pb.StreamState:
     return pb.StreamState(
         id=str(stream.id),
         collector_id=stream.collector_id,
@@ -80,7 +80,7 @@ def _to_stream(stream: Stream) -> pb.StreamState:
     )
 
 
-def _from_stream(message: pb.StreamState) -> Stream:
+def _from_message_stream(message: pb.StreamState) -> Stream:
     return Stream(
         UUID(message.id),
         message.collector_id,

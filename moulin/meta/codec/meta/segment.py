@@ -10,33 +10,35 @@ from uuid import UUID
 from moulin._proto.moulin.meta.v1 import common_pb2 as pb
 from moulin.catalog.segments.search import FoundSegment
 from moulin.errors import InvalidInput
-from moulin.formats import manifest as codec
-from moulin.meta.codec.convert import MAX_INT64, to_bucket, to_id
+from moulin.formats import manifest
+from moulin.meta.codec.id import from_message_id
+from moulin.meta.codec.meta.address import to_message_bucket
 from moulin.model.facts import LiveSegment
 from moulin.storage.store import Store
 
 _MAX_INT32 = (1 << 31) - 1
+_MAX_INT64 = (1 << 63) - 1
 
 
-def to_segment_id(number: int) -> str:
+def to_message_segment_id(number: int) -> str:
     return str(UUID(int=number))
 
 
-def to_number(text: str, what: str = "segment_id") -> int:
+def from_message_segment_id(text: str, what: str = "segment_id") -> int:
     """The number of a segment, from its id. One that no segment can have is 0, which none has."""
-    number = to_id(text, what).int
-    return number if number <= MAX_INT64 else 0
+    number = from_message_id(text, what).int
+    return number if number <= _MAX_INT64 else 0
 
 
-def to_numbers(texts: Sequence[str], what: str, limit: int) -> list[int]:
+def from_message_segment_ids(texts: Sequence[str], what: str, limit: int) -> list[int]:
     if len(texts) > limit:
         raise InvalidInput(f"{what} holds {len(texts)} ids; send at most {limit} at once.")
-    return [to_number(text, what) for text in texts]
+    return [from_message_segment_id(text, what) for text in texts]
 
 
-def to_infos(store: Store, found: Iterable[FoundSegment]) -> Iterator[pb.SegmentInfo]:
+def to_message_segments(store: Store, found: Iterable[FoundSegment]) -> Iterator[pb.SegmentInfo]:
     """Segments as a search found them. Events are those that are not deleted; a segment has one size, that on disk."""
-    bucket = to_bucket(store)
+    bucket = to_message_bucket(store)
     for one in found:
         yield _info(bucket, one)
 
@@ -44,7 +46,7 @@ def to_infos(store: Store, found: Iterable[FoundSegment]) -> Iterator[pb.Segment
 def _info(bucket: pb.CloudBucket, found: FoundSegment) -> pb.SegmentInfo:
     folder, _, name = found.path.rpartition("/")
     info = pb.SegmentInfo(
-        id=to_segment_id(found.number),
+        id=to_message_segment_id(found.number),
         size_bytes=found.size,
         compressed_size_bytes=found.size,
         number_of_events=min(found.rows, _MAX_INT32),
@@ -61,7 +63,7 @@ def _info(bucket: pb.CloudBucket, found: FoundSegment) -> pb.SegmentInfo:
     return info
 
 
-def to_input(store: Store, table_id: UUID, segment: LiveSegment) -> pb.SegmentInfo:
+def to_message_input(store: Store, table_id: UUID, segment: LiveSegment) -> pb.SegmentInfo:
     """An input of a merge task: with everything that is known of it, and the deletion vector to read it with."""
     facts = segment.facts
     times = None if facts.time_min is None or facts.time_max is None else (facts.time_min, facts.time_max)
@@ -76,6 +78,6 @@ def to_input(store: Store, table_id: UUID, segment: LiveSegment) -> pb.SegmentIn
         times,
         times,
     )
-    info = _info(to_bucket(store), found)
-    info.data_file.CopyFrom(codec.segment_to_ref(segment, codec.EXISTING))
+    info = _info(to_message_bucket(store), found)
+    info.data_file.CopyFrom(manifest.segment_to_ref(segment, manifest.EXISTING))
     return info

@@ -1,4 +1,4 @@
-"""Secondary indexes <-> messages."""
+"""Secondary indexes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from moulin.catalog.commit.indexes import Coverage, IndexSize, index_entry
 from moulin.model.entities import Index
 
 
-def to_index_info(index: Index, size: IndexSize | None) -> pb.IndexInfo:
+def to_message_index_info(index: Index, size: IndexSize | None) -> pb.IndexInfo:
     info = pb.IndexInfo(index=index_entry(index))
     if size is not None:
         info.files, info.bytes, info.segments = size.files, size.bytes, size.segments
     return info
 
 
-def from_index(m: format_pb.Index) -> Index:
+def from_message_index(m: format_pb.Index) -> Index:
     return Index(UUID(bytes=m.id), m.name, m.kind, m.field_id, m.created_version)
 
 
-def to_covering(found: Coverage) -> pb.Covering:
+def to_message_coverage(found: Coverage) -> pb.Covering:
     return pb.Covering(index=index_entry(found.index), path=found.path, size=found.size, segments=found.segments)
 
 
-def from_covering(m: pb.Covering) -> Coverage:
-    return Coverage(from_index(m.index), m.path, m.size, tuple(m.segments))
+def from_message_coverage(m: pb.Covering) -> Coverage:
+    return Coverage(from_message_index(m.index), m.path, m.size, tuple(m.segments))

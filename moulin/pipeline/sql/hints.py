@@ -18,9 +18,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, StringType
 
 from moulin.errors import InvalidInput
-from moulin.model.names import quote
 from moulin.model.predicate import Predicate
-from moulin.model.where import parse_where
+from moulin.model.predicate.condition import Column, conjunction
+from moulin.model.where.conditions import one_of
+from moulin.model.where.literal import literal_of
 
 _WHOLE = {"byte", "short", "integer", "long"}
 
@@ -93,20 +94,16 @@ def _listed(column: _Node, values: Sequence[_Node], qualifiers: set[tuple[str, .
 def predicate_of(known: Sequence[Known], schema: Schema) -> Predicate:
     """The rows of a table of which all this is true; what does not fit the types of its columns is left out."""
     if any(", " in field.name for field in schema.fields):  # the parts of a name are told apart by that
-        return parse_where(None, schema)
+        return Predicate.everything(schema)
     fields = {field.name.lower(): field for field in schema.fields}
     conditions = []
     for one in known:
         field = fields.get(one.column.lower())
         fitting = StringType if isinstance(one.values[0], str) else (IntegerType, LongType)
         if field is not None and isinstance(field.field_type, fitting):
-            values = ", ".join(_literal(value) for value in one.values)
-            conditions.append(f"{quote(field.name)} in ({values})")
-    try:
-        return parse_where(" and ".join(conditions) or None, schema)
-    except InvalidInput:  # whatever it is, Spark says it better, or takes it
-        return parse_where(None, schema)
-
-
-def _literal(value: str | int) -> str:
-    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+            column = Column((field.name,), field.field_id, field.field_type)
+            try:
+                conditions.append(one_of(column, [literal_of(value) for value in one.values]))
+            except InvalidInput:  # whatever it is, Spark says it better, or takes it
+                return Predicate.everything(schema)
+    return Predicate.of(schema, conjunction(conditions), "the conditions of a query")

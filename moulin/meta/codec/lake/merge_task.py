@@ -1,26 +1,26 @@
-"""Merge tasks <-> messages of `moulin.lake.v1`."""
+"""Merge tasks and claims of them."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
-from moulin.meta.codec.values import to_uuid
+from moulin.meta.codec.id import from_message_id
 from moulin.model.merge_task import ClaimedMerge, MergeTask, TaskState
 from moulin.model.operations import Claim
 
 
-def to_claim(claim: Claim) -> pb.Claim:
+def to_message_claim(claim: Claim) -> pb.Claim:
     return pb.Claim(task_id=str(claim.task_id), attempt=claim.attempt)
 
 
-def from_claim(m: pb.Claim) -> Claim:
-    return Claim(to_uuid(m.task_id, "merge task"), m.attempt)
+def from_message_claim(m: pb.Claim) -> Claim:
+    return Claim(from_message_id(m.task_id, "task_id"), m.attempt)
 
 
-def to_claimed(claimed: ClaimedMerge) -> pb.ClaimedMerge:
+def to_message_claimed(claimed: ClaimedMerge) -> pb.ClaimedMerge:
     return pb.ClaimedMerge(
-        claim=to_claim(claimed.claim),
+        claim=to_message_claim(claimed.claim),
         table_id=str(claimed.table_id),
         level=claimed.level,
         inputs=dict(claimed.inputs),
@@ -31,9 +31,9 @@ def to_claimed(claimed: ClaimedMerge) -> pb.ClaimedMerge:
     )
 
 
-def from_claimed(m: pb.ClaimedMerge) -> ClaimedMerge:
+def from_message_claimed(m: pb.ClaimedMerge) -> ClaimedMerge:
     return ClaimedMerge(
-        from_claim(m.claim),
+        from_message_claim(m.claim),
         UUID(m.table_id),
         m.level,
         dict(sorted(m.inputs.items())),
@@ -44,7 +44,7 @@ def from_claimed(m: pb.ClaimedMerge) -> ClaimedMerge:
     )
 
 
-def to_task(task: MergeTask) -> pb.MergeTask:
+def to_message_task(task: MergeTask) -> pb.MergeTask:
     return pb.MergeTask(
         id=str(task.id),
         table_id=str(task.table_id),
@@ -61,7 +61,7 @@ def to_task(task: MergeTask) -> pb.MergeTask:
     )
 
 
-def from_task(m: pb.MergeTask) -> MergeTask:
+def from_message_task(m: pb.MergeTask) -> MergeTask:
     return MergeTask(
         UUID(m.id),
         UUID(m.table_id),
