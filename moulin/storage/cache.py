@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from moulin.config import Config
 from moulin.errors import Corrupt, MoulinError
+from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.storage.block_folder import BlockFolder
 from moulin.storage.interface import ObjectInfo, Store, checked_ranges, checked_size
@@ -87,7 +88,7 @@ class CachedStore(Store):
         self._blocks = BlockFolder(folder, limit)
         self._lock = threading.Lock()
         self._flights: dict[tuple[str, int], Future[object]] = {}
-        self._sizes: dict[str, int] = {}
+        self._sizes: SizedCache[str, int] = SizedCache(_SIZES_KEPT)
         self._hits = self._misses = self._hit_bytes = self._miss_bytes = 0
 
     def __reduce__(self) -> tuple[type[CachedStore], tuple[object, ...]]:
@@ -180,23 +181,17 @@ class CachedStore(Store):
     def _open(self, path: str, recorded: int | None, ask: Callable[[], _Opened]) -> _Opened:
         """The size of an object: as known already, as a cached block of it says, or by `ask`."""
         paths.checked(path)
-        size = self._sizes.get(path)
+        size = self._sizes.find(path)
         if size is None:
             last = _numbers(recorded - 1, 1)[0] if recorded else 0
             block = self._blocks.read(self._name(path), last)
             if block is None:
                 opened = self._once((path, _OPENING), ask)
-                self._remember(path, opened[0])
+                self._sizes.keep(path, opened[0])
                 return opened
             size = block.object_size
-            self._remember(path, size)
+            self._sizes.keep(path, size)
         return size, None
-
-    def _remember(self, path: str, size: int) -> None:
-        with self._lock:
-            if len(self._sizes) >= _SIZES_KEPT:
-                self._sizes.clear()
-            self._sizes[path] = size
 
     def _once(self, key: tuple[str, int], ask: Callable[[], T]) -> T:
         """What `ask` answers, asked once by all who want it at the same time. A failure is only the asker's own."""
@@ -320,8 +315,7 @@ class CachedStore(Store):
 
     def _forget(self, path: str) -> None:
         if self._cacheable(path):
-            with self._lock:
-                self._sizes.pop(path, None)
+            self._sizes.drop(path)
             self._blocks.forget(self._name(path))
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, Generic, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -35,6 +34,7 @@ from moulin.pipeline.read.columns import SEGMENT, ColumnPlan, float_fields, floa
 from moulin.pipeline.read.segment_scan import planned_scan
 from moulin.pipeline.read.staging import Staging
 from moulin.pipeline.session import is_local
+from moulin.sized_cache import SizedCache
 from moulin.table.context import Context
 from moulin.table.find.search import narrow
 from moulin.table.read.scan import plan_segments
@@ -48,8 +48,6 @@ _FRAMES = 64
 _BITMAPS = 64
 _MARKED = 256  # segments with deletion vectors in one scan: with more, a slot for each takes too large a table
 
-_T = TypeVar("_T")
-
 
 class TableReader:
     """Makes DataFrames of the tables of one lake in one session, and keeps the last few. Thread-safe."""
@@ -57,8 +55,8 @@ class TableReader:
     def __init__(self, spark: SparkSession, context: Context) -> None:
         self._spark, self._context = spark, context
         self._staging = Staging(context.store)
-        self._frames: _Recent[NamedFrame] = _Recent(_FRAMES)
-        self._bitmaps: _Recent[_Bitmap] = _Recent(_BITMAPS)
+        self._frames: SizedCache[Hashable, NamedFrame] = SizedCache(_FRAMES)
+        self._bitmaps: SizedCache[Hashable, _Bitmap] = SizedCache(_BITMAPS)
 
     def frame(self, state: TableState, asked: Predicate | None = None) -> NamedFrame:
         """The rows of the version that `state` describes; perhaps without some for which `asked` is not true.
@@ -215,28 +213,3 @@ def _groups(
         (tuple(plan.unpruned() if plan.name in nans else plan for plan in chosen), members)
         for chosen, members, nans in groups.values()
     ]
-
-
-class _Recent(Generic[_T]):
-    """The last few results by key; the least recently used is dropped first. Two threads may build the same one."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._held: OrderedDict[Hashable, _T] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable, build: Callable[[], _T]) -> _T:
-        with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-                return self._held[key]
-        built = build()
-        with self._lock:
-            self._held[key] = built
-            while len(self._held) > self._limit:
-                self._held.popitem(last=False)
-        return built
-
-    def clear(self) -> None:
-        with self._lock:
-            self._held.clear()
