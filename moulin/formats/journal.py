@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
+from moulin.model.arrays import Integers
 
 MAGIC = b"MJNL"
 FORMAT = 1
@@ -32,8 +33,6 @@ _CRC = struct.Struct("<I")
 _ENTRY = np.dtype([("segment", "<i8"), ("vector", "<i8"), ("start", "<i8"), ("count", "<i8")])
 _CHUNK = np.dtype([("length", "<u4"), ("crc", "<u4")])
 _LEVEL = 1
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

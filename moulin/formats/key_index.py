@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moulin.errors import Corrupt, Unsupported
+from moulin.model.arrays import Hashes, Integers
 from moulin.model.layout.murmur3 import hash_bytes, hash_longs
 
 # DO NOT CHANGE THESE: they are in files.
@@ -37,8 +38,6 @@ _BLOCK_BYTES: Final = 64 << 10
 _TAIL: Final = 64 << 10  # read first: the footer, and of small indexes all the rest
 _LIMIT: Final = 1 << 31
 
-Integers = npt.NDArray[np.int64]
-Hashes = npt.NDArray[np.uint32]
 Fetch = Callable[[int, int], bytes]
 
 
@@ -128,7 +127,7 @@ def make_filter(hashes: Hashes) -> bytes:
     return np.packbits(bits, bitorder="little").tobytes()
 
 
-def _probes(hashes: Hashes, blocks: int) -> list[npt.NDArray[np.int64]]:
+def _probes(hashes: Hashes, blocks: int) -> list[Integers]:
     """The bits of each key: all in one block of 512, which the hash chooses; nine bits of a mixed hash for each."""
     wide = hashes.astype(np.uint64)
     base = ((wide * np.uint64(blocks)) >> np.uint64(32)) * np.uint64(_FILTER_BLOCK)

@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
-from moulin.formats.key_index import Hashes, filter_holds, key_bytes, make_filter
+from moulin.formats.key_index import filter_holds, key_bytes, make_filter
+from moulin.model.arrays import Hashes, Integers
 
 # DO NOT CHANGE THESE: they are in files.
 _MAGIC: Final = b"MSIX"
@@ -38,7 +39,6 @@ _CHUNK_BYTES: Final = 64 << 10
 _TAIL: Final = 64 << 10  # read first: the footer, and of small files all the rest
 _LIMIT: Final = 1 << 31
 
-Integers = npt.NDArray[np.int64]
 Fetch = Callable[[int, int], bytes]
 Span = tuple[bytes | None, bytes | None]
 """Values from the first to the second, both among them; None is open."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from moulin.config import Config
 from moulin.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
-from moulin.formats.baby_segment import MAX_RAW, Entry, Payload
+from moulin.formats.baby_segment import MAX_RAW, PAYLOAD_OF, Entry, Payload
 from moulin.ingest.registry import Grant, StreamRegistry
 from moulin.ingest.requests import Checked, TooLarge, check_arrow, check_ndjson
 from moulin.ingest.stream import StreamSettings, StreamWriter
@@ -24,7 +24,6 @@ from moulin.model.otel import Signal
 from moulin.sized_cache import SizedCache
 from moulin.storage.store import Store
 
-PAYLOADS: Final[dict[Signal, Payload]] = {"logs": Payload.LOGS, "traces": Payload.TRACES, "metrics": Payload.METRICS}
 RETRY_AFTER: Final = 1
 """Seconds that a sender is asked to wait when a collector is overloaded or its store is away."""
 
@@ -153,7 +152,7 @@ class Collector:
         """Stores an OTLP request; returns when it is there for good. One without records needs no place."""
         self.counts.rejected_records += checked.rejected
         if checked.records:
-            await self._submit(Entry(grant.token_id, PAYLOADS[signal], checked.records, checked.data), token)
+            await self._submit(Entry(grant.token_id, PAYLOAD_OF[signal], checked.records, checked.data), token)
 
     async def append(self, grant: Grant, token: str, name: str, payload: Payload, data: bytes) -> int:
         """Stores rows for a table of the token's database, given as `database.table`; returns how many there are."""

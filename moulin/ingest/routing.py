@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from moulin.errors import InvalidInput
 from moulin.ingest.otlp.otlp import Decoded
-from moulin.ingest.otlp.wire import Ints
+from moulin.model.arrays import Integers
 from moulin.model.ingest import RoutedTable, TokenRouting
 from moulin.model.otel import Signal
 
@@ -31,7 +31,7 @@ class Routed:
     rows: Mapping[UUID, pa.Table]
     fallen_back: int
     unknown: Mapping[UUID, int]
-    requests: Mapping[UUID, Ints] = field(default_factory=dict)
+    requests: Mapping[UUID, Integers] = field(default_factory=dict)
 
 
 class Router:

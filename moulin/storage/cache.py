@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
@@ -21,6 +20,7 @@ import pyarrow as pa
 
 from moulin.config import Config
 from moulin.errors import Corrupt, MoulinError
+from moulin.model.batching import batched
 from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.storage.block_folder import BlockFolder
@@ -166,8 +166,7 @@ class CachedStore(Store):
         return self._remote.list(prefix, after)
 
     def delete(self, objects: Iterable[str]) -> None:
-        remaining = iter(objects)
-        while batch := [*islice(remaining, _BATCH)]:
+        for batch in batched(objects, _BATCH):
             self._remote.delete(batch)
             for path in batch:
                 self._forget(path)

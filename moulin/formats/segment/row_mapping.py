@@ -1,4 +1,4 @@
-"""Projection: rows of a file that was written with an older schema become rows of the schema they are read with.
+"""Row mapping: rows of a file that was written with an older schema become rows of the schema they are read with.
 
 Columns and the fields inside them are matched by field id, never by name. The plan is made once per file: a conversion
 for each column, or None where the stored arrays serve as they are.
@@ -24,7 +24,7 @@ _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 _Convert = Callable[[pa.Array], pa.Array]
 
 
-class Projection:
+class RowMapping:
     """How rows of a file with the Arrow schema `file_schema` become rows of `schema`.
 
     `columns` names top-level columns of `schema` in the order wanted; None takes all. `name` is the file in messages.
@@ -278,4 +278,4 @@ def _offsets(array: pa.Array) -> tuple[pa.Array, int, int]:
     return (pc.subtract(offsets, first) if first or offsets.offset else offsets), first, last - first
 
 
-__all__ = ["Projection"]
+__all__ = ["RowMapping"]

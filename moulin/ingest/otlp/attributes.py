@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-from moulin.ingest.otlp.wire import BYTES, FIXED64, VARINT, Buffer, Fields, Ints, Odd, offsets, scan
+from moulin.ingest.otlp.wire import BYTES, FIXED64, VARINT, Buffer, Fields, Odd, offsets, scan
+from moulin.model.arrays import Integers
 
 _STRING, _BOOL, _INT, _DOUBLE, _ARRAY, _KVLIST, _RAW = 1, 2, 3, 4, 5, 6, 7
 _ESCAPED = r'["\\\x00-\x1f]'
@@ -32,7 +33,7 @@ class Attributes(NamedTuple):
     text: pa.MapArray
     typed: pa.StringArray
 
-    def take(self, places: Ints) -> Attributes:
+    def take(self, places: Integers) -> Attributes:
         """The attributes of other messages that share these."""
         return Attributes(self.text.take(pa.array(places)), self.typed.take(pa.array(places)))
 
@@ -57,7 +58,7 @@ def attributes(fields: Fields, number: int) -> Attributes:
     return Attributes(text, _objects(owner, keys, found.typed, fields.messages))
 
 
-def values(buffer: Buffer, start: Ints, end: Ints) -> Values:
+def values(buffer: Buffer, start: Integers, end: Integers) -> Values:
     """The AnyValue in each range; an empty one is null in the text, and `null` in JSON."""
     found = scan(buffer, start, end)
     if (found.counts > 1).any():
@@ -85,10 +86,10 @@ def values(buffer: Buffer, start: Ints, end: Ints) -> Values:
 
 
 def _others(
-    buffer: Buffer, found: Fields, start: Ints, end: Ints, rest: Ints
-) -> list[tuple[Ints, pa.StringArray, pa.StringArray]]:
+    buffer: Buffer, found: Fields, start: Integers, end: Integers, rest: Integers
+) -> list[tuple[Integers, pa.StringArray, pa.StringArray]]:
     """(places, texts, JSON) of the values that are no texts, a kind at a time."""
-    parts: list[tuple[Ints, pa.StringArray, pa.StringArray]] = []
+    parts: list[tuple[Integers, pa.StringArray, pa.StringArray]] = []
     empty = np.ones(len(start), np.bool_)
     _, _, is_int = found.find(_INT, VARINT)
     if is_int.any():
@@ -123,7 +124,7 @@ def _others(
     return parts
 
 
-def _objects(owner: Ints, keys: pa.StringArray, typed: pa.StringArray, messages: int) -> pa.StringArray:
+def _objects(owner: Integers, keys: pa.StringArray, typed: pa.StringArray, messages: int) -> pa.StringArray:
     """For each message a JSON object of its attributes that are no texts, or null."""
     places = np.flatnonzero(np.asarray(typed.is_valid()))
     if not len(places):

@@ -25,7 +25,9 @@ from moulin.ingest.otlp.envelope import Envelope, Rows, open_requests
 from moulin.ingest.otlp.logs import log_rows
 from moulin.ingest.otlp.points import point_rows
 from moulin.ingest.otlp.spans import span_rows
-from moulin.ingest.otlp.wire import Ints, Odd
+from moulin.ingest.otlp.wire import Odd
+from moulin.model.arrays import Integers
+from moulin.model.batching import packed
 from moulin.model.otel import EVENT_TIME, INGEST_TIME, REPORTED_TIME, SCHEMAS, SIGNALS, TIME, Signal
 
 REQUESTS: Final[Mapping[Signal, Any]] = MappingProxyType(
@@ -44,7 +46,7 @@ class Decoded:
     that its resource names, or null. `poison` says of each request that gave no rows why not."""
 
     rows: pa.Table
-    request: Ints
+    request: Integers
     route: pa.StringArray
     poison: Mapping[int, str]
 
@@ -79,17 +81,11 @@ def decode(signal: Signal, requests: Sequence[bytes], ingested: Sequence[int]) -
 
 def _chunks(requests: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Ranges of requests that are decoded together."""
-    low = size = 0
-    for place, request in enumerate(requests):
-        size += len(request)
-        if size >= _CHUNK_BYTES:
-            yield low, place + 1
-            low, size = place + 1, 0
-    if low < len(requests):
-        yield low, len(requests)
+    for chunk in packed(range(len(requests)), lambda index: len(requests[index]), _CHUNK_BYTES):
+        yield chunk[0], chunk[-1] + 1
 
 
-def _decode_some(signal: Signal, requests: Sequence[bytes], ingested: Ints) -> Decoded:
+def _decode_some(signal: Signal, requests: Sequence[bytes], ingested: Integers) -> Decoded:
     try:
         return _decode(signal, requests, ingested, {})
     except Odd:
@@ -120,7 +116,7 @@ def _rewritten(signal: Signal, request: bytes, index: int, poison: dict[int, str
     return written
 
 
-def _decode(signal: Signal, requests: Sequence[bytes], ingested: Ints, poison: Mapping[int, str]) -> Decoded:
+def _decode(signal: Signal, requests: Sequence[bytes], ingested: Integers, poison: Mapping[int, str]) -> Decoded:
     envelope = open_requests(requests)
     parts = [_table(signal, rows, envelope, ingested) for rows in _READERS[signal](envelope)]
     if not parts:
@@ -131,7 +127,7 @@ def _decode(signal: Signal, requests: Sequence[bytes], ingested: Ints, poison: M
     return Decoded(table, origin.request[scope], origin.route.take(pa.array(scope)), poison)
 
 
-def _table(signal: Signal, rows: Rows, envelope: Envelope, ingested: Ints) -> tuple[pa.Table, Ints]:
+def _table(signal: Signal, rows: Rows, envelope: Envelope, ingested: Integers) -> tuple[pa.Table, Integers]:
     """Rows with times and origin, in the schema of the signal."""
     count = len(rows.scope)
     places = pa.array(rows.scope)

@@ -33,6 +33,7 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import InvalidInput, Unsupported
+from moulin.model.arrays import Integers
 from moulin.model.layout.transform import raw_values, source_column
 from moulin.model.schema.schema import column_path, find_column, from_stored
 
@@ -73,7 +74,7 @@ def sort_from_json(text: str | bytes) -> SortOrder:
     return from_stored(SortOrder, text, "sort order")
 
 
-def sort_indices(table: pa.Table, order: SortOrder, schema: Schema) -> npt.NDArray[np.int64] | None:
+def sort_indices(table: pa.Table, order: SortOrder, schema: Schema) -> Integers | None:
     """The places of the rows of `table` in sorted order, equal rows as they came; None when they are sorted already."""
     keys = _keys(table, order, schema)
     if not keys or _is_sorted(keys, table.num_rows):

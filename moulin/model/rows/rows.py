@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
+from moulin.model.batching import batched
 from moulin.model.names import did_you_mean
 from moulin.model.rows.conversion import Misfit, Target, TypeMisfit, absent, fit
 from moulin.model.rows.python_values import from_python
@@ -20,6 +21,11 @@ from moulin.model.schema.arrow import arrow_schema
 CHUNK_ROWS = 65_536
 
 _SHOWN = 100
+
+
+def is_spark_frame(data: object) -> bool:
+    """Whether data is a Spark DataFrame, whose rows do not pass through this process."""
+    return hasattr(data, "mapInArrow")
 
 
 def to_batches(data: object, schema: Schema) -> Iterator[pa.RecordBatch]:
@@ -98,7 +104,7 @@ class _Intake:
         return self.arrow(item)
 
     def _dicts(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
-        while chunk := list(islice(rows, CHUNK_ROWS)):
+        for chunk in batched(rows, CHUNK_ROWS):
             for place, row in enumerate(chunk):
                 if not isinstance(row, Mapping):
                     raise InvalidInput(f"Row {self._row + place} is not a dict, but {type(row).__name__}.")

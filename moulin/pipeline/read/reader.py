@@ -17,7 +17,6 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -26,6 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from moulin.formats import deletion_vector
+from moulin.model.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
@@ -184,7 +184,7 @@ def _by_place(segments: Sequence[LiveSegment]) -> Iterator[tuple[str, list[LiveS
         yield name, [s for s in segments if (s.facts.level > 0) is stored]
 
 
-def _slots(numbers: npt.NDArray[np.int64]) -> int:
+def _slots(numbers: Integers) -> int:
     """A modulus, as small as it is quickly found, that tells these numbers apart."""
     slots = len(numbers)
     while len(np.unique(numbers % slots)) < len(numbers):

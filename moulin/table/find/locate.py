@@ -14,13 +14,12 @@ import pyarrow as pa
 from moulin.errors import FailedPrecondition
 from moulin.formats import deletion_vector
 from moulin.formats.key_index import Block, KeyIndex, hash_keys, search_form
+from moulin.model.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
-
-Integers = npt.NDArray[np.int64]
 
 _NEAR = 4  # blocks this close together are read in one request
 

@@ -17,6 +17,7 @@ from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.commit.indexes import Coverage
 from moulin.formats.key_index import hash_keys
 from moulin.formats.secondary_index import IndexFile, IndexKind, SortedChunk, Span, filter_holds
+from moulin.model.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.index_value import LONGEST, encode_literal, encoding_of, width_of
@@ -28,7 +29,6 @@ from moulin.storage.store import Store
 from moulin.storage.table_store import Lost
 from moulin.table.index.build import KINDS, open_index
 
-Integers = npt.NDArray[np.int64]
 Found = dict[int, Integers]
 """Positions that may match, ascending, by segment. Of segments that are not there nothing is known."""
 

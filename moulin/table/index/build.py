@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.errors import Corrupt, NotFound
@@ -22,6 +21,7 @@ from moulin.formats.secondary_index import (
 )
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model import operations
+from moulin.model.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 from moulin.model.layout.index_value import cut, encode_values, encoding_of, width_of
@@ -30,7 +30,6 @@ from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.table.runner import CarryTask, CoveringFile, IndexResult, IndexTask
 
-Integers = npt.NDArray[np.int64]
 _NONE: Integers = np.empty(0, np.int64)
 
 KINDS: Mapping[str, IndexKind] = {"btree": IndexKind.BTREE, "bloom": IndexKind.BLOOM}
