@@ -16,8 +16,9 @@ from moulin.iceberg.check import metadata as check_metadata
 from moulin.iceberg.check.files import check_data_file, check_delete_file
 from moulin.iceberg.check.metadata import Finding
 from moulin.iceberg.check.metadata_files import Files, find_metadata
-from moulin.iceberg.projection.avro import Json, read_avro
-from moulin.iceberg.projection.manifests import ADDED, DATA, DELETED, DELETES, EXISTING
+from moulin.iceberg.format.avro import read_avro
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.manifests import ADDED, DATA, DELETED, DELETES, EXISTING
 
 _HEADER = ("schema", "partition-spec", "partition-spec-id", "format-version", "content")
 

@@ -17,8 +17,8 @@ from moulin.formats import deletion_vector
 from moulin.formats.puffin import DELETION_VECTOR, read_puffin_footer
 from moulin.iceberg.check.metadata import Finding
 from moulin.iceberg.check.metadata_files import Files
-from moulin.iceberg.projection.avro import Json
-from moulin.iceberg.projection.deletes import FILE_PATH_ID, POS_ID
+from moulin.iceberg.format.deletes import FILE_PATH_ID, POS_ID
+from moulin.iceberg.format.json import Json
 from moulin.model.layout.bounds import bound_from_bytes
 from moulin.model.schema.arrow import field_id
 

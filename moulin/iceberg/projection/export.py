@@ -16,10 +16,11 @@ from uuid import UUID
 from moulin.catalog.objects import projections
 from moulin.errors import AlreadyExists, FailedPrecondition
 from moulin.formats.puffin import DeletionVectorBlob, write_puffin
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.avro import Json
-from moulin.iceberg.projection.deletes import DeleteFile, location, position_deletes
-from moulin.iceberg.projection.manifests import ManifestWriter, write_manifest_list
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.deletes import DeleteFile, position_deletes
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import location
+from moulin.iceberg.format.manifests import ManifestWriter, write_manifest_list
 from moulin.iceberg.projection.projection import named_commits
 from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState

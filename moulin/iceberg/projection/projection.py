@@ -20,10 +20,11 @@ from uuid import UUID
 from moulin.catalog.objects import projections
 from moulin.catalog.objects.projections import DataCommit, Projected
 from moulin.errors import Corrupt, NotFound, Unavailable
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.avro import Json, read_avro
-from moulin.iceberg.projection.deletes import location, locator
-from moulin.iceberg.projection.manifests import ManifestWriter, is_live, write_manifest_list
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.avro import read_avro
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import location, locator
+from moulin.iceberg.format.manifests import ManifestWriter, is_live, write_manifest_list
 from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse, Response
 
 from moulin.errors import InvalidInput, NotFound
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.avro import Json
-from moulin.iceberg.projection.deletes import location
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.projection import Projection, find_whole, project
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.errors import RestError, no_such

@@ -20,8 +20,8 @@ from moulin.catalog.commit.commit import Stale, TableCommit
 from moulin.catalog.objects.projections import ENGINE_PREFIX
 from moulin.catalog.upkeep import ownership
 from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
-from moulin.iceberg.projection.avro import Json
-from moulin.iceberg.projection.deletes import location
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.projection import project
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import create, requirements

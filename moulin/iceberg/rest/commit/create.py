@@ -13,8 +13,8 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from moulin.catalog.objects.tables import NewTable
 from moulin.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.deletes import location
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.locations import location
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.commit.updates import Wanted, new_properties

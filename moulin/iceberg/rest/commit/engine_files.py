@@ -17,9 +17,11 @@ from pyroaring import BitMap64
 
 from moulin.errors import Corrupt, InvalidInput, NotFound, Unsupported
 from moulin.formats import deletion_vector
-from moulin.iceberg.projection.avro import Json, read_avro
-from moulin.iceberg.projection.deletes import FILE_PATH_ID, POS_ID, location
-from moulin.iceberg.projection.manifests import ADDED, DELETED, source_type
+from moulin.iceberg.format.avro import read_avro
+from moulin.iceberg.format.deletes import FILE_PATH_ID, POS_ID
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import location
+from moulin.iceberg.format.manifests import ADDED, DELETED, source_type
 from moulin.model.entities import TableState
 from moulin.model.layout.bounds import bound_to_bytes
 from moulin.model.layout.partition import PartitionTuple, format_partition, split_by_partition

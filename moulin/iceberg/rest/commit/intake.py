@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from moulin.errors import InvalidInput, MoulinError, Unsupported
 from moulin.formats.segment.footer import footer_facts, read_footer, sequence_range, split_offsets
 from moulin.formats.segment.reader import SegmentReader
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.commit.engine_files import (
     ADDED,
     DataFile,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from moulin.errors import InvalidInput
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.errors import commit_failed, no_such
 from moulin.iceberg.rest.requests import field
 

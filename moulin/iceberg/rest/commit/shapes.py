@@ -14,7 +14,7 @@ from pyiceberg.typedef import IcebergBaseModel
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from moulin.errors import InvalidInput, Unsupported
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format.json import Json
 from moulin.model.entities import TableState
 from moulin.model.layout.partition import FIRST_FIELD_ID, parse_spec
 from moulin.model.schema.change import (

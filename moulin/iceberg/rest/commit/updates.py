@@ -12,8 +12,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
 from moulin.errors import InvalidInput, Unsupported
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.requests import field as member
 from moulin.iceberg.rest.requests import texts, words

@@ -24,7 +24,7 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import InvalidInput
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format.json import Json
 from moulin.model.predicate import Predicate
 from moulin.model.where import parse_where
 

@@ -23,10 +23,12 @@ from pyiceberg.types import PrimitiveType
 
 from moulin.catalog.segments import feed as changes
 from moulin.errors import InvalidInput, MoulinError, NotFound
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.avro import Json, read_avro
-from moulin.iceberg.projection.deletes import DeleteFile, from_record, locator, vector_file, vector_sizes
-from moulin.iceberg.projection.manifests import DELETES, is_live, source_type
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.avro import read_avro
+from moulin.iceberg.format.deletes import DeleteFile, from_record, vector_file, vector_sizes
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import locator
+from moulin.iceberg.format.manifests import DELETES, is_live, source_type
 from moulin.iceberg.projection.projection import Projection, project
 from moulin.iceberg.rest import tables
 from moulin.iceberg.rest.errors import RestError

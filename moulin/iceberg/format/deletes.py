@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,14 +107,3 @@ def from_record(record: dict[str, Any]) -> DeleteFile:
         record.get("content_size_in_bytes"),
         *(places or (None, None)),
     )
-
-
-def location(store: Store, path: str) -> str:
-    """The address of an object as engines spell it."""
-    return store.location(path)
-
-
-def locator(store: Store) -> Callable[[str], str]:
-    """`location` of paths that the catalog knows, for many of them."""
-    prefix = location(store, "x").removesuffix("x")
-    return lambda path: prefix + path

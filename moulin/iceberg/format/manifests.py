@@ -16,9 +16,10 @@ from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.objects.projections import DataCommit
 from moulin.errors import Unsupported
 from moulin.formats import manifest as codec
-from moulin.iceberg.projection.avro import Json, manifest_list_schema, manifest_schema, read_header, write_avro
-from moulin.iceberg.projection.data_entries import DataEntryEncoder, avro_file
-from moulin.iceberg.projection.deletes import DeleteFile, delete_file_record
+from moulin.iceberg.format.avro import manifest_list_schema, manifest_schema, read_header, write_avro
+from moulin.iceberg.format.data_entries import DataEntryEncoder, avro_file
+from moulin.iceberg.format.deletes import DeleteFile, delete_file_record
+from moulin.iceberg.format.json import Json
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
