@@ -16,11 +16,11 @@ import pytest
 
 from moulin.errors import MoulinError, NotFound, Unauthenticated, Unavailable
 from moulin.formats.baby_segment import PAYLOAD_OF, BabySegment, Entry, Kind, decode
-from moulin.ingest.collector import Collector, CollectorSettings
+from moulin.ingest.collector.collector import Collector, CollectorSettings
+from moulin.ingest.collector.registry import Grant, OpenStream
+from moulin.ingest.collector.service import Listen, serve
+from moulin.ingest.collector.stream import StreamSettings
 from moulin.ingest.otlp.otlp import decode as decode_otlp
-from moulin.ingest.registry import Grant, OpenStream
-from moulin.ingest.service import Listen, serve
-from moulin.ingest.stream import StreamSettings
 from moulin.model.ingest import StopReason
 from moulin.model.otel import Signal
 from moulin.storage import paths

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from moulin.formats.baby_segment import encode_data
-from moulin.ingest.intake import Aside, BabySegmentFacts, Targets, batches_of, take_in
+from moulin.ingest.intake.intake import Aside, BabySegmentFacts, Targets, batches_of, take_in
 from moulin.model.facts import SegmentFacts
 from moulin.model.ingest import SetAside
 from moulin.storage import paths

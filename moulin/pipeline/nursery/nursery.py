@@ -21,8 +21,8 @@ from uuid import UUID
 
 from moulin.errors import AlreadyExists, Conflict, FailedPrecondition, MoulinError, NotFound, Unavailable
 from moulin.formats.baby_segment import encode_stop
-from moulin.ingest.backlog import Backlog, Stop, backlog
-from moulin.ingest.intake import Aside, BabySegmentFacts, Targets, candidates
+from moulin.ingest.intake.backlog import Backlog, Stop, backlog
+from moulin.ingest.intake.intake import Aside, BabySegmentFacts, Targets, candidates
 from moulin.lake import Lake
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id

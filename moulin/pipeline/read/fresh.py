@@ -28,8 +28,8 @@ from pyspark.sql.types import StructType
 
 from moulin.catalog.replica import ReplicaCatalog
 from moulin.errors import NotFound, Unavailable
-from moulin.ingest.backlog import backlog
-from moulin.ingest.intake import BabySegmentFacts, Kind, Targets, batches_of, candidates, take_in
+from moulin.ingest.intake.backlog import backlog
+from moulin.ingest.intake.intake import BabySegmentFacts, Kind, Targets, batches_of, candidates, take_in
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ingest import StreamList

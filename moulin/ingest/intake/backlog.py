@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from moulin.errors import MoulinError
 from moulin.formats.baby_segment import HEADER_SIZE, Kind, decode_header
-from moulin.ingest.intake import BabySegmentFacts
+from moulin.ingest.intake.intake import BabySegmentFacts
 from moulin.ingest.otlp.otlp import ingest_time
 from moulin.model.ingest import StopReason, Stream
 from moulin.storage import paths

@@ -17,9 +17,9 @@ from typing import Final
 from moulin.config import Config
 from moulin.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
 from moulin.formats.baby_segment import MAX_RAW, PAYLOAD_OF, Entry, Payload
-from moulin.ingest.registry import Grant, StreamRegistry
-from moulin.ingest.requests import Checked, TooLarge, check_arrow, check_ndjson
-from moulin.ingest.stream import StreamSettings, StreamWriter
+from moulin.ingest.collector.registry import Grant, StreamRegistry
+from moulin.ingest.collector.requests import Checked, TooLarge, check_arrow, check_ndjson
+from moulin.ingest.collector.stream import StreamSettings, StreamWriter
 from moulin.model.otel import Signal
 from moulin.sized_cache import SizedCache
 from moulin.storage.store import Store

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, MoulinError, NotFound, Unsupported
 from moulin.formats.baby_segment import PAYLOAD_OF, BabySegment, Entry, Payload, decode
-from moulin.ingest.appended import read_rows
+from moulin.ingest.intake.appended import read_rows
+from moulin.ingest.intake.routing import Router, fit
 from moulin.ingest.otlp.otlp import decode as decode_otlp
-from moulin.ingest.routing import Router, fit
 from moulin.model.ingest import RoutedTable, StreamList, TokenRouting
 from moulin.model.otel import SIGNALS, Signal, takes
 from moulin.model.rows.rows import to_batches

@@ -32,7 +32,7 @@ from moulin.formats.baby_segment import (
     encode_keep_alive,
     encode_stop,
 )
-from moulin.ingest.registry import OpenStream, StreamRegistry
+from moulin.ingest.collector.registry import OpenStream, StreamRegistry
 from moulin.model.ids import new_id
 from moulin.model.ingest import StopReason
 from moulin.storage import paths
