@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
 from moulin.model.refs import Ref, refs_of
+from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.table.context import Context
 
@@ -39,7 +39,7 @@ _ATTEMPTS = 10
 LOOK_SECONDS = 10.0
 """How long the files of a projection are believed to be where they were seen."""
 _REMEMBERED = 4096
-_looked: dict[str, float] = {}
+_looked: SizedCache[str, float] = SizedCache(_REMEMBERED)
 log = logging.getLogger("moulin.iceberg")
 
 
@@ -109,13 +109,12 @@ def _find_base(context: Context, table_id: UUID, chosen: int, version: int) -> N
 def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -> bool:
     """Whether all files of a projection are in storage; looked for once in a while, in one listing."""
     now = time.monotonic()
-    if _looked.get(found.path, -math.inf) > now - LOOK_SECONDS:
+    seen = _looked.find(found.path)
+    if seen is not None and seen > now - LOOK_SECONDS:
         return True
     if _forget_lost(context, table_id, chosen, found.version) or _forget_moved(context, table_id, chosen, found):
         return False
-    if len(_looked) >= _REMEMBERED:
-        _looked.clear()
-    _looked[found.path] = now
+    _looked.keep(found.path, now)
     return True
 
 
