@@ -102,8 +102,8 @@ def encode_data(stream_id: UUID, nonce: bytes, offset: int, written_at: int, ent
         raise InvalidInput("A baby segment of data holds at least one entry.")
     tokens = list(dict.fromkeys(entry.token_id for entry in entries))
     tables = list(dict.fromkeys(entry.table for entry in entries if entry.table))
-    token_of = {token: place for place, token in enumerate(tokens)}
-    table_of = {"": 0, **{table: place + 1 for place, table in enumerate(tables)}}
+    token_of = {token: index for index, token in enumerate(tokens)}
+    table_of = {"": 0, **{table: index + 1 for index, table in enumerate(tables)}}
     try:
         parts = [struct.pack("<III", len(tokens), len(tables), len(entries))]
         parts += [token.bytes for token in tokens]
@@ -195,7 +195,7 @@ def _entries(raw: bytes) -> tuple[Entry, ...]:
     at = 12 + 16 * token_count
     if at > len(raw) or _ENTRY.size * count > len(raw):
         raise ValueError("there are more of them than bytes")
-    tokens = [UUID(bytes=raw[place : place + 16]) for place in range(12, at, 16)]
+    tokens = [UUID(bytes=raw[start : start + 16]) for start in range(12, at, 16)]
     tables = [""]
     for _ in range(table_count):
         (size,) = struct.unpack_from("<H", raw, at)

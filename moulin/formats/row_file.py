@@ -169,7 +169,7 @@ def _plain(name: str, opener: Opener) -> Any:
 
 
 def _reason(error: Exception, kind: RowFormat, schema: Schema, name: str, opener: Opener) -> str:
-    """What pyarrow says, with the name of the column where it gives only its place, or nothing."""
+    """What pyarrow says, with the name of the column where it gives only its position, or nothing."""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     with suppress(pa.ArrowException, OSError, ValueError):  # the file may be one that cannot be read twice
         if kind == "csv" and (found := re.match(r"In CSV column #(\d+): (.*)", said)):

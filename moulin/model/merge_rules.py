@@ -215,8 +215,8 @@ class MergeRules:
     def _pair_schema(self) -> Schema:
         """One struct for each side, so that `source.x` and `target.x` are fields of columns."""
         sides = [
-            NestedField(place, name, StructType(*schema.fields), required=False)
-            for place, (name, schema) in enumerate(((SOURCE, self.source), (TARGET, self.schema)), 1)
+            NestedField(number, name, StructType(*schema.fields), required=False)
+            for number, (name, schema) in enumerate(((SOURCE, self.source), (TARGET, self.schema)), 1)
         ]
         made = renumber(StructType(*sides), count(1).__next__)
         assert isinstance(made, StructType)
@@ -312,10 +312,10 @@ def _source_schema(schema: Schema, source: pa.Schema) -> Schema:
     table = {column.name: column for column in schema.fields}
     key = {schema.find_column_name(number) for number in schema.identifier_field_ids}
     columns = []
-    for place, given in enumerate(source, 1):
+    for number, given in enumerate(source, 1):
         known = table.get(given.name)
         kind = known.field_type if known is not None else to_type(given.type, f"column {given.name} of the source")
-        columns.append(NestedField(place, given.name, kind, required=given.name in key))
+        columns.append(NestedField(number, given.name, kind, required=given.name in key))
     if len({column.name for column in columns}) < len(columns):
         raise InvalidInput("The source has two columns of one name: rename or drop one of them.")
     made = renumber(StructType(*columns), count(1).__next__)

@@ -234,9 +234,9 @@ class CachedStore(Store):
     def _keep(self, path: str, size: int, first: int, data: bytes) -> int:
         """Keep the blocks from number `first` on that `data` holds; returns how many."""
         view, count = memoryview(data), max(1, -(-len(data) // BLOCK_BYTES))
-        for place in range(count):
-            block = view[place * BLOCK_BYTES : (place + 1) * BLOCK_BYTES]
-            self._blocks.write(self._name(path), first + place, size, block)
+        for index in range(count):
+            block = view[index * BLOCK_BYTES : (index + 1) * BLOCK_BYTES]
+            self._blocks.write(self._name(path), first + index, size, block)
         return count
 
     def _read(self, path: str, size: int, start: int, length: int) -> bytes:

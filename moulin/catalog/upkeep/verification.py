@@ -160,7 +160,7 @@ def _is_index(path: str, entries: int, segments: dict[int, int], data: bytes) ->
     if index.entries != entries:
         return f"it has {index.entries} entries, not {entries}"
     for number, rows in segments.items():
-        place = index.place.get(number)
+        place = index.index_of.get(number)
         if place is None or int(index.rows[place]) != rows:
             return f"it does not cover the {rows} rows of segment {number}"
     return None

@@ -208,11 +208,11 @@ class SegmentReader:
         lineage += [(_SEQUENCE_FIELD, self._sequence_leaf)] if read.sequence else []
         stored = {*mapping.leaves, *(leaf.index for _, leaf in lineage if leaf is not None)}
         raw = self._decode(ranges, sorted(stored), read.use_threads)
-        place = {column: at for at, column in enumerate(sorted({self._leaves[leaf].column for leaf in stored}))}
-        table = mapping.apply(raw.select(sorted({place[self._leaves[leaf].column] for leaf in mapping.leaves})))
+        index_of = {column: at for at, column in enumerate(sorted({self._leaves[leaf].column for leaf in stored}))}
+        table = mapping.apply(raw.select(sorted({index_of[self._leaves[leaf].column] for leaf in mapping.leaves})))
         runs = _runs(ranges)
         for field, leaf in lineage:
-            column = None if leaf is None else raw.column(place[leaf.column]).cast(field.type)
+            column = None if leaf is None else raw.column(index_of[leaf.column]).cast(field.type)
             table = table.append_column(field, self._lineage(field, column, runs, read))
         if read.position:
             table = table.append_column(_POSITION_FIELD, pa.array(_positions(runs)))

@@ -110,7 +110,7 @@ class Totals:
 class Rewriter:
     """Applies a delta to manifests. `dropped` names the position-delete files that are no longer needed.
 
-    `vectors` gives the place of each segment's deletion vector, where that is not the one in the lake.
+    `vectors` gives the extent of each segment's deletion vector, where that is not the one in the lake.
     """
 
     def __init__(

@@ -40,9 +40,9 @@ def backlog(store: Store, stream: Stream) -> Backlog:
     after = paths.baby_segment(stream.id, stream.frontier) if stream.frontier >= 0 else ""
     infos: dict[int, ObjectInfo] = {}
     for info in store.list(paths.stream_prefix(stream.id), after=after):
-        place = paths.parse_baby_segment(info.path)
-        if place is not None:
-            infos[place[1]] = info
+        parsed = paths.parse_baby_segment(info.path)
+        if parsed is not None:
+            infos[parsed[1]] = info
     found = Backlog(stream)
     offset, last = stream.frontier + 1, stream.stopped_offset
     while offset in infos and (last is None or offset <= last):

@@ -199,19 +199,19 @@ def _decoded(signal: Signal, items: Sequence[_Item], targets: Targets) -> Intake
     decoded = decode_otlp(
         signal, [entry.data for _, entry in items], [baby_segment.ingest_time for baby_segment, _ in items]
     )
-    for place, reason in decoded.poison.items():
-        baby_segment, entry = items[place]
+    for index, reason in decoded.poison.items():
+        baby_segment, entry = items[index]
         found.asides.append(Aside(baby_segment, reason, entry.records, (entry,)))
     routed = targets.router.split(signal, decoded, [entry.token_id for _, entry in items])
     for token_id in routed.unknown:
         lost = [
-            item for place, item in enumerate(items) if item[1].token_id == token_id and place not in decoded.poison
+            item for index, item in enumerate(items) if item[1].token_id == token_id and index not in decoded.poison
         ]
         reason = f"Nobody knows where records of token {token_id} go any more."
         found.asides += [Aside(baby_segment, reason, entry.records, (entry,)) for baby_segment, entry in lost]
     for table_id, rows in routed.rows.items():
         fitted = fit(rows, _schema(targets, table_id))
-        found.add(table_id, fitted, {items[int(place)][0].stream_id for place in routed.requests[table_id]})
+        found.add(table_id, fitted, {items[int(index)][0].stream_id for index in routed.requests[table_id]})
     found.fallen_back = routed.fallen_back
     return found
 

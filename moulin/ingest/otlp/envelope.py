@@ -37,7 +37,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Where the records of all requests lie, and of each the place of its scope among all scopes."""
+    """Where the records of all requests lie, and of each the index of its scope among all scopes."""
 
     buffer: Buffer
     start: Integers
@@ -48,7 +48,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Records as columns, each with the place of its scope, the time its sender gave (0: none), and when it happened.
+    """Records as columns, each with the index of its scope, the time its sender gave (0: none), and when it happened.
 
     The latter is what `event_time` is made of; it is the same time for most.
     """

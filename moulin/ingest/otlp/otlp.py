@@ -42,7 +42,7 @@ _CHUNK_BYTES: Final = 6_000_000  # decoded together: enough to pay for each step
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Rows in the schema of their signal. `request` is the place of the request that each came in, `route` the table
+    """Rows in the schema of their signal. `request` is the index of the request that each came in, `route` the table
     that its resource names, or null. `poison` says of each request that gave no rows why not."""
 
     rows: pa.Table
@@ -75,7 +75,7 @@ def decode(signal: Signal, requests: Sequence[bytes], ingested: Sequence[int]) -
         pa.concat_tables([part.rows for _, part in parts]),
         np.concatenate([part.request + low for low, part in parts]),
         pa.concat_arrays([part.route for _, part in parts]),
-        {low + place: reason for low, part in parts for place, reason in part.poison.items()},
+        {low + index: reason for low, part in parts for index, reason in part.poison.items()},
     )
 
 
@@ -91,16 +91,16 @@ def _decode_some(signal: Signal, requests: Sequence[bytes], ingested: Integers) 
     except Odd:
         pass
     poison: dict[int, str] = {}
-    given = [_rewritten(signal, request, place, poison) for place, request in enumerate(requests)]
+    given = [_rewritten(signal, request, index, poison) for index, request in enumerate(requests)]
     try:
         return _decode(signal, given, ingested, poison)
     except Odd:
-        for place, request in enumerate(given):
+        for index, request in enumerate(given):
             try:
                 _decode(signal, [request], ingested[:1], {})
             except Odd as reason:
-                poison[place] = f"It cannot be read: {reason}."
-                given[place] = b""
+                poison[index] = f"It cannot be read: {reason}."
+                given[index] = b""
         return _decode(signal, given, ingested, poison)
 
 
@@ -121,7 +121,7 @@ def _decode(signal: Signal, requests: Sequence[bytes], ingested: Integers, poiso
     parts = [_table(signal, rows, envelope, ingested) for rows in _READERS[signal](envelope)]
     if not parts:
         return dataclasses.replace(_NOTHING[signal], poison=poison)
-    scope = np.concatenate([places for _, places in parts])
+    scope = np.concatenate([indexes for _, indexes in parts])
     table = pa.concat_tables([table for table, _ in parts])
     origin = envelope.origin
     return Decoded(table, origin.request[scope], origin.route.take(pa.array(scope)), poison)
@@ -130,11 +130,11 @@ def _decode(signal: Signal, requests: Sequence[bytes], ingested: Integers, poiso
 def _table(signal: Signal, rows: Rows, envelope: Envelope, ingested: Integers) -> tuple[pa.Table, Integers]:
     """Rows with times and origin, in the schema of the signal."""
     count = len(rows.scope)
-    places = pa.array(rows.scope)
+    indexes = pa.array(rows.scope)
     arrived = ingested[envelope.origin.request[rows.scope]]
     event = np.where(rows.happened == 0, arrived, np.minimum(rows.happened, arrived))
     columns = dict(rows.columns)
-    columns |= {name: column.take(places) for name, column in envelope.origin.columns.items()}
+    columns |= {name: column.take(indexes) for name, column in envelope.origin.columns.items()}
     columns[EVENT_TIME] = pa.array(event).view(TIME)
     columns[INGEST_TIME] = pa.array(arrived).view(TIME)
     columns[REPORTED_TIME] = pa.array(rows.reported, mask=rows.reported == 0).view(TIME)

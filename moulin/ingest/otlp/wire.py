@@ -55,8 +55,8 @@ class Buffer:
         slots = pa.BinaryArray.from_buffers(
             pa.binary(), 2 * count - 1, [None, pa.py_buffer(edges.astype(np.int32)), self._arrow]
         )
-        places = np.arange(0, 2 * count, 2)
-        return slots.take(pa.array(places, mask=None if present.all() else ~present))
+        at = np.arange(0, 2 * count, 2)
+        return slots.take(pa.array(at, mask=None if present.all() else ~present))
 
     def text(self, start: Integers, size: Integers, present: NDArray[np.bool_]) -> pa.StringArray:
         """`binary`, checked to be UTF-8."""
@@ -66,18 +66,18 @@ class Buffer:
             raise Odd("a text is not UTF-8") from None
 
     def fixed64(self, start: Integers) -> Integers:
-        """The eight bytes at each place as signed integers; `.view(np.float64)` makes them doubles."""
+        """The eight bytes at each offset as signed integers; `.view(np.float64)` makes them doubles."""
         if not len(start):
             return np.empty(0, np.int64)
-        places = start[:, None] + np.arange(8)
-        return np.ascontiguousarray(self.bytes[places]).view("<i8").reshape(-1).astype(np.int64, copy=False)
+        at = start[:, None] + np.arange(8)
+        return np.ascontiguousarray(self.bytes[at]).view("<i8").reshape(-1).astype(np.int64, copy=False)
 
     def fixed32(self, start: Integers) -> Integers:
-        """The four bytes at each place as unsigned integers."""
+        """The four bytes at each offset as unsigned integers."""
         if not len(start):
             return np.empty(0, np.int64)
-        places = start[:, None] + np.arange(4)
-        return np.ascontiguousarray(self.bytes[places]).view("<u4").reshape(-1).astype(np.int64)
+        at = start[:, None] + np.arange(4)
+        return np.ascontiguousarray(self.bytes[at]).view("<u4").reshape(-1).astype(np.int64)
 
 
 def walk(data: bytes, at: int, end: int) -> list[tuple[int, int, int, int]]:
@@ -269,7 +269,7 @@ def scan(buffer: Buffer, start: Integers, end: Integers) -> Fields:
 
 
 def _varints(data: NDArray[np.uint8], at: Integers, wanted: NDArray[np.bool_]) -> tuple[Integers, Integers]:
-    """The varint at each wanted place, and how many bytes it has."""
+    """The varint at each wanted offset, and how many bytes it has."""
     value = data[at].astype(np.int64)
     width = np.ones(len(at), np.int64)
     more = np.flatnonzero((value >= 128) & wanted)
@@ -326,14 +326,14 @@ def packed(
     if (size & 7).any():
         raise Odd("a list of eight-byte numbers ends within one")
     edges = np.concatenate(([0], np.cumsum(np.bincount(owner, size // 8, minlength=count)))).astype(np.int32)
-    return edges, buffer.fixed64(_places(start, size // 8, 8))
+    return edges, buffer.fixed64(_stepped(start, size // 8, 8))
 
 
 def packed_varints(
     buffer: Buffer, owner: Integers, start: Integers, size: Integers, count: int
 ) -> tuple[NDArray[np.int32], Integers]:
     """Offsets and values of lists of varints, from their stretches."""
-    data = buffer.bytes[_places(start, size, 1)].astype(np.int64)
+    data = buffer.bytes[_stepped(start, size, 1)].astype(np.int64)
     last = np.flatnonzero(data < 128)
     filled = size > 0
     if len(data) and not (data[np.cumsum(size)[filled] - 1] < 128).all():
@@ -355,8 +355,8 @@ def zigzag(values: Integers) -> Integers:
     return (values >> 1) ^ -(values & 1)
 
 
-def _places(start: Integers, count: Integers, step: int) -> Integers:
-    """`count` places, `step` apart, from each start on."""
+def _stepped(start: Integers, count: Integers, step: int) -> Integers:
+    """`count` offsets, `step` apart, from each start on."""
     total = int(count.sum())
     within = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
     return np.repeat(start, count) + within * step

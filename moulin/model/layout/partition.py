@@ -231,10 +231,10 @@ def _name(source_id: int, transform: Transform[Any, Any], schema: Schema, fields
 
 
 def _compact(codes: Integers, size: int) -> tuple[Integers, Integers]:
-    """The codes below `size` that occur, and every code as its place among them: so no number of fields overflows."""
+    """The codes below `size` that occur, and every code as its index among them: so no number of fields overflows."""
     if size > _LARGEST_TABLE:
-        occurring, places = np.unique(codes, return_inverse=True)
-        return occurring, places
+        occurring, indexes = np.unique(codes, return_inverse=True)
+        return occurring, indexes
     occurring = np.flatnonzero(np.bincount(codes, minlength=size))
     lookup = np.zeros(size, np.int64)
     lookup[occurring] = np.arange(len(occurring))
@@ -242,7 +242,7 @@ def _compact(codes: Integers, size: int) -> tuple[Integers, Integers]:
 
 
 def _encode(kind: IcebergType, array: pa.Array) -> tuple[Integers, list[bytes | None]]:
-    """Every value as its place among the distinct ones, and the bytes of those."""
+    """Every value as its index among the distinct ones, and the bytes of those."""
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
     encoded = storage.dictionary_encode(null_encoding="encode")
     distinct = encoded.dictionary

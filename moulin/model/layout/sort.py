@@ -75,7 +75,7 @@ def sort_from_json(text: str | bytes) -> SortOrder:
 
 
 def sort_indices(table: pa.Table, order: SortOrder, schema: Schema) -> Integers | None:
-    """The places of the rows of `table` in sorted order, equal rows as they came; None when they are sorted already."""
+    """Indexes of the rows of `table` in sorted order, equal rows as they came; None when they are sorted already."""
     keys = _keys(table, order, schema)
     if not keys or _is_sorted(keys, table.num_rows):
         return None
@@ -83,10 +83,10 @@ def sort_indices(table: pa.Table, order: SortOrder, schema: Schema) -> Integers 
     if len(numbers) == len(keys):
         packed = _pack(numbers)
         return np.lexsort(numbers[::-1]) if packed is None else np.argsort(packed, kind="stable")
-    columns = {str(place): key if isinstance(key, np.ndarray) else key[0] for place, key in enumerate(keys)}
+    columns = {str(index): key if isinstance(key, np.ndarray) else key[0] for index, key in enumerate(keys)}
     directions = [
-        (str(place), "descending" if isinstance(key, tuple) and key[1] else "ascending")
-        for place, key in enumerate(keys)
+        (str(index), "descending" if isinstance(key, tuple) and key[1] else "ascending")
+        for index, key in enumerate(keys)
     ]
     indices = pc.sort_indices(pa.table(columns), sort_keys=directions)
     return np.asarray(indices).astype(np.int64)

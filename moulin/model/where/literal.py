@@ -109,7 +109,7 @@ def comparison(column: Column, operator: Operator, literal: Literal) -> Conditio
     """The rows whose `column` compares so with `literal`. None do when it is null."""
     if literal.value is None:
         return FALSE
-    key, exact = place(column, literal)
+    key, exact = to_key(column, literal)
     if isinstance(key, int):
         return _whole(column, operator, key, exact)
     if isinstance(key, float) and math.isnan(key):
@@ -129,7 +129,7 @@ def members(column: Column, literals: list[Literal]) -> tuple[list[Key], bool]:
     nan = False
     limits = limits_of(column.type)
     for literal in literals:
-        key, exact = place(column, literal)
+        key, exact = to_key(column, literal)
         if isinstance(key, float) and math.isnan(key):
             nan = True
         elif exact and (limits is None or limits[0] <= key <= limits[1]):  # type: ignore[operator]
@@ -137,9 +137,9 @@ def members(column: Column, literals: list[Literal]) -> tuple[list[Key], bool]:
     return keys, nan
 
 
-def place(column: Column, literal: Literal) -> tuple[Key, bool]:
+def to_key(column: Column, literal: Literal) -> tuple[Key, bool]:
     """The greatest key not above `literal`, and whether it is equal. It may be beyond the limits of the type."""
-    found = _place(column.type, literal.value)
+    found = _to_key(column.type, literal.value)
     if found is None:
         wanted = _WANTED.get(type(column.type), "another value")
         raise InvalidInput(
@@ -202,8 +202,8 @@ def _whole(column: Column, operator: Operator, floor: int, exact: bool) -> Condi
     return FALSE if outside else IsNull(column, True) if everything else kept
 
 
-def _place(iceberg: IcebergType, value: LiteralValue) -> tuple[Key, bool] | None:
-    """As `place`; None when the two do not go together."""
+def _to_key(iceberg: IcebergType, value: LiteralValue) -> tuple[Key, bool] | None:
+    """As `to_key`; None when the two do not go together."""
     match iceberg:
         case BooleanType():
             if isinstance(value, str):

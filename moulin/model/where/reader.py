@@ -248,10 +248,10 @@ class Reader:
         fields: tuple[NestedField, ...] = self._schema.fields
         found: list[str] = []
         column: NestedField | None = None
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             column = _named(fields, name)
             if column is None:
-                raise InvalidInput(unknown_column(self._schema, cut(".".join([*found, *names[place:]]))).message)
+                raise InvalidInput(unknown_column(self._schema, cut(".".join([*found, *names[index:]]))).message)
             found.append(column.name)
             fields = column.field_type.fields if isinstance(column.field_type, StructType) else ()
         assert column is not None, "a name has a part"

@@ -79,9 +79,9 @@ def _parse_message(text: str, error: ParseError) -> str:
     wrong = str(first.get("description"))
     if not wrong.startswith("Expecting"):
         wrong = "something is missing after it" if wrong.startswith("Required") else "it does not belong there"
-    place = f"line {first.get('line')}, column {first.get('col')}"
+    position = f"line {first.get('line')}, column {first.get('col')}"
     near = cut(str(first.get("highlight")))
-    return f"The where cannot be read at {place}, near {near!r}: {wrong[0].lower()}{wrong[1:]}."
+    return f"The where cannot be read at {position}, near {near!r}: {wrong[0].lower()}{wrong[1:]}."
 
 
 def cut(text: str) -> str:

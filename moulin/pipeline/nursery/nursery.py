@@ -224,8 +224,8 @@ class Nursery:
         shares = _shares(baby_segments, os.cpu_count() or 1)
         first = self._catalog.reserve_segments(NUMBERS * len(shares))
         tasks = [
-            MillTask(self._store, tuple(share), targets, first + NUMBERS * place, self._config.append_segment_bytes)
-            for place, share in enumerate(shares)
+            MillTask(self._store, tuple(share), targets, first + NUMBERS * index, self._config.append_segment_bytes)
+            for index, share in enumerate(shares)
         ]
         if self._spark and size >= self._config.nursery_local_bytes:
             return SparkRunner(self._lake.engine().session()).map(mill, tasks)

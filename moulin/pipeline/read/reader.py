@@ -39,11 +39,13 @@ from moulin.table.context import Context
 from moulin.table.find.search import narrow
 from moulin.table.read.scan import plan_segments
 
-# Spark's Parquet reader fills a declared column of this name with the place of each row in its file. It is what
+# Spark's Parquet reader fills a declared column of this name with the position of each row in its file. It is what
 # `_metadata.row_index` is made from, but without a struct around every value, which costs a tenth of a query. Decoding
-# a stored column of places is faster still: see docs/decisions/0164-stored-positions.md.
+# a stored column of positions is faster still: see docs/decisions/0164-stored-positions.md.
 _COUNTED = "_tmp_metadata_row_index"
-_NO_PLACE = f"A segment above level 0 has no column {STORED_POSITION}; rewrite it with table.compact(everything=True)."
+_NO_POSITION = (
+    f"A segment above level 0 has no column {STORED_POSITION}; rewrite it with table.compact(everything=True)."
+)
 _FRAMES = 64
 _BITMAPS = 64
 _MARKED = 256  # segments with deletion vectors in one scan: with more, a slot for each takes too large a table
@@ -90,11 +92,11 @@ class TableReader:
             marked = [s for s in members if s.vector is not None]
             if plain:
                 scans.append((plans, self._scan(state, plans, plain)))
-            for place, placed in _by_place(marked):
-                for start in range(0, len(placed), _MARKED):
-                    part = placed[start : start + _MARKED]
-                    scan = self._scan(state, plans, part, StructField(place, LongType()))
-                    scans.append((plans, scan.where(self._bitmap(part).is_live(F.col(place)))))
+            for position, same in _by_position_column(marked):
+                for start in range(0, len(same), _MARKED):
+                    part = same[start : start + _MARKED]
+                    scan = self._scan(state, plans, part, StructField(position, LongType()))
+                    scans.append((plans, scan.where(self._bitmap(part).is_live(F.col(position)))))
         return reduce(DataFrame.union, [scan.select(*(plan.column() for plan in plans)) for plans, scan in scans])
 
     def _scan(
@@ -164,22 +166,22 @@ class _Bitmap:
     frame: DataFrame
     slots: int
 
-    def is_live(self, place: Column) -> Column:
-        """Whether the row at this place of its segment is not deleted. It is an error that a place is unknown.
+    def is_live(self, position: Column) -> Column:
+        """Whether the row at this position of its segment is not deleted. It is an error that a position is unknown.
 
-        An error in the end, and not where the place is read: every step of the way passes nulls on, and generated code
-        that asks once is faster.
+        An error in the end, and not where the position is read: every step of the way passes nulls on, and generated
+        code that asks once is faster.
         """
         words = self.frame.scalar()
         start = F.get(words, F.col(SEGMENT) % self.slots)
-        word = F.get(words, start + F.shiftright(place, 6))
-        bit = F.call_function("shiftright", word, place.bitwiseAND(F.lit(63)).cast("int"))
+        word = F.get(words, start + F.shiftright(position, 6))
+        bit = F.call_function("shiftright", word, position.bitwiseAND(F.lit(63)).cast("int"))
         live = bit.bitwiseAND(F.lit(1).cast("bigint")) == 0
-        return F.coalesce(live, F.raise_error(F.lit(_NO_PLACE)).cast("boolean"))
+        return F.coalesce(live, F.raise_error(F.lit(_NO_POSITION)).cast("boolean"))
 
 
-def _by_place(segments: Sequence[LiveSegment]) -> Iterator[tuple[str, list[LiveSegment]]]:
-    """Segments by the column that has the place of each row."""
+def _by_position_column(segments: Sequence[LiveSegment]) -> Iterator[tuple[str, list[LiveSegment]]]:
+    """Segments by the column that has the position of each row."""
     for name, stored in ((STORED_POSITION, True), (_COUNTED, False)):
         yield name, [s for s in segments if (s.facts.level > 0) is stored]
 

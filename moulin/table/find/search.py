@@ -159,12 +159,12 @@ class _Search:
         for number, asked_for in chunks.items():
             chunk = self._indexes.chunk(covering.path, file, number)
             for rows in map(chunk.rows, asked_for):
-                places.append(chunk.places[rows])
+                places.append(chunk.indexes[rows])
                 positions.append(chunk.positions[rows])
         owners, rows_of = np.concatenate(places), np.concatenate(positions)
         order = np.lexsort((rows_of, owners))
         owners, rows_of = owners[order], rows_of[order]
-        asked = np.asarray([file.place[number] for number in wanted])
+        asked = np.asarray([file.index_of[number] for number in wanted])
         edges = np.searchsorted(owners, np.stack([asked, asked + 1])).tolist()
         return {n: np.unique(rows_of[start:stop]) for n, start, stop in zip(wanted, *edges, strict=True)}
 

@@ -149,12 +149,12 @@ def _stored(task: CarryTask, file: CoveringFile, numbers: Sequence[int]) -> Iter
             hashes = index.load_hashes(number)
             yield number, _Entries(hashes.positions, pa.array(hashes.hashes))
         return
-    places = np.asarray([index.place[number] for number in numbers])
+    places = np.asarray([index.index_of[number] for number in numbers])
     taken: list[tuple[Integers, Integers, pa.Array]] = [(_NONE, _NONE, _no_values(index.width))]
     for chunk in index.every():
-        mask = np.isin(chunk.places, places)
+        mask = np.isin(chunk.indexes, places)
         if mask.any():
-            taken.append((chunk.places[mask], chunk.positions[mask], chunk.values.filter(pa.array(mask))))
+            taken.append((chunk.indexes[mask], chunk.positions[mask], chunk.values.filter(pa.array(mask))))
     owners, positions = (np.concatenate([part[side] for part in taken]) for side in (0, 1))
     values = pa.concat_arrays([part[2] for part in taken])
     order = np.argsort(owners, kind="stable")

@@ -180,14 +180,14 @@ class _Attempt:
                 snapshot_id = planned.snapshot["snapshot-id"]
                 given = snapshot_properties(change.wanted.snapshots)
                 summary |= {ENGINE_PREFIX + key: value for key, value in given.items()}
-        for place, operation in enumerate(operations):
+        for index, operation in enumerate(operations):
             self.commits.append(
                 TableCommit(
                     state.id,
                     state.version,
                     operation,
                     summary,
-                    expected_head=state.head_version if place == 0 else None,
+                    expected_head=state.head_version if index == 0 else None,
                     snapshot_id=snapshot_id,
                 )
             )

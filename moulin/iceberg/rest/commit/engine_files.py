@@ -202,7 +202,7 @@ def deleted_positions(folder: Folder, record: Json) -> Iterator[tuple[str, BitMa
     kind, where = str(record["file_format"]).upper(), record["file_path"]
     data = folder.read(where)
     if kind == "PUFFIN":
-        offset, length, target = (record.get(n) for n in _VECTOR_PLACE)
+        offset, length, target = (record.get(n) for n in _VECTOR_EXTENT)
         if not isinstance(offset, int) or not isinstance(length, int) or not target:
             raise InvalidInput(f"{where}: a deletion vector needs content_offset, size and referenced_data_file.")
         try:
@@ -218,7 +218,7 @@ def deleted_positions(folder: Folder, record: Json) -> Iterator[tuple[str, BitMa
         raise Unsupported(f"{where} is {kind}: delete files are Parquet or Puffin.")
 
 
-_VECTOR_PLACE = ("content_offset", "content_size_in_bytes", "referenced_data_file")
+_VECTOR_EXTENT = ("content_offset", "content_size_in_bytes", "referenced_data_file")
 
 
 def _position_file(where: str, data: bytes, record: Json) -> Iterator[tuple[str, BitMap64]]:
@@ -229,11 +229,11 @@ def _position_file(where: str, data: bytes, record: Json) -> Iterator[tuple[str,
     columns = {field_id(one): one.name for one in table.schema}
     if FILE_PATH_ID not in columns or POS_ID not in columns or table.num_rows != record["record_count"]:
         raise InvalidInput(f"{where} is no file of {record['record_count']} position deletes.")
-    names, places = table[columns[FILE_PATH_ID]], table[columns[POS_ID]]
-    if names.null_count or places.null_count:
+    names, positions = table[columns[FILE_PATH_ID]], table[columns[POS_ID]]
+    if names.null_count or positions.null_count:
         raise InvalidInput(f"{where} holds nulls where files and positions belong.")
     for name in pc.unique(names).to_pylist():
-        mine = places.filter(pc.equal(names, name)).to_numpy()
+        mine = positions.filter(pc.equal(names, name)).to_numpy()
         if mine.min() < 0:
             raise InvalidInput(f"{where} holds a negative position.")
         yield name, deletion_vector.from_positions(mine)

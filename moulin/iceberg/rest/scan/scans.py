@@ -70,7 +70,7 @@ def plan_scan(lake: LakeOf, namespace: str, table: str, body: Body) -> Response:
         segments, found = _appended(lake, since.version, chosen, predicate), None
     else:
         segments = [] if found is None else plan_segments(lake.catalog, chosen, predicate)
-    rest = [segments[place : place + FILES] for place in range(FILES, len(segments), FILES)]
+    rest = [segments[start : start + FILES] for start in range(FILES, len(segments), FILES)]
     answer = _tasks(lake, chosen, segments[:FILES], residual, found)
     tasks = [_Task(chosen.version, tuple(s.facts.number for s in block), residual, between) for block in rest]
     return JSONResponse({"status": "completed", "plan-tasks": [task.pack(chosen) for task in tasks], **answer})
