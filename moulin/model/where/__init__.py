@@ -5,6 +5,10 @@ null, true or false, like and ilike, isnan; columns, fields of structs (`address
 and upper. Names are quoted with backquotes or double quotes and found as written, else without regard to case. In
 text literals a quote is doubled and a backslash is itself; in a like pattern it escapes. Everything else is refused:
 that is what lake.sql is for.
+
+Room: `syntax` has the text parsed by sqlglot, `reader` makes the condition, with `literal`, `moment` and `like` for
+values and `formula` for what is computed; `foreign` is for pyarrow expressions. May import: `model.predicate` and
+what lies below it. Read first: `reader.py`.
 """
 
 from __future__ import annotations
