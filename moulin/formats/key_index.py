@@ -197,6 +197,18 @@ def search_form(keys: pa.Array) -> Any:
     return keys
 
 
+def read_tail(fetch: Fetch, size: int) -> tuple[int, bytes]:
+    """The last bytes of an index file of `size` bytes, and where they start."""
+    start = max(0, size - _TAIL)
+    return start, fetch(start, size - start)
+
+
+def checked_footer(tail: bytes, length: int, magic: bytes) -> bytes | None:
+    """The footer in the last `length` bytes of an index file, without its checksum; None when that fails."""
+    footer, crc = tail[-length:-4], struct.unpack("<I", tail[-4:])[0]
+    return footer if footer[-4:] == magic and google_crc32c.value(footer) == crc else None
+
+
 class KeyIndex:
     """An index opened: footer, directory and filter are held, blocks are read when asked for.
 
@@ -208,10 +220,9 @@ class KeyIndex:
         self._fetch, self._name = fetch, name
         if size < _END + _HEAD:
             raise self._damaged("is too short")
-        tail_start = max(0, size - _TAIL)
-        tail = fetch(tail_start, size - tail_start)
-        footer, crc = tail[-_END:-4], struct.unpack("<I", tail[-4:])[0]
-        if footer[-4:] != _MAGIC or google_crc32c.value(footer) != crc:
+        tail_start, tail = read_tail(fetch, size)
+        footer = checked_footer(tail, _END, _MAGIC)
+        if footer is None:
             raise self._damaged("has a footer that fails its checksum")
         (filter_at, directory_at, self.rows, filter_size, directory_size, self.blocks, self.width, _, probes,
          version, _, body_crc, _) = _FOOTER.unpack(footer)  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
-from moulin.formats.key_index import filter_holds, key_bytes, make_filter
+from moulin.formats.key_index import Fetch, checked_footer, filter_holds, key_bytes, make_filter, read_tail
 from moulin.model.arrays import Hashes, Integers
 
 # DO NOT CHANGE THESE: they are in files.
@@ -36,10 +36,8 @@ _FILTER_BLOCK: Final = 64
 
 _CHUNK_ROWS: Final = 4096
 _CHUNK_BYTES: Final = 64 << 10
-_TAIL: Final = 64 << 10  # read first: the footer, and of small files all the rest
 _LIMIT: Final = 1 << 31
 
-Fetch = Callable[[int, int], bytes]
 Span = tuple[bytes | None, bytes | None]
 """Values from the first to the second, both among them; None is open."""
 
@@ -178,10 +176,9 @@ class IndexFile:
         self._fetch, self._name = fetch, name
         if size < _END:
             raise self._damaged("is too short")
-        tail_start = max(0, size - _TAIL)
-        tail = fetch(tail_start, size - tail_start)
-        footer, crc = tail[-_END:-4], tail[-4:]
-        if footer[-4:] != _MAGIC or struct.pack("<I", google_crc32c.value(footer)) != crc:
+        tail_start, tail = read_tail(fetch, size)
+        footer = checked_footer(tail, _END, _MAGIC)
+        if footer is None:
             raise self._damaged("has a footer that fails its checksum")
         (at, self.entries, directory_size, segments, chunks, self.width, kind, self.encoding, version, directory_crc,
          _) = _FOOTER.unpack(footer)  # fmt: skip

@@ -37,8 +37,6 @@ from moulin.model.schema.change import (
     SchemaChange,
     SetNullable,
     WidenColumn,
-    change_from_json,
-    change_to_json,
 )
 from moulin.model.schema.defaults import widen_default
 from moulin.model.schema.schema import MAX_FIELD_ID, check_field_count, nested_ids, unknown_column
@@ -267,17 +265,3 @@ _EDITS: Mapping[type, Callable[[_Siblings, tuple[str, ...], Any, _Rules], _Sibli
         SetNullable: _set_nullable,
     }
 )
-
-
-__all__ = [
-    "AddColumn",
-    "DropColumn",
-    "MoveColumn",
-    "RenameColumn",
-    "SchemaChange",
-    "SetNullable",
-    "WidenColumn",
-    "apply_changes",
-    "change_from_json",
-    "change_to_json",
-]
