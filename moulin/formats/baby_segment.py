@@ -13,14 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
 from moulin.model.ingest import StopReason
-from moulin.model.otel import Signal
+
+if TYPE_CHECKING:
+    from moulin.model.otel import Signal
 
 # DO NOT CHANGE THESE VALUES: baby segments carry them.
 MAGIC: Final = b"MBBY"
