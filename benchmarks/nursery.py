@@ -21,8 +21,7 @@ import moulin
 from benchmarks.harness import Bench, Line, Sample
 from benchmarks.otlp_corpus import Corpus
 from moulin import Lake
-from moulin.formats.baby_segment import Entry, encode_data
-from moulin.ingest.collector import PAYLOADS
+from moulin.formats.baby_segment import PAYLOAD_OF, Entry, encode_data
 from moulin.ingest.setup import set_up
 from moulin.pipeline.nursery import nursery as nurseries
 from moulin.pipeline.nursery.nursery import Nursery
@@ -95,7 +94,7 @@ def fill(lake: Lake, objects: list[list[tuple[str, bytes]]]) -> None:
     assert token is not None
     made = lake.own_catalog().ingest.register_stream(token, "benchmark")
     for offset, some in enumerate(objects):
-        entries = [Entry(made.token.id, PAYLOADS[signal], 512, data) for signal, data in some]  # type: ignore[index]
+        entries = [Entry(made.token.id, PAYLOAD_OF[signal], 512, data) for signal, data in some]  # type: ignore[index]
         data = encode_data(made.stream.id, _NONCE, offset, time.time_ns(), entries)
         lake.store.put_if_absent(paths.baby_segment(made.stream.id, offset), data)
 
@@ -105,7 +104,7 @@ def _drain(lake: Lake, cores: int) -> float:
     shares = nurseries._shares
     if cores == 1:
         pa.set_cpu_count(1)
-        nurseries._shares = lambda blobs, count: shares(blobs, 1)
+        nurseries._shares = lambda baby_segments, count: shares(baby_segments, 1)
     try:
         began = time.perf_counter()
         Nursery(lake, spark=cores > 1).drain()
@@ -126,7 +125,7 @@ def _freshness(bench: Bench) -> Line:
         count = lake.sql("select count(*) n from otel.logs").first()
         assert count is not None
         for offset in range(1, 1 + max(5, bench.runs)):
-            entry = Entry(token_id, PAYLOADS["logs"], 512, corpus.logs())
+            entry = Entry(token_id, PAYLOAD_OF["logs"], 512, corpus.logs())
             lake.store.put_if_absent(
                 paths.baby_segment(stream.id, offset), encode_data(stream.id, _NONCE, offset, time.time_ns(), [entry])
             )

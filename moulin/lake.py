@@ -17,8 +17,8 @@ from moulin.catalog.sql.clock import Clock
 from moulin.config import Config, load_config
 from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput
 from moulin.model.entities import Database, DropPreview, TableEntry, TableState, View
-from moulin.model.event_time import event_time_id
 from moulin.model.facts import SegmentFacts
+from moulin.model.layout.event_time import event_time_id
 from moulin.model.layout.key import with_key
 from moulin.model.layout.partition import parse_spec
 from moulin.model.layout.region import RegionSpec

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from uuid import UUID
 
 from moulin.catalog.identity import read_marker
@@ -23,6 +22,7 @@ from moulin.catalog.upkeep.mirror_source import Source
 from moulin.catalog.upkeep.verification import KnownFile
 from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unavailable
 from moulin.lake import Lake
+from moulin.model.batching import batched
 from moulin.storage import paths
 from moulin.storage.store import Store, open_store
 
@@ -119,8 +119,7 @@ class Mirror:
                 (files, pool.map, self._copy_file),
                 (manifests, in_order, partial(self._copy_manifest, source)),
             ):
-                remaining = iter(jobs)
-                while batch := [*islice(remaining, _AT_ONCE)]:
+                for batch in batched(jobs, _AT_ONCE):
                     for file, copied in zip(batch, run(copy, batch), strict=True):
                         self._there[file.path] = copied
                         done, size = done + 1, size + copied

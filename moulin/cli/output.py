@@ -62,6 +62,11 @@ def complain(sentence: str) -> None:
     errors.print(f"[red]Error:[/red] {escape(sentence)}", soft_wrap=True)
 
 
+def warn(sentence: str) -> None:
+    """A warning, on standard error; the command goes on."""
+    errors.print(f"[yellow]Warning:[/yellow] {escape(sentence)}", soft_wrap=True)
+
+
 def shown(value: Any) -> str:
     if value is None:
         return ""

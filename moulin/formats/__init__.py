@@ -1,0 +1,13 @@
+"""The bytes of every file that Moulin writes, one module per format, and the formats of files it only reads.
+
+Each module has the noun of its page in docs/formats/ and of its tests. It turns bytes into values and back, checks
+what it reads, and raises Corrupt for damage. It neither lists nor writes files: callers pass bytes, or a function
+that reads a range.
+
+May import: `moulin.model`. Formats do not know each other, except that `puffin` and `segment/` hold a
+`deletion_vector` and `secondary_index` shares the filters of `key_index`.
+Read first: `segment/segment.py`, then `deletion_vector.py`; for keyed tables `log_entry.py`, `wal.py`, `key_index.py`.
+
+Nouns: a collector writes baby segments; a segment is a Parquet file of a table; a vector marks its deleted rows;
+a journal says where a compaction put each row.
+"""

@@ -1,8 +1,8 @@
 """The bytes of a baby segment, one numbered object of a collector's stream. Layout: docs/formats/baby_segment.md.
 
-An object is written whole or not at all. Its header says whose it is (stream, offset, nonce of the writer) and ends
-with a hash of everything, so that a writer that finds its number taken can tell from the header alone whether the
-object is its own.
+A baby segment is written whole or not at all. Its header says whose it is (stream, offset, nonce of the writer) and
+ends with a hash of everything, so that a writer that finds its number taken can tell from the header alone whether the
+baby segment is its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from moulin.errors import Corrupt, InvalidInput, Unsupported
 from moulin.model.ingest import StopReason
 from moulin.model.otel import Signal
 
-# DO NOT CHANGE THESE VALUES: objects carry them.
+# DO NOT CHANGE THESE VALUES: baby segments carry them.
 MAGIC: Final = b"MBBY"
 FORMAT: Final = 1
 HEADER_SIZE: Final = 128
@@ -32,12 +32,12 @@ _ENTRY: Final = struct.Struct("<IHHII")
 _HASHED: Final = HEADER_SIZE - 32
 _MAX_OFFSET: Final = 2**63 - 1
 MAX_RAW: Final = 1 << 30
-"""What the entries of one object may hold at most, before compression."""
+"""What the entries of one baby segment may hold at most, before compression."""
 _CODEC: Final = pa.Codec("zstd", compression_level=1)
 
 
 class Kind(IntEnum):
-    """What an object is for."""
+    """What a baby segment is for."""
 
     DATA = 0
     KEEP_ALIVE = 1  # the writer lives, and has nothing to say
@@ -54,12 +54,11 @@ class Payload(IntEnum):
     ARROW = 5
 
 
-PAYLOADS: Final[Mapping[Signal, Payload]] = {
+PAYLOAD_OF: Final[Mapping[Signal, Payload]] = {
     "logs": Payload.LOGS,
     "traces": Payload.TRACES,
     "metrics": Payload.METRICS,
 }
-"""What holds the requests of each signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the first 128 bytes of an object say."""
+    """What the first 128 bytes of a baby segment say."""
 
     kind: Kind
     stream_id: UUID
@@ -91,20 +90,20 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class BabySegment:
-    """An object: its header, and its entries in the order in which they came."""
+    """A baby segment: its header, and its entries in the order in which they came."""
 
     header: Header
     entries: tuple[Entry, ...]
 
 
 def encode_data(stream_id: UUID, nonce: bytes, offset: int, written_at: int, entries: Sequence[Entry]) -> bytes:
-    """An object of entries. Raises InvalidInput for what cannot be stored."""
+    """A baby segment of entries. Raises InvalidInput for what cannot be stored."""
     if not entries:
         raise InvalidInput("A baby segment of data holds at least one entry.")
     tokens = list(dict.fromkeys(entry.token_id for entry in entries))
     tables = list(dict.fromkeys(entry.table for entry in entries if entry.table))
-    token_of = {token: place for place, token in enumerate(tokens)}
-    table_of = {"": 0, **{table: place + 1 for place, table in enumerate(tables)}}
+    token_of = {token: index for index, token in enumerate(tokens)}
+    table_of = {"": 0, **{table: index + 1 for index, table in enumerate(tables)}}
     try:
         parts = [struct.pack("<III", len(tokens), len(tables), len(entries))]
         parts += [token.bytes for token in tokens]
@@ -124,17 +123,17 @@ def encode_data(stream_id: UUID, nonce: bytes, offset: int, written_at: int, ent
 
 
 def encode_keep_alive(stream_id: UUID, nonce: bytes, offset: int, written_at: int) -> bytes:
-    """An object that only says that the writer lives."""
+    """A baby segment that only says that the writer lives."""
     return _object(Kind.KEEP_ALIVE, stream_id, nonce, offset, written_at, 0, 0, b"", StopReason.UNSPECIFIED)
 
 
 def encode_stop(stream_id: UUID, nonce: bytes, offset: int, written_at: int, reason: StopReason) -> bytes:
-    """The object that ends a stream: put at the first number that is missing, by whoever ends it."""
+    """The baby segment that ends a stream: put at the first number that is missing, by whoever ends it."""
     return _object(Kind.STOP, stream_id, nonce, offset, written_at, 0, 0, b"", reason)
 
 
 def decode_header(data: bytes, *, source: str) -> Header:
-    """The header, from the first bytes of an object; the hash in it is not checked. Corrupt names `source`."""
+    """The header, from the first bytes of a baby segment; the hash in it is not checked. Corrupt names `source`."""
     if len(data) < HEADER_SIZE:
         raise _damaged(source, f"it has {len(data)} bytes, and its header alone has {HEADER_SIZE}")
     if data[:4] != MAGIC:
@@ -160,9 +159,9 @@ def decode_header(data: bytes, *, source: str) -> Header:
 
 
 def decode(data: bytes, *, source: str, stream_id: UUID | None = None, offset: int | None = None) -> BabySegment:
-    """An object from all its bytes. Raises Corrupt, naming `source`, or Unsupported for a newer format.
+    """A baby segment from all its bytes. Raises Corrupt, naming `source`, or Unsupported for a newer format.
 
-    With `stream_id` and `offset`, an object that says it is of another place is Corrupt, too.
+    With `stream_id` and `offset`, one of another stream or number is Corrupt, too.
     """
     header = decode_header(data, source=source)
     if header.digest != _digest(data[:_HASHED], data[HEADER_SIZE:]):
@@ -196,7 +195,7 @@ def _entries(raw: bytes) -> tuple[Entry, ...]:
     at = 12 + 16 * token_count
     if at > len(raw) or _ENTRY.size * count > len(raw):
         raise ValueError("there are more of them than bytes")
-    tokens = [UUID(bytes=raw[place : place + 16]) for place in range(12, at, 16)]
+    tokens = [UUID(bytes=raw[start : start + 16]) for start in range(12, at, 16)]
     tables = [""]
     for _ in range(table_count):
         (size,) = struct.unpack_from("<H", raw, at)
@@ -209,7 +208,7 @@ def _entries(raw: bytes) -> tuple[Entry, ...]:
     at += _ENTRY.size * count
     ends = [*accumulate((row[4] for row in rows), initial=at)]
     if ends[-1] != len(raw) or len(rows) != count:
-        raise ValueError("they do not end where the object does")
+        raise ValueError("they do not end where the baby segment does")
     found = tuple(
         Entry(tokens[token], Payload(payload), records, raw[start : start + size], tables[table])
         for (token, payload, table, records, size), start in zip(rows, ends, strict=False)
@@ -245,4 +244,4 @@ def _digest(head: bytes, body: bytes) -> bytes:
 
 
 def _damaged(source: str, reason: str) -> Corrupt:
-    return Corrupt(f"{source} is damaged: {reason}. Restore the object from a copy, or run `moulin check`.")
+    return Corrupt(f"{source} is damaged: {reason}. Restore the baby segment from a copy, or run `moulin check`.")

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pyroaring import AbstractBitMap, AbstractBitMap64, BitMap64
 
 from moulin.errors import Corrupt, InvalidInput
+from moulin.model.arrays import Integers
 
 MAGIC = b"\xd1\xd3\x39\x64"
 FRAME_BYTES = 12
@@ -115,7 +116,7 @@ def from_mask(mask: pa.BooleanArray | pa.ChunkedArray | npt.NDArray[np.bool_], o
     return from_positions(found + offset)
 
 
-def to_array(bitmap: AbstractBitMap64, start: int = 0, stop: int | None = None) -> npt.NDArray[np.int64]:
+def to_array(bitmap: AbstractBitMap64, start: int = 0, stop: int | None = None) -> Integers:
     """The positions in [start, stop), ascending, in an array of their own."""
     start, end = max(start, 0), MAX_POSITION + 1 if stop is None else stop
     if start >= end or not bitmap:
@@ -139,7 +140,7 @@ def keep_mask(bitmap: AbstractBitMap64, start: int, rows: int) -> npt.NDArray[np
     return keep
 
 
-def words(bitmap: AbstractBitMap64, rows: int) -> npt.NDArray[np.int64]:
+def words(bitmap: AbstractBitMap64, rows: int) -> Integers:
     """The vector as a dense bitmap of ceil(rows / 64) words: position i is bit i & 63 of word i >> 6.
 
     Raises InvalidInput when the vector marks a position that a segment of `rows` rows does not have.

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
+from moulin.model.arrays import Integers
 
 MAGIC = b"MJNL"
 FORMAT = 1
@@ -32,8 +33,6 @@ _CRC = struct.Struct("<I")
 _ENTRY = np.dtype([("segment", "<i8"), ("vector", "<i8"), ("start", "<i8"), ("count", "<i8")])
 _CHUNK = np.dtype([("length", "<u4"), ("crc", "<u4")])
 _LEVEL = 1
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,14 +52,12 @@ class JournalEntry:
 
 def pack(output: int | npt.NDArray[Any], positions: npt.NDArray[Any]) -> Integers:
     """Addresses of positions in the outputs of these indexes. Raises InvalidInput for a position outside [0, 2**40)."""
-    indexes, places = np.asarray(output, dtype=np.int64), np.asarray(positions, dtype=np.int64)
+    indexes, rows = np.asarray(output, dtype=np.int64), np.asarray(positions, dtype=np.int64)
     if indexes.size and not 0 <= int(indexes.min()) <= int(indexes.max()) < MAX_OUTPUTS:
         raise InvalidInput(f"An output index lies outside [0, {MAX_OUTPUTS}).")
-    if places.size and not 0 <= int(places.min()) <= int(places.max()) < 1 << POSITION_BITS:
-        raise InvalidInput(
-            f"Output positions from {places.min()} to {places.max()} do not lie in [0, 2**{POSITION_BITS})."
-        )
-    return (indexes << POSITION_BITS) | places
+    if rows.size and not 0 <= int(rows.min()) <= int(rows.max()) < 1 << POSITION_BITS:
+        raise InvalidInput(f"Output positions from {rows.min()} to {rows.max()} do not lie in [0, 2**{POSITION_BITS}).")
+    return (indexes << POSITION_BITS) | rows
 
 
 def encode_journal(outputs: Sequence[int], entries: Sequence[JournalEntry]) -> bytes:
@@ -132,19 +129,19 @@ class _Coverage:
 
         Raises InvalidInput when the segment is no input or a position is not covered, Corrupt for a damaged chunk.
         """
-        places = _as_positions(positions)
+        asked = _as_positions(positions)
         found = self._find(segment)
-        chunk_of = np.searchsorted(self._starts[found], places, side="right") - 1
-        outside = (chunk_of < 0) | (places >= self._stops[found][chunk_of])
+        chunk_of = np.searchsorted(self._starts[found], asked, side="right") - 1
+        outside = (chunk_of < 0) | (asked >= self._stops[found][chunk_of])
         if outside.any():
             raise InvalidInput(
-                f"Position {places[outside.argmax()]} of segment {segment} is not covered by the journal, "
+                f"Position {asked[outside.argmax()]} of segment {segment} is not covered by the journal, "
                 f"which covers {self.coverage(segment)}: ask the journal of the task that read it."
             )
-        segments, outputs = np.empty_like(places), np.empty_like(places)
+        segments, outputs = np.empty_like(asked), np.empty_like(asked)
         for chunk, rows in _groups(chunk_of):
             addresses, numbers = self._addresses(found.start + chunk)
-            packed = addresses[places[rows] - self._starts[found.start + chunk]]
+            packed = addresses[asked[rows] - self._starts[found.start + chunk]]
             # A dropped row has index -1 too, and the last of the numbers is -1.
             segments[rows] = numbers[packed >> POSITION_BITS]
             outputs[rows] = np.where(packed < 0, DROPPED, packed & ((1 << POSITION_BITS) - 1))
@@ -246,14 +243,14 @@ def follow(
 
     A segment that a merge did not take as input stays where it is. Raises as `lookup` does.
     """
-    places = _as_positions(positions).copy()
-    segments = np.full(len(places), segment, dtype=np.int64)
+    asked = _as_positions(positions).copy()
+    segments = np.full(len(asked), segment, dtype=np.int64)
     for merge in chain:
         inputs = set(merge.segments())
         for current, rows in list(_groups(segments)):
             if current in inputs:
-                segments[rows], places[rows] = merge.lookup(current, places[rows])
-    return segments, places
+                segments[rows], asked[rows] = merge.lookup(current, asked[rows])
+    return segments, asked
 
 
 def _groups(values: Integers) -> Iterator[tuple[int, slice | npt.NDArray[np.intp]]]:

@@ -1,7 +1,7 @@
 """The key index of a segment: its keys in order, in blocks, with row ids and a Bloom filter.
 
-Bytes: docs/formats/key_index.md. A segment of a keyed table is sorted by key, so the place of a key in the index is the
-position of its row.
+Bytes: docs/formats/key_index.md. A segment of a keyed table is sorted by key, so the position of a key in the index is
+the position of its row.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moulin.errors import Corrupt, Unsupported
+from moulin.model.arrays import Hashes, Integers
 from moulin.model.layout.murmur3 import hash_bytes, hash_longs
 
 # DO NOT CHANGE THESE: they are in files.
@@ -37,8 +38,6 @@ _BLOCK_BYTES: Final = 64 << 10
 _TAIL: Final = 64 << 10  # read first: the footer, and of small indexes all the rest
 _LIMIT: Final = 1 << 31
 
-Integers = npt.NDArray[np.int64]
-Hashes = npt.NDArray[np.uint32]
 Fetch = Callable[[int, int], bytes]
 
 
@@ -123,12 +122,12 @@ def make_filter(hashes: Hashes) -> bytes:
     """A Bloom filter of these hashes, in blocks of 64 bytes."""
     blocks = max(1, -(-len(hashes) * _FILTER_BITS // _FILTER_BLOCK))
     bits = np.zeros(blocks * _FILTER_BLOCK, np.bool_)
-    for place in _probes(hashes, blocks):
-        bits[place] = True
+    for position in _probes(hashes, blocks):
+        bits[position] = True
     return np.packbits(bits, bitorder="little").tobytes()
 
 
-def _probes(hashes: Hashes, blocks: int) -> list[npt.NDArray[np.int64]]:
+def _probes(hashes: Hashes, blocks: int) -> list[Integers]:
     """The bits of each key: all in one block of 512, which the hash chooses; nine bits of a mixed hash for each."""
     wide = hashes.astype(np.uint64)
     base = ((wide * np.uint64(blocks)) >> np.uint64(32)) * np.uint64(_FILTER_BLOCK)
@@ -143,8 +142,8 @@ def _probes(hashes: Hashes, blocks: int) -> list[npt.NDArray[np.int64]]:
 def filter_holds(bloom: npt.NDArray[np.uint8], hashes: Hashes) -> npt.NDArray[np.bool_]:
     """False for hashes that a filter surely was not made of."""
     found = np.ones(len(hashes), np.bool_)
-    for place in _probes(hashes, len(bloom) * 8 // _FILTER_BLOCK):
-        found &= (bloom[place >> 3] >> (place & 7).astype(np.uint8)) & 1 == 1
+    for position in _probes(hashes, len(bloom) * 8 // _FILTER_BLOCK):
+        found &= (bloom[position >> 3] >> (position & 7).astype(np.uint8)) & 1 == 1
     return found
 
 
@@ -158,14 +157,14 @@ class Block:
     nbytes: int
 
     def find_one(self, key: bytes) -> int | None:
-        """The place of a key in the block."""
+        """The position of a key in the block."""
         if isinstance(self.keys, np.ndarray):
             value = _numpy_keys(key, len(key))[0]
-            place = int(np.searchsorted(self.keys, value))
-            return place if place < len(self.keys) and self.keys[place] == value else None
+            position = int(np.searchsorted(self.keys, value))
+            return position if position < len(self.keys) and self.keys[position] == value else None
         keys = self.keys
-        place = bisect_right(range(len(keys)), key, key=lambda at: keys[at].as_py()) - 1
-        return place if place >= 0 and keys[place].as_py() == key else None
+        position = bisect_right(range(len(keys)), key, key=lambda at: keys[at].as_py()) - 1
+        return position if position >= 0 and keys[position].as_py() == key else None
 
     def before(self, key: bytes) -> int:
         """How many keys of the block are less than `key`, which may be a part of one."""
@@ -175,11 +174,11 @@ class Block:
         return int(np.searchsorted(self.keys, _numpy_keys(key[:width].ljust(width, b"\0"), width)[0]))
 
     def find(self, keys: Any) -> tuple[npt.NDArray[np.bool_], Integers]:
-        """Which of `keys` (in the form of the block's) are there, and at which place of the block."""
+        """Which of `keys` (in the form of the block's) are there, and at which position of the block."""
         if isinstance(self.keys, np.ndarray):
-            places = np.searchsorted(self.keys, keys)
-            places[places == len(self.keys)] = 0
-            return self.keys[places] == keys, places
+            positions = np.searchsorted(self.keys, keys)
+            positions[positions == len(self.keys)] = 0
+            return self.keys[positions] == keys, positions
         found = pc.index_in(keys, value_set=self.keys)
         return np.asarray(found.is_valid()), np.asarray(found.fill_null(0)).astype(np.int64)
 
@@ -198,6 +197,18 @@ def search_form(keys: pa.Array) -> Any:
     return keys
 
 
+def read_tail(fetch: Fetch, size: int) -> tuple[int, bytes]:
+    """The last bytes of an index file of `size` bytes, and where they start."""
+    start = max(0, size - _TAIL)
+    return start, fetch(start, size - start)
+
+
+def checked_footer(tail: bytes, length: int, magic: bytes) -> bytes | None:
+    """The footer in the last `length` bytes of an index file, without its checksum; None when that fails."""
+    footer, crc = tail[-length:-4], struct.unpack("<I", tail[-4:])[0]
+    return footer if footer[-4:] == magic and google_crc32c.value(footer) == crc else None
+
+
 class KeyIndex:
     """An index opened: footer, directory and filter are held, blocks are read when asked for.
 
@@ -209,10 +220,9 @@ class KeyIndex:
         self._fetch, self._name = fetch, name
         if size < _END + _HEAD:
             raise self._damaged("is too short")
-        tail_start = max(0, size - _TAIL)
-        tail = fetch(tail_start, size - tail_start)
-        footer, crc = tail[-_END:-4], struct.unpack("<I", tail[-4:])[0]
-        if footer[-4:] != _MAGIC or google_crc32c.value(footer) != crc:
+        tail_start, tail = read_tail(fetch, size)
+        footer = checked_footer(tail, _END, _MAGIC)
+        if footer is None:
             raise self._damaged("has a footer that fails its checksum")
         (filter_at, directory_at, self.rows, filter_size, directory_size, self.blocks, self.width, _, probes,
          version, _, body_crc, _) = _FOOTER.unpack(footer)  # fmt: skip
@@ -268,8 +278,8 @@ class KeyIndex:
         mixed ^= mixed >> 29
         bloom = self._bloom
         for probe in range(_FILTER_PROBES):
-            place = base + ((mixed >> (9 * probe)) & (_FILTER_BLOCK - 1))
-            if not (int(bloom[place >> 3]) >> (place & 7)) & 1:
+            position = base + ((mixed >> (9 * probe)) & (_FILTER_BLOCK - 1))
+            if not (int(bloom[position >> 3]) >> (position & 7)) & 1:
                 return False
         return True
 

@@ -127,7 +127,7 @@ def encode_key_batch(schema_id: int, batch: pa.RecordBatch, epoch: int = 0) -> b
 
 
 def encode_fence(epoch: int) -> bytes:
-    """What a new writer puts first into a log on a store: no rows, only a place that is taken."""
+    """What a new writer puts first into a log on a store: no rows, only a number that is taken."""
     return _header(EntryKind.FENCE, 0, 0, epoch)
 
 

@@ -37,7 +37,7 @@ class DeletionVectorBlob:
 
 
 @dataclass(frozen=True, slots=True)
-class BlobPlace:
+class BlobExtent:
     """Where a written blob lies in its file, and how many positions it marks."""
 
     offset: int
@@ -65,12 +65,12 @@ class PuffinFooter:
     properties: Mapping[str, str]
 
 
-def write_puffin(blobs: Sequence[DeletionVectorBlob], *, created_by: str = "Moulin") -> tuple[bytes, list[BlobPlace]]:
-    """A Puffin file of these vectors and the place of each, in the order given.
+def write_puffin(blobs: Sequence[DeletionVectorBlob], *, created_by: str = "Moulin") -> tuple[bytes, list[BlobExtent]]:
+    """A Puffin file of these vectors and the extent of each, in the order given.
 
     Raises InvalidInput for a vector that marks nothing and for two vectors of one data file.
     """
-    parts, places, entries, seen = [MAGIC], list[BlobPlace](), list[dict[str, Any]](), set[str]()
+    parts, extents, entries, seen = [MAGIC], list[BlobExtent](), list[dict[str, Any]](), set[str]()
     offset = len(MAGIC)
     for blob in blobs:
         if not blob.positions:
@@ -79,10 +79,10 @@ def write_puffin(blobs: Sequence[DeletionVectorBlob], *, created_by: str = "Moul
             raise InvalidInput(f"{blob.referenced_data_file} has two deletion vectors: a data file has at most one.")
         seen.add(blob.referenced_data_file)
         payload = deletion_vector.encode(blob.positions)
-        place = BlobPlace(offset, len(payload), len(blob.positions))
+        extent = BlobExtent(offset, len(payload), len(blob.positions))
         parts.append(payload)
-        places.append(place)
-        entries.append(_footer_entry(blob.referenced_data_file, place))
+        extents.append(extent)
+        entries.append(_footer_entry(blob.referenced_data_file, extent))
         offset += len(payload)
     footer = {"blobs": entries, "properties": {"created-by": created_by}}
     try:
@@ -90,7 +90,7 @@ def write_puffin(blobs: Sequence[DeletionVectorBlob], *, created_by: str = "Moul
     except UnicodeEncodeError as error:
         raise InvalidInput(f"A data file location of the Puffin file is not valid Unicode ({error}).") from error
     parts += [MAGIC, payload, _TAIL.pack(len(payload), bytes(4), MAGIC)]
-    return b"".join(parts), places
+    return b"".join(parts), extents
 
 
 def read_puffin_footer(data: bytes, *, source: str = "The Puffin file") -> PuffinFooter:
@@ -126,7 +126,7 @@ def read_puffin_footer(data: bytes, *, source: str = "The Puffin file") -> Puffi
 def read_blob(
     data: bytes, offset: int, length: int, *, rows: int | None = None, source: str = "The Puffin file"
 ) -> BitMap64:
-    """The deletion vector at a place of a whole file. Raises Corrupt when the place or the vector is damaged."""
+    """The deletion vector at an extent of a whole file. Raises Corrupt when the extent or the vector is damaged."""
     if offset < len(MAGIC) or length < 0 or offset + length > len(data):
         raise _damaged(source, f"its {len(data)} bytes do not hold a blob of {length} bytes at offset {offset}")
     blob = data[offset : offset + length]
@@ -135,7 +135,7 @@ def read_blob(
 
 def read_deletion_vectors(
     data: bytes, *, source: str = "The Puffin file"
-) -> list[tuple[DeletionVectorBlob, BlobPlace]]:
+) -> list[tuple[DeletionVectorBlob, BlobExtent]]:
     """Every deletion vector of a whole file by its footer, each checked against the cardinality stated there."""
     found = []
     for blob in read_puffin_footer(data, source=source).blobs:
@@ -150,20 +150,20 @@ def read_deletion_vectors(
             raise _damaged(
                 source, f"the blob at offset {blob.offset} marks {len(positions)} rows; the footer says {stated}"
             )
-        place = BlobPlace(blob.offset, blob.length, len(positions))
-        found.append((DeletionVectorBlob(name, positions), place))
+        extent = BlobExtent(blob.offset, blob.length, len(positions))
+        found.append((DeletionVectorBlob(name, positions), extent))
     return found
 
 
-def _footer_entry(referenced_data_file: str, place: BlobPlace) -> dict[str, Any]:
+def _footer_entry(referenced_data_file: str, extent: BlobExtent) -> dict[str, Any]:
     return {
         "type": DELETION_VECTOR,
         "fields": [ROW_POSITION_FIELD_ID],
         "snapshot-id": -1,
         "sequence-number": -1,
-        "offset": place.offset,
-        "length": place.length,
-        "properties": {_REFERENCED: referenced_data_file, _CARDINALITY: str(place.cardinality)},
+        "offset": extent.offset,
+        "length": extent.length,
+        "properties": {_REFERENCED: referenced_data_file, _CARDINALITY: str(extent.cardinality)},
     }
 
 
@@ -189,10 +189,10 @@ def _blob(entry: object, number: int, end: int, source: str) -> BlobMetadata:
 class _Object:
     """A JSON object that gives out its members by type, or says which one is not what it should be."""
 
-    def __init__(self, value: object, place: str, source: str) -> None:
-        self._place, self._source = place, source
+    def __init__(self, value: object, path: str, source: str) -> None:
+        self._path, self._source = path, source
         if not isinstance(value, dict):
-            raise _damaged(source, f"{place} is not a JSON object")
+            raise _damaged(source, f"{path} is not a JSON object")
         self.members: dict[str, object] = value
 
     def integer(self, name: str) -> int:
@@ -218,7 +218,7 @@ class _Object:
         return values
 
     def _refuse(self, name: str, wanted: str) -> NoReturn:
-        raise _damaged(self._source, f"{self._place} has no {name!r} that is {wanted}")
+        raise _damaged(self._source, f"{self._path} has no {name!r} that is {wanted}")
 
 
 def _damaged(source: str, what: str) -> Corrupt:

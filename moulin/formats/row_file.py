@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import islice
 from pathlib import PurePosixPath
 from typing import IO, Any, Final, Literal, cast
 
@@ -22,6 +21,7 @@ import pyarrow.types as pt
 from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
+from moulin.model.batching import batched
 from moulin.model.rows.rows import CHUNK_ROWS, to_batches
 from moulin.model.schema.arrow import arrow_schema
 
@@ -122,7 +122,7 @@ def _ndjson(name: str, schema: Schema, opener: Opener) -> Iterator[Any]:
 def _json_dicts(name: str, opener: Opener) -> Iterator[Any]:
     with _plain(name, opener) as file:
         lines = (line for line in _lines(file) if line.strip())
-        while chunk := list(islice(lines, CHUNK_ROWS)):
+        for chunk in batched(lines, CHUNK_ROWS):
             try:
                 rows = [json.loads(line) for line in chunk]
             except ValueError as error:
@@ -169,7 +169,7 @@ def _plain(name: str, opener: Opener) -> Any:
 
 
 def _reason(error: Exception, kind: RowFormat, schema: Schema, name: str, opener: Opener) -> str:
-    """What pyarrow says, with the name of the column where it gives only its place, or nothing."""
+    """What pyarrow says, with the name of the column where it gives only its position, or nothing."""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     with suppress(pa.ArrowException, OSError, ValueError):  # the file may be one that cannot be read twice
         if kind == "csv" and (found := re.match(r"In CSV column #(\d+): (.*)", said)):

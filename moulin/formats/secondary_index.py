@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
-from moulin.formats.key_index import Hashes, filter_holds, key_bytes, make_filter
+from moulin.formats.key_index import Fetch, checked_footer, filter_holds, key_bytes, make_filter, read_tail
+from moulin.model.arrays import Hashes, Integers
 
 # DO NOT CHANGE THESE: they are in files.
 _MAGIC: Final = b"MSIX"
@@ -35,11 +36,8 @@ _FILTER_BLOCK: Final = 64
 
 _CHUNK_ROWS: Final = 4096
 _CHUNK_BYTES: Final = 64 << 10
-_TAIL: Final = 64 << 10  # read first: the footer, and of small files all the rest
 _LIMIT: Final = 1 << 31
 
-Integers = npt.NDArray[np.int64]
-Fetch = Callable[[int, int], bytes]
 Span = tuple[bytes | None, bytes | None]
 """Values from the first to the second, both among them; None is open."""
 
@@ -68,21 +66,21 @@ class SegmentHashes:
 
 
 def encode_sorted(
-    encoding: int, segments: Sequence[CoveredSegment], values: pa.Array, places: Integers, positions: Integers
+    encoding: int, segments: Sequence[CoveredSegment], values: pa.Array, indexes: Integers, positions: Integers
 ) -> bytes:
-    """The file of encoded values, in any order. `places` says for each in which of `segments` it is."""
+    """The file of encoded values, in any order. `indexes` says for each in which of `segments` it is."""
     width = values.type.byte_width if pa.types.is_fixed_size_binary(values.type) else 0
-    by_place = np.lexsort((positions, places))
-    values = values.take(pa.array(by_place))
+    by_segment = np.lexsort((positions, indexes))
+    values = values.take(pa.array(by_segment))
     ranks = _order(values, width)
-    order, values = by_place[ranks], values.take(pa.array(ranks))
-    places, positions = places[order].astype("<u4"), positions[order].astype("<i8")
+    order, values = by_segment[ranks], values.take(pa.array(ranks))
+    indexes, positions = indexes[order].astype("<u4"), positions[order].astype("<i8")
     starts = _cuts(values, width)
     chunks = []
     for start, stop in pairwise([*starts, len(values)]):
         body = key_bytes(values.slice(start, stop - start), width)
-        chunks.append((start, body + places[start:stop].tobytes() + positions[start:stop].tobytes()))
-    counts = np.bincount(places, minlength=len(segments))
+        chunks.append((start, body + indexes[start:stop].tobytes() + positions[start:stop].tobytes()))
+    counts = np.bincount(indexes, minlength=len(segments))
     firsts = key_bytes(values.take(pa.array(starts, pa.int64())), width)
     return _assemble(IndexKind.BTREE, encoding, width, segments, counts.tolist(), chunks, firsts)
 
@@ -143,10 +141,10 @@ def _assemble(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SortedChunk:
-    """Some consecutive entries: value, place of its segment in the file's list, position."""
+    """Some consecutive entries: value, index of its segment in the file's list, position."""
 
     values: pa.Array
-    places: Integers
+    indexes: Integers
     positions: Integers
     nbytes: int
     _numbers: npt.NDArray[np.uint64] | None
@@ -162,8 +160,8 @@ class SortedChunk:
         first = 0 if low is None else bisect_left(every, low, key=value)
         return slice(first, len(every) if high is None else bisect_right(every, high, key=value))
 
-    def _value(self, place: int) -> bytes:
-        found: bytes = self.values[place].as_py()
+    def _value(self, index: int) -> bytes:
+        found: bytes = self.values[index].as_py()
         return found
 
 
@@ -178,10 +176,9 @@ class IndexFile:
         self._fetch, self._name = fetch, name
         if size < _END:
             raise self._damaged("is too short")
-        tail_start = max(0, size - _TAIL)
-        tail = fetch(tail_start, size - tail_start)
-        footer, crc = tail[-_END:-4], tail[-4:]
-        if footer[-4:] != _MAGIC or struct.pack("<I", google_crc32c.value(footer)) != crc:
+        tail_start, tail = read_tail(fetch, size)
+        footer = checked_footer(tail, _END, _MAGIC)
+        if footer is None:
             raise self._damaged("has a footer that fails its checksum")
         (at, self.entries, directory_size, segments, chunks, self.width, kind, self.encoding, version, directory_crc,
          _) = _FOOTER.unpack(footer)  # fmt: skip
@@ -199,15 +196,15 @@ class IndexFile:
     def _read_directory(self, directory: bytes, segments: int, chunks: int, end: int) -> None:
         covered = np.frombuffer(directory, "<i8", segments * 3).reshape(-1, 3).astype(np.int64)
         self.numbers, self.rows, self.counts = (covered[:, column] for column in range(3))
-        self.place = {number: place for place, number in enumerate(self.numbers.tolist())}
+        self.index_of = {number: index for index, number in enumerate(self.numbers.tolist())}
         table = np.frombuffer(directory, "<u8", chunks * 4, segments * _SEGMENT).reshape(-1, 4)
         if (table >= 1 << 62).any():
-            raise self._damaged("has a directory that names impossible places")
+            raise self._damaged("has a directory that names impossible positions")
         self._offsets, self._lengths, self._starts, self._crcs = (table[:, n].astype(np.int64) for n in range(4))
         ends = np.cumsum(self._lengths)
         gaps = not np.array_equal(self._offsets, ends - self._lengths) or (int(ends[-1]) if chunks else 0) != end
         counts = (self.counts < 0) | (self.counts > self.rows)
-        if gaps or counts.any() or int(self.counts.sum()) != self.entries or len(self.place) != segments:
+        if gaps or counts.any() or int(self.counts.sum()) != self.entries or len(self.index_of) != segments:
             raise self._damaged("has a directory that contradicts itself")
         rest = directory[segments * _SEGMENT + chunks * _CHUNK :]
         self._firsts: list[bytes] = []
@@ -245,20 +242,20 @@ class IndexFile:
         if fixed < 0:
             raise self._damaged(f"has a chunk at byte {int(self._offsets[chunk])} that is cut short")
         values = self._decode_values(body[:fixed], rows)
-        places = np.frombuffer(body, "<u4", rows, fixed).astype(np.int64)
+        indexes = np.frombuffer(body, "<u4", rows, fixed).astype(np.int64)
         positions = np.frombuffer(body, "<i8", rows, fixed + 4 * rows).astype(np.int64)
-        known = places < len(self.numbers)
-        if not known.all() or (positions < 0).any() or (positions >= self.rows[places]).any():
+        known = indexes < len(self.numbers)
+        if not known.all() or (positions < 0).any() or (positions >= self.rows[indexes]).any():
             raise self._damaged(f"has a chunk at byte {int(self._offsets[chunk])} that names rows that are not there")
         numbers = np.frombuffer(body, ">u8", rows).astype(np.uint64) if self.width == 8 else None
-        return SortedChunk(values, places, positions, len(body), numbers)
+        return SortedChunk(values, indexes, positions, len(body), numbers)
 
     # Bloom files
 
     def load_filter(self, segment: int) -> npt.NDArray[np.uint8]:
         """The Bloom filter of a segment, for `filter_holds`."""
         self._require(IndexKind.BLOOM)
-        body = self._load(2 * self.place[segment])
+        body = self._load(2 * self.index_of[segment])
         if not body or len(body) % _FILTER_BLOCK:
             raise self._damaged(f"has a filter of {len(body)} bytes for segment {segment}")
         return np.frombuffer(body, np.uint8)
@@ -266,8 +263,8 @@ class IndexFile:
     def load_hashes(self, segment: int) -> SegmentHashes:
         """The hashes of a segment."""
         self._require(IndexKind.BLOOM)
-        place = self.place[segment]
-        body, count, rows = self._load(2 * place + 1), int(self.counts[place]), int(self.rows[place])
+        index = self.index_of[segment]
+        body, count, rows = self._load(2 * index + 1), int(self.counts[index]), int(self.rows[index])
         bitmap = 0 if count == rows else (rows + 7) // 8
         if len(body) != bitmap + 4 * count:
             raise self._damaged(f"has {len(body)} bytes of hashes for segment {segment}")
@@ -282,14 +279,14 @@ class IndexFile:
     def verify(self) -> None:
         """Read everything. Raises Corrupt, naming the first chunk that is damaged."""
         if self.kind is IndexKind.BLOOM:
-            for number in self.place:
+            for number in self.index_of:
                 self.load_filter(number)
                 self.load_hashes(number)
             return
         counts = np.zeros(len(self.numbers), np.int64)
         last = b""
         for chunk in self.every():
-            counts += np.bincount(chunk.places, minlength=len(counts))
+            counts += np.bincount(chunk.indexes, minlength=len(counts))
             values = chunk.values.to_pylist()
             if values != sorted(values) or values[0] < last:
                 raise self._damaged("has values that are not in order")

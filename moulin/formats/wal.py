@@ -209,7 +209,7 @@ class _Reader:
         """Raises Corrupt unless what is wrong at `bad` can be the work of a crash before the next sync.
 
         It can if nothing valid follows. It also can if at least a sector up to the end of its page is zero, as a page
-        that never reached the disk is, and no mark behind it says that this place was synced.
+        that never reached the disk is, and no mark behind it says that this offset was synced.
         """
         following = self._search(bad + 1)
         if following is None:

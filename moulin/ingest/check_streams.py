@@ -1,4 +1,4 @@
-"""Streams of collectors against what was acknowledged: every object that is not in segments yet is there and whole."""
+"""Check streams of collectors: every acknowledged baby segment that is not in segments yet is there and whole."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from moulin.storage.store import Store
 
 
 def check_streams(catalog: Catalog, *, data: bool = True) -> Iterator[Finding]:
-    """A collector puts one object at a time, so a number that is missing below another one was lost.
+    """A collector puts one baby segment at a time, so a number that is missing below another one was lost.
 
-    The last object of a stream can be missing without a trace, unless the catalog knows where the stream ended.
+    The last baby segment of a stream can be missing without a trace, unless the catalog knows where the stream ended.
     """
     for stream in catalog.ingest.snapshot().streams:
         yield from _check_stream(catalog.store, stream, data)
@@ -29,7 +29,7 @@ def _check_stream(store: Store, stream: Stream, data: bool) -> Iterator[Finding]
     for offset in range(stream.frontier + 1, last + 1):
         path = paths.baby_segment(stream.id, offset)
         if offset not in offsets and not store.exists(path):
-            yield Finding("an acknowledged object is there", path, "it is missing, and not in segments")
+            yield Finding("an acknowledged baby segment is there", path, "it is missing, and not in segments")
         elif data:
             try:
                 decode(store.get(path), source=path, stream_id=stream.id, offset=offset)

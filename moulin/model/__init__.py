@@ -1,0 +1,12 @@
+"""The values that every layer shares: schemas, rows, keys, conditions, facts, operations. No I/O.
+
+Rooms, top first: `where/` (conditions as text) > `predicate/` (conditions as trees) > `layout/` (keys, partitions,
+sort orders) and `rows/` (rows on their way in) > `schema/` (columns and types). The modules beside them are plain
+values: `facts` of files, `operations` on tables, `entities` that the catalog answers with, `ingest` for streams.
+
+May import: the standard library, Arrow, NumPy, pyiceberg's types, and `moulin.errors`.
+Read first: `facts.py` and `operations.py`; everything that is committed is made of them.
+
+Nouns: a segment has facts; an operation names segments; a commit of operations makes a version; an entity is a
+table, view or database as of one version.
+"""

@@ -249,7 +249,7 @@ _TABLE: dict[Kind, tuple[Verdict, ...]] = {
     Kind.DROP_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _X, _C),
     Kind.SET_SORT_ORDER: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _C, _X),
 }
-_COLUMN = {kind: place for place, kind in enumerate(Kind)}
+_COLUMN = {kind: index for index, kind in enumerate(Kind)}
 
 
 def verdict(committing: Kind, committed: Kind) -> Verdict:

@@ -71,7 +71,7 @@ class Java:
 
     @property
     def folder(self) -> Path:
-        """What is kept for it lies here. Another version, place or launcher has another folder."""
+        """What is kept for it lies here. Another version, folder or launcher has another folder."""
         digest = hashlib.sha256(f"{self.version} {self.launcher}".encode()).hexdigest()
         return cache_folder() / f"java-{self.version.partition('+')[0]}-{digest[:8]}"
 
@@ -98,12 +98,12 @@ def java_home() -> Path:
 def find_java() -> Java:
     """The first Java that runs and is new enough. Raises FailedPrecondition that says what was tried."""
     refused = []
-    for place, executable in _candidates():
+    for origin, executable in _candidates():
         java = _probe(executable)
         if java is None:
-            refused.append(f"{place} ({executable}) does not run")
+            refused.append(f"{origin} ({executable}) does not run")
         elif java.major < OLDEST_JAVA:
-            refused.append(f"{place} is version {java.version}")
+            refused.append(f"{origin} is version {java.version}")
         else:
             return java
     tried = f" ({'; '.join(refused)})" if refused else ""

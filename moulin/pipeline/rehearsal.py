@@ -44,9 +44,9 @@ def _run(spark: SparkSession, folder: Path) -> None:
         spark.read.option("basePath", f"{folder}/rows")
         .schema(schema)
         .parquet(f"{folder}/rows/segment=1")
-        .withColumn("place", F.col("_metadata.row_index"))
+        .withColumn("at_row", F.col("_metadata.row_index"))
         .join(F.broadcast(spark.createDataFrame(words)), "segment", "left")
-        .where("words is null or (shiftright(get(words, cast(place >> 6 as int)), cast(place & 63 as int)) & 1L) = 0")
+        .where("words is null or (shiftright(get(words, cast(at_row >> 6 as int)), cast(at_row & 63 as int)) & 1L) = 0")
     )
     query = "with late as (select * from {live} where id > 5) select name, count(*), sum(id), max(at) from late"
     spark.sql(f"{query} group by name order by name", live=live).toArrow()

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
@@ -21,6 +20,8 @@ import pyarrow as pa
 
 from moulin.config import Config
 from moulin.errors import Corrupt, MoulinError
+from moulin.model.batching import batched
+from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.storage.block_folder import BlockFolder
 from moulin.storage.interface import ObjectInfo, Store, checked_ranges, checked_size
@@ -87,7 +88,7 @@ class CachedStore(Store):
         self._blocks = BlockFolder(folder, limit)
         self._lock = threading.Lock()
         self._flights: dict[tuple[str, int], Future[object]] = {}
-        self._sizes: dict[str, int] = {}
+        self._sizes: SizedCache[str, int] = SizedCache(_SIZES_KEPT)
         self._hits = self._misses = self._hit_bytes = self._miss_bytes = 0
 
     def __reduce__(self) -> tuple[type[CachedStore], tuple[object, ...]]:
@@ -165,8 +166,7 @@ class CachedStore(Store):
         return self._remote.list(prefix, after)
 
     def delete(self, objects: Iterable[str]) -> None:
-        remaining = iter(objects)
-        while batch := [*islice(remaining, _BATCH)]:
+        for batch in batched(objects, _BATCH):
             self._remote.delete(batch)
             for path in batch:
                 self._forget(path)
@@ -180,23 +180,17 @@ class CachedStore(Store):
     def _open(self, path: str, recorded: int | None, ask: Callable[[], _Opened]) -> _Opened:
         """The size of an object: as known already, as a cached block of it says, or by `ask`."""
         paths.checked(path)
-        size = self._sizes.get(path)
+        size = self._sizes.find(path)
         if size is None:
             last = _numbers(recorded - 1, 1)[0] if recorded else 0
             block = self._blocks.read(self._name(path), last)
             if block is None:
                 opened = self._once((path, _OPENING), ask)
-                self._remember(path, opened[0])
+                self._sizes.keep(path, opened[0])
                 return opened
             size = block.object_size
-            self._remember(path, size)
+            self._sizes.keep(path, size)
         return size, None
-
-    def _remember(self, path: str, size: int) -> None:
-        with self._lock:
-            if len(self._sizes) >= _SIZES_KEPT:
-                self._sizes.clear()
-            self._sizes[path] = size
 
     def _once(self, key: tuple[str, int], ask: Callable[[], T]) -> T:
         """What `ask` answers, asked once by all who want it at the same time. A failure is only the asker's own."""
@@ -240,9 +234,9 @@ class CachedStore(Store):
     def _keep(self, path: str, size: int, first: int, data: bytes) -> int:
         """Keep the blocks from number `first` on that `data` holds; returns how many."""
         view, count = memoryview(data), max(1, -(-len(data) // BLOCK_BYTES))
-        for place in range(count):
-            block = view[place * BLOCK_BYTES : (place + 1) * BLOCK_BYTES]
-            self._blocks.write(self._name(path), first + place, size, block)
+        for index in range(count):
+            block = view[index * BLOCK_BYTES : (index + 1) * BLOCK_BYTES]
+            self._blocks.write(self._name(path), first + index, size, block)
         return count
 
     def _read(self, path: str, size: int, start: int, length: int) -> bytes:
@@ -320,8 +314,7 @@ class CachedStore(Store):
 
     def _forget(self, path: str) -> None:
         if self._cacheable(path):
-            with self._lock:
-                self._sizes.pop(path, None)
+            self._sizes.drop(path)
             self._blocks.forget(self._name(path))
 
 

@@ -180,10 +180,10 @@ def index_path(table_id: UUID, file_id: UUID) -> str:
 
 def backfill_batch(table_id: UUID, source: str, number: int, digest: bytes) -> str:
     """The list of files of a batch. `source` is 32 hex digits that stand for the name of the source."""
-    place = f"{table_prefix(table_id)}/backfills/{source}/{_checked_number(number, 'batch'):020}-{digest.hex()}.json"
-    if _BACKFILL_BATCH.fullmatch(place) is None:
+    path = f"{table_prefix(table_id)}/backfills/{source}/{_checked_number(number, 'batch'):020}-{digest.hex()}.json"
+    if _BACKFILL_BATCH.fullmatch(path) is None:
         raise InvalidInput("A batch of a backfill is named by 32 hex digits of its source and by its SHA-256.")
-    return place
+    return path
 
 
 def log_object(table_id: UUID, region: int, position: int) -> str:

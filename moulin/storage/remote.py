@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, timedelta
-from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 from urllib.parse import SplitResult, urlsplit
 
@@ -20,6 +19,7 @@ from obstore import exceptions
 from obstore.store import MemoryStore, from_url
 
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound, Unavailable
+from moulin.model.batching import batched
 from moulin.storage import paths
 from moulin.storage.interface import ObjectInfo, Store, checked_prefix, checked_ranges, checked_size, complete
 
@@ -175,8 +175,7 @@ class RemoteStore(Store):
         return self._stream(checked_prefix(prefix), after)
 
     def delete(self, objects: Iterable[str]) -> None:
-        remaining = map(paths.checked, objects)
-        while batch := [*islice(remaining, _BATCH)]:
+        for batch in batched(map(paths.checked, objects), _BATCH):
             try:
                 with self._asking(batch[0]):
                     obstore.delete(self._backend, batch)

@@ -12,9 +12,10 @@ from uuid import UUID
 
 from moulin.errors import Closed, FailedPrecondition
 from moulin.model.merge_rules import MergeRules
+from moulin.model.rows.rows import is_spark_frame
 from moulin.model.where import Where
 from moulin.table.bulk import bulk
-from moulin.table.bulk.commit import is_frame, merge, source_schema
+from moulin.table.bulk.commit import merge, source_schema
 from moulin.table.commit.change import retried
 from moulin.table.compact.compaction import Compaction, compact
 from moulin.table.context import Context
@@ -181,7 +182,7 @@ class Table(TableVersions, TableSettings):
         """
         state = self._writable()
         keyed = self._keyed_only()
-        if is_frame(source):
+        if is_spark_frame(source):
             schema = self._context.frames().frame_schema(source)
         else:
             source, schema = source_schema(source)

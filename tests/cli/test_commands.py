@@ -75,11 +75,22 @@ def test_a_view_blocks_the_drop_of_its_tables_until_it_is_dropped(lake: Run) -> 
     assert lake("view", "show", "shop.all", "--json").json()["tables"] == ["orders", "returns"]
 
 
-def test_a_lake_is_merged_checked_cleaned_up_and_recovered(lake: Run, tmp_path: Path) -> None:
+def test_merge_still_compacts_and_names_the_new_command(lake: Run) -> None:
     for n in range(4):
         assert lake("append", "shop.orders", "-", stdin=ndjson(n * 10, 10)).code == 0
-    assert "4 segments" in lake("merge", "shop.orders").out
-    assert "nothing worth merging" in lake("merge", "shop.orders").out
+    done = lake("merge", "shop.orders", "--json")
+    assert (done.code, done.json()["segments_in"]) == (0, 4)
+    assert "moulin compact" in done.err
+    listed = [line.split()[1] for line in lake("--help").out.splitlines() if line.startswith("\u2502 ")]
+    assert "compact" in listed
+    assert "merge" not in listed
+
+
+def test_compact_check_gc_and_recover(lake: Run, tmp_path: Path) -> None:
+    for n in range(4):
+        assert lake("append", "shop.orders", "-", stdin=ndjson(n * 10, 10)).code == 0
+    assert "4 segments" in lake("compact", "shop.orders").out
+    assert "nothing worth compacting" in lake("compact", "shop.orders").out
     assert lake("check").code == 0
     assert lake("gc", "--dry-run", "--json").code == 0
     (tmp_path / "lake" / "catalog.sqlite").unlink()

@@ -23,7 +23,7 @@ from moulin.model.operations import (
     SetPartitioning,
     SetProperties,
 )
-from moulin.model.schema.evolution import AddColumn
+from moulin.model.schema.change import AddColumn
 from tests.contract.samples import commit, journal, live, make_table, segment, vector
 
 

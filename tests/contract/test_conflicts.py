@@ -36,7 +36,7 @@ from moulin.model.operations import (
     Verdict,
     verdict,
 )
-from moulin.model.schema.evolution import AddColumn, DropColumn, RenameColumn
+from moulin.model.schema.change import AddColumn, DropColumn, RenameColumn
 from moulin.storage import paths
 from tests.contract.samples import commit, live, make_table, segment, vector
 

@@ -27,7 +27,7 @@ from moulin.model.operations import (
     SetPartitioning,
     SetProperties,
 )
-from moulin.model.schema.evolution import AddColumn
+from moulin.model.schema.change import AddColumn
 from tests.contract.conftest import Backend, memory_store
 from tests.contract.samples import journal, make_table, segment, vector
 

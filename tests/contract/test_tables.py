@@ -12,7 +12,7 @@ from moulin.config import DAY, Config
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, MoulinError, NotFound
 from moulin.model.ids import new_id
 from moulin.model.operations import AlterSchema, Append, Delete, Kind, Restore, SetPartitioning, SetProperties
-from moulin.model.schema.evolution import AddColumn, DropColumn, RenameColumn
+from moulin.model.schema.change import AddColumn, DropColumn, RenameColumn
 from tests.contract.conftest import Backend, HandClock
 from tests.contract.samples import commit, live, make_table, new_table, segment, vector
 

@@ -14,13 +14,13 @@ from pyroaring import BitMap64
 
 from moulin.errors import Corrupt, InvalidInput, MoulinError, Unsupported
 from moulin.formats import puffin
-from moulin.formats.puffin import BlobPlace, DeletionVectorBlob
+from moulin.formats.puffin import BlobExtent, DeletionVectorBlob
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "puffin.md"
 EXAMPLE = [DeletionVectorBlob("s3://lake/a.parquet", BitMap64([0, 3]))]
 
 
-def a_file() -> tuple[bytes, list[BlobPlace]]:
+def a_file() -> tuple[bytes, list[BlobExtent]]:
     second = BitMap64([2, 4, 6])
     second.add_range(100, 4_000)
     return puffin.write_puffin([*EXAMPLE, DeletionVectorBlob("b ü.parquet", second)])

@@ -66,7 +66,7 @@ def find(file: IndexFile, low: bytes | None, high: bytes | None) -> set[tuple[in
     for number, spans in file.chunks_of([(low, high)]).items():
         chunk = file.load_sorted(number)
         rows = chunk.rows(spans[0])
-        found += zip(file.numbers[chunk.places[rows]].tolist(), chunk.positions[rows].tolist(), strict=True)
+        found += zip(file.numbers[chunk.indexes[rows]].tolist(), chunk.positions[rows].tolist(), strict=True)
     assert len(found) == len(set(found))
     return set(found)
 

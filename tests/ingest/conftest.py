@@ -15,12 +15,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from moulin.errors import MoulinError, NotFound, Unauthenticated, Unavailable
-from moulin.formats.baby_segment import BabySegment, Entry, Kind, decode
-from moulin.ingest.collector import PAYLOADS, Collector, CollectorSettings
+from moulin.formats.baby_segment import PAYLOAD_OF, BabySegment, Entry, Kind, decode
+from moulin.ingest.collector.collector import Collector, CollectorSettings
+from moulin.ingest.collector.registry import Grant, OpenStream
+from moulin.ingest.collector.service import Listen, serve
+from moulin.ingest.collector.stream import StreamSettings
 from moulin.ingest.otlp.otlp import decode as decode_otlp
-from moulin.ingest.registry import Grant, OpenStream
-from moulin.ingest.service import Listen, serve
-from moulin.ingest.stream import StreamSettings
 from moulin.model.ingest import StopReason
 from moulin.model.otel import Signal
 from moulin.storage import paths
@@ -155,7 +155,7 @@ class Running:
 
     def rows(self, signal: Signal) -> list[dict[str, Any]]:
         """The rows of a signal that the stored requests hold."""
-        requests = [entry.data for entry in self.entries() if entry.payload is PAYLOADS[signal]]
+        requests = [entry.data for entry in self.entries() if entry.payload is PAYLOAD_OF[signal]]
         decoded = decode_otlp(signal, requests, [2 * 10**18] * len(requests))
         assert not decoded.poison
         return decoded.rows.to_pylist()  # type: ignore[no-any-return]

@@ -9,9 +9,9 @@ import pytest
 
 import moulin
 from moulin.errors import NotFound, Unauthenticated
-from moulin.ingest.collector import CollectorSettings
+from moulin.ingest.collector.collector import CollectorSettings
+from moulin.ingest.collector.registry import CatalogRegistry
 from moulin.ingest.otlp.otlp import decode
-from moulin.ingest.registry import CatalogRegistry
 from moulin.ingest.setup import set_up
 from moulin.meta.client.client import stream_registry
 from moulin.meta.config import ServeConfig

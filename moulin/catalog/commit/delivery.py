@@ -105,8 +105,10 @@ def check_index(store: Store, file: IndexFile) -> None:
         found = secondary_index.IndexFile(partial(store.get_range, file.path), file.size, file.path)
     except (Corrupt, Unsupported) as error:
         raise InvalidInput(error.message) from None
-    if found.entries != file.entries or not set(file.segments) <= set(found.place):
-        raise InvalidInput(f"{file.path} has {found.entries} entries of {len(found.place)} segments: not those named.")
+    if found.entries != file.entries or not set(file.segments) <= set(found.index_of):
+        raise InvalidInput(
+            f"{file.path} has {found.entries} entries of {len(found.index_of)} segments: not those named."
+        )
 
 
 def _vectors(operation: DataOperation) -> Iterator[VectorFacts]:

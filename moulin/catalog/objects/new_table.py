@@ -14,7 +14,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform, 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
 from moulin.errors import InvalidInput, NotFound
-from moulin.model.event_time import event_time_id
+from moulin.model.layout.event_time import event_time_id
 from moulin.model.layout.key import with_key
 from moulin.model.layout.region import RegionSpec
 from moulin.model.names import check_column_name

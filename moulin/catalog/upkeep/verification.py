@@ -162,7 +162,7 @@ def _is_index(path: str, entries: int, segments: dict[int, int], data: bytes) ->
     if index.entries != entries:
         return f"it has {index.entries} entries, not {entries}"
     for number, rows in segments.items():
-        position = index.place.get(number)
+        position = index.index_of.get(number)
         if position is None or int(index.rows[position]) != rows:
             return f"it does not cover the {rows} rows of segment {number}"
     return None

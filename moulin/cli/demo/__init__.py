@@ -1,0 +1,8 @@
+"""`moulin demo`: the tour, on generated data.
+
+`demo` loads, queries, changes and compacts a table, and recovers a lost catalog. `telemetry` sends OTLP through a real
+collector and queries it at once. `fleet` makes up the services that send it, the same for the same seed.
+
+May import: `cli.output` and every layer; not the other rooms of `cli`.
+Read first: `demo.py`, from top to bottom: it is the tour of the API, too.
+"""

@@ -222,15 +222,15 @@ def _lose_and_recover(lake: Lake, root: Path, expected: int) -> Lake:
 
 
 def _farewell(seconds: float, folder: Path | None) -> None:
-    place = folder or "./lake"
+    address = folder or "./lake"
     hint = "" if folder else "   (this tour's lake was temporary; `moulin demo --folder ./lake` keeps it)\n"
     console.print(
         Panel(
             f"That took {seconds:.0f} seconds. What to try next:\n{hint}\n"
-            f"  moulin --lake {place} table show shop.sales\n"
-            f"  moulin --lake {place} table history shop.sales\n"
-            f'  moulin --lake {place} sql "select count(*) from shop.sales"\n'
-            f"  moulin --lake {place} check\n\n"
+            f"  moulin --lake {address} table show shop.sales\n"
+            f"  moulin --lake {address} table history shop.sales\n"
+            f'  moulin --lake {address} sql "select count(*) from shop.sales"\n'
+            f"  moulin --lake {address} check\n\n"
             "  README.md shows the same from Python; docs/semantics.md says what is promised.",
             title="Done",
             title_align="left",

@@ -30,7 +30,7 @@ Timed = Callable[[str], AbstractContextManager[None]]
 
 def telemetry(lake: Lake, timed: Timed, ask: Callable[[Lake, str], list[dict[str, Any]]]) -> None:
     """Send a fleet's telemetry through a real collector, ask for it at once, take it in and merge it."""
-    from moulin.ingest.fleet import fleet
+    from moulin.cli.demo.fleet import fleet
     from moulin.ingest.setup import set_up
     from moulin.pipeline.nursery.nursery import Nursery
 
@@ -81,9 +81,9 @@ def _send(port: int, token: str, signal: str, data: bytes) -> None:
 @contextmanager
 def _collecting(lake: Lake) -> Iterator[int]:
     """A collector in a thread, on a port of its own."""
-    from moulin.ingest.collector import Collector, CollectorSettings
-    from moulin.ingest.registry import CatalogRegistry
-    from moulin.ingest.service import Listen, serve
+    from moulin.ingest.collector.collector import Collector, CollectorSettings
+    from moulin.ingest.collector.registry import CatalogRegistry
+    from moulin.ingest.collector.service import Listen, serve
 
     started: queue.Queue[Any] = queue.Queue()
 

@@ -16,7 +16,7 @@ from moulin.errors import Corrupt, InvalidInput, NotFound
 from moulin.lake import Lake
 
 if TYPE_CHECKING:
-    from moulin.ingest.registry import StreamRegistry
+    from moulin.ingest.collector.registry import StreamRegistry
     from moulin.model.ingest import SetAside
 
 app = typer.Typer(help="What came in through collectors.", no_args_is_help=True)
@@ -41,8 +41,8 @@ def collect(
     as_json: Json = False,
 ) -> None:
     """Take telemetry (OTLP) and rows from senders, until told to end; Ctrl-C stores what was taken first."""
-    from moulin.ingest.collector import Collector, CollectorSettings
-    from moulin.ingest.service import Listen, serve
+    from moulin.ingest.collector.collector import Collector, CollectorSettings
+    from moulin.ingest.collector.service import Listen, serve
 
     def ready(grpc: int, http: int) -> None:
         say(
@@ -125,6 +125,6 @@ def _registry(lake: Lake) -> StreamRegistry:
         from moulin.meta.client.client import stream_registry
 
         return stream_registry(lake)
-    from moulin.ingest.registry import CatalogRegistry
+    from moulin.ingest.collector.registry import CatalogRegistry
 
     return CatalogRegistry(lake.own_catalog())

@@ -1,0 +1,11 @@
+"""Commands that keep a lake in shape.
+
+`maintenance` has compact, gc, check and recover. `backfill` loads folders of files, `mirror` copies a lake to another
+storage root.
+
+May import: `cli.options`, `cli.output`, and every layer; not the other rooms of `cli`.
+Read first: `maintenance.py`.
+
+Words: compact rewrites segments and changes no row; gc deletes files that no kept version names; check reads and
+changes nothing; recover makes a catalog from manifests.
+"""

@@ -1,10 +1,10 @@
-"""Commands that keep a lake in shape: merge, gc, check, recover."""
+"""Commands that keep a lake in shape: compact, gc, check, recover."""
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,27 +13,30 @@ from moulin.catalog.upkeep.check import check as check_catalog
 from moulin.catalog.upkeep.gc import collect
 from moulin.catalog.upkeep.published import write_full_manifests
 from moulin.cli.options import DryRun, Json, TableName, open_lake, require_address
-from moulin.cli.output import console, progress, say, show_json, show_rows, show_values, size
+from moulin.cli.output import console, progress, say, show_json, show_rows, show_values, size, warn
 from moulin.lake import locate
 from moulin.table.keyed.left_logs import regions_in_logs
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(merge)
+    app.command()(compact)
+    app.command("merge", hidden=True)(_merge)
     app.command()(gc)
     app.command()(check)
     app.command()(recover)
 
 
-def merge(
+def compact(
     context: typer.Context,
     name: TableName,
-    everything: Annotated[bool, typer.Option(help="All segments, also those that are well already.")] = False,
+    everything: Annotated[
+        bool, typer.Option(help="Rewrite all segments, including those that need no compaction.")
+    ] = False,
     spark: Annotated[bool, typer.Option(help="Run the tasks on Spark.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Merge fresh, small and worn segments of a table."""
-    with open_lake(context) as lake, progress(f"Merging {name}", quiet=as_json) as bar:
+    """Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones."""
+    with open_lake(context) as lake, progress(f"Compacting {name}", quiet=as_json) as bar:
         if spark:
             lake.spark()
         task = bar.task_ids[0]
@@ -41,7 +44,7 @@ def merge(
             everything=everything, progress=lambda part, all_: bar.update(task, completed=part, total=all_)
         )
     if done.merges == 0:
-        say(f"{name} has nothing worth merging.", as_json, merges=0, version=done.version)
+        say(f"{name} has nothing worth compacting.", as_json, merges=0, version=done.version)
         return
     say(
         f"{name}: {done.segments_in:,} segments ({size(done.bytes_in)}) became {done.segments_out:,} "
@@ -54,6 +57,13 @@ def merge(
         bytes_in=done.bytes_in,
         bytes_out=done.bytes_out,
     )
+
+
+@wraps(compact)
+def _merge(*arguments: Any, **options: Any) -> None:
+    """The old name of `compact`, for one release."""
+    warn("`moulin merge` is now `moulin compact`; the old name goes with the next release.")
+    compact(*arguments, **options)
 
 
 def gc(

@@ -68,9 +68,9 @@ _BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 def sealed(end: bytes) -> bytes:
     """The last bytes of a Parquet file, whole footer included, with the footer's checksum filled in."""
     start = len(end) - _TAIL - int.from_bytes(end[-_TAIL:-4], "little")
-    place = end.rindex(_CHECKSUM_MARK, start) + len(_CHECKSUM_MARK)
+    at = end.rindex(_CHECKSUM_MARK, start) + len(_CHECKSUM_MARK)
     checksum = f"{zlib.crc32(end[start:-_TAIL]):08x}".encode()
-    return end[:place] + checksum + end[place + len(checksum) :]
+    return end[:at] + checksum + end[at + len(checksum) :]
 
 
 def read_footer(source: pa.NativeFile, name: str) -> pq.FileMetaData:
@@ -98,11 +98,11 @@ def read_footer(source: pa.NativeFile, name: str) -> pq.FileMetaData:
 
 def _check(footer: bytes, name: str) -> bool:
     """Whether there is a checksum. The last mark counts: it follows the statistics, which hold users' text."""
-    place = footer.rfind(_CHECKSUM_MARK) + len(_CHECKSUM_MARK)
-    if place < len(_CHECKSUM_MARK):
+    at = footer.rfind(_CHECKSUM_MARK) + len(_CHECKSUM_MARK)
+    if at < len(_CHECKSUM_MARK):
         return False
-    stored = footer[place : place + len(NO_CHECKSUM)]
-    found = f"{zlib.crc32(footer[:place] + NO_CHECKSUM.encode() + footer[place + len(stored) :]):08x}".encode()
+    stored = footer[at : at + len(NO_CHECKSUM)]
+    found = f"{zlib.crc32(footer[:at] + NO_CHECKSUM.encode() + footer[at + len(stored) :]):08x}".encode()
     if stored != found:
         raise Corrupt(f"{name} is damaged: its footer has CRC32 {found!r} where {stored!r} is stored. {RESTORE}")
     return True
@@ -127,7 +127,7 @@ def footer_facts(
     facts of each row group, or None for a row group without NaN. Without it, floating bounds are None unless every row
     group has them. A column whose nulls are not counted is left out.
     """
-    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     found = (
         column.facts(groups, (floats or {}).get(number)) for number, column in footer_columns(metadata, schema).items()
     )
@@ -138,7 +138,7 @@ def sequence_range(metadata: pq.FileMetaData) -> tuple[int | None, int | None]:
     """The least and the greatest `_last_updated_sequence_number` that the file stores; None when it stores none."""
     for leaf in leaves(metadata.schema.to_arrow_schema()):
         if leaf.field_id == LAST_UPDATED_SEQUENCE_FIELD_ID:
-            chunks = (metadata.row_group(place).column(leaf.index) for place in range(metadata.num_row_groups))
+            chunks = (metadata.row_group(group).column(leaf.index) for group in range(metadata.num_row_groups))
             known = [chunk.statistics for chunk in chunks if chunk.is_stats_set and chunk.statistics.has_min_max]
             if known:
                 return min(found.min_raw for found in known), max(found.max_raw for found in known)
@@ -162,7 +162,7 @@ def check_level(metadata: pq.FileMetaData, level: int, name: str) -> None:
 
 def split_offsets(metadata: pq.FileMetaData) -> tuple[int, ...]:
     """Where each row group starts in the file, ascending."""
-    return tuple(_start(metadata.row_group(place).column(0)) for place in range(metadata.num_row_groups))
+    return tuple(_start(metadata.row_group(group).column(0)) for group in range(metadata.num_row_groups))
 
 
 def footer_columns(metadata: pq.FileMetaData, schema: Schema) -> dict[int, FooterColumn]:
@@ -217,7 +217,7 @@ class _Bounds:
 
 @dataclass(frozen=True, slots=True)
 class FooterColumn:
-    """A leaf column of a file: `index` is its place among the file's leaves."""
+    """A leaf column of a file: `index` is its position among the file's leaves."""
 
     index: int
     field_id: int
@@ -233,9 +233,9 @@ class FooterColumn:
         values = nulls = nans = size = 0
         ends: list[tuple[Any, Any]] = []
         known = self.bounds is not None
-        for place, group in enumerate(groups):
+        for index, group in enumerate(groups):
             chunk = group.column(self.index)
-            own = floats[place] if floats else None
+            own = floats[index] if floats else None
             missing, found = self._of_footer(chunk) if own is None else (chunk.num_values - own.known, own.ends)
             if missing is None:
                 return None

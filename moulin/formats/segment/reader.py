@@ -11,7 +11,6 @@ from itertools import accumulate
 from typing import TypedDict, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -21,7 +20,8 @@ from pyroaring import BitMap64
 from moulin.errors import Closed, Corrupt, InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
 from moulin.formats.deletion_vector import keep_mask
 from moulin.formats.segment.footer import LEVEL_KEY, RESTORE, FooterColumn, GroupFacts, footer_columns, read_footer
-from moulin.formats.segment.row_mapping import Projection
+from moulin.formats.segment.row_mapping import RowMapping
+from moulin.model.arrays import Integers
 from moulin.model.facts import ColumnFacts
 from moulin.model.predicate.evaluation import evaluate
 from moulin.model.schema.arrow import (
@@ -122,7 +122,7 @@ class SegmentReader:
         self.name = name or path or "the segment"
         self._schema = schema
         self._columns = tuple(field.name for field in schema.fields) if columns is None else tuple(columns)
-        self._projections: dict[tuple[str, ...], Projection] = {}
+        self._mappings: dict[tuple[str, ...], RowMapping] = {}
         self._closed = False
         self._own = False
         with self._reading():
@@ -140,7 +140,7 @@ class SegmentReader:
         self.group_starts: tuple[int, ...] = tuple(accumulate(self.group_rows, initial=0))[:-1]
         if sum(self.group_rows) != self.rows or len(self._leaves) != self._metadata.num_columns:
             raise self._damaged("its footer contradicts itself")
-        self._projection(self._columns)
+        self._mapping(self._columns)
 
     @property
     def has_lineage(self) -> bool:
@@ -203,16 +203,16 @@ class SegmentReader:
 
     def _read(self, ranges: Sequence[_Range], read: _Options) -> pa.Table:
         extra = [] if read.expression is None else [name for name in read.extra_columns if name not in self._columns]
-        projection = self._projection((*self._columns, *extra))
+        mapping = self._mapping((*self._columns, *extra))
         lineage = [(_ROW_ID_FIELD, self._row_id_leaf)] if read.row_id else []
         lineage += [(_SEQUENCE_FIELD, self._sequence_leaf)] if read.sequence else []
-        stored = {*projection.leaves, *(leaf.index for _, leaf in lineage if leaf is not None)}
+        stored = {*mapping.leaves, *(leaf.index for _, leaf in lineage if leaf is not None)}
         raw = self._decode(ranges, sorted(stored), read.use_threads)
-        place = {column: at for at, column in enumerate(sorted({self._leaves[leaf].column for leaf in stored}))}
-        table = projection.apply(raw.select(sorted({place[self._leaves[leaf].column] for leaf in projection.leaves})))
+        index_of = {column: at for at, column in enumerate(sorted({self._leaves[leaf].column for leaf in stored}))}
+        table = mapping.apply(raw.select(sorted({index_of[self._leaves[leaf].column] for leaf in mapping.leaves})))
         runs = _runs(ranges)
         for field, leaf in lineage:
-            column = None if leaf is None else raw.column(place[leaf.column]).cast(field.type)
+            column = None if leaf is None else raw.column(index_of[leaf.column]).cast(field.type)
             table = table.append_column(field, self._lineage(field, column, runs, read))
         if read.position:
             table = table.append_column(_POSITION_FIELD, pa.array(_positions(runs)))
@@ -268,10 +268,10 @@ class SegmentReader:
             raise InvalidInput(f"The filter {read.expression} is not true or false, but of Arrow type {found.type}.")
         return found if kept is None else pc.and_(found, kept)
 
-    def _projection(self, columns: tuple[str, ...]) -> Projection:
-        if columns not in self._projections:
-            self._projections[columns] = Projection(self._arrow, self._schema, columns, name=self.name)
-        return self._projections[columns]
+    def _mapping(self, columns: tuple[str, ...]) -> RowMapping:
+        if columns not in self._mappings:
+            self._mappings[columns] = RowMapping(self._arrow, self._schema, columns, name=self.name)
+        return self._mappings[columns]
 
     @cached_property
     def _footer_columns(self) -> dict[int, FooterColumn]:
@@ -325,7 +325,7 @@ def _runs(ranges: Sequence[_Range]) -> list[range]:
     return runs
 
 
-def _positions(runs: Sequence[range]) -> npt.NDArray[np.int64]:
+def _positions(runs: Sequence[range]) -> Integers:
     return np.concatenate([np.empty(0, np.int64), *(np.arange(run.start, run.stop, dtype=np.int64) for run in runs)])
 
 

@@ -1,4 +1,4 @@
-"""Projection: rows of a file that was written with an older schema become rows of the schema they are read with.
+"""Row mapping: rows of a file that was written with an older schema become rows of the schema they are read with.
 
 Columns and the fields inside them are matched by field id, never by name. The plan is made once per file: a conversion
 for each column, or None where the stored arrays serve as they are.
@@ -24,11 +24,11 @@ _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 _Convert = Callable[[pa.Array], pa.Array]
 
 
-class Projection:
+class RowMapping:
     """How rows of a file with the Arrow schema `file_schema` become rows of `schema`.
 
     `columns` names top-level columns of `schema` in the order wanted; None takes all. `name` is the file in messages.
-    `leaves` are the places of the file's leaf columns to read, ascending; `apply` takes rows of exactly these.
+    `leaves` are the indexes of the file's leaf columns to read, ascending; `apply` takes rows of exactly these.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class Projection:
             for field in wanted
             if field.field_id in stored
         }
-        places = {number: place for place, number in enumerate(sorted(matches, key=lambda found: stored[found].leaf))}
+        indexes = {number: index for index, number in enumerate(sorted(matches, key=lambda found: stored[found].leaf))}
         self.schema: pa.Schema = pa.schema([arrow_field(field) for field in wanted])
         self.leaves: tuple[int, ...] = tuple(sorted(leaf for match in matches.values() for leaf in match.leaves))
         self._name = name
         self._columns = tuple(
-            _Column(field.name, places[field.field_id], matches[field.field_id].convert)
+            _Column(field.name, indexes[field.field_id], matches[field.field_id].convert)
             if field.field_id in matches
             else _Column(field.name, None, _filler(field, name))
             for field in wanted
@@ -65,10 +65,10 @@ class Projection:
         return type(rows).from_arrays(arrays, schema=self.schema)
 
     def _array(self, rows: pa.Table | pa.RecordBatch, column: _Column, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
-        if column.place is None:
+        if column.index is None:
             assert column.convert is not None
             return column.convert(rows)
-        stored = rows.column(column.place)
+        stored = rows.column(column.index)
         if column.convert is None:
             return stored
         try:
@@ -84,16 +84,16 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the result: the one read at `place`, converted; or, when that is None, made up by `convert`."""
+    """A column of the result: the one read at `index`, converted; or, when that is None, made up by `convert`."""
 
     name: str
-    place: int | None
+    index: int | None
     convert: _Convert | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A field of the file, and the place of its first leaf."""
+    """A field of the file, and the index of its first leaf."""
 
     field: pa.Field
     leaf: int
@@ -131,7 +131,7 @@ def _numbered(fields: Iterable[pa.Field], leaf: int = 0) -> dict[int, _Stored]:
 
 def _leaf_count(kind: pa.DataType) -> int:
     if pt.is_nested(kind):
-        return sum(_leaf_count(kind.field(place).type) for place in range(kind.num_fields))
+        return sum(_leaf_count(kind.field(index).type) for index in range(kind.num_fields))
     return 1
 
 
@@ -173,7 +173,7 @@ def _match_struct(stored: _Stored, wanted: StructType, where: str) -> _Match:
     ]
 
     def convert(array: pa.StructArray) -> pa.Array:
-        fields = [_child(array, place, change) for place, change in sources]
+        fields = [_child(array, index, change) for index, change in sources]
         return pa.StructArray.from_arrays(fields, fields=list(target), mask=_null_mask(array))
 
     return _Match(leaves, kind, convert)
@@ -259,8 +259,8 @@ def _blank(kind: pa.DataType, rows: int, *, null: bool = True) -> pa.Array:
     return pa.Array.from_buffers(kind, rows, [None, *blank.buffers()[1:]])
 
 
-def _child(array: pa.StructArray, place: int | None, change: _Convert | None) -> pa.Array:
-    return _changed(array if place is None else array.field(place), change)
+def _child(array: pa.StructArray, index: int | None, change: _Convert | None) -> pa.Array:
+    return _changed(array if index is None else array.field(index), change)
 
 
 def _changed(array: pa.Array, change: _Convert | None) -> pa.Array:
@@ -278,4 +278,4 @@ def _offsets(array: pa.Array) -> tuple[pa.Array, int, int]:
     return (pc.subtract(offsets, first) if first or offsets.offset else offsets), first, last - first
 
 
-__all__ = ["Projection"]
+__all__ = ["RowMapping"]

@@ -1,6 +1,6 @@
 """A check of any Iceberg table against the specification: metadata, manifest list, manifests, data and delete files.
 
-It reads the current snapshot, or all that metadata lists. Every finding names the rule, the place and what was found
+It reads the current snapshot, or all that metadata lists. Every finding names the rule, the address and what was found
 there; no finding means that nothing of what is looked at here is wrong.
 """
 
@@ -16,8 +16,9 @@ from moulin.iceberg.check import metadata as check_metadata
 from moulin.iceberg.check.files import check_data_file, check_delete_file
 from moulin.iceberg.check.metadata import Finding
 from moulin.iceberg.check.metadata_files import Files, find_metadata
-from moulin.iceberg.projection.avro import Json, read_avro
-from moulin.iceberg.projection.manifests import ADDED, DATA, DELETED, DELETES, EXISTING
+from moulin.iceberg.format.avro import read_avro
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.manifests import ADDED, DATA, DELETED, DELETES, EXISTING
 
 _HEADER = ("schema", "partition-spec", "partition-spec-id", "format-version", "content")
 
@@ -95,9 +96,9 @@ class _Checker:
                     self.seen.add(file.location)
                     yield from check_data_file(self.files, self.metadata, file.record)
             for file in live.deletes:
-                place = f"{file.location}@{file.record.get('content_offset')}"
-                if place not in self.seen:
-                    self.seen.add(place)
+                key = f"{file.location}@{file.record.get('content_offset')}"
+                if key not in self.seen:
+                    self.seen.add(key)
                     rows = {name: one.record["record_count"] for name, one in live.data.items()}
                     yield from check_delete_file(self.files, file.record, rows)
 
@@ -123,8 +124,8 @@ class _Checker:
         counts, rows = {EXISTING: 0, ADDED: 0, DELETED: 0}, {EXISTING: 0, ADDED: 0, DELETED: 0}
         least: int | None = None
         next_row = manifest.get("first_row_id")
-        for place, entry in enumerate(entries):
-            name = f"{where} entry {place}"
+        for index, entry in enumerate(entries):
+            name = f"{where} entry {index}"
             record, status = entry["data_file"], entry["status"]
             if status not in counts:
                 yield Finding("an entry's status is 0, 1 or 2", name, str(status))
@@ -178,12 +179,12 @@ class _Checker:
     def _summaries(self, manifest: Json, records: list[Json], where: str) -> Iterator[Finding]:
         summaries = manifest.get("partitions") or []
         tuples = [list(record["partition"].values()) for record in records]
-        for place, summary in enumerate(summaries):
-            values = [values[place] for values in tuples if place < len(values)]
+        for index, summary in enumerate(summaries):
+            values = [values[index] for values in tuples if index < len(values)]
             if any(value is None for value in values) and not summary["contains_null"]:
-                yield Finding("a partition summary covers its values", where, f"field {place}: null is not announced")
+                yield Finding("a partition summary covers its values", where, f"field {index}: null is not announced")
             if any(value is not None and value == value for value in values) and summary["lower_bound"] is None:
-                yield Finding("a partition summary covers its values", where, f"field {place}: there are no bounds")
+                yield Finding("a partition summary covers its values", where, f"field {index}: there are no bounds")
 
     def _totals(self, snapshot: Json, live: _Live, where: str) -> Iterator[Finding]:
         summary = snapshot.get("summary") or {}
@@ -230,7 +231,7 @@ class _Checker:
             if is_vector and self.format < 3:
                 yield Finding("deletion vectors exist from version 3 on", file.location, f"version {self.format}")
             if is_vector and (target is None or record.get("content_offset") is None):
-                yield Finding("a deletion vector names its file and place", file.location, "a field is null")
+                yield Finding("a deletion vector names its file and extent", file.location, "a field is null")
                 continue
             if record["content"] == 2 and not record.get("equality_ids"):
                 yield Finding("an equality delete has its ids", file.location, "equality_ids is empty")

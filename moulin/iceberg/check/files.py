@@ -17,8 +17,8 @@ from moulin.formats import deletion_vector
 from moulin.formats.puffin import DELETION_VECTOR, read_puffin_footer
 from moulin.iceberg.check.metadata import Finding
 from moulin.iceberg.check.metadata_files import Files
-from moulin.iceberg.projection.avro import Json
-from moulin.iceberg.projection.deletes import FILE_PATH_ID, POS_ID
+from moulin.iceberg.format.deletes import FILE_PATH_ID, POS_ID
+from moulin.iceberg.format.json import Json
 from moulin.model.layout.bounds import bound_from_bytes
 from moulin.model.schema.arrow import field_id
 
@@ -68,7 +68,7 @@ def _types(metadata: Json) -> dict[int, IcebergType]:
 def _column(
     where: str, record: Json, number: int, name: str, column: pa.ChunkedArray, kind: IcebergType | None
 ) -> Iterator[Finding]:
-    place = f"{where} column {name}"
+    address = f"{where} column {name}"
     floating = pt.is_floating(column.type)
     nans = pc.sum(pc.is_nan(column)).as_py() or 0 if floating else 0
     for figure, found in (
@@ -78,7 +78,7 @@ def _column(
     ):
         stated = _of(record, figure).get(number)
         if stated is not None and stated != found:
-            yield Finding("counts are those of the data", place, f"{figure} {stated}, not {found}")
+            yield Finding("counts are those of the data", address, f"{figure} {stated}, not {found}")
     lower, upper = _of(record, "lower_bounds").get(number), _of(record, "upper_bounds").get(number)
     if (lower is None and upper is None) or not isinstance(kind, PrimitiveType):
         return
@@ -86,11 +86,11 @@ def _column(
     least, most = _range(column)
     try:
         if lower is not None and least is not None and bound_from_bytes(kind, lower) > least:
-            yield Finding("bounds hold for the data", place, f"lower {bound_from_bytes(kind, lower)!r} > {least!r}")
+            yield Finding("bounds hold for the data", address, f"lower {bound_from_bytes(kind, lower)!r} > {least!r}")
         if upper is not None and most is not None and bound_from_bytes(kind, upper) < most:
-            yield Finding("bounds hold for the data", place, f"upper {bound_from_bytes(kind, upper)!r} < {most!r}")
+            yield Finding("bounds hold for the data", address, f"upper {bound_from_bytes(kind, upper)!r} < {most!r}")
     except (MoulinError, TypeError) as error:
-        yield Finding("bounds are values of their type", place, str(error))
+        yield Finding("bounds are values of their type", address, str(error))
 
 
 def _of_file(stored: pa.DataType, kind: PrimitiveType) -> PrimitiveType:
@@ -150,7 +150,7 @@ def _vector(record: Json, data: bytes, rows: Mapping[str, int]) -> Iterator[Find
     offset, length = record.get("content_offset"), record.get("content_size_in_bytes")
     if offset is None or length is None or target is None:
         return  # said of the manifest already
-    place = f"{where} at {offset}"
+    address = f"{where} at {offset}"
     try:
         footer = read_puffin_footer(data, source=where)
     except MoulinError as error:
@@ -158,21 +158,21 @@ def _vector(record: Json, data: bytes, rows: Mapping[str, int]) -> Iterator[Find
         return
     blob = next((one for one in footer.blobs if (one.offset, one.length) == (offset, length)), None)
     if blob is None:
-        places = ", ".join(f"{one.offset}+{one.length}" for one in footer.blobs)
-        yield Finding("offset and length are those of a blob", place, f"{offset}+{length}, there are {places}")
+        extents = ", ".join(f"{one.offset}+{one.length}" for one in footer.blobs)
+        yield Finding("offset and length are those of a blob", address, f"{offset}+{length}, there are {extents}")
     elif blob.type != DELETION_VECTOR or blob.compression_codec is not None:
-        yield Finding("the blob is a deletion vector", place, f"{blob.type} {blob.compression_codec or ''}")
+        yield Finding("the blob is a deletion vector", address, f"{blob.type} {blob.compression_codec or ''}")
     elif blob.properties.get("referenced-data-file") != target:
-        yield Finding("blob and manifest name one data file", place, str(blob.properties.get("referenced-data-file")))
+        yield Finding("blob and manifest name one data file", address, str(blob.properties.get("referenced-data-file")))
     elif blob.properties.get("cardinality") != str(record["record_count"]):
-        yield Finding("blob and manifest have one cardinality", place, str(blob.properties.get("cardinality")))
+        yield Finding("blob and manifest have one cardinality", address, str(blob.properties.get("cardinality")))
     try:
-        positions = deletion_vector.decode(data[offset : offset + length], rows=rows.get(target), source=place)
+        positions = deletion_vector.decode(data[offset : offset + length], rows=rows.get(target), source=address)
     except MoulinError as error:
-        yield Finding("a deletion vector is well-formed", place, error.message)
+        yield Finding("a deletion vector is well-formed", address, error.message)
         return
     if len(positions) != record["record_count"]:
-        yield Finding("record_count is the cardinality", place, f"{record['record_count']}, not {len(positions)}")
+        yield Finding("record_count is the cardinality", address, f"{record['record_count']}, not {len(positions)}")
 
 
 def _positions(record: Json, data: bytes, rows: Mapping[str, int]) -> Iterator[Finding]:
@@ -187,11 +187,11 @@ def _positions(record: Json, data: bytes, rows: Mapping[str, int]) -> Iterator[F
     order = [(columns[FILE_PATH_ID], "ascending"), (columns[POS_ID], "ascending")]
     if not table.take(pc.sort_indices(table, sort_keys=order)).equals(table):
         yield Finding("position deletes are sorted", where, "they are not")
-    names, places = table[columns[FILE_PATH_ID]], table[columns[POS_ID]]
+    names, positions = table[columns[FILE_PATH_ID]], table[columns[POS_ID]]
     target = record.get("referenced_data_file")
     for name in pc.unique(names).to_pylist():
         if target is not None and name != target:
             yield Finding("a file-scoped delete names one file", where, f"{name}, not {target}")
-        last = pc.max(places.filter(pc.equal(names, name))).as_py()
+        last = pc.max(positions.filter(pc.equal(names, name))).as_py()
         if name in rows and last >= rows[name]:
             yield Finding("positions are rows of the data file", where, f"{last} of {rows[name]} rows")

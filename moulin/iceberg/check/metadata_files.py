@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.io import FileIO, load_file_io
 
 from moulin.errors import MoulinError, NotFound, Unavailable
-from moulin.iceberg.projection.deletes import location
+from moulin.iceberg.format.locations import location
 from moulin.storage.store import Store
 
 

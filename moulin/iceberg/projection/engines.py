@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format.json import Json
 
 V3 = "format version 3"
 VECTORS = "deletion vectors"

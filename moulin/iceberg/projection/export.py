@@ -1,8 +1,8 @@
 """Export: one version of a table as an Iceberg table of its own, in a folder or an object store.
 
 The tree is what Iceberg calls a Hadoop table: `metadata/v<N>.metadata.json`, and `metadata/version-hint.text` says N.
-Exporting into the same place again adds the next N. Data files are named where they lie in the lake, or copied. The one
-snapshot is that of the version; branches and tags that name it come along, and no others.
+Exporting into the same folder again adds the next N. Data files are named where they lie in the lake, or copied. The
+one snapshot is that of the version; branches and tags that name it come along, and no others.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from uuid import UUID
 from moulin.catalog.objects import projections
 from moulin.errors import AlreadyExists, FailedPrecondition
 from moulin.formats.puffin import DeletionVectorBlob, write_puffin
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.avro import Json
-from moulin.iceberg.projection.deletes import DeleteFile, location, position_deletes
-from moulin.iceberg.projection.manifests import ManifestWriter, write_manifest_list
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.deletes import DeleteFile, position_deletes
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import location
+from moulin.iceberg.format.manifests import ManifestWriter, write_manifest_list
 from moulin.iceberg.projection.projection import named_commits
 from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
@@ -125,7 +126,7 @@ class _Exporter:
         return {ref.name: documents.ref_json(ref, snapshot_id) for ref, one in found if one.snapshot_id == snapshot_id}
 
     def _statistics(self, files: Sequence[Json]) -> Iterator[Json]:
-        """Statistics whose file is still there; copied with the data, to the same place below the table's folder."""
+        """Statistics whose file is still there; copied with the data, to the same path below the table's folder."""
         prefix = paths.table_prefix(self.state.id) + "/"
         for one in files:
             where = one["statistics-path"]
@@ -159,11 +160,11 @@ class _Exporter:
         found: dict[int, DeleteFile] = {}
         if self.format >= 3:
             blobs = [DeletionVectorBlob(self._locate(s.facts.path), bitmaps[s.facts.number]) for s in worn]
-            data, places = write_puffin(blobs)
+            data, extents = write_puffin(blobs)
             where = self._write(f"data/{new_id().hex}.puffin", data)
-            for blob, place, segment in zip(blobs, places, worn, strict=True):
+            for blob, extent, segment in zip(blobs, extents, worn, strict=True):
                 found[segment.facts.number] = DeleteFile(
-                    where, len(data), place.cardinality, blob.referenced_data_file, place.offset, place.length
+                    where, len(data), extent.cardinality, blob.referenced_data_file, extent.offset, extent.length
                 )
             return found
         for segment in worn:

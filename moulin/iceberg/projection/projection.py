@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,14 +19,16 @@ from uuid import UUID
 from moulin.catalog.objects import projections
 from moulin.catalog.objects.projections import DataCommit, Projected
 from moulin.errors import Corrupt, NotFound, Unavailable
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.avro import Json, read_avro
-from moulin.iceberg.projection.deletes import location, locator
-from moulin.iceberg.projection.manifests import ManifestWriter, is_live, write_manifest_list
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.avro import read_avro
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import location, locator
+from moulin.iceberg.format.manifests import ManifestWriter, is_live, write_manifest_list
 from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
 from moulin.model.refs import Ref, refs_of
+from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.table.context import Context
 
@@ -38,7 +39,7 @@ _ATTEMPTS = 10
 LOOK_SECONDS = 10.0
 """How long the files of a projection are believed to be where they were seen."""
 _REMEMBERED = 4096
-_looked: dict[str, float] = {}
+_looked: SizedCache[str, float] = SizedCache(_REMEMBERED)
 log = logging.getLogger("moulin.iceberg")
 
 
@@ -108,13 +109,12 @@ def _find_base(context: Context, table_id: UUID, chosen: int, version: int) -> N
 def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -> bool:
     """Whether all files of a projection are in storage; looked for once in a while, in one listing."""
     now = time.monotonic()
-    if _looked.get(found.path, -math.inf) > now - LOOK_SECONDS:
+    seen = _looked.find(found.path)
+    if seen is not None and seen > now - LOOK_SECONDS:
         return True
     if _forget_lost(context, table_id, chosen, found.version) or _forget_moved(context, table_id, chosen, found):
         return False
-    if len(_looked) >= _REMEMBERED:
-        _looked.clear()
-    _looked[found.path] = now
+    _looked.keep(found.path, now)
     return True
 
 

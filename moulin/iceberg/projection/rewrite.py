@@ -11,16 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moulin.catalog.segments.feed import FeedSegment
-from moulin.iceberg.projection.avro import Json, read_avro
-from moulin.iceberg.projection.deletes import (
-    DeleteFile,
-    from_record,
-    location,
-    position_deletes,
-    vector_file,
-    vector_sizes,
-)
-from moulin.iceberg.projection.manifests import (
+from moulin.iceberg.format.avro import read_avro
+from moulin.iceberg.format.deletes import DeleteFile, from_record, position_deletes, vector_file, vector_sizes
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import location
+from moulin.iceberg.format.manifests import (
     ADDED,
     DATA,
     DELETED,
@@ -117,7 +112,7 @@ class Totals:
 class Rewriter:
     """Applies a delta to manifests. `dropped` names the position-delete files that are no longer needed.
 
-    `vectors` gives the place of each segment's deletion vector, where that is not the one in the lake.
+    `vectors` gives the extent of each segment's deletion vector, where that is not the one in the lake.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
 from moulin.iceberg.rest.scan import scans
 from moulin.lake import Lake
 
-PLACE = "/iceberg"
+PREFIX = "/iceberg"
 _ROUTERS = (
     namespaces.router,
     tables.router,
@@ -60,8 +60,8 @@ def build(lake: Lake) -> FastAPI:
 
 
 def mount(app: FastAPI) -> None:
-    """Put the catalog of the server's lake under its place."""
-    app.mount(PLACE, build(app.state.lake))
+    """Put the catalog of the server's lake under its prefix."""
+    app.mount(PREFIX, build(app.state.lake))
 
 
-__all__ = ["ENDPOINTS", "PLACE", "build", "mount"]
+__all__ = ["ENDPOINTS", "PREFIX", "build", "mount"]

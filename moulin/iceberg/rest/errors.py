@@ -93,8 +93,8 @@ def to_response(error: Exception) -> Response:
         return answer(status, kind, error.message)
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        return answer(400, "BadRequestException", f"{place}: {first['msg']}.")
+        path = ".".join(str(part) for part in first["loc"])
+        return answer(400, "BadRequestException", f"{path}: {first['msg']}.")
     if isinstance(error, HTTPException):
         kind = "UnsupportedOperationException" if error.status_code in (404, 405) else "BadRequestException"
         return answer(error.status_code, kind, "This catalog has no such endpoint; /v1/config lists those it has.")

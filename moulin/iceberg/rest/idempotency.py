@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moulin.iceberg.rest.errors import answer
 from moulin.iceberg.rest.requests import MAX_BODY
+from moulin.sized_cache import SizedCache
 
 LIFETIME: Final = "PT30M"
 _SECONDS: Final = 1800
@@ -26,15 +27,29 @@ _KEPT: Final = 10_000
 _BYTES: Final = 64 << 20
 
 
-@dataclass(slots=True)
-class _Kept:
-    """A request and, once there is one, its answer."""
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A request that is being worked on."""
+
+    digest: bytes
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A request, when it was sent, and its final answer."""
 
     digest: bytes
     since: float
-    messages: list[Message] = field(default_factory=list)
-    done: asyncio.Event = field(default_factory=asyncio.Event)
-    size: int = 0
+    messages: Sequence[Message]
+
+    @property
+    def weight(self) -> int:
+        """Its bytes, and at least so much that there are never more than `_KEPT` answers."""
+        return max(_BYTES // _KEPT, sum(len(one.get("body", b"")) for one in self.messages))
+
+
+_Key = tuple[str, str]
 
 
 class Idempotency:
@@ -42,7 +57,8 @@ class Idempotency:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+        self._running: dict[_Key, _Running] = {}
+        self._answered: SizedCache[_Key, _Answered] = SizedCache(_BYTES, lambda answered: answered.weight)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope.get("headers", ())}
@@ -63,22 +79,29 @@ class Idempotency:
             return
         target = f"{scope['method']} {scope['path']}?{scope['query_string'].decode('latin-1')}\n"
         digest = hashlib.sha256(target.encode() + body).digest()
-        place = (hashlib.sha256(headers.get("authorization", "").encode()).hexdigest(), key.lower())
-        self._forget()
-        while (earlier := self._kept.get(place)) is not None:
+        sent = (hashlib.sha256(headers.get("authorization", "").encode()).hexdigest(), key.lower())
+        while (earlier := self._earlier(sent)) is not None:
             if earlier.digest != digest:
                 message = "This Idempotency-Key was sent with another request: use a new one."
                 await answer(422, "UnprocessableEntityException", message)(scope, receive, send)
                 return
-            await earlier.done.wait()
-            if earlier.messages:
+            if isinstance(earlier, _Answered):
                 for part in earlier.messages:
                     await send(part)
                 return
-        await self._run(place, digest, body, scope, send)
+            await earlier.done.wait()
+        await self._run(sent, digest, body, scope, send)
 
-    async def _run(self, place: tuple[str, str], digest: bytes, body: bytes, scope: Scope, send: Send) -> None:
-        mine = self._kept[place] = _Kept(digest, time.monotonic())
+    def _earlier(self, key: _Key) -> _Running | _Answered | None:
+        running = self._running.get(key)
+        if running is not None:
+            return running
+        answered = self._answered.find(key)
+        return answered if answered is not None and answered.since > time.monotonic() - _SECONDS else None
+
+    async def _run(self, key: _Key, digest: bytes, body: bytes, scope: Scope, send: Send) -> None:
+        running = self._running[key] = _Running(digest)
+        since = time.monotonic()
         messages: list[Message] = []
 
         async def replay() -> Message:
@@ -91,21 +114,10 @@ class Idempotency:
         try:
             await self._app(scope, replay, keep)
             if messages and messages[0]["status"] < 500:
-                mine.messages, mine.size = messages, sum(len(one.get("body", b"")) for one in messages)
+                self._answered.keep(key, _Answered(digest, since, messages))
         finally:
-            if not mine.messages:
-                del self._kept[place]
-            mine.done.set()
-
-    def _forget(self) -> None:
-        oldest = time.monotonic() - _SECONDS
-        total = sum(one.size for one in self._kept.values())
-        while self._kept:
-            place, first = next(iter(self._kept.items()))
-            if not first.done.is_set() or (first.since > oldest and len(self._kept) < _KEPT and total < _BYTES):
-                return
-            total -= first.size
-            del self._kept[place]
+            del self._running[key]
+            running.done.set()
 
 
 async def _body(receive: Receive) -> bytes | None:

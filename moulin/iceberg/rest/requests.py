@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request
 
 from moulin.errors import InvalidInput
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.errors import RestError, UnsupportedOperation, no_such
 from moulin.lake import Lake
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from collections import OrderedDict
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse, Response
 
 from moulin.errors import InvalidInput, NotFound
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.avro import Json
-from moulin.iceberg.projection.deletes import location
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.projection import Projection, find_whole, project
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.errors import RestError, no_such
@@ -22,6 +20,7 @@ from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, data
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.names import check_name
+from moulin.sized_cache import SizedCache
 
 router = APIRouter()
 Snapshots = Literal["all", "refs"]
@@ -123,22 +122,16 @@ def etag(state: TableState, format_version: int, snapshots: Snapshots) -> str:
 
 def read_cached(lake: Lake, path: str) -> bytes:
     """The bytes of a metadata file, which never change."""
-    with _lock:
-        if path in _metadata:
-            _metadata.move_to_end(path)
-            return _metadata[path]
-    data = lake.store.get(path)
-    with _lock:
+    data = _metadata.find(path)
+    if data is None:
+        data = lake.store.get(path)
         if len(data) <= _LARGEST:
-            _metadata[path] = data
-        while len(_metadata) > _FILES:
-            _metadata.popitem(last=False)
+            _metadata.keep(path, data)
     return data
 
 
 _FILES, _LARGEST = 256, 256 << 10
-_metadata: OrderedDict[str, bytes] = OrderedDict()
-_lock = threading.Lock()
+_metadata: SizedCache[str, bytes] = SizedCache(_FILES)
 
 
 def _raw(where: str, metadata: bytes, tag: str) -> Response:

@@ -11,9 +11,9 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
 from moulin.errors import InvalidInput, NotFound, Unsupported
-from moulin.iceberg.projection.avro import Json
-from moulin.iceberg.projection.deletes import location
-from moulin.iceberg.projection.metadata import schema_json
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import location
+from moulin.iceberg.format.metadata import schema_json
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.errors import no_such
 from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, page

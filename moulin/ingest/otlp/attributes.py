@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-from moulin.ingest.otlp.wire import BYTES, FIXED64, VARINT, Buffer, Fields, Ints, Odd, offsets, scan
+from moulin.ingest.otlp.wire import BYTES, FIXED64, VARINT, Buffer, Fields, Odd, offsets, scan
+from moulin.model.arrays import Integers
 
 _STRING, _BOOL, _INT, _DOUBLE, _ARRAY, _KVLIST, _RAW = 1, 2, 3, 4, 5, 6, 7
 _ESCAPED = r'["\\\x00-\x1f]'
@@ -34,9 +35,9 @@ class Attributes(NamedTuple):
     text: pa.MapArray
     typed: pa.StringArray
 
-    def take(self, places: Ints) -> Attributes:
+    def take(self, indexes: Integers) -> Attributes:
         """The attributes of other messages that share these."""
-        return Attributes(self.text.take(pa.array(places)), self.typed.take(pa.array(places)))
+        return Attributes(self.text.take(pa.array(indexes)), self.typed.take(pa.array(indexes)))
 
 
 class Values(NamedTuple):
@@ -51,7 +52,7 @@ def attributes(fields: Fields, number: int) -> Attributes:
     owner, start, end = fields.many(number)
     pairs = scan(fields.buffer, start, end)
     key_start, key_size, has_key = pairs.find(1, BYTES)
-    # A key that is absent is the empty one; at the place where it would be, so that ranges still ascend.
+    # A key that is absent is the empty one; at the offset where it would be, so that ranges still ascend.
     keys = fields.buffer.text(np.where(has_key, key_start, start), key_size, np.ones(len(start), np.bool_))
     found = values(fields.buffer, *pairs.one(2))
     edges = offsets(owner, fields.messages)
@@ -59,7 +60,7 @@ def attributes(fields: Fields, number: int) -> Attributes:
     return Attributes(text, _objects(owner, keys, found.typed, fields.messages))
 
 
-def values(buffer: Buffer, start: Ints, end: Ints) -> Values:
+def values(buffer: Buffer, start: Integers, end: Integers) -> Values:
     """The AnyValue in each range; an empty one is null in the text, and `null` in JSON."""
     found = scan(buffer, start, end)
     if (found.counts > 1).any():
@@ -71,70 +72,70 @@ def values(buffer: Buffer, start: Ints, end: Ints) -> Values:
         return Values(text, pa.nulls(len(start), pa.string()))
     texts = [text]
     jsons = [pa.nulls(1, pa.string())]
-    text_place = np.arange(len(start))
-    json_place = np.zeros(len(start), np.int64)
+    text_index = np.arange(len(start))
+    json_index = np.zeros(len(start), np.int64)
     at, json_at = len(text), 1
-    for places, one_text, one_json in _others(buffer, found, start, end, rest):
+    for indexes, one_text, one_json in _others(buffer, found, start, end, rest):
         texts.append(one_text)
         jsons.append(one_json)
-        text_place[places] = at + np.arange(len(places))
-        json_place[places] = json_at + np.arange(len(places))
-        at += len(places)
-        json_at += len(places)
+        text_index[indexes] = at + np.arange(len(indexes))
+        json_index[indexes] = json_at + np.arange(len(indexes))
+        at += len(indexes)
+        json_at += len(indexes)
     return Values(
-        pa.concat_arrays(texts).take(pa.array(text_place)), pa.concat_arrays(jsons).take(pa.array(json_place))
+        pa.concat_arrays(texts).take(pa.array(text_index)), pa.concat_arrays(jsons).take(pa.array(json_index))
     )
 
 
 def _others(
-    buffer: Buffer, found: Fields, start: Ints, end: Ints, rest: Ints
-) -> list[tuple[Ints, pa.StringArray, pa.StringArray]]:
-    """(places, texts, JSON) of the values that are no texts, a kind at a time."""
-    parts: list[tuple[Ints, pa.StringArray, pa.StringArray]] = []
+    buffer: Buffer, found: Fields, start: Integers, end: Integers, rest: Integers
+) -> list[tuple[Integers, pa.StringArray, pa.StringArray]]:
+    """(indexes, texts, JSON) of the values that are no texts, a kind at a time."""
+    parts: list[tuple[Integers, pa.StringArray, pa.StringArray]] = []
     empty = np.ones(len(start), np.bool_)
     _, _, is_int = found.find(_INT, VARINT)
     if is_int.any():
-        places = np.flatnonzero(is_int)
-        numbers = pa.array(found.varints(_INT)[places]).cast(pa.string())
-        parts.append((places, numbers, numbers))
+        indexes = np.flatnonzero(is_int)
+        numbers = pa.array(found.varints(_INT)[indexes]).cast(pa.string())
+        parts.append((indexes, numbers, numbers))
         empty &= ~is_int
     _, _, is_bool = found.find(_BOOL, VARINT)
     if is_bool.any():
-        places = np.flatnonzero(is_bool)
-        truths = pa.array(found.varints(_BOOL)[places] != 0).cast(pa.string())
-        parts.append((places, truths, truths))
+        indexes = np.flatnonzero(is_bool)
+        truths = pa.array(found.varints(_BOOL)[indexes] != 0).cast(pa.string())
+        parts.append((indexes, truths, truths))
         empty &= ~is_bool
     _, _, is_double = found.find(_DOUBLE, FIXED64)
     if is_double.any():
-        places = np.flatnonzero(is_double)
-        doubles = found.fixed64(_DOUBLE)[0][places].view(np.float64).tolist()
-        parts.append((places, pa.array(map(repr, doubles), pa.string()), pa.array(map(_double, doubles), pa.string())))
+        indexes = np.flatnonzero(is_double)
+        doubles = found.fixed64(_DOUBLE)[0][indexes].view(np.float64).tolist()
+        parts.append((indexes, pa.array(map(repr, doubles), pa.string()), pa.array(map(_double, doubles), pa.string())))
         empty &= ~is_double
     for number in (_ARRAY, _KVLIST, _RAW):
         if found.has(number):
             _, _, present = found.find(number, BYTES)
-            places = np.flatnonzero(present)
-            nested = [_nested(buffer.data[start[place] : end[place]]) for place in places.tolist()]
+            indexes = np.flatnonzero(present)
+            nested = [_nested(buffer.data[start[index] : end[index]]) for index in indexes.tolist()]
             texts = pa.array([text for text, _ in nested], pa.string())
-            parts.append((places, texts, pa.array([typed for _, typed in nested], pa.string())))
+            parts.append((indexes, texts, pa.array([typed for _, typed in nested], pa.string())))
             empty &= ~present
-    places = rest[empty[rest]]
-    if len(places):
-        nulls = pa.nulls(len(places), pa.string())
-        parts.append((places, nulls, pa.array(["null"] * len(places), pa.string())))
+    indexes = rest[empty[rest]]
+    if len(indexes):
+        nulls = pa.nulls(len(indexes), pa.string())
+        parts.append((indexes, nulls, pa.array(["null"] * len(indexes), pa.string())))
     return parts
 
 
-def _objects(owner: Ints, keys: pa.StringArray, typed: pa.StringArray, messages: int) -> pa.StringArray:
+def _objects(owner: Integers, keys: pa.StringArray, typed: pa.StringArray, messages: int) -> pa.StringArray:
     """For each message a JSON object of its attributes that are no texts, or null."""
-    places = np.flatnonzero(np.asarray(typed.is_valid()))
-    if not len(places):
+    indexes = np.flatnonzero(np.asarray(typed.is_valid()))
+    if not len(indexes):
         return pa.nulls(messages, pa.string())
-    names, some = keys.take(pa.array(places)), typed.take(pa.array(places))
+    names, some = keys.take(pa.array(indexes)), typed.take(pa.array(indexes))
     if pc.any(pc.match_substring_regex(names, _ESCAPED)).as_py():
         names = pa.array([json.dumps(name, ensure_ascii=False)[1:-1] for name in names.to_pylist()], pa.string())
     members = pc.binary_join_element_wise('"', names, '":', some, "")
-    edges = offsets(owner[places], messages)
+    edges = offsets(owner[indexes], messages)
     lists = pa.ListArray.from_arrays(pa.array(edges), members)
     joined = pc.binary_join_element_wise("{", pc.binary_join(lists, ","), "}", "")
     absent = pa.array(edges[1:] == edges[:-1])

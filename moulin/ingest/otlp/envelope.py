@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moulin.ingest.otlp.attributes import attributes
-from moulin.ingest.otlp.wire import BYTES, Buffer, Fields, Ints, Odd, scan, walk
+from moulin.ingest.otlp.wire import BYTES, Buffer, Fields, Odd, scan, walk
+from moulin.model.arrays import Integers
 
 ROUTE_ATTRIBUTE = "moulin.table"
 SERVICE_ATTRIBUTE = "service.name"
@@ -31,31 +32,31 @@ class Origin:
 
     columns: dict[str, pa.Array]
     route: pa.StringArray
-    request: Ints
+    request: Integers
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Where the records of all requests lie, and of each the place of its scope among all scopes."""
+    """Where the records of all requests lie, and of each the index of its scope among all scopes."""
 
     buffer: Buffer
-    start: Ints
-    end: Ints
-    scope: Ints
+    start: Integers
+    end: Integers
+    scope: Integers
     origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Records as columns, each with the place of its scope, the time its sender gave (0: none), and when it happened.
+    """Records as columns, each with the index of its scope, the time its sender gave (0: none), and when it happened.
 
     The latter is what `event_time` is made of; it is the same time for most.
     """
 
     columns: dict[str, pa.Array]
-    scope: Ints
-    reported: Ints
-    happened: Ints
+    scope: Integers
+    reported: Integers
+    happened: Integers
 
 
 class _Layout:
@@ -177,6 +178,6 @@ def _text(data: bytes, start: int, size: int) -> str | None:
         raise Odd("a schema URL is not UTF-8") from None
 
 
-def _ranges(pairs: list[tuple[int, int]]) -> tuple[Ints, Ints]:
+def _ranges(pairs: list[tuple[int, int]]) -> tuple[Integers, Integers]:
     both = np.array(pairs, np.int64).reshape(-1, 2)
     return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])

@@ -25,7 +25,9 @@ from moulin.ingest.otlp.envelope import Envelope, Rows, open_requests
 from moulin.ingest.otlp.logs import log_rows
 from moulin.ingest.otlp.points import point_rows
 from moulin.ingest.otlp.spans import span_rows
-from moulin.ingest.otlp.wire import Ints, Odd
+from moulin.ingest.otlp.wire import Odd
+from moulin.model.arrays import Integers
+from moulin.model.batching import packed
 from moulin.model.otel import EVENT_TIME, INGEST_TIME, REPORTED_TIME, SCHEMAS, SIGNALS, TIME, Signal
 
 REQUESTS: Final[Mapping[Signal, Any]] = MappingProxyType(
@@ -40,11 +42,11 @@ _CHUNK_BYTES: Final = 6_000_000  # decoded together: enough to pay for each step
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Rows in the schema of their signal. `request` is the place of the request that each came in, `route` the table
+    """Rows in the schema of their signal. `request` is the index of the request that each came in, `route` the table
     that its resource names, or null. `poison` says of each request that gave no rows why not."""
 
     rows: pa.Table
-    request: Ints
+    request: Integers
     route: pa.StringArray
     poison: Mapping[int, str]
 
@@ -73,38 +75,32 @@ def decode(signal: Signal, requests: Sequence[bytes], ingested: Sequence[int]) -
         pa.concat_tables([part.rows for _, part in parts]),
         np.concatenate([part.request + low for low, part in parts]),
         pa.concat_arrays([part.route for _, part in parts]),
-        {low + place: reason for low, part in parts for place, reason in part.poison.items()},
+        {low + index: reason for low, part in parts for index, reason in part.poison.items()},
     )
 
 
 def _chunks(requests: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Ranges of requests that are decoded together."""
-    low = size = 0
-    for place, request in enumerate(requests):
-        size += len(request)
-        if size >= _CHUNK_BYTES:
-            yield low, place + 1
-            low, size = place + 1, 0
-    if low < len(requests):
-        yield low, len(requests)
+    for chunk in packed(range(len(requests)), lambda index: len(requests[index]), _CHUNK_BYTES):
+        yield chunk[0], chunk[-1] + 1
 
 
-def _decode_some(signal: Signal, requests: Sequence[bytes], ingested: Ints) -> Decoded:
+def _decode_some(signal: Signal, requests: Sequence[bytes], ingested: Integers) -> Decoded:
     try:
         return _decode(signal, requests, ingested, {})
     except Odd:
         pass
     poison: dict[int, str] = {}
-    given = [_rewritten(signal, request, place, poison) for place, request in enumerate(requests)]
+    given = [_rewritten(signal, request, index, poison) for index, request in enumerate(requests)]
     try:
         return _decode(signal, given, ingested, poison)
     except Odd:
-        for place, request in enumerate(given):
+        for index, request in enumerate(given):
             try:
                 _decode(signal, [request], ingested[:1], {})
             except Odd as reason:
-                poison[place] = f"It cannot be read: {reason}."
-                given[place] = b""
+                poison[index] = f"It cannot be read: {reason}."
+                given[index] = b""
         return _decode(signal, given, ingested, poison)
 
 
@@ -120,25 +116,25 @@ def _rewritten(signal: Signal, request: bytes, index: int, poison: dict[int, str
     return written
 
 
-def _decode(signal: Signal, requests: Sequence[bytes], ingested: Ints, poison: Mapping[int, str]) -> Decoded:
+def _decode(signal: Signal, requests: Sequence[bytes], ingested: Integers, poison: Mapping[int, str]) -> Decoded:
     envelope = open_requests(requests)
     parts = [_table(signal, rows, envelope, ingested) for rows in _READERS[signal](envelope)]
     if not parts:
         return dataclasses.replace(_NOTHING[signal], poison=poison)
-    scope = np.concatenate([places for _, places in parts])
+    scope = np.concatenate([indexes for _, indexes in parts])
     table = pa.concat_tables([table for table, _ in parts])
     origin = envelope.origin
     return Decoded(table, origin.request[scope], origin.route.take(pa.array(scope)), poison)
 
 
-def _table(signal: Signal, rows: Rows, envelope: Envelope, ingested: Ints) -> tuple[pa.Table, Ints]:
+def _table(signal: Signal, rows: Rows, envelope: Envelope, ingested: Integers) -> tuple[pa.Table, Integers]:
     """Rows with times and origin, in the schema of the signal."""
     count = len(rows.scope)
-    places = pa.array(rows.scope)
+    indexes = pa.array(rows.scope)
     arrived = ingested[envelope.origin.request[rows.scope]]
     event = np.where(rows.happened == 0, arrived, np.minimum(rows.happened, arrived))
     columns = dict(rows.columns)
-    columns |= {name: column.take(places) for name, column in envelope.origin.columns.items()}
+    columns |= {name: column.take(indexes) for name, column in envelope.origin.columns.items()}
     columns[EVENT_TIME] = pa.array(event).view(TIME)
     columns[INGEST_TIME] = pa.array(arrived).view(TIME)
     columns[REPORTED_TIME] = pa.array(rows.reported, mask=rows.reported == 0).view(TIME)

@@ -59,10 +59,10 @@ def _rows(
     owner, start, end = data.many(_POINTS)
     points = scan(envelope.buffer, start, end)
     reported = moments(points, _TIME)
-    places = pa.array(owner)
+    indexes = pa.array(owner)
     about = metadata.take(owner)
     columns = {
-        **{name: column.take(places) for name, column in described.items()},
+        **{name: column.take(indexes) for name, column in described.items()},
         "kind": pa.repeat(kind, len(owner)),
         "start_time": times(moments(points, _START)),
         "metadata": about.text,

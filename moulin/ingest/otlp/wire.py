@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Ints: TypeAlias = NDArray[np.int64]
+from moulin.model.arrays import Integers
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
@@ -44,7 +44,7 @@ class Buffer:
         self.bytes: NDArray[np.uint8] = np.frombuffer(self.data, np.uint8)
         self._arrow = pa.py_buffer(self.data)
 
-    def binary(self, start: Ints, size: Ints, present: NDArray[np.bool_]) -> pa.BinaryArray:
+    def binary(self, start: Integers, size: Integers, present: NDArray[np.bool_]) -> pa.BinaryArray:
         """The ranges as values, null where not present. REQUIRES: present ranges ascend and do not overlap."""
         count = len(start)
         if not count:
@@ -57,29 +57,29 @@ class Buffer:
         slots = pa.BinaryArray.from_buffers(
             pa.binary(), 2 * count - 1, [None, pa.py_buffer(edges.astype(np.int32)), self._arrow]
         )
-        places = np.arange(0, 2 * count, 2)
-        return slots.take(pa.array(places, mask=None if present.all() else ~present))
+        at = np.arange(0, 2 * count, 2)
+        return slots.take(pa.array(at, mask=None if present.all() else ~present))
 
-    def text(self, start: Ints, size: Ints, present: NDArray[np.bool_]) -> pa.StringArray:
+    def text(self, start: Integers, size: Integers, present: NDArray[np.bool_]) -> pa.StringArray:
         """`binary`, checked to be UTF-8."""
         try:
             return self.binary(start, size, present).cast(pa.string())
         except pa.ArrowInvalid:
             raise Odd("a text is not UTF-8") from None
 
-    def fixed64(self, start: Ints) -> Ints:
-        """The eight bytes at each place as signed integers; `.view(np.float64)` makes them doubles."""
+    def fixed64(self, start: Integers) -> Integers:
+        """The eight bytes at each offset as signed integers; `.view(np.float64)` makes them doubles."""
         if not len(start):
             return np.empty(0, np.int64)
-        places = start[:, None] + np.arange(8)
-        return np.ascontiguousarray(self.bytes[places]).view("<i8").reshape(-1).astype(np.int64, copy=False)
+        at = start[:, None] + np.arange(8)
+        return np.ascontiguousarray(self.bytes[at]).view("<i8").reshape(-1).astype(np.int64, copy=False)
 
-    def fixed32(self, start: Ints) -> Ints:
-        """The four bytes at each place as unsigned integers."""
+    def fixed32(self, start: Integers) -> Integers:
+        """The four bytes at each offset as unsigned integers."""
         if not len(start):
             return np.empty(0, np.int64)
-        places = start[:, None] + np.arange(4)
-        return np.ascontiguousarray(self.bytes[places]).view("<u4").reshape(-1).astype(np.int64)
+        at = start[:, None] + np.arange(4)
+        return np.ascontiguousarray(self.bytes[at]).view("<u4").reshape(-1).astype(np.int64)
 
 
 def walk(data: bytes, at: int, end: int) -> list[tuple[int, int, int, int]]:
@@ -148,11 +148,11 @@ class Fields:
     buffer: Buffer
     messages: int
     _spans: dict[int, tuple[int, int]]
-    _message: Ints
-    _wire: Ints
-    _start: Ints
-    _size: Ints
-    _value: Ints
+    _message: Integers
+    _wire: Integers
+    _start: Integers
+    _size: Integers
+    _value: Integers
 
     def _of(self, number: int, wire: int) -> slice:
         low, high = self._spans.get(number, (0, 0))
@@ -160,7 +160,7 @@ class Fields:
             raise Odd(f"field {number} has an unexpected wire type")
         return slice(low, high)
 
-    def find(self, number: int, wire: int) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    def find(self, number: int, wire: int) -> tuple[Integers, Integers, NDArray[np.bool_]]:
         """For each message the start and size of this field, and whether it has one."""
         part = self._of(number, wire)
         start = np.zeros(self.messages, np.int64)
@@ -177,14 +177,14 @@ class Fields:
         start, end = self.one(number)
         return self.buffer.text(start, end - start, end > start)
 
-    def varints(self, number: int) -> Ints:
+    def varints(self, number: int) -> Integers:
         """A varint of each message, 0 where there is none."""
         part = self._of(number, VARINT)
         values = np.zeros(self.messages, np.int64)
         values[self._message[part]] = self._value[part]
         return values
 
-    def fixed64(self, number: int) -> tuple[Ints, NDArray[np.bool_]]:
+    def fixed64(self, number: int) -> tuple[Integers, NDArray[np.bool_]]:
         """Eight bytes of each message, 0 where there are none, and whether there are any."""
         start, _, present = self.find(number, FIXED64)
         values = np.zeros(self.messages, np.int64)
@@ -196,13 +196,13 @@ class Fields:
         values, present = self.fixed64(number)
         return pa.array(values.view(np.float64), mask=~present, from_pandas=False)
 
-    def fixed32(self, number: int) -> Ints:
+    def fixed32(self, number: int) -> Integers:
         start, _, present = self.find(number, FIXED32)
         values = np.zeros(self.messages, np.int64)
         values[present] = self.buffer.fixed32(start[present])
         return values
 
-    def one(self, number: int) -> tuple[Ints, Ints]:
+    def one(self, number: int) -> tuple[Integers, Integers]:
         """The range of a message within each message, empty where there is none; Odd where there are two to unite."""
         part = self._of(number, BYTES)
         start, size, present = self.find(number, BYTES)
@@ -210,7 +210,7 @@ class Fields:
             raise Odd(f"field {number} comes twice in a message")
         return start, start + size
 
-    def many(self, number: int) -> tuple[Ints, Ints, Ints]:
+    def many(self, number: int) -> tuple[Integers, Integers, Integers]:
         """A repeated field: for each value whose it is, its start and its end, in the order of the messages."""
         part = self._of(number, BYTES)
         start = self._start[part]
@@ -221,7 +221,7 @@ class Fields:
     def has(self, number: int) -> bool:
         return number in self._spans
 
-    def ranges(self, number: int, wire: int) -> tuple[Ints, Ints, Ints]:
+    def ranges(self, number: int, wire: int) -> tuple[Integers, Integers, Integers]:
         """A repeated number: for each stretch whose it is, its start and size. Packed and not, but not both."""
         low, high = self._spans.get(number, (0, 0))
         kinds = self._wire[low:high]
@@ -232,17 +232,17 @@ class Fields:
         return self._message[low:high][order], start[order], self._size[low:high][order]
 
     @property
-    def counts(self) -> Ints:
+    def counts(self) -> Integers:
         """How many fields each message has."""
         return np.bincount(self._message, minlength=self.messages).astype(np.int64)
 
 
-def scan(buffer: Buffer, start: Ints, end: Ints) -> Fields:
+def scan(buffer: Buffer, start: Integers, end: Integers) -> Fields:
     """The fields of the messages in these ranges of the buffer."""
     data = buffer.bytes
     message = np.flatnonzero(start < end)
     at, stop = start[message], end[message]
-    steps: list[tuple[Ints, ...]] = []
+    steps: list[tuple[Integers, ...]] = []
     while len(message) > _FEW:
         tag = data[at].astype(np.int64)
         at = at + 1
@@ -270,8 +270,8 @@ def scan(buffer: Buffer, start: Ints, end: Ints) -> Fields:
     return _fields(buffer, len(start), steps)
 
 
-def _varints(data: NDArray[np.uint8], at: Ints, wanted: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """The varint at each wanted place, and how many bytes it has."""
+def _varints(data: NDArray[np.uint8], at: Integers, wanted: NDArray[np.bool_]) -> tuple[Integers, Integers]:
+    """The varint at each wanted offset, and how many bytes it has."""
     value = data[at].astype(np.int64)
     width = np.ones(len(at), np.int64)
     more = np.flatnonzero((value >= 128) & wanted)
@@ -288,7 +288,7 @@ def _varints(data: NDArray[np.uint8], at: Ints, wanted: NDArray[np.bool_]) -> tu
     return value, width
 
 
-def _walk_all(buffer: Buffer, message: Ints, at: Ints, stop: Ints) -> tuple[Ints, ...]:
+def _walk_all(buffer: Buffer, message: Integers, at: Integers, stop: Integers) -> tuple[Integers, ...]:
     """One step for all the fields that are left of a few messages."""
     rows: list[tuple[int, int, int, int, int]] = []
     for owner, low, high in zip(message.tolist(), at.tolist(), stop.tolist(), strict=True):
@@ -298,7 +298,7 @@ def _walk_all(buffer: Buffer, message: Ints, at: Ints, stop: Ints) -> tuple[Ints
     return tuple(np.array(rows, np.int64).T)
 
 
-def _fields(buffer: Buffer, messages: int, steps: list[tuple[Ints, ...]]) -> Fields:
+def _fields(buffer: Buffer, messages: int, steps: list[tuple[Integers, ...]]) -> Fields:
     if not steps:
         none = np.empty(0, np.int64)
         return Fields(buffer, messages, {}, none, none, none, none, none)
@@ -316,22 +316,26 @@ def _fields(buffer: Buffer, messages: int, steps: list[tuple[Ints, ...]]) -> Fie
     return Fields(buffer, messages, spans, message, tag & 7, start, size, value)
 
 
-def offsets(owner: Ints, count: int) -> NDArray[np.int32]:
+def offsets(owner: Integers, count: int) -> NDArray[np.int32]:
     """The Arrow offsets of `count` lists whose values belong, in order, to `owner`."""
     return np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=count)))).astype(np.int32)
 
 
-def packed(buffer: Buffer, owner: Ints, start: Ints, size: Ints, count: int) -> tuple[NDArray[np.int32], Ints]:
+def packed(
+    buffer: Buffer, owner: Integers, start: Integers, size: Integers, count: int
+) -> tuple[NDArray[np.int32], Integers]:
     """Offsets and values of lists of eight-byte numbers, from their stretches."""
     if (size & 7).any():
         raise Odd("a list of eight-byte numbers ends within one")
     edges = np.concatenate(([0], np.cumsum(np.bincount(owner, size // 8, minlength=count)))).astype(np.int32)
-    return edges, buffer.fixed64(_places(start, size // 8, 8))
+    return edges, buffer.fixed64(_stepped(start, size // 8, 8))
 
 
-def packed_varints(buffer: Buffer, owner: Ints, start: Ints, size: Ints, count: int) -> tuple[NDArray[np.int32], Ints]:
+def packed_varints(
+    buffer: Buffer, owner: Integers, start: Integers, size: Integers, count: int
+) -> tuple[NDArray[np.int32], Integers]:
     """Offsets and values of lists of varints, from their stretches."""
-    data = buffer.bytes[_places(start, size, 1)].astype(np.int64)
+    data = buffer.bytes[_stepped(start, size, 1)].astype(np.int64)
     last = np.flatnonzero(data < 128)
     filled = size > 0
     if len(data) and not (data[np.cumsum(size)[filled] - 1] < 128).all():
@@ -348,13 +352,13 @@ def packed_varints(buffer: Buffer, owner: Ints, start: Ints, size: Ints, count: 
     return offsets(whose, count), values
 
 
-def zigzag(values: Ints) -> Ints:
+def zigzag(values: Integers) -> Integers:
     """What protobuf calls sint: small negative numbers are small."""
     return (values >> 1) ^ -(values & 1)
 
 
-def _places(start: Ints, count: Ints, step: int) -> Ints:
-    """`count` places, `step` apart, from each start on."""
+def _stepped(start: Integers, count: Integers, step: int) -> Integers:
+    """`count` offsets, `step` apart, from each start on."""
     total = int(count.sum())
     within = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
     return np.repeat(start, count) + within * step

@@ -10,7 +10,7 @@ from moulin._proto.moulin.meta.v1.ingest_token_pb2_grpc import IngestTokenServic
 from moulin._proto.moulin.meta.v1.ingestion_pb2_grpc import IngestionServiceStub
 from moulin._proto.moulin.meta.v1.nursery_pb2_grpc import NurseryServiceStub
 from moulin.errors import NotFound, Unauthenticated
-from moulin.ingest.registry import Grant, OpenStream
+from moulin.ingest.collector.registry import Grant, OpenStream
 from moulin.meta.client.catalog import ClientCatalog
 from moulin.meta.client.connection import Connection
 from moulin.model.ingest import StopReason

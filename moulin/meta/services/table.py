@@ -17,7 +17,7 @@ from moulin.meta.site import Site
 from moulin.model import otel
 from moulin.model import table_settings as settings
 from moulin.model.entities import TableEntry
-from moulin.model.event_time import event_time_id
+from moulin.model.layout.event_time import event_time_id
 from moulin.model.layout.partition import parse_spec
 from moulin.model.layout.sort import parse_sort
 from moulin.model.names import check_name

@@ -133,9 +133,9 @@ class Key:
     def _join(self, parts: Sequence[Any]) -> bytes:
         last = len(self.fields) - 1
         encoded = []
-        for place, (encode, part) in enumerate(zip(self._encoders, parts, strict=False)):
+        for index, (encode, part) in enumerate(zip(self._encoders, parts, strict=False)):
             data = encode(part)
-            if place < last and isinstance(self.fields[place].field_type, _VARIABLE):
+            if index < last and isinstance(self.fields[index].field_type, _VARIABLE):
                 data = data.replace(b"\0", b"\0\xff") + b"\0\0"
             encoded.append(data)
         return b"".join(encoded)
@@ -158,8 +158,8 @@ class Key:
             return _fixed_array(parts[0] if len(parts) == 1 else np.hstack(parts))
         last = len(columns) - 1
         joined = [
-            _variable(column, field.field_type, final=place == last)
-            for place, (column, field) in enumerate(zip(columns, self.fields, strict=True))
+            _variable(column, field.field_type, final=index == last)
+            for index, (column, field) in enumerate(zip(columns, self.fields, strict=True))
         ]
         return joined[0] if last == 0 else pc.binary_join_element_wise(*joined, b"")
 

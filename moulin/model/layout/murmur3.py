@@ -6,13 +6,13 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
-Hashes = npt.NDArray[np.uint32]
+from moulin.model.arrays import Hashes, Integers
 
 # Longer values are hashed one by one: each four bytes of the longest would cost a pass over the column.
 _LONGEST = 256
 
 
-def hash_longs(values: npt.NDArray[np.int64]) -> Hashes:
+def hash_longs(values: Integers) -> Hashes:
     """The hash of the eight little-endian bytes of every value."""
     words = np.ascontiguousarray(values, dtype="<i8").view("<u4")
     state = _mix(np.zeros(len(values), np.uint32), words[0::2])
@@ -20,7 +20,7 @@ def hash_longs(values: npt.NDArray[np.int64]) -> Hashes:
     return _finish(state, np.uint32(8))
 
 
-def hash_bytes(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Hashes:
+def hash_bytes(data: npt.NDArray[np.uint8], starts: Integers, lengths: Integers) -> Hashes:
     """The hash of every value `data[start : start + length]`."""
     padded = np.concatenate([data, np.zeros(4, np.uint8)])
     words: Hashes = np.ndarray((len(padded) - 3,), "<u4", padded, strides=(1,))  # the word that begins at each byte

@@ -16,7 +16,6 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.conversions import from_bytes, to_bytes, to_json
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -50,6 +49,7 @@ from pyiceberg.utils.datetime import micros_to_time, micros_to_timestamp, micros
 from pyiceberg.utils.decimal import decimal_to_bytes
 
 from moulin.errors import Corrupt, InvalidInput
+from moulin.model.arrays import Integers
 from moulin.model.layout.transform import source_column, transform_array
 from moulin.model.names import did_you_mean
 from moulin.model.schema.schema import column_path, find_column, from_stored
@@ -60,7 +60,6 @@ FIRST_FIELD_ID = 1000
 _MAX_WIDTH = 2**31 - 1
 _LARGEST_TABLE = 2**20
 
-_Codes = npt.NDArray[np.int64]
 
 _PLAIN: Mapping[str, Callable[[], Transform[Any, Any]]] = MappingProxyType(
     {
@@ -231,19 +230,19 @@ def _name(source_id: int, transform: Transform[Any, Any], schema: Schema, fields
     return next(name for name in candidates if name.lower() not in taken)
 
 
-def _compact(codes: _Codes, size: int) -> tuple[_Codes, _Codes]:
-    """The codes below `size` that occur, and every code as its place among them: so no number of fields overflows."""
+def _compact(codes: Integers, size: int) -> tuple[Integers, Integers]:
+    """The codes below `size` that occur, and every code as its index among them: so no number of fields overflows."""
     if size > _LARGEST_TABLE:
-        occurring, places = np.unique(codes, return_inverse=True)
-        return occurring, places
+        occurring, indexes = np.unique(codes, return_inverse=True)
+        return occurring, indexes
     occurring = np.flatnonzero(np.bincount(codes, minlength=size))
     lookup = np.zeros(size, np.int64)
     lookup[occurring] = np.arange(len(occurring))
     return occurring, lookup[codes]
 
 
-def _encode(kind: IcebergType, array: pa.Array) -> tuple[_Codes, list[bytes | None]]:
-    """Every value as its place among the distinct ones, and the bytes of those."""
+def _encode(kind: IcebergType, array: pa.Array) -> tuple[Integers, list[bytes | None]]:
+    """Every value as its index among the distinct ones, and the bytes of those."""
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
     encoded = storage.dictionary_encode(null_encoding="encode")
     distinct = encoded.dictionary

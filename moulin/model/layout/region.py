@@ -79,9 +79,9 @@ _REMEMBERED = 65_536
 def _split(text: str) -> list[str]:
     """Fields of a list in text, at the commas that are not inside brackets."""
     parts, depth, begun = [], 0, 0
-    for place, letter in enumerate(text):
+    for position, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
         if letter == "," and depth == 0:
-            parts.append(text[begun:place])
-            begun = place + 1
+            parts.append(text[begun:position])
+            begun = position + 1
     return [part.strip() for part in (*parts, text[begun:])]

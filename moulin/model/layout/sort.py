@@ -33,6 +33,7 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import InvalidInput, Unsupported
+from moulin.model.arrays import Integers
 from moulin.model.layout.transform import raw_values, source_column
 from moulin.model.schema.schema import column_path, find_column, from_stored
 
@@ -73,8 +74,8 @@ def sort_from_json(text: str | bytes) -> SortOrder:
     return from_stored(SortOrder, text, "sort order")
 
 
-def sort_indices(table: pa.Table, order: SortOrder, schema: Schema) -> npt.NDArray[np.int64] | None:
-    """The places of the rows of `table` in sorted order, equal rows as they came; None when they are sorted already."""
+def sort_indices(table: pa.Table, order: SortOrder, schema: Schema) -> Integers | None:
+    """Indexes of the rows of `table` in sorted order, equal rows as they came; None when they are sorted already."""
     keys = _keys(table, order, schema)
     if not keys or _is_sorted(keys, table.num_rows):
         return None
@@ -82,10 +83,10 @@ def sort_indices(table: pa.Table, order: SortOrder, schema: Schema) -> npt.NDArr
     if len(numbers) == len(keys):
         packed = _pack(numbers)
         return np.lexsort(numbers[::-1]) if packed is None else np.argsort(packed, kind="stable")
-    columns = {str(place): key if isinstance(key, np.ndarray) else key[0] for place, key in enumerate(keys)}
+    columns = {str(index): key if isinstance(key, np.ndarray) else key[0] for index, key in enumerate(keys)}
     directions = [
-        (str(place), "descending" if isinstance(key, tuple) and key[1] else "ascending")
-        for place, key in enumerate(keys)
+        (str(index), "descending" if isinstance(key, tuple) and key[1] else "ascending")
+        for index, key in enumerate(keys)
     ]
     indices = pc.sort_indices(pa.table(columns), sort_keys=directions)
     return np.asarray(indices).astype(np.int64)

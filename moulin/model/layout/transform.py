@@ -37,10 +37,9 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import InvalidInput, Unsupported
+from moulin.model.arrays import Integers
 from moulin.model.layout.murmur3 import hash_bytes, hash_longs
 from moulin.model.schema.schema import column_path
-
-_Int64s = npt.NDArray[np.int64]
 
 _DAY_MICROS = 86_400_000_000
 _HOUR_MICROS = 3_600_000_000
@@ -140,18 +139,18 @@ def _rebuild(values: npt.NDArray[Any], source: pa.Array) -> pa.Array:
     return pa.array(values, mask=source.is_null().to_numpy(zero_copy_only=False))
 
 
-def _micros(source_type: IcebergType, array: pa.Array) -> _Int64s:
+def _micros(source_type: IcebergType, array: pa.Array) -> Integers:
     values = raw_values(array, np.int64)
     return values // 1000 if isinstance(source_type, TimestampNanoType | TimestamptzNanoType) else values
 
 
-def _days(source_type: IcebergType, array: pa.Array) -> _Int64s:
+def _days(source_type: IcebergType, array: pa.Array) -> Integers:
     if isinstance(source_type, DateType):
         return raw_values(array, np.int32).astype(np.int64)
     return _micros(source_type, array) // _DAY_MICROS
 
 
-def _hours(micros: _Int64s) -> npt.NDArray[np.int32]:
+def _hours(micros: Integers) -> npt.NDArray[np.int32]:
     hours = micros // _HOUR_MICROS
     if len(hours) and (hours.min() < -(2**31) or hours.max() >= 2**31):
         raise InvalidInput("A time is too far from 1970 to be counted in hours: partition by day or month instead.")

@@ -145,10 +145,10 @@ def convert(array: pa.Array, target: Target, rounding: bool) -> pa.Array:
 def _convert_struct(array: pa.StructArray, target: Target, rounding: bool) -> pa.Array:
     names = [field.name for field in array.type]
     known = {child.name for child in target.inner}
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if name not in known:
             raise TypeMisfit(target, f"it has a field {name!r} that the table lacks.{did_you_mean(name, known)}")
-        if name in names[:place]:
+        if name in names[:index]:
             raise TypeMisfit(target, f"it has the field {name!r} twice.")
     fields = dict(zip(names, array.flatten(), strict=True))
     children = [
@@ -187,7 +187,7 @@ def _without_nulls(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         return pa.ExtensionArray.from_storage(kind, _without_nulls(array.storage))
     if pt.is_struct(kind):
-        return pa.StructArray.from_arrays([array.field(place) for place in range(kind.num_fields)], fields=list(kind))
+        return pa.StructArray.from_arrays([array.field(index) for index in range(kind.num_fields)], fields=list(kind))
     if pt.is_map(kind):
         return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, kind)
     if pt.is_list(kind):

@@ -64,8 +64,8 @@ class RecordType:
         self.names = tuple(field.name for field in schema.fields)
         self.is_simple = all(type(field.field_type) in _TYPES for field in schema.fields)
         if self.is_simple:
-            fields: list[Any] = [_field(place, field) for place, field in enumerate(schema.fields)]
-            renames = {f"_{place}": name for place, name in enumerate(self.names)}
+            fields: list[Any] = [_field(index, field) for index, field in enumerate(schema.fields)]
+            renames = {f"_{index}": name for index, name in enumerate(self.names)}
             self.struct = msgspec.defstruct(
                 "Row",
                 fields,
@@ -96,18 +96,18 @@ class RecordType:
     def to_arrow(self, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
         """Checked rows as a table of the schema."""
         fields = arrow_schema(self.schema)
-        columns = [_column(list(map(itemgetter(place), rows)), field.type) for place, field in enumerate(fields)]
+        columns = [_column(list(map(itemgetter(index), rows)), field.type) for index, field in enumerate(fields)]
         return pa.Table.from_arrays(columns, schema=fields)
 
     def to_dict(self, row: tuple[Any, ...]) -> dict[str, Any]:
         return dict(zip(self.names, row, strict=True))
 
 
-def _field(place: int, field: NestedField) -> tuple[Any, ...]:
+def _field(index: int, field: NestedField) -> tuple[Any, ...]:
     kind = _TYPES[type(field.field_type)]
     if field.required and field.write_default is None:
-        return (f"_{place}", kind)
-    return (f"_{place}", kind if field.required else kind | None, field.write_default)
+        return (f"_{index}", kind)
+    return (f"_{index}", kind if field.required else kind | None, field.write_default)
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
+from moulin.model.batching import batched
 from moulin.model.names import did_you_mean
 from moulin.model.rows.conversion import Misfit, Target, TypeMisfit, absent, fit
 from moulin.model.rows.python_values import from_python
@@ -20,6 +21,11 @@ from moulin.model.schema.arrow import arrow_schema
 CHUNK_ROWS = 65_536
 
 _SHOWN = 100
+
+
+def is_spark_frame(data: object) -> bool:
+    """Whether data is a Spark DataFrame, whose rows do not pass through this process."""
+    return hasattr(data, "mapInArrow")
 
 
 def to_batches(data: object, schema: Schema) -> Iterator[pa.RecordBatch]:
@@ -61,11 +67,11 @@ class _Intake:
                 reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
         except (pa.ArrowException, ValueError, TypeError):
             raise _unknown_form(data) from None
-        places = self._match(reader.schema.names)
+        indexes = self._match(reader.schema.names)
         for target in self._targets:
-            if target.name in places:
-                self._fit(pa.nulls(0, reader.schema.field(places[target.name]).type), target)
-        return self._arrow_batches(reader, places)
+            if target.name in indexes:
+                self._fit(pa.nulls(0, reader.schema.field(indexes[target.name]).type), target)
+        return self._arrow_batches(reader, indexes)
 
     def columns(self, data: Mapping[Any, Any]) -> Iterator[pa.RecordBatch]:
         """From a dict of columns."""
@@ -98,32 +104,32 @@ class _Intake:
         return self.arrow(item)
 
     def _dicts(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
-        while chunk := list(islice(rows, CHUNK_ROWS)):
-            for place, row in enumerate(chunk):
+        for chunk in batched(rows, CHUNK_ROWS):
+            for index, row in enumerate(chunk):
                 if not isinstance(row, Mapping):
-                    raise InvalidInput(f"Row {self._row + place} is not a dict, but {type(row).__name__}.")
+                    raise InvalidInput(f"Row {self._row + index} is not a dict, but {type(row).__name__}.")
                 if not row.keys() <= self._names:
                     name = next(key for key in row if key not in self._names)
-                    raise InvalidInput(f"Row {self._row + place} has {self._unknown(name)}")
+                    raise InvalidInput(f"Row {self._row + index} has {self._unknown(name)}")
             yield from self._python_batch(
                 {target.name: [row.get(target.name, target.default) for row in chunk] for target in self._targets}
             )
 
-    def _arrow_batches(self, batches: Iterable[pa.RecordBatch], places: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
+    def _arrow_batches(self, batches: Iterable[pa.RecordBatch], indexes: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if not self._checked and batch.schema.equals(self._schema, check_metadata=True):
                 self._row += batch.num_rows
                 yield batch
             elif batch.num_rows:
-                yield from self._arrow_batch(batch, places)
+                yield from self._arrow_batch(batch, indexes)
 
-    def _arrow_batch(self, batch: pa.RecordBatch, places: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
+    def _arrow_batch(self, batch: pa.RecordBatch, indexes: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
         def convert(target: Target, start: int, length: int) -> pa.Array:
-            if target.name not in places:
+            if target.name not in indexes:
                 return absent(target, length)
-            return self._fit(batch.column(places[target.name])[start : start + length], target)
+            return self._fit(batch.column(indexes[target.name])[start : start + length], target)
 
-        return self._pieces(batch.num_rows, convert, lambda name, row: batch.column(places[name])[row])
+        return self._pieces(batch.num_rows, convert, lambda name, row: batch.column(indexes[name])[row])
 
     def _fit(self, array: pa.Array, target: Target) -> pa.Array:
         try:
@@ -168,18 +174,18 @@ class _Intake:
         return InvalidInput(f"Row {self._row + row} (the first is 0), column {misfit.path}: {misfit.reason}{shown}")
 
     def _match(self, names: Sequence[Any]) -> dict[str, int]:
-        """The place of each column in the data; refuses unknown ones, and required ones that are missing."""
-        places: dict[str, int] = {}
-        for place, name in enumerate(names):
+        """The index of each column in the data; refuses unknown ones, and required ones that are missing."""
+        indexes: dict[str, int] = {}
+        for index, name in enumerate(names):
             if name not in self._names:
                 raise InvalidInput(f"The data has {self._unknown(name)}")
-            if name in places:
+            if name in indexes:
                 raise InvalidInput(f"The data has column {name!r} twice: rename or drop one of the two.")
-            places[name] = place
+            indexes[name] = index
         for target in self._targets:
-            if target.required and target.default is None and target.name not in places:
+            if target.required and target.default is None and target.name not in indexes:
                 raise InvalidInput(f"Column {target.name} is required, but the data does not have it.")
-        return places
+        return indexes
 
     def _unknown(self, name: object) -> str:
         known = ", ".join(target.name for target in self._targets[:20])

@@ -117,9 +117,9 @@ def field_id(field: pa.Field) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column that holds values: its place among a Parquet file's columns, its dotted path there, its id and type.
+    """A column that holds values: its index among a Parquet file's columns, its dotted path there, its id and type.
 
-    `repeated` says that it lies inside a list or map; `column` is the place of the top-level column around it.
+    `repeated` says that it lies inside a list or map; `column` is the index of the top-level column around it.
     """
 
     index: int

@@ -80,7 +80,7 @@ class WidenColumn:
 
 @dataclass(frozen=True, slots=True)
 class MoveColumn:
-    """Another place among its siblings: first, or right `after` or `before` the sibling of that last part."""
+    """Another position among its siblings: first, or right `after` or `before` the sibling of that last part."""
 
     name: str
     first: bool = False

@@ -37,8 +37,6 @@ from moulin.model.schema.change import (
     SchemaChange,
     SetNullable,
     WidenColumn,
-    change_from_json,
-    change_to_json,
 )
 from moulin.model.schema.defaults import widen_default
 from moulin.model.schema.schema import MAX_FIELD_ID, check_field_count, nested_ids, unknown_column
@@ -142,10 +140,10 @@ def _edit(kind: IcebergType, path: tuple[str, ...], edit: Callable[[_Siblings], 
     if isinstance(kind, StructType):
         if not rest:
             return StructType(*edit(list(kind.fields)))
-        place = _place(kind.fields, head)
-        inner = kind.fields[place]
+        index = _index_of(kind.fields, head)
+        inner = kind.fields[index]
         changed = inner.model_copy(update={"field_type": _edit(inner.field_type, rest, edit)})
-        return StructType(*kind.fields[:place], changed, *kind.fields[place + 1 :])
+        return StructType(*kind.fields[:index], changed, *kind.fields[index + 1 :])
     if isinstance(kind, ListType):
         element = _edit_inner(kind.element_field, path, edit)
         return ListType(kind.element_id, element.field_type, element.required)
@@ -168,10 +166,10 @@ def _edit_inner(inner: NestedField, path: tuple[str, ...], edit: Callable[[_Sibl
     return edited[0]
 
 
-def _place(siblings: Sequence[NestedField], name: str) -> int:
-    for place, field in enumerate(siblings):
+def _index_of(siblings: Sequence[NestedField], name: str) -> int:
+    for index, field in enumerate(siblings):
         if field.name == name:
-            return place
+            return index
     raise _Missing(name)
 
 
@@ -184,14 +182,14 @@ def _add(siblings: _Siblings, path: tuple[str, ...], change: AddColumn, rules: _
 
 
 def _rename(siblings: _Siblings, path: tuple[str, ...], change: RenameColumn, rules: _Rules) -> _Siblings:
-    place = _place(siblings, path[-1])
-    rules.check_free([*siblings[:place], *siblings[place + 1 :]], path, change.new_name)
-    siblings[place] = siblings[place].model_copy(update={"name": change.new_name})
+    index = _index_of(siblings, path[-1])
+    rules.check_free([*siblings[:index], *siblings[index + 1 :]], path, change.new_name)
+    siblings[index] = siblings[index].model_copy(update={"name": change.new_name})
     return siblings
 
 
 def _drop(siblings: _Siblings, path: tuple[str, ...], change: DropColumn, rules: _Rules) -> _Siblings:
-    dropped = siblings.pop(_place(siblings, path[-1]))
+    dropped = siblings.pop(_index_of(siblings, path[-1]))
     for field_id in sorted(nested_ids(dropped)):
         if field_id in rules.key:
             raise FailedPrecondition(f"Column {change.name} cannot be dropped: it is part of the primary key.")
@@ -201,8 +199,8 @@ def _drop(siblings: _Siblings, path: tuple[str, ...], change: DropColumn, rules:
 
 
 def _widen(siblings: _Siblings, path: tuple[str, ...], change: WidenColumn, rules: _Rules) -> _Siblings:
-    place = _place(siblings, path[-1])
-    field, new = siblings[place], change.type
+    index = _index_of(siblings, path[-1])
+    field, new = siblings[index], change.type
     old = field.field_type
     if not _is_wider(old, new):
         raise InvalidInput(
@@ -216,7 +214,7 @@ def _widen(siblings: _Siblings, path: tuple[str, ...], change: WidenColumn, rule
         raise FailedPrecondition(
             f"Column {change.name} cannot become {new}: {use} rests on its days, and stored values would not match."
         )
-    siblings[place] = field.model_copy(
+    siblings[index] = field.model_copy(
         update={
             "field_type": new,
             "initial_default": widen_default(old, new, field.initial_default),
@@ -238,22 +236,22 @@ def _is_wider(old: IcebergType, new: IcebergType) -> bool:
 
 
 def _move(siblings: _Siblings, path: tuple[str, ...], change: MoveColumn, rules: _Rules) -> _Siblings:
-    moved = siblings.pop(_place(siblings, path[-1]))
+    moved = siblings.pop(_index_of(siblings, path[-1]))
     if change.first:
         target = 0
     elif change.after is not None:
-        target = _place(siblings, change.after) + 1
+        target = _index_of(siblings, change.after) + 1
     else:
-        target = _place(siblings, change.before or "")
+        target = _index_of(siblings, change.before or "")
     siblings.insert(target, moved)
     return siblings
 
 
 def _set_nullable(siblings: _Siblings, path: tuple[str, ...], change: SetNullable, rules: _Rules) -> _Siblings:
-    place = _place(siblings, path[-1])
-    if siblings[place].field_id in rules.key:
+    index = _index_of(siblings, path[-1])
+    if siblings[index].field_id in rules.key:
         raise FailedPrecondition(f"Column {change.name} cannot become nullable: it is part of the primary key.")
-    siblings[place] = siblings[place].model_copy(update={"required": False})
+    siblings[index] = siblings[index].model_copy(update={"required": False})
     return siblings
 
 
@@ -267,17 +265,3 @@ _EDITS: Mapping[type, Callable[[_Siblings, tuple[str, ...], Any, _Rules], _Sibli
         SetNullable: _set_nullable,
     }
 )
-
-
-__all__ = [
-    "AddColumn",
-    "DropColumn",
-    "MoveColumn",
-    "RenameColumn",
-    "SchemaChange",
-    "SetNullable",
-    "WidenColumn",
-    "apply_changes",
-    "change_from_json",
-    "change_to_json",
-]

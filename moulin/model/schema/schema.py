@@ -178,13 +178,13 @@ def _check_key(fields: Sequence[NestedField], primary_key: Sequence[str]) -> tup
     if isinstance(primary_key, str):
         raise InvalidInput(f"The primary key is a list of columns: write [{primary_key!r}].")
     by_name = {field.name: field for field in fields}
-    for place, name in enumerate(primary_key):
+    for index, name in enumerate(primary_key):
         field = by_name.get(name)
         if field is None:
             raise InvalidInput(
                 f"The primary key names {name!r}, which is no top-level column.{did_you_mean(str(name), by_name)}"
             )
-        if name in primary_key[:place]:
+        if name in primary_key[:index]:
             raise InvalidInput(f"The primary key names {name!r} twice.")
         if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, FloatType | DoubleType):
             raise InvalidInput(

@@ -131,7 +131,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._shown = repr(text if len(text) <= 200 else f"{text[:200]}...")
-        self._place = 0
+        self._position = 0
 
     def type(self, depth: int) -> IcebergType:
         check_depth(depth, self._shown)
@@ -162,7 +162,7 @@ class _Parser:
 
     def end(self) -> None:
         self._skip()
-        if self._place != len(self._text):
+        if self._position != len(self._text):
             self._fail("nothing more")
 
     def _decimal(self) -> IcebergType:
@@ -174,7 +174,7 @@ class _Parser:
         return decimal_type(precision, scale, self._shown)
 
     def _fixed(self) -> IcebergType:
-        opening = self._text[self._place : self._place + 1]
+        opening = self._text[self._position : self._position + 1]
         self._expect("(" if opening == "(" else "[")
         length = int(self._take(self._NUMBER, "a length"))
         self._expect(")" if opening == "(" else "]")
@@ -194,22 +194,22 @@ class _Parser:
         return StructType(*fields)
 
     def _skip(self) -> None:
-        found = self._SPACE.match(self._text, self._place)
-        self._place = found.end() if found else self._place
+        found = self._SPACE.match(self._text, self._position)
+        self._position = found.end() if found else self._position
 
     def _take(self, pattern: re.Pattern[str], what: str) -> str:
         self._skip()
-        found = pattern.match(self._text, self._place)
+        found = pattern.match(self._text, self._position)
         if found is None:
             self._fail(what)
-        self._place = found.end()
+        self._position = found.end()
         return found.group()
 
     def _accept(self, character: str) -> bool:
         self._skip()
-        if not self._text.startswith(character, self._place):
+        if not self._text.startswith(character, self._position):
             return False
-        self._place += 1
+        self._position += 1
         return True
 
     def _expect(self, character: str) -> None:
@@ -217,9 +217,9 @@ class _Parser:
             self._fail(repr(character))
 
     def _fail(self, expected: str) -> NoReturn:
-        found = repr(self._text[self._place]) if self._place < len(self._text) else "its end"
+        found = repr(self._text[self._position]) if self._position < len(self._text) else "its end"
         raise InvalidInput(
-            f"The type {self._shown} has {found} at character {self._place + 1} where {expected} belongs. "
+            f"The type {self._shown} has {found} at character {self._position + 1} where {expected} belongs. "
             f"Known types: {KNOWN_TYPES}."
         )
 

@@ -9,6 +9,10 @@ that is what lake.sql is for.
 A *where* is what the user wrote. It is parsed once, at the call that takes it: *terms* (columns, literals, formulas)
 are joined into a *condition* by the functions of `conditions`, which front ends that take no text call directly. A
 *predicate* is the condition with its schema; this is what scans prune by and what tasks get.
+
+Room: `syntax` has the text parsed by sqlglot, `reader` makes the condition, with `literal`, `moment` and `like` for
+values and `formula` for what is computed; `foreign` is for pyarrow expressions. May import: `model.predicate` and
+what lies below it. Read first: `reader.py`.
 """
 
 from __future__ import annotations

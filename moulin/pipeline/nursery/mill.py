@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from moulin.formats.baby_segment import encode_data
-from moulin.ingest.intake import Aside, Blob, Targets, batches_of, take_in
+from moulin.ingest.intake.intake import Aside, BabySegmentFacts, Targets, batches_of, take_in
 from moulin.model.facts import SegmentFacts
 from moulin.model.ingest import SetAside
 from moulin.storage import paths
@@ -20,10 +20,10 @@ NUMBERS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class MillTask:
-    """Objects to be taken in by one task; `first_number` is the first of NUMBERS reserved ones."""
+    """Baby segments to be taken in by one task; `first_number` is the first of NUMBERS reserved ones."""
 
     store: Store
-    blobs: tuple[Blob, ...]
+    baby_segments: tuple[BabySegmentFacts, ...]
     targets: Targets
     first_number: int
     segment_bytes: int
@@ -42,7 +42,7 @@ class Milled:
 
 def mill(task: MillTask) -> Milled:
     """Read, decode, route, sort and write. What was set aside is stored before this returns."""
-    intake = take_in(task.store, task.blobs, task.targets)
+    intake = take_in(task.store, task.baby_segments, task.targets)
     following = numbers_from(task.first_number, NUMBERS)
     segments = {}
     for table_id, tables in intake.rows.items():
@@ -63,21 +63,25 @@ def mill(task: MillTask) -> Milled:
 
 
 def store_asides(store: Store, asides: list[Aside]) -> tuple[SetAside, ...]:
-    """Keep what was set aside where no clean-up goes: one object for each it came from, the same name every time."""
-    by_blob: dict[Blob, list[Aside]] = defaultdict(list)
+    """Store what was set aside where no clean-up goes: one object per baby segment, by the same name every time."""
+    by_baby_segment: dict[BabySegmentFacts, list[Aside]] = defaultdict(list)
     for aside in asides:
-        by_blob[aside.blob].append(aside)
+        by_baby_segment[aside.baby_segment].append(aside)
     stored = []
-    for blob, some in by_blob.items():
-        path = paths.set_aside(blob.stream_id, blob.offset)
+    for baby_segment, some in by_baby_segment.items():
+        path = paths.set_aside(baby_segment.stream_id, baby_segment.offset)
         if any(not aside.entries for aside in some):
-            data = store.get(blob.path)
+            data = store.get(baby_segment.path)
         else:
             entries = [entry for aside in some for entry in aside.entries]
-            data = encode_data(blob.stream_id, bytes(16), blob.offset, blob.ingest_time, entries)
+            data = encode_data(
+                baby_segment.stream_id, bytes(16), baby_segment.offset, baby_segment.ingest_time, entries
+            )
         store.put(path, data)
         reasons: dict[str, int] = defaultdict(int)
         for aside in some:
             reasons[aside.reason] += aside.records
-        stored += [SetAside(blob.stream_id, blob.offset, n, reason, path) for reason, n in reasons.items()]
+        stored += [
+            SetAside(baby_segment.stream_id, baby_segment.offset, n, reason, path) for reason, n in reasons.items()
+        ]
     return tuple(stored)

@@ -1,9 +1,10 @@
 """The nursery: takes what collectors stored into tables, exactly once, and sees streams to their end.
 
-A batch is planned from the catalog's offsets alone: the objects past each stream's frontier, without gaps, routed as
-one `routing_seq` says. Its tasks write segments that nobody sees; one transaction then adds them to all tables, notes
-what was set aside, and moves the frontiers, each compared with what was planned from. So a nursery may die between any
-two steps, or run beside another: what was not committed is planned again, and files of it are left for clean-up.
+A batch is planned from the catalog's offsets alone: the baby segments past each stream's frontier, without gaps, routed
+as one `routing_seq` says. Its tasks write segments that nobody sees; one transaction then adds them to all tables,
+notes what was set aside, and moves the frontiers, each compared with what was planned from. So a nursery may die
+between any two steps, or run beside another: what was not committed is planned again, and files of it are left for
+clean-up.
 """
 
 # Decisions: docs/decisions/0075, docs/decisions/0077
@@ -22,8 +23,8 @@ from uuid import UUID
 
 from moulin.errors import AlreadyExists, Conflict, FailedPrecondition, MoulinError, NotFound, Unavailable
 from moulin.formats.baby_segment import encode_stop
-from moulin.ingest.backlog import Backlog, Stop, backlog
-from moulin.ingest.intake import Aside, Blob, Targets, candidates
+from moulin.ingest.intake.backlog import Backlog, Stop, backlog
+from moulin.ingest.intake.intake import Aside, BabySegmentFacts, Targets, candidates
 from moulin.lake import Lake
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
@@ -107,7 +108,7 @@ class Nursery:
         return total
 
     def trim(self) -> int:
-        """Delete objects that were merged long enough ago; how many. A stop object goes with the last before it."""
+        """Delete baby segments merged long enough ago; returns how many. A stop object goes with the last before it."""
         deleted = 0
         limits = self._catalog.ingest.deletable_offsets(self._catalog.published_version())
         for stream in self._catalog.ingest.streams(list(limits)):
@@ -127,7 +128,7 @@ class Nursery:
     def _run(self) -> NurseryReport:
         listed = self._catalog.ingest.stream_list()
         pending, more = self._pending(listed)
-        first = next((one.blobs[0] for one in pending if one.blobs), None)
+        first = next((one.baby_segments[0] for one in pending if one.baby_segments), None)
         if first is None or self._tries is None:
             return self._take(listed, pending, more)
         with self._tries.noted(first.stream_id, first.offset) as died:
@@ -140,7 +141,7 @@ class Nursery:
 
     def _take(self, listed: StreamList, pending: Sequence[Backlog], more: bool) -> NurseryReport:
         report = NurseryReport(more=more)
-        moving = [one for one in pending if one.blobs]
+        moving = [one for one in pending if one.baby_segments]
         if moving:
             self._batch(listed, moving, report)
         for one in pending:
@@ -151,40 +152,40 @@ class Nursery:
         """What is stored of each stream past its frontier, a fair share of each; whether there is more."""
         ours = [stream for stream in listed.streams if not stream.is_drained and not _is_ahead(stream)]
         found = [backlog(self._store, stream) for stream in ours]
-        found.sort(key=lambda one: one.blobs[0].ingest_time if one.blobs else 0)
+        found.sort(key=lambda one: one.baby_segments[0].ingest_time if one.baby_segments else 0)
         room = self._config.nursery_batch_bytes
-        waiting = sum(1 for one in found if one.blobs)
+        waiting = sum(1 for one in found if one.baby_segments)
         isolated = self._failures >= self._config.nursery_failures
         more = False
         for one in found:
-            if not one.blobs:
+            if not one.baby_segments:
                 continue
             share, size, taken = room // waiting, 0, 0
-            for blob in one.blobs:
+            for baby_segment in one.baby_segments:
                 if taken and (size >= share or isolated):
                     break
-                size += blob.size
+                size += baby_segment.size
                 taken += 1
-            if taken < len(one.blobs):
-                one.blobs, one.stop, more = one.blobs[:taken], None, True
+            if taken < len(one.baby_segments):
+                one.baby_segments, one.stop, more = one.baby_segments[:taken], None, True
             room, waiting = max(room - size, 0), waiting - 1
-        if isolated:  # one object of one stream, so that it is known which one fails
-            first = next((one for one in found if one.blobs), None)
-            more = more or sum(1 for one in found if one.blobs) > 1
-            found = [one for one in found if one is first or not one.blobs]
+        if isolated:  # one baby segment of one stream, so that it is known which one fails
+            first = next((one for one in found if one.baby_segments), None)
+            more = more or sum(1 for one in found if one.baby_segments) > 1
+            found = [one for one in found if one is first or not one.baby_segments]
         return found, more
 
     def _batch(self, listed: StreamList, moving: Sequence[Backlog], report: NurseryReport) -> None:
-        blobs = [blob for one in moving for blob in one.blobs]
-        size = sum(blob.size for blob in blobs)
+        baby_segments = [baby_segment for one in moving for baby_segment in one.baby_segments]
+        size = sum(baby_segment.size for baby_segment in baby_segments)
         try:
-            if len(blobs) == 1 and self._failures >= 2 * self._config.nursery_failures:
+            if len(baby_segments) == 1 and self._failures >= 2 * self._config.nursery_failures:
                 raise TaskDied("Nurseries died of it.")
-            parts = self._mill(listed, blobs, size)
+            parts = self._mill(listed, baby_segments, size)
         except NotFound as error:
-            raise Conflict(f"Objects are gone, because another nursery merged them: {error.message}") from error
-        except Exception as error:  # noqa: BLE001 - whatever an object makes a task do
-            parts = [self._failed(blobs, error)]
+            raise Conflict(f"Baby segments are gone, because another nursery merged them: {error.message}") from error
+        except Exception as error:  # noqa: BLE001 - whatever a baby segment makes a task do
+            parts = [self._failed(baby_segments, error)]
         segments: dict[UUID, list[SegmentFacts]] = defaultdict(list)
         tables: dict[UUID, set[UUID]] = defaultdict(set)
         for part in parts:
@@ -197,8 +198,9 @@ class Nursery:
             Frontier(
                 one.stream.id,
                 one.stream.frontier,
-                one.blobs[-1].offset,
-                max(blob.ingest_time for blob in one.blobs) - _NANOS,  # the next object may be of the same second
+                one.baby_segments[-1].offset,
+                max(baby_segment.ingest_time for baby_segment in one.baby_segments)
+                - _NANOS,  # the next one may be of the same second
                 tuple(sorted(tables[one.stream.id])),
             )
             for one in moving
@@ -210,22 +212,22 @@ class Nursery:
             tuple(aside for part in parts for aside in part.set_asides),
         )
         report.version = self._commit(batch).versions[-1]
-        report.objects, report.stored_bytes = len(blobs), size
+        report.objects, report.stored_bytes = len(baby_segments), size
         report.raw_bytes = sum(part.raw_bytes for part in parts)
         report.fallen_back = sum(part.fallen_back for part in parts)
         report.segments = sum(len(facts) for facts in segments.values())
         report.rows = sum(facts.rows for some in segments.values() for facts in some)
         report.set_aside = sum(aside.records for aside in batch.set_asides)
         for aside in batch.set_asides:
-            _log.warning("Set aside object %d of stream %s: %s", aside.offset, aside.stream_id, aside.reason)
+            _log.warning("Set aside baby segment %d of stream %s: %s", aside.offset, aside.stream_id, aside.reason)
 
-    def _mill(self, listed: StreamList, blobs: Sequence[Blob], size: int) -> list[Milled]:
+    def _mill(self, listed: StreamList, baby_segments: Sequence[BabySegmentFacts], size: int) -> list[Milled]:
         targets = self._targets(listed)
-        shares = _shares(blobs, os.cpu_count() or 1)
+        shares = _shares(baby_segments, os.cpu_count() or 1)
         first = self._catalog.reserve_segments(NUMBERS * len(shares))
         tasks = [
-            MillTask(self._store, tuple(share), targets, first + NUMBERS * place, self._config.append_segment_bytes)
-            for place, share in enumerate(shares)
+            MillTask(self._store, tuple(share), targets, first + NUMBERS * index, self._config.append_segment_bytes)
+            for index, share in enumerate(shares)
         ]
         if self._spark and size >= self._config.nursery_local_bytes:
             return SparkRunner(self._lake.engine().session()).map(mill, tasks)
@@ -245,18 +247,18 @@ class Nursery:
                 layouts[table_id] = Layout.of(state)
         return Targets(listed.routing, listed.tables, layouts)
 
-    def _failed(self, blobs: Sequence[Blob], error: Exception) -> Milled:
-        """After failures in a row objects come alone; one that fails alone as often is set aside whole.
+    def _failed(self, baby_segments: Sequence[BabySegmentFacts], error: Exception) -> Milled:
+        """After failures in a row baby segments come alone; one that fails alone as often is set aside whole.
 
-        That is, if it can be read and stored elsewhere: if not, the store is at fault and not the object.
+        That is, if it can be read and stored elsewhere: if not, the store is at fault and not the baby segment.
         """
         if isinstance(error, MoulinError) and error.retryable and not isinstance(error, TaskDied):
             raise error
         self._failures += 1
-        if len(blobs) > 1 or self._failures < 2 * self._config.nursery_failures:
+        if len(baby_segments) > 1 or self._failures < 2 * self._config.nursery_failures:
             raise error
         reason = error.message if isinstance(error, MoulinError) else f"{type(error).__name__}: {error}"
-        asides = store_asides(self._store, [Aside(blobs[0], f"It failed again and again: {reason}", 0)])
+        asides = store_asides(self._store, [Aside(baby_segments[0], f"It failed again and again: {reason}", 0)])
         return Milled({}, {}, asides, 0, 0)
 
     def _commit(self, batch: NurseryBatch) -> NurseryResult:
@@ -284,7 +286,7 @@ class Nursery:
         stop = one.stop
         if stop is None:
             heard = max(stream.created_at, stream.frontier_time)
-            if one.blobs or now - heard < self._config.stream_timeout * _NANOS:
+            if one.baby_segments or now - heard < self._config.stream_timeout * _NANOS:
                 return 0
             stop = Stop(stream.frontier + 1, time.time_ns(), StopReason.TIMEOUT)
             data = encode_stop(stream.id, secrets.token_bytes(16), stop.offset, stop.written_at, stop.reason)
@@ -302,17 +304,17 @@ def _is_ahead(stream: Stream) -> bool:
     return any(table.merged_offset > stream.frontier for table in stream.tables)
 
 
-def _shares(blobs: Sequence[Blob], count: int) -> list[list[Blob]]:
-    """Runs of objects of about the same size, at most `count`; small batches stay together, for fewer segments."""
-    total = sum(blob.size for blob in blobs)
+def _shares(baby_segments: Sequence[BabySegmentFacts], count: int) -> list[list[BabySegmentFacts]]:
+    """At most `count` runs of baby segments of about the same size; small batches stay together, for fewer segments."""
+    total = sum(baby_segment.size for baby_segment in baby_segments)
     count = max(1, min(count, total >> 20))
-    shares: list[list[Blob]] = [[]]
+    shares: list[list[BabySegmentFacts]] = [[]]
     size = 0
-    for blob in blobs:
+    for baby_segment in baby_segments:
         if size >= total * len(shares) / count:
             shares.append([])
-        shares[-1].append(blob)
-        size += blob.size
+        shares[-1].append(baby_segment)
+        size += baby_segment.size
     return shares
 
 

@@ -1,7 +1,7 @@
 """Notes of nurseries on the batch that they began with: those that nobody took back are of nurseries that died in it.
 
-A nursery that an object kills cannot count that it failed; whoever comes next counts the notes. Only the first batch of
-a process has one: a nursery that dies later leaves its place to one that begins there.
+A nursery that a baby segment kills cannot count that it failed; whoever comes next counts the notes. Only the first
+batch of a process has one: a nursery that dies later leaves its place to one that begins there.
 """
 
 # Decisions: docs/decisions/0076
@@ -26,7 +26,7 @@ class Tries:
 
     @contextmanager
     def noted(self, stream_id: UUID, offset: int) -> Iterator[int]:
-        """Leave a note at the first object of a batch for as long as the block runs; how many died here before.
+        """Leave a note at the first baby segment of a batch for as long as the block runs; how many died here before.
 
         When the block ends well, their notes go, too.
         """

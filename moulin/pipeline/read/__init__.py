@@ -1,0 +1,12 @@
+"""Tables as Spark DataFrames.
+
+`reader` builds native Parquet scans and leaves out deleted rows in generated code; `columns` plans what Spark declares
+and selects. `staging` copies files that Spark cannot read where they lie. `segment_scan` reads segments in Python
+tasks, for remote stores and for `format("moulin")`. `fresh` adds records that are stored and not yet in segments.
+`batches` has the types that Spark expects of Python.
+
+May import: `pipeline.session` and the layers below; not `write/`, `sql/` or `source/`.
+Read first: `reader.py`.
+
+Nouns: a scan reads segments with one plan of columns; a frame is the union of scans; a named frame has a view.
+"""

@@ -40,8 +40,8 @@ def _convert(array: pa.Array, kind: ice.IcebergType, target: pa.DataType) -> pa.
             return _micros(array).cast(target)
         case ice.StructType():
             fields = [
-                _convert(array.field(place), child.field_type, target.field(place).type)
-                for place, child in enumerate(kind.fields)
+                _convert(array.field(index), child.field_type, target.field(index).type)
+                for index, child in enumerate(kind.fields)
             ]
             mask = array.is_null() if array.null_count else None
             return pa.StructArray.from_arrays(fields, fields=list(target), mask=mask)
@@ -75,7 +75,7 @@ def _uuid_text(array: pa.Array) -> pa.Array:
     raw = packed.buffers()[1][packed.offset * 16 : (packed.offset + rows) * 16] if rows else b""
     digits = np.frombuffer(binascii.hexlify(raw), np.uint8).reshape(rows, 32)
     text = np.full((rows, _UUID_TEXT), ord("-"), np.uint8)
-    text[:, [place for place in range(_UUID_TEXT) if place not in _DASHES]] = digits
+    text[:, [index for index in range(_UUID_TEXT) if index not in _DASHES]] = digits
     ends = np.arange(rows + 1, dtype=np.int32) * _UUID_TEXT
     made = pa.StringArray.from_buffers(rows, pa.py_buffer(ends), pa.py_buffer(text.tobytes()))
     if not storage.null_count:

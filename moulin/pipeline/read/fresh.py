@@ -1,10 +1,10 @@
 """The fresh lane: what is stored in streams and not yet in segments, as rows of the tables it will go to.
 
 One snapshot of the catalog says the version, how far each stream is in it, and the routing. A record is in a segment of
-that version, or past its stream's offset and read here; never both. Objects are read and routed by the code that the
-nursery runs, and of what they hold only the kinds that the tables of a query can take. What was decoded is kept as
+that version, or past its stream's offset and read here; never both. Baby segments are read and routed by the code that
+the nursery runs, and of what they hold only the kinds that the tables of a query can take. What was decoded is kept as
 files on this machine that Spark reads like segments. Executors of a cluster cannot read those: there, the query's own
-tasks decode the objects.
+tasks decode the baby segments.
 """
 
 # Decisions: docs/decisions/0078
@@ -30,8 +30,8 @@ from pyspark.sql.types import StructType
 
 from moulin.catalog.replica import ReplicaCatalog
 from moulin.errors import NotFound, Unavailable
-from moulin.ingest.backlog import backlog
-from moulin.ingest.intake import Blob, Kind, Targets, batches_of, candidates, take_in
+from moulin.ingest.intake.backlog import backlog
+from moulin.ingest.intake.intake import BabySegmentFacts, Kind, Targets, batches_of, candidates, take_in
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ingest import StreamList
@@ -42,30 +42,30 @@ from moulin.storage.store import Store, open_store
 from moulin.table.write.layout import Layout
 from moulin.table.write.segment_writer import write_segment
 
-_KEPT_SECONDS = 3600.0  # files are there for so long after a query last used them, like the objects they come from
+_KEPT_SECONDS = 3600.0  # files stay for so long after a query last used them, like the baby segments they come from
 
 
 @dataclass(frozen=True, slots=True)
 class FreshTask:
-    """Decode what one object holds for the tables that take these kinds, into files below a local folder."""
+    """Decode what one baby segment holds for the tables that take these kinds, into files below a local folder."""
 
     store: Store
     folder: str
-    blob: Blob
+    baby_segment: BabySegmentFacts
     kinds: frozenset[Kind]
     targets: Targets
 
 
-def decode_blob(task: FreshTask) -> dict[UUID, str]:
-    """The file of each such table that the object has rows for."""
-    intake = take_in(task.store, [task.blob], task.targets, task.kinds)
+def decode_baby_segment(task: FreshTask) -> dict[UUID, str]:
+    """The file of each such table that the baby segment has rows for."""
+    intake = take_in(task.store, [task.baby_segment], task.targets, task.kinds)
     scratch = open_store(task.folder)
     files = {}
     for table_id, tables in intake.rows.items():
         if task.targets.kinds(table_id) != task.kinds:
             continue
         layout = task.targets.layouts[table_id]
-        facts = write_segment(scratch, layout, tables, (), task.blob.offset, level=0)
+        facts = write_segment(scratch, layout, tables, (), task.baby_segment.offset, level=0)
         if facts.rows:
             files[table_id] = str(scratch.local_path(facts.path))
     return files
@@ -87,10 +87,12 @@ class Fresh:
         self._streams = {stream.id: stream for stream in listed.streams if not stream.is_drained}
 
     @cached_property
-    def blobs(self) -> list[Blob]:
-        """The objects past the frontiers; the same for all tables of a query."""
+    def baby_segments(self) -> list[BabySegmentFacts]:
+        """The baby segments past the frontiers; the same for all tables of a query."""
         store = self._lane.lake.store
-        return [blob for stream in self._streams.values() for blob in backlog(store, stream).blobs]
+        return [
+            baby_segment for stream in self._streams.values() for baby_segment in backlog(store, stream).baby_segments
+        ]
 
     @cached_property
     def targets(self) -> Targets:
@@ -107,18 +109,22 @@ class Fresh:
 
     @cached_property
     def routing(self) -> Hashable:
-        """What decides, beside an object itself, which rows it gives to which table."""
+        """What decides, beside a baby segment itself, which rows it gives to which table."""
         schemas = tuple(sorted((t, layout.schema.schema_id) for t, layout in self.targets.layouts.items()))
         return self._listed.routing_seq, schemas
 
     def frame(self, spark: SparkSession, state: TableState) -> DataFrame | None:
         """The fresh rows of a table at that version; None when there are none."""
-        if state.id not in self._tables or not self.blobs:
+        if state.id not in self._tables or not self.baby_segments:
             return None
-        blobs = [blob for blob in self.blobs if blob.offset > self._merged(blob.stream_id, state.id)]
+        baby_segments = [
+            baby_segment
+            for baby_segment in self.baby_segments
+            if baby_segment.offset > self._merged(baby_segment.stream_id, state.id)
+        ]
         if not self._lane.is_local:
-            return _planned(spark, self._lane.lake.store, blobs, self.targets, state) if blobs else None
-        files = self._lane.decoded(self, blobs, state.id)
+            return _planned(spark, self._lane.lake.store, baby_segments, self.targets, state) if baby_segments else None
+        files = self._lane.decoded(self, baby_segments, state.id)
         if not files:
             return None
         plans = plan_columns(state.schema, state.schema)
@@ -127,26 +133,26 @@ class Fresh:
         return reader.parquet(*files).select(*(plan.column() for plan in plans))
 
     def _merged(self, stream_id: UUID, table_id: UUID) -> int:
-        """The last object of a stream that a table has rows of in segments, or need not have."""
+        """The last baby segment of a stream that a table has rows of in segments, or need not have."""
         stream = self._streams[stream_id]
         return next((table.merged_offset for table in stream.tables if table.table_id == table_id), stream.frontier)
 
 
 def _planned(
-    spark: SparkSession, store: Store, blobs: Sequence[Blob], targets: Targets, state: TableState
+    spark: SparkSession, store: Store, baby_segments: Sequence[BabySegmentFacts], targets: Targets, state: TableState
 ) -> DataFrame:
-    """The rows of a table in these objects, decoded by tasks of the query, one for each object."""
+    """The rows of a table in these baby segments, decoded by tasks of the query, one for each baby segment."""
     shown = spark_schema(state.schema)
-    decoder = _Decoder(store, tuple(blobs), targets, state.id, state.schema, spark_arrow_schema(shown))
-    return spark.range(0, len(blobs), 1, len(blobs)).mapInArrow(decoder, shown)
+    decoder = _Decoder(store, tuple(baby_segments), targets, state.id, state.schema, spark_arrow_schema(shown))
+    return spark.range(0, len(baby_segments), 1, len(baby_segments)).mapInArrow(decoder, shown)
 
 
 @dataclass(frozen=True, slots=True)
 class _Decoder:
-    """Gives the rows of a table for numbers of objects. Sent to tasks."""
+    """Gives the rows of a table for numbers of baby segments. Sent to tasks."""
 
     store: Store
-    blobs: tuple[Blob, ...]
+    baby_segments: tuple[BabySegmentFacts, ...]
     targets: Targets
     table_id: UUID
     schema: Schema
@@ -155,7 +161,7 @@ class _Decoder:
     def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         names = [field.name for field in self.schema.fields]
         for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
-            intake = take_in(self.store, [self.blobs[number]], self.targets, self.targets.kinds(self.table_id))
+            intake = take_in(self.store, [self.baby_segments[number]], self.targets, self.targets.kinds(self.table_id))
             for batch in batches_of(intake.rows.get(self.table_id, ())):
                 yield to_spark(batch, self.schema, names, self.shown)
 
@@ -175,15 +181,17 @@ class FreshLane:
         """The fresh rows of now; None on a replica."""
         return None if self._catalog is None else Fresh(self, self._catalog.ingest.snapshot())
 
-    def decoded(self, fresh: Fresh, blobs: Iterable[Blob], table_id: UUID) -> list[str]:
-        """The files that hold the rows of a table in these objects."""
+    def decoded(self, fresh: Fresh, baby_segments: Iterable[BabySegmentFacts], table_id: UUID) -> list[str]:
+        """The files that hold the rows of a table in these baby segments."""
         with self._lock:
             self._forget()
             kinds = fresh.targets.kinds(table_id)
-            keys = {blob: (blob, kinds, fresh.routing) for blob in blobs}
-            missing = [blob for blob, key in keys.items() if key not in self._held]
+            keys = {baby_segment: (baby_segment, kinds, fresh.routing) for baby_segment in baby_segments}
+            missing = [baby_segment for baby_segment, key in keys.items() if key not in self._held]
             if missing:
-                self._held |= self._decode({blob: keys[blob] for blob in missing}, kinds, fresh.targets)
+                self._held |= self._decode(
+                    {baby_segment: keys[baby_segment] for baby_segment in missing}, kinds, fresh.targets
+                )
             found = []
             for key in keys.values():
                 held = self._held[key]
@@ -200,18 +208,22 @@ class FreshLane:
             self._held.clear()
 
     def _decode(
-        self, blobs: Mapping[Blob, Hashable], kinds: frozenset[Kind], targets: Targets
+        self, baby_segments: Mapping[BabySegmentFacts, Hashable], kinds: frozenset[Kind], targets: Targets
     ) -> dict[Hashable, _Decoded]:
         if self._folder is None:
             self._folder = tempfile.mkdtemp(prefix="moulin-fresh-")
-        tasks = [FreshTask(self.lake.store, self._folder, blob, kinds, targets) for blob in blobs]
+        tasks = [
+            FreshTask(self.lake.store, self._folder, baby_segment, kinds, targets) for baby_segment in baby_segments
+        ]
         try:
             # Spark's processes would take longer to start than this does.
             with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="moulin-fresh") as pool:
-                found = list(pool.map(decode_blob, tasks))
+                found = list(pool.map(decode_baby_segment, tasks))
         except NotFound as error:
             raise Unavailable(f"Fresh data was merged and deleted meanwhile; run the query again. {error}") from error
-        return {key: _Decoded(files, time.monotonic()) for key, files in zip(blobs.values(), found, strict=True)}
+        return {
+            key: _Decoded(files, time.monotonic()) for key, files in zip(baby_segments.values(), found, strict=True)
+        }
 
     def _forget(self) -> None:
         before = time.monotonic() - _KEPT_SECONDS

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, Generic, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -27,6 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from moulin.formats import deletion_vector
+from moulin.model.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
@@ -35,20 +34,21 @@ from moulin.pipeline.read.columns import SEGMENT, ColumnPlan, float_fields, floa
 from moulin.pipeline.read.segment_scan import planned_scan
 from moulin.pipeline.read.staging import Staging
 from moulin.pipeline.session import is_local
+from moulin.sized_cache import SizedCache
 from moulin.table.context import Context
 from moulin.table.find.search import narrow
 from moulin.table.read.scan import plan_segments
 
-# Spark's Parquet reader fills a declared column of this name with the place of each row in its file. It is what
+# Spark's Parquet reader fills a declared column of this name with the position of each row in its file. It is what
 # `_metadata.row_index` is made from, but without a struct around every value, which costs a tenth of a query. Decoding
-# a stored column of places is faster still: see docs/decisions/0164-stored-positions.md.
+# a stored column of positions is faster still: see docs/decisions/0164-stored-positions.md.
 _COUNTED = "_tmp_metadata_row_index"
-_NO_PLACE = f"A segment above level 0 has no column {STORED_POSITION}; rewrite it with table.compact(everything=True)."
+_NO_POSITION = (
+    f"A segment above level 0 has no column {STORED_POSITION}; rewrite it with table.compact(everything=True)."
+)
 _FRAMES = 64
 _BITMAPS = 64
 _MARKED = 256  # segments with deletion vectors in one scan: with more, a slot for each takes too large a table
-
-_T = TypeVar("_T")
 
 
 class TableReader:
@@ -57,8 +57,8 @@ class TableReader:
     def __init__(self, spark: SparkSession, context: Context) -> None:
         self._spark, self._context = spark, context
         self._staging = Staging(context.store)
-        self._frames: _Recent[NamedFrame] = _Recent(_FRAMES)
-        self._bitmaps: _Recent[_Bitmap] = _Recent(_BITMAPS)
+        self._frames: SizedCache[Hashable, NamedFrame] = SizedCache(_FRAMES)
+        self._bitmaps: SizedCache[Hashable, _Bitmap] = SizedCache(_BITMAPS)
 
     def frame(self, state: TableState, asked: Predicate | None = None) -> NamedFrame:
         """The rows of the version that `state` describes; perhaps without some for which `asked` is not true.
@@ -92,11 +92,11 @@ class TableReader:
             marked = [s for s in members if s.vector is not None]
             if plain:
                 scans.append((plans, self._scan(state, plans, plain)))
-            for place, placed in _by_place(marked):
-                for start in range(0, len(placed), _MARKED):
-                    part = placed[start : start + _MARKED]
-                    scan = self._scan(state, plans, part, StructField(place, LongType()))
-                    scans.append((plans, scan.where(self._bitmap(part).is_live(F.col(place)))))
+            for position, same in _by_position_column(marked):
+                for start in range(0, len(same), _MARKED):
+                    part = same[start : start + _MARKED]
+                    scan = self._scan(state, plans, part, StructField(position, LongType()))
+                    scans.append((plans, scan.where(self._bitmap(part).is_live(F.col(position)))))
         return reduce(DataFrame.union, [scan.select(*(plan.column() for plan in plans)) for plans, scan in scans])
 
     def _scan(
@@ -166,27 +166,27 @@ class _Bitmap:
     frame: DataFrame
     slots: int
 
-    def is_live(self, place: Column) -> Column:
-        """Whether the row at this place of its segment is not deleted. It is an error that a place is unknown.
+    def is_live(self, position: Column) -> Column:
+        """Whether the row at this position of its segment is not deleted. It is an error that a position is unknown.
 
-        An error in the end, and not where the place is read: every step of the way passes nulls on, and generated code
-        that asks once is faster.
+        An error in the end, and not where the position is read: every step of the way passes nulls on, and generated
+        code that asks once is faster.
         """
         words = self.frame.scalar()
         start = F.get(words, F.col(SEGMENT) % self.slots)
-        word = F.get(words, start + F.shiftright(place, 6))
-        bit = F.call_function("shiftright", word, place.bitwiseAND(F.lit(63)).cast("int"))
+        word = F.get(words, start + F.shiftright(position, 6))
+        bit = F.call_function("shiftright", word, position.bitwiseAND(F.lit(63)).cast("int"))
         live = bit.bitwiseAND(F.lit(1).cast("bigint")) == 0
-        return F.coalesce(live, F.raise_error(F.lit(_NO_PLACE)).cast("boolean"))
+        return F.coalesce(live, F.raise_error(F.lit(_NO_POSITION)).cast("boolean"))
 
 
-def _by_place(segments: Sequence[LiveSegment]) -> Iterator[tuple[str, list[LiveSegment]]]:
-    """Segments by the column that has the place of each row."""
+def _by_position_column(segments: Sequence[LiveSegment]) -> Iterator[tuple[str, list[LiveSegment]]]:
+    """Segments by the column that has the position of each row."""
     for name, stored in ((STORED_POSITION, True), (_COUNTED, False)):
         yield name, [s for s in segments if (s.facts.level > 0) is stored]
 
 
-def _slots(numbers: npt.NDArray[np.int64]) -> int:
+def _slots(numbers: Integers) -> int:
     """A modulus, as small as it is quickly found, that tells these numbers apart."""
     slots = len(numbers)
     while len(np.unique(numbers % slots)) < len(numbers):
@@ -215,28 +215,3 @@ def _groups(
         (tuple(plan.unpruned() if plan.name in nans else plan for plan in chosen), members)
         for chosen, members, nans in groups.values()
     ]
-
-
-class _Recent(Generic[_T]):
-    """The last few results by key; the least recently used is dropped first. Two threads may build the same one."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._held: OrderedDict[Hashable, _T] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable, build: Callable[[], _T]) -> _T:
-        with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-                return self._held[key]
-        built = build()
-        with self._lock:
-            self._held[key] = built
-            while len(self._held) > self._limit:
-                self._held.popitem(last=False)
-        return built
-
-    def clear(self) -> None:
-        with self._lock:
-            self._held.clear()

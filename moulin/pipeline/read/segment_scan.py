@@ -59,14 +59,14 @@ def planned_scan(spark: SparkSession, store: Store, schema: Schema, segments: Se
     """All rows of the segments, one task each; filters are applied by Spark afterwards."""
     scan = SegmentScan(store, schema, tuple(field.name for field in schema.fields), Predicate.everything(schema))
     pickled = [pickle.dumps(segment) for segment in segments]
-    places = spark.range(0, len(segments), 1, len(segments))
-    return places.mapInArrow(partial(_read_places, scan, pickled), spark_schema(schema))
+    indexes = spark.range(0, len(segments), 1, len(segments))
+    return indexes.mapInArrow(partial(_read_indexes, scan, pickled), spark_schema(schema))
 
 
-def _read_places(
+def _read_indexes(
     scan: SegmentScan, pickled: Sequence[bytes], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     pa.set_cpu_count(1)
     for batch in batches:
-        for place in batch.column(0).to_pylist():
-            yield from scan.batches([pickle.loads(pickled[place])])
+        for index in batch.column(0).to_pylist():
+            yield from scan.batches([pickle.loads(pickled[index])])

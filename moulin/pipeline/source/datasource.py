@@ -44,42 +44,44 @@ class MoulinSource(DataSource):
 
     def schema(self) -> StructType:
         from moulin.pipeline.read.columns import spark_schema
-        from moulin.pipeline.source.feed_source import FeedOptions, feed_schema
-        from moulin.pipeline.source.table_source import Place
+        from moulin.pipeline.source.feed_source import feed_schema
+        from moulin.pipeline.source.options import FeedOptions, SourceTable
 
-        place, feed = Place.of(self.options), FeedOptions.of(self.options)
-        with place.open() as lake:
+        source, feed = SourceTable.of(self.options), FeedOptions.of(self.options)
+        with source.open() as lake:
             if feed is not None:
-                return feed_schema(feed.state(lake, place.table))
-            return spark_schema(place.state(lake).schema)
+                return feed_schema(feed.state(lake, source.table))
+            return spark_schema(source.state(lake).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from moulin.pipeline.source.feed_source import ChangeSourceReader, FeedOptions
-        from moulin.pipeline.source.table_source import Place, TableSourceReader
+        from moulin.pipeline.source.feed_source import ChangeSourceReader
+        from moulin.pipeline.source.options import FeedOptions, SourceTable
+        from moulin.pipeline.source.table_source import TableSourceReader
 
-        place, feed = Place.of(self.options), FeedOptions.of(self.options)
-        return TableSourceReader(place, schema) if feed is None else ChangeSourceReader(place, feed, schema)
+        source, feed = SourceTable.of(self.options), FeedOptions.of(self.options)
+        return TableSourceReader(source, schema) if feed is None else ChangeSourceReader(source, feed, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from moulin.pipeline.source.feed_source import ChangeStreamReader, FeedOptions
-        from moulin.pipeline.source.table_source import Place
+        from moulin.pipeline.source.feed_source import ChangeStreamReader
+        from moulin.pipeline.source.options import FeedOptions, SourceTable
 
-        return ChangeStreamReader(Place.of(self.options), FeedOptions.of(self.options), schema)
+        return ChangeStreamReader(SourceTable.of(self.options), FeedOptions.of(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        from moulin.pipeline.source.options import source_to_write
         from moulin.pipeline.source.stream_writer import StreamTableWriter
-        from moulin.pipeline.source.table_source import place_to_write
         from moulin.pipeline.write.source_write import WriteOptions
 
-        place = place_to_write(self.options)
+        source = source_to_write(self.options)
         query_id = self.options.get("query_id")
-        return StreamTableWriter(place, schema, overwrite, query_id, WriteOptions.of(self.options))
+        return StreamTableWriter(source, schema, overwrite, query_id, WriteOptions.of(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from moulin.errors import InvalidInput
-        from moulin.pipeline.source.table_source import TableSourceWriter, place_to_write
+        from moulin.pipeline.source.options import source_to_write
+        from moulin.pipeline.source.table_source import TableSourceWriter
         from moulin.pipeline.write.source_write import WriteOptions
 
         if self.options.get("query_id") is not None:
             raise InvalidInput("The option query_id is for writeStream.")
-        return TableSourceWriter(place_to_write(self.options), schema, overwrite, WriteOptions.of(self.options))
+        return TableSourceWriter(source_to_write(self.options), schema, overwrite, WriteOptions.of(self.options))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from moulin.catalog.segments.feed import FeedEntry, FeedSegment
 from moulin.errors import FailedPrecondition, InvalidInput, MoulinError
 from moulin.lake import Lake
+from moulin.model.batching import packed
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.names import did_you_mean
@@ -31,16 +32,11 @@ from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import ROW_ID
 from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
 from moulin.pipeline.read.columns import spark_schema
+from moulin.pipeline.source.options import PARTITION_BYTES, FeedOptions, SourceTable
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.read.feed import check_columns, optional
 from moulin.table.read.feed_reader import CHANGE_TYPE, COMMIT_TIMESTAMP, VERSION, ChangeReader, may_match
 
-if TYPE_CHECKING:
-    from moulin.pipeline.source.table_source import Place
-
-NOW = "now"
-FEED_OPTIONS = ("changes_since", "changes_until", "changes_net", "max_versions_per_batch")
-_PARTITION_BYTES = 32 << 20
 _MATCHED_SHARES = 64  # each of them is sent, and matches, the whole version
 
 _FEED = StructType(
@@ -53,57 +49,6 @@ _FEED = StructType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FeedOptions:
-    """Which changes to read: what the options say. `since` is None for "now"."""
-
-    since: int | None
-    until: int | None
-    net: bool
-    max_versions: int | None
-
-    @classmethod
-    def of(cls, options: Mapping[str, str]) -> FeedOptions | None:
-        """Check the options of a reader; None when they ask for rows, and not for changes."""
-        since = options.get("changes_since")
-        if since is None:
-            for name in FEED_OPTIONS[1:]:
-                if options.get(name) is not None:
-                    raise InvalidInput(f"The option {name} needs changes_since, the version to start after.")
-            return None
-        if options.get("version") is not None or options.get("timestamp") is not None:
-            raise InvalidInput("Changes are read with changes_since and changes_until, not with version or timestamp.")
-        if options.get("where") is not None:
-            raise InvalidInput("The option where is for rows, not for changes: filter the frame instead.")
-        net = (options.get("changes_net") or "false").lower()
-        if net not in ("true", "false"):
-            raise InvalidInput(f"The option changes_net takes true or false, not {net!r}.")
-        return cls(
-            None if since.lower() == NOW else _number("changes_since", since),
-            None if (until := options.get("changes_until")) is None else _number("changes_until", until),
-            net == "true",
-            None
-            if (most := options.get("max_versions_per_batch")) is None
-            else _number("max_versions_per_batch", most),
-        )
-
-    def state(self, lake: Lake, table: str) -> TableState:
-        """The table at the end of the range, which must be kept."""
-        opened = lake.table(table)
-        if self.until is None:
-            opened.settle()
-        if self.since is None:
-            return opened.state()
-        return lake.catalog.state_until(opened.id, self.since, self.until)
-
-
-def _number(name: str, text: str) -> int:
-    if not text.isdecimal() or (name == "max_versions_per_batch" and int(text) == 0):
-        kind = "a number above zero" if name == "max_versions_per_batch" else "the number of a version"
-        raise InvalidInput(f"The option {name} takes {kind}, not {text!r}.")
-    return int(text)
-
-
 def feed_schema(state: TableState) -> StructType:
     """What Spark sees of a table's change feed."""
     check_columns(state, None)
@@ -112,7 +57,7 @@ def feed_schema(state: TableState) -> StructType:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Changes of a version that one task reads: all of `change`, or the segments at the places `share`."""
+    """Changes of a version that one task reads: all of `change`, or the segments at the indexes `share`."""
 
     change: FeedEntry
     share: tuple[int, ...] | None
@@ -129,20 +74,20 @@ class _Parts(InputPartition):
 class ChangeSourceReader(DataSourceReader):
     """The changes of one range of versions."""
 
-    def __init__(self, place: Place, feed: FeedOptions, columns: StructType) -> None:
+    def __init__(self, source: SourceTable, feed: FeedOptions, columns: StructType) -> None:
         if feed.since is None:
             raise InvalidInput("changes_since takes the number of a version here; 'now' is for readStream.")
         if feed.max_versions is not None:
             raise InvalidInput("The option max_versions_per_batch is for readStream.")
-        with place.open() as lake:
-            state = feed.state(lake, place.table)
-        self._place, self._since, self._until, self._net = place, feed.since, state.version, feed.net
+        with source.open() as lake:
+            state = feed.state(lake, source.table)
+        self._source, self._since, self._until, self._net = source, feed.since, state.version, feed.net
         self._columns = columns
         _check(columns, state)
 
     def partitions(self) -> Sequence[InputPartition]:
-        with self._place.open() as lake:
-            table_id = lake.table(self._place.table).id
+        with self._source.open() as lake:
+            table_id = lake.table(self._source.table).id
             state = lake.catalog.state_until(table_id, self._since, self._until)
             if self._since < self._until:
                 lake.catalog.pin(table_id, self._since)  # runs out by itself: nobody is told when the job has ended
@@ -155,20 +100,20 @@ class ChangeSourceReader(DataSourceReader):
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The change feed of a table from a version on. Runs in a process of its own for as long as the query does."""
 
-    def __init__(self, place: Place, feed: FeedOptions | None, columns: StructType) -> None:
+    def __init__(self, source: SourceTable, feed: FeedOptions | None, columns: StructType) -> None:
         if feed is None:
             raise InvalidInput(
                 'readStream reads changes: give .option("changes_since", <version>), or "now" for those from now on.'
             )
         if feed.until is not None or feed.net:
             raise InvalidInput("A stream has no end to compare with: changes_until and changes_net are for read.")
-        self._place, self._feed, self._columns = place, feed, columns
+        self._source, self._feed, self._columns = source, feed, columns
         self._target: int | None = None
         self._pin: UUID | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        with self._place.open() as lake:
-            state = self._feed.state(lake, self._place.table)
+        with self._source.open() as lake:
+            state = self._feed.state(lake, self._source.table)
             return {"version": state.version if self._feed.since is None else self._feed.since, "table": str(state.id)}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -177,12 +122,12 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        with self._place.open() as lake:
+        with self._source.open() as lake:
             self._target = lake.version
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The last version that changed the table; versions of other tables make no batch."""
-        with self._place.open() as lake:
+        with self._source.open() as lake:
             table_id, since = self._check_table(lake, start), int(start["version"])
             newest = max(since, lake.version if self._target is None else self._target)
             if isinstance(limit, ReadMaxFiles):
@@ -195,7 +140,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since, until = int(start["version"]), int(end["version"])
         if since == until:
             return []
-        with self._place.open() as lake:
+        with self._source.open() as lake:
             table_id = self._check_table(lake, start)
             state = lake.catalog.state_until(table_id, since, until)
             _check(self._columns, state)
@@ -210,15 +155,15 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         if self._pin is not None:
-            with suppress(MoulinError), self._place.open() as lake:  # else it runs out by itself
+            with suppress(MoulinError), self._source.open() as lake:  # else it runs out by itself
                 lake.catalog.unpin(self._pin)
             self._pin = None
 
     def _check_table(self, lake: Lake, start: Mapping[str, Any]) -> UUID:
-        table_id = lake.table(self._place.table).id
+        table_id = lake.table(self._source.table).id
         if start["table"] != str(table_id):
             raise FailedPrecondition(
-                f"{self._place.table} is not the table that this query began to read; start it with a new checkpoint."
+                f"{self._source.table} is not the table that this query began to read; start it with a new checkpoint."
             )
         return table_id
 
@@ -233,16 +178,9 @@ def plan(lake: Lake, state: TableState, since: int, columns: StructType, *, net:
     reader = ChangeReader(
         lake.context.store, schema, names, Predicate.everything(schema), lake.context.config.scan_batch_rows
     )
-    groups: list[list[_Part]] = []
-    size = _PARTITION_BYTES
     changes = lake.catalog.feed(state.id, since, state.version, net=net) if since < state.version else iter(())
-    for part, weight in _parts(changes):
-        if size >= _PARTITION_BYTES:
-            groups.append([])
-            size = 0
-        groups[-1].append(part)
-        size += weight
-    return [_Parts(reader, tuple(group)) for group in groups or [[]]]
+    groups = packed(_parts(changes), lambda part: part[1], PARTITION_BYTES)
+    return [_Parts(reader, tuple(part for part, _ in group)) for group in groups] or [_Parts(reader, ())]
 
 
 def _parts(changes: Iterable[FeedEntry]) -> Iterator[tuple[_Part, int]]:
@@ -254,21 +192,14 @@ def _parts(changes: Iterable[FeedEntry]) -> Iterator[tuple[_Part, int]]:
         slim = replace(change, segments=tuple(map(_slim, change.segments)))
         weights = [_weight(pair) for pair in slim.segments]
         matched = may_match(change)
-        most = max(_PARTITION_BYTES, sum(weights) // _MATCHED_SHARES if matched else 0)
-        shares: list[list[int]] = []
-        size = most
-        for place, weight in enumerate(weights):
-            if size >= most:
-                shares.append([])
-                size = 0
-            shares[-1].append(place)
-            size += weight
+        most = max(PARTITION_BYTES, sum(weights) // _MATCHED_SHARES if matched else 0)
+        shares = [*packed(range(len(weights)), weights.__getitem__, most)]
         for share in shares:
-            weight = sum(weights[place] for place in share)
+            weight = sum(weights[index] for index in share)
             if matched:
                 yield _Part(slim, tuple(share) if len(shares) > 1 else None), weight
             else:
-                yield _Part(replace(slim, segments=tuple(slim.segments[place] for place in share)), None), weight
+                yield _Part(replace(slim, segments=tuple(slim.segments[index] for index in share)), None), weight
 
 
 def _weight(pair: FeedSegment) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -18,13 +18,10 @@ from pyspark.sql.types import StructType
 
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model import request_ids
+from moulin.pipeline.source.options import SourceTable
 from moulin.pipeline.write.source_write import Part, SourceWrite, WriteOptions
 from moulin.pipeline.write.writer import current_task
 
-if TYPE_CHECKING:
-    from moulin.pipeline.source.table_source import Place
-
-STREAM_OPTIONS = ("query_id",)
 _QUERY_ID = "sql.streaming.queryId"  # the local property in which Spark tells tasks
 
 
@@ -44,15 +41,15 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
     """
 
     def __init__(
-        self, place: Place, columns: StructType, overwrite: bool, query_id: str | None, options: WriteOptions
+        self, source: SourceTable, columns: StructType, overwrite: bool, query_id: str | None, options: WriteOptions
     ) -> None:
         if overwrite:
             raise InvalidInput('A stream appends to a table or upserts into it: use .outputMode("append").')
         if query_id == "":
             raise InvalidInput("The option query_id must not be empty.")
-        with place.open() as lake:
-            self._write = SourceWrite.plan(lake, place.state(lake), columns, options)
-        self._place, self._query_id = place, query_id
+        with source.open() as lake:
+            self._write = SourceWrite.plan(lake, source.state(lake), columns, options)
+        self._source, self._query_id = source, query_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return _Written(self._write.write(current_task(), iterator), self._query_id or _running_query())
@@ -67,7 +64,7 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
                 'Spark did not tell which query this is; give .option("query_id", <a name that lasts>).'
             )
         summary = {"query-id": query_id, "batch-id": str(batchId)}
-        with self._place.open() as lake:
+        with self._source.open() as lake:
             request_id = f"{request_ids.STREAM}{query_id}:{batchId}"
             self._write.commit(lake, parts, request_id=request_id, summary=summary)
 

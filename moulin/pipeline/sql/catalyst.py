@@ -103,9 +103,9 @@ class Catalyst:
     def is_command(self, plan: Plan) -> bool:
         return bool(self._types.isInstanceOf(_COMMAND, plan))
 
-    def replace(self, plan: Plan, places: Sequence[tuple[Plan, Plan]]) -> Plan:
+    def replace(self, plan: Plan, replaced: Sequence[tuple[Plan, Plan]]) -> Plan:
         """The plan with the second of each pair wherever the first stands, nearest the root first; sub-queries too."""
-        return plan.transformDownWithSubqueries(self._function(places)) if places else plan
+        return plan.transformDownWithSubqueries(self._function(replaced)) if replaced else plan
 
     def replace_below(self, plan: Plan, old: Plan, new: Plan) -> Plan:
         """The plan with `new` wherever `old` stands, in sub-queries excepted."""
@@ -142,8 +142,8 @@ class Catalyst:
             return self._named(self._literals(args))
         if isinstance(args, str) or not isinstance(args, Sequence):
             raise InvalidInput("The args of a query are a dict, for :names, or a list, for question marks.")
-        values = self._literals({str(place): value for place, value in enumerate(args)})
-        return self._positional(self._sequence([values.apply(str(place)) for place in range(len(args))]))
+        values = self._literals({str(index): value for index, value in enumerate(args)})
+        return self._positional(self._sequence([values.apply(str(index)) for index in range(len(args))]))
 
     def _literals(self, args: Mapping[str, Any]) -> Any:
         expressions = self._map()
@@ -164,4 +164,4 @@ class Catalyst:
 
 def items(sequence: Any) -> list[Any]:
     """The members of a sequence of the JVM."""
-    return [sequence.apply(place) for place in range(sequence.length())]
+    return [sequence.apply(index) for index in range(sequence.length())]

@@ -44,7 +44,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Site:
     """A part of the plan, the table it names, and what stands in its place once the rows of the table are known."""
 
     plan: Plan
@@ -62,17 +62,17 @@ class Query:
             plan = catalyst.opened(self._unwrapped(catalyst.parse(text, args)))
         self._plan, nodes = self._identified(plan)
         self._check(nodes)
-        self._places = self._find(nodes)
+        self._sites = self._find(nodes)
 
     @property
     def references(self) -> Sequence[Reference]:
         """The lake tables it names, each once for each version and for each condition on its rows."""
-        return list(dict.fromkeys(place.reference for place in self._places))
+        return list(dict.fromkeys(site.reference for site in self._sites))
 
     def run(self, frames: Mapping[Reference, NamedFrame]) -> DataFrame:
         """The result, with these rows for the references. One that has no frame is left to Spark."""
-        found = [(place.plan, frames.get(place.reference), place) for place in self._places]
-        changed = [(plan, place.made_of(frame)) for plan, frame, place in found if frame is not None]
+        found = [(site.plan, frames.get(site.reference), site) for site in self._sites]
+        changed = [(plan, site.made_of(frame)) for plan, frame, site in found if frame is not None]
         plan = self._catalyst.replace(self._plan, changed)
         for wrap in reversed(self._outer):
             plan = wrap(plan)
@@ -124,10 +124,10 @@ class Query:
                 "table.to_spark().createOrReplaceTempView(...) and use lake.spark().sql(...)."
             )
 
-    def _find(self, nodes: Sequence[tuple[str, Plan]]) -> list[_Place]:
+    def _find(self, nodes: Sequence[tuple[str, Plan]]) -> list[_Site]:
         """Filters come first: a table that is read through them alone is not read as a whole."""
         asked = [found for name, node in nodes if name == "Filter" for found in self._asked(node)]
-        below = Counter((replace(place.reference, known=()), written) for written, place in asked)
+        below = Counter((replace(site.reference, known=()), written) for written, site in asked)
         plain = []
         for name, node in nodes:
             reference = self._reference(node, name)
@@ -137,10 +137,10 @@ class Query:
             if key is not None and below[key]:
                 below[key] -= 1
             else:
-                plain.append(_Place(node, reference, self._maker(node, name, reference)))
-        return [*(place for _, place in asked), *plain]
+                plain.append(_Site(node, reference, self._maker(node, name, reference)))
+        return [*(site for _, site in asked), *plain]
 
-    def _asked(self, node: Plan) -> list[tuple[str, _Place]]:
+    def _asked(self, node: Plan) -> list[tuple[str, _Site]]:
         """A filter on a lake table alone that says something for sure of the rows that pass it.
 
         With it, the JSON of the node that names the table.
@@ -163,7 +163,7 @@ class Query:
         def filtered(frame: NamedFrame) -> Plan:
             return self._catalyst.replace_below(node, below, make(frame))
 
-        return [(below.toJSON(), _Place(node, replace(reference, known=known), filtered))]
+        return [(below.toJSON(), _Site(node, replace(reference, known=known), filtered))]
 
     def _reference(self, node: Plan, name: str) -> Reference | None:
         """The lake table that this node names; None when it names none."""

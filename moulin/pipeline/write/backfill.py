@@ -79,7 +79,7 @@ class _File:
 class LoadTask:
     """What one task reads and writes. Files of the tasks of a batch follow each other in the order of tasks."""
 
-    place: int
+    index: int
     source: Store
     files: tuple[_File, ...]
     job: WriteJob | RunJob
@@ -200,7 +200,7 @@ class _Load:
         state = self.lake.catalog.table_by_id(self.table_id)
         job = self._job(state)
         shares = _shares(files, self.runner.cores)
-        tasks = [LoadTask(place, self.folder, share, job) for place, share in enumerate(shares)]
+        tasks = [LoadTask(index, self.folder, share, job) for index, share in enumerate(shares)]
         parts = [part for written in self.runner.map(load_files, tasks) for part in written]
         if not parts:
             return Outcome(state.head_version)
@@ -224,7 +224,7 @@ class _Load:
 def load_files(task: LoadTask) -> Sequence[Part]:
     """Write the rows of the files of one task. Conflict when one of them changes meanwhile."""
     pa.set_cpu_count(1)
-    return tuple(task.job.write_fitted(task.place, _rows(task)))
+    return tuple(task.job.write_fitted(task.index, _rows(task)))
 
 
 def _rows(task: LoadTask) -> Iterator[pa.RecordBatch]:
@@ -285,10 +285,10 @@ def _loaded(info: ObjectInfo) -> LoadedFile:
 def _first_batch(files: Sequence[_File], size: int) -> Sequence[_File]:
     """The first files, up to `size` bytes, and always one."""
     taken = 0
-    for place, file in enumerate(files):
+    for index, file in enumerate(files):
         taken += file.loaded.size
-        if taken > size and place:
-            return files[:place]
+        if taken > size and index:
+            return files[:index]
     return files
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from moulin.model.operations import Kind, Restore
-from moulin.model.rows.rows import to_batches
+from moulin.model.rows.rows import is_spark_frame, to_batches
 from moulin.model.where import Where
-from moulin.table.bulk.commit import is_frame, overwrite_frame, united, upsert_frame
+from moulin.table.bulk.commit import overwrite_frame, united, upsert_frame
 from moulin.table.commit.change import SettingChange, retried
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable, runs
@@ -19,7 +19,7 @@ from moulin.table.write.writes import Outcome, number_source, prepare_delete
 
 def upsert(context: Context, keyed: KeyedTable, data: Any, request_id: str | None) -> Outcome:
     """Insert or replace rows in one version, past the log."""
-    if is_frame(data):
+    if is_spark_frame(data):
         return upsert_frame(context, keyed, data, request_id)
     version, draft = keyed.upsert(
         data, lambda change: context.committer.commit([change], request_id=request_id).version
@@ -43,7 +43,7 @@ def delete_where(context: Context, keyed: KeyedTable, where: Where) -> Outcome:
 
 def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> Outcome:
     """Replace all rows, or those that match, with the rows of `data`; rows of its keys are replaced in any case."""
-    if is_frame(data):
+    if is_spark_frame(data):
         return overwrite_frame(context, keyed, data, where)
 
     schema = keyed.refresh().state.schema

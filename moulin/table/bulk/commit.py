@@ -27,7 +27,7 @@ from moulin.model.layout.partition import PartitionTuple
 from moulin.model.layout.region import RegionSpec
 from moulin.model.merge_rules import MergeRules
 from moulin.model.operations import Kind, RegionUse, Verdict
-from moulin.model.rows.rows import to_batches
+from moulin.model.rows.rows import is_spark_frame, to_batches
 from moulin.model.where import Where
 from moulin.table.bulk.writer import Duplicates, RegionRun, RunPlan, duplicate_key, write_runs
 from moulin.table.commit.change import DataChange, retried
@@ -40,11 +40,6 @@ from moulin.table.write.upsert import UpsertDraft
 from moulin.table.write.writes import Outcome, number_source, prepare_delete
 
 _CHECKED_ROWS = 4 << 20  # keys that one task looks through for duplicates
-
-
-def is_frame(data: object) -> bool:
-    """Whether data is a Spark DataFrame, whose rows do not pass through this process."""
-    return hasattr(data, "mapInArrow")
 
 
 def plan_runs(
@@ -136,7 +131,7 @@ def commit_overwrite(
 
 def merge(context: Context, keyed: KeyedTable, source: Any, rules: MergeRules) -> Outcome:
     """Apply the rules to the rows of `source`, a DataFrame or Arrow batches, in one version."""
-    batches = None if is_frame(source) else list(to_batches(source, rules.source))
+    batches = None if is_spark_frame(source) else list(to_batches(source, rules.source))
 
     def run() -> Outcome:
         with keyed.held() as (view, uses):

@@ -8,19 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader
+from moulin.model.arrays import Integers
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.table.bulk.writer import WorkerTools, in_key_order
 from moulin.table.find.locate import KeyIndexes, Located, locate
 from moulin.table.runner import DuplicateResult, DuplicateTask, RelocateResult, RelocateTask
 from moulin.table.write.segment_writer import write_segment
 from moulin.table.write.upsert import Positions, mark, with_lineage
-
-Integers = npt.NDArray[np.int64]
 
 
 def find_duplicates(task: DuplicateTask) -> DuplicateResult:

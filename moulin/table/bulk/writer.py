@@ -19,6 +19,8 @@ from pyiceberg.schema import Schema
 from moulin.errors import InvalidInput
 from moulin.formats.key_index import search_form
 from moulin.formats.segment.reader import SegmentReader
+from moulin.model.arrays import Integers
+from moulin.model.batching import packed
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.key import Key
 from moulin.model.layout.partition import PartitionTuple
@@ -32,7 +34,6 @@ from moulin.table.write.layout import Layout
 from moulin.table.write.segment_writer import NumberSource
 from moulin.table.write.upsert import UpsertDraft, mark, write_located
 
-Integers = npt.NDArray[np.int64]
 Duplicates = Literal["error", "last"]
 
 NEW_REGION = -1  # in place of the number of a region that has none yet; given at commit
@@ -106,15 +107,8 @@ def write_runs(
 
 def _runs(batches: Iterable[pa.RecordBatch], plan: RunPlan) -> Iterator[pa.Table]:
     schema = arrow_schema(plan.source)
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        held.append(batch)
-        size += batch.nbytes
-        if size >= plan.segment_bytes:
-            yield pa.Table.from_batches(held, schema)
-            held, size = [], 0
-    if size:
+    filled = (batch for batch in batches if batch.num_rows)
+    for held in packed(filled, lambda batch: int(batch.nbytes), plan.segment_bytes):
         yield pa.Table.from_batches(held, schema)
 
 

@@ -18,7 +18,6 @@ from typing import TypeVar
 from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap64
 
 from moulin.catalog.backend import CatalogBackend
@@ -26,6 +25,7 @@ from moulin.catalog.commit.table_commit import CommitResult, Stale, TableCommit
 from moulin.errors import Conflict, MoulinError, Unavailable
 from moulin.formats import deletion_vector
 from moulin.formats.journal import Journal, JournalSet
+from moulin.model.arrays import Integers
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 from moulin.model.operations import (
     Append,
@@ -258,7 +258,7 @@ class Committer:
 
     def _newly_deleted(
         self, journals: JournalSet, number: int, segment: LiveSegment | None, used: VectorFacts | None
-    ) -> npt.NDArray[np.int64]:
+    ) -> Integers:
         """Positions of an input that were live when it was read and no longer are."""
         if segment is None:
             return np.concatenate([np.arange(start, stop) for start, stop in journals.coverage(number)])
@@ -283,7 +283,7 @@ class Committer:
         return live
 
 
-def _moved(journals: JournalSet, segment: int, positions: npt.NDArray[np.int64]) -> Iterator[tuple[int, BitMap64]]:
+def _moved(journals: JournalSet, segment: int, positions: Integers) -> Iterator[tuple[int, BitMap64]]:
     """Where these positions of an input are in the outputs; rows the merge dropped are left out."""
     targets, where = journals.lookup(segment, positions)
     for target in np.unique(targets[targets >= 0]).tolist():

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
@@ -17,6 +15,7 @@ from moulin.formats import deletion_vector
 from moulin.formats.puffin import DeletionVectorBlob, write_puffin
 from moulin.model.facts import VectorFacts
 from moulin.model.ids import new_id
+from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.storage.store import Store
 
@@ -24,29 +23,19 @@ _CACHE_BYTES = 64 << 20
 
 
 class VectorCache:
-    """Decoded vectors by their place in storage, the least recently used dropped first. Vectors never change."""
+    """Decoded vectors by file and offset, the least recently used dropped first. Vectors never change."""
 
     def __init__(self, limit: int = _CACHE_BYTES) -> None:
-        self._limit = limit
-        self._size = 0
-        self._held: OrderedDict[tuple[str, int], tuple[BitMap64, int]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._held: SizedCache[tuple[str, int], tuple[BitMap64, int]] = SizedCache(limit, lambda held: held[1])
 
     def get(self, store: Store, vector: VectorFacts, rows: int) -> BitMap64:
         """The positions of a vector of a segment of `rows` rows. Do not change what is returned."""
         key = (vector.path, vector.offset)
-        with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-                return self._held[key][0]
-        bitmap = read_vector(store, vector, rows)
-        with self._lock:
-            if key not in self._held:
-                self._held[key] = (bitmap, vector.length)
-                self._size += vector.length
-            while self._size > self._limit and len(self._held) > 1:
-                self._size -= self._held.popitem(last=False)[1][1]
-        return bitmap
+        held = self._held.find(key)
+        if held is None:
+            held = (read_vector(store, vector, rows), vector.length)
+            self._held.keep(key, held)
+        return held[0]
 
 
 def read_vector(store: Store, vector: VectorFacts, rows: int) -> BitMap64:

@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 from moulin.formats import deletion_vector
 from moulin.formats.journal import JournalEntry, encode_journal, pack
 from moulin.formats.segment.reader import SegmentReader
+from moulin.model.arrays import Integers
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
 from moulin.model.layout.sort import sort_indices
@@ -25,7 +26,6 @@ from moulin.table.write.clustering import clustered
 from moulin.table.write.segment_writer import write_segment
 
 _TAKE_ROWS = 1 << 20
-Integers = npt.NDArray[np.int64]
 
 
 def run_merge(task: MergeTask) -> MergeResult:

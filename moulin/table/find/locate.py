@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,58 +14,14 @@ import pyarrow as pa
 from moulin.errors import FailedPrecondition
 from moulin.formats import deletion_vector
 from moulin.formats.key_index import Block, KeyIndex, hash_keys, search_form
+from moulin.model.arrays import Integers
 from moulin.model.facts import LiveSegment
+from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 
-Integers = npt.NDArray[np.int64]
-_K = TypeVar("_K")
-_V = TypeVar("_V")
-
 _NEAR = 4  # blocks this close together are read in one request
-
-
-class ByteCache(Generic[_K, _V]):
-    """Values by key, the least recently used dropped when they hold more than `limit` bytes. Thread-safe."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._held: OrderedDict[_K, tuple[_V, int]] = OrderedDict()
-        self._lock = threading.Lock()
-        self.size = 0
-        self.hits = 0
-        self.misses = 0
-
-    def find(self, key: _K) -> _V | None:
-        with self._lock:
-            found = self._held.get(key)
-            if found is None:
-                self.misses += 1
-                return None
-            self._held.move_to_end(key)
-            self.hits += 1
-            return found[0]
-
-    def keep(self, key: _K, value: _V, size: int) -> None:
-        with self._lock:
-            if key not in self._held:
-                self._held[key] = (value, size)
-                self.size += size
-            while self.size > self._limit and len(self._held) > 1:
-                self.size -= self._held.popitem(last=False)[1][1]
-
-    def clear(self) -> None:
-        with self._lock:
-            self._held.clear()
-            self.size = 0
-
-    def get(self, key: _K, make: Callable[[], _V], size: Callable[[_V], int]) -> _V:
-        found = self.find(key)
-        if found is None:
-            found = make()
-            self.keep(key, found, size(found))
-        return found
 
 
 class KeyIndexes:
@@ -75,8 +29,8 @@ class KeyIndexes:
 
     def __init__(self, store: Store, limit: int) -> None:
         self._store = store
-        self._open: ByteCache[str, KeyIndex] = ByteCache(limit)
-        self._blocks: ByteCache[tuple[str, int], Block] = ByteCache(limit)
+        self._open: SizedCache[str, KeyIndex] = SizedCache(limit, lambda index: index.nbytes)
+        self._blocks: SizedCache[tuple[str, int], Block] = SizedCache(limit, lambda block: block.nbytes)
 
     @property
     def uses(self) -> tuple[int, int]:
@@ -97,10 +51,10 @@ class KeyIndexes:
             path = paths.key_index_path(facts.path)
             return KeyIndex(lambda start, length: self._store.get_range(path, start, length), facts.index_size, path)
 
-        return self._open.get(facts.path, load, lambda index: index.nbytes)
+        return self._open.get(facts.path, load)
 
     def block(self, segment: LiveSegment, index: KeyIndex, number: int) -> Block:
-        return self._blocks.get((segment.facts.path, number), lambda: index.load(number), lambda block: block.nbytes)
+        return self._blocks.get((segment.facts.path, number), lambda: index.load(number))
 
     def blocks(self, segment: LiveSegment, index: KeyIndex, numbers: Sequence[int]) -> list[Block]:
         """Several blocks in ascending order; those that are not held and near one another are read together."""
@@ -114,7 +68,7 @@ class KeyIndexes:
                 stop += 1
             first, last = missing[start], missing[stop - 1]
             for number, block in enumerate(index.load_all(first, last - first + 1), first):
-                self._blocks.keep((path, number), block, block.nbytes)
+                self._blocks.keep((path, number), block)
                 if number in found:
                     found[number] = block
             start = stop

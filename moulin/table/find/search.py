@@ -17,18 +17,18 @@ from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.commit.indexes import Coverage
 from moulin.formats.key_index import hash_keys
 from moulin.formats.secondary_index import IndexFile, IndexKind, SortedChunk, Span, filter_holds
+from moulin.model.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.index_value import LONGEST, encode_literal, encoding_of, width_of
 from moulin.model.layout.key import successor
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import And, Column, Compare, Condition, In, IsNan, Like, Or, leaves
+from moulin.sized_cache import SizedCache
 from moulin.storage.store import Store
 from moulin.storage.table_store import Lost
-from moulin.table.find.locate import ByteCache
 from moulin.table.index.build import KINDS, open_index
 
-Integers = npt.NDArray[np.int64]
 Found = dict[int, Integers]
 """Positions that may match, ascending, by segment. Of segments that are not there nothing is known."""
 
@@ -51,9 +51,9 @@ class SecondaryIndexes:
 
     def __init__(self, store: Store, limit: int) -> None:
         self._store = store
-        self._open: ByteCache[str, IndexFile] = ByteCache(limit)
-        self._chunks: ByteCache[tuple[str, int], SortedChunk] = ByteCache(limit)
-        self._filters: ByteCache[tuple[str, int], npt.NDArray[np.uint8]] = ByteCache(limit)
+        self._open: SizedCache[str, IndexFile] = SizedCache(limit, lambda file: file.nbytes)
+        self._chunks: SizedCache[tuple[str, int], SortedChunk] = SizedCache(limit, lambda chunk: chunk.nbytes)
+        self._filters: SizedCache[tuple[str, int], npt.NDArray[np.uint8]] = SizedCache(limit, lambda data: data.nbytes)
 
     def clear(self) -> None:
         """Forget everything that was read."""
@@ -61,13 +61,13 @@ class SecondaryIndexes:
             cache.clear()
 
     def file(self, path: str, size: int) -> IndexFile:
-        return self._open.get(path, lambda: open_index(self._store, path, size), lambda file: file.nbytes)
+        return self._open.get(path, lambda: open_index(self._store, path, size))
 
     def chunk(self, path: str, file: IndexFile, number: int) -> SortedChunk:
-        return self._chunks.get((path, number), lambda: file.load_sorted(number), lambda chunk: chunk.nbytes)
+        return self._chunks.get((path, number), lambda: file.load_sorted(number))
 
     def filter(self, path: str, file: IndexFile, segment: int) -> npt.NDArray[np.uint8]:
-        return self._filters.get((path, segment), lambda: file.load_filter(segment), lambda data: data.nbytes)
+        return self._filters.get((path, segment), lambda: file.load_filter(segment))
 
 
 def narrow(
@@ -159,12 +159,12 @@ class _Search:
         for number, asked_for in chunks.items():
             chunk = self._indexes.chunk(covering.path, file, number)
             for rows in map(chunk.rows, asked_for):
-                places.append(chunk.places[rows])
+                places.append(chunk.indexes[rows])
                 positions.append(chunk.positions[rows])
         owners, rows_of = np.concatenate(places), np.concatenate(positions)
         order = np.lexsort((rows_of, owners))
         owners, rows_of = owners[order], rows_of[order]
-        asked = np.asarray([file.place[number] for number in wanted])
+        asked = np.asarray([file.index_of[number] for number in wanted])
         edges = np.searchsorted(owners, np.stack([asked, asked + 1])).tolist()
         return {n: np.unique(rows_of[start:stop]) for n, start, stop in zip(wanted, *edges, strict=True)}
 

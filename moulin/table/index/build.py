@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.errors import Corrupt, NotFound
@@ -24,6 +23,7 @@ from moulin.formats.secondary_index import (
 )
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model import operations
+from moulin.model.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 from moulin.model.layout.index_value import cut, encode_values, encoding_of, width_of
@@ -32,7 +32,6 @@ from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.table.runner import CarryTask, CoveringFile, IndexResult, IndexTask
 
-Integers = npt.NDArray[np.int64]
 _NONE: Integers = np.empty(0, np.int64)
 
 KINDS: Mapping[str, IndexKind] = {"btree": IndexKind.BTREE, "bloom": IndexKind.BLOOM}
@@ -152,12 +151,12 @@ def _stored(task: CarryTask, file: CoveringFile, numbers: Sequence[int]) -> Iter
             hashes = index.load_hashes(number)
             yield number, _Entries(hashes.positions, pa.array(hashes.hashes))
         return
-    places = np.asarray([index.place[number] for number in numbers])
+    places = np.asarray([index.index_of[number] for number in numbers])
     taken: list[tuple[Integers, Integers, pa.Array]] = [(_NONE, _NONE, _no_values(index.width))]
     for chunk in index.every():
-        mask = np.isin(chunk.places, places)
+        mask = np.isin(chunk.indexes, places)
         if mask.any():
-            taken.append((chunk.places[mask], chunk.positions[mask], chunk.values.filter(pa.array(mask))))
+            taken.append((chunk.indexes[mask], chunk.positions[mask], chunk.values.filter(pa.array(mask))))
     owners, positions = (np.concatenate([part[side] for part in taken]) for side in (0, 1))
     values = pa.concat_arrays([part[2] for part in taken])
     order = np.argsort(owners, kind="stable")

@@ -26,6 +26,7 @@ from moulin.errors import (
     NotFound,
     Unavailable,
 )
+from moulin.model.batching import packed
 from moulin.model.entities import Region
 from moulin.model.operations import RegionUse
 from moulin.model.rows.rows import to_batches
@@ -527,13 +528,4 @@ def _broken(error: Exception) -> MoulinError:
 
 
 def runs(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        held.append(batch)
-        size += batch.nbytes
-        if size >= limit:
-            yield pa.Table.from_batches(held)
-            held, size = [], 0
-    if held:
-        yield pa.Table.from_batches(held)
+    return map(pa.Table.from_batches, packed(batches, lambda batch: int(batch.nbytes), limit))

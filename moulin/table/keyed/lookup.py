@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.key import Key
+from moulin.sized_cache import SizedCache
 from moulin.storage.table_store import Lost
 from moulin.table.context import Context
-from moulin.table.find.locate import ByteCache, locate
+from moulin.table.find.locate import locate
 
 if TYPE_CHECKING:
     from moulin.table.keyed.reader import View
@@ -48,7 +49,9 @@ class Lookup:
         self._lock = threading.Lock()  # held to change `_rows`
         self._age = 0  # counts what was forgotten: a row that was read before is not kept after
         self._nested = False  # whether rows may hold lists or dicts, which a copy must not share
-        self._groups: ByteCache[_Group, pa.Table] = ByteCache(context.config.group_cache_bytes)
+        self._groups: SizedCache[_Group, pa.Table] = SizedCache(
+            context.config.group_cache_bytes, lambda table: int(table.nbytes)
+        )
         self._starts: dict[str, tuple[int, ...]] = {}
         self.hits = 0
         self.misses = 0
@@ -148,7 +151,7 @@ class Lookup:
 
     def _group(self, reader: _OnceOpen, segment: LiveSegment, schema_id: int, group: int) -> pa.Table:
         name = (segment.facts.path, group, schema_id)
-        return self._groups.get(name, lambda: reader().table(row_groups=[group]), lambda table: int(table.nbytes))
+        return self._groups.get(name, lambda: reader().table(row_groups=[group]))
 
     def _open(self, view: View, segment: LiveSegment) -> SegmentReader:
         facts = segment.facts

@@ -20,6 +20,7 @@ from pyroaring import BitMap64
 from moulin.catalog.segments.feed import FeedEntry, FeedSegment
 from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader
+from moulin.model.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import ROW_ID, arrow_field
@@ -39,8 +40,6 @@ FEED_FIELDS = (
 _UNMATCHED, _UNCHANGED = -1, -2  # what stands in place of a sequence number, which is never negative
 _TYPES = ("delete", "update_before", "insert", "update_after")
 _LINEAGE_ROWS = 1 << 20
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

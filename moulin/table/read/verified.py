@@ -9,10 +9,9 @@ touched since is checked again. Objects of a remote store are always checked: ea
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
+from moulin.sized_cache import SizedCache
 from moulin.storage.store import Store
 
 _PARTS = 65_536
@@ -22,27 +21,15 @@ class VerifiedParts:
     """The parts verified last, some tens of thousands of them. Thread-safe."""
 
     def __init__(self, limit: int = _PARTS) -> None:
-        self._limit = limit
-        self._held: OrderedDict[Hashable, None] = OrderedDict()
-        self._lock = threading.Lock()
+        self._held: SizedCache[Hashable, bool] = SizedCache(limit)
 
     def __contains__(self, part: Hashable | None) -> bool:
-        if part is None:
-            return False
-        with self._lock:
-            if part not in self._held:
-                return False
-            self._held.move_to_end(part)
-            return True
+        return part is not None and self._held.find(part) is not None
 
     def add(self, part: Hashable | None) -> None:
         """Note a part that was read whole; None is not noted."""
-        if part is None:
-            return
-        with self._lock:
-            self._held[part] = None
-            while len(self._held) > self._limit:
-                self._held.popitem(last=False)
+        if part is not None:
+            self._held.keep(part, True)
 
 
 VERIFIED = VerifiedParts()

@@ -12,14 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from moulin.model.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.table_settings import SHARDING, sharding_columns
-
-Integers = npt.NDArray[np.int64]
 
 OUTPUTS = 4
 """A task of a clustered merge writes at least so many segments, where there are enough: fewer tell little apart."""

@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.formats.key_index import encode_key_index
 from moulin.formats.segment.segment import SegmentWriter, nan_fields, segment_facts
 from moulin.formats.segment.tuning import tuning
+from moulin.model.arrays import Integers
+from moulin.model.batching import packed
 from moulin.model.facts import SegmentFacts
 from moulin.model.layout.key import Key
 from moulin.model.layout.partition import split_by_partition
@@ -145,7 +146,7 @@ class _Keys:
 
     key: Key
     encoded: list[pa.Array] = field(default_factory=list)
-    row_ids: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    row_ids: list[Integers] = field(default_factory=list)
 
     def add(self, rows: pa.Table) -> None:
         if rows.num_rows:
@@ -169,15 +170,6 @@ def _taken(table: pa.Table, order: pa.Array) -> Iterator[pa.Table]:
 def _runs(batches: Iterable[pa.RecordBatch], layout: Layout, segment_bytes: int) -> Iterator[pa.Table]:
     """Whole tables of about `segment_bytes` each."""
     schema = arrow_schema(layout.schema)
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        held.append(batch)
-        size += batch.nbytes
-        if size >= segment_bytes:
-            yield pa.Table.from_batches(held, schema)
-            held, size = [], 0
-    if held:
+    filled = (batch for batch in batches if batch.num_rows)
+    for held in packed(filled, lambda batch: int(batch.nbytes), segment_bytes):
         yield pa.Table.from_batches(held, schema)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from moulin.formats import deletion_vector
+from moulin.model.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.layout.key import Key
@@ -39,7 +39,7 @@ class UpsertDraft:
     rows_updated: int = 0
     rows_deleted: int = 0
 
-    def hide(self, tools: Tools, region: int, keys: pa.Array) -> npt.NDArray[np.int64]:
+    def hide(self, tools: Tools, region: int, keys: pa.Array) -> Integers:
         """Hide the rows of these keys in the segments written so far; returns the places of the keys found."""
         written = [LiveSegment(facts, 0, 0, 0) for facts in self.added if facts.region == region]
         places = [np.empty(0, np.int64)]
@@ -97,7 +97,7 @@ def write_located(
     draft: UpsertDraft,
     rows: pa.Table,
     located: Located,
-    own: npt.NDArray[np.int64],
+    own: Integers,
     numbers: NumberSource,
     *,
     region: int,
@@ -154,7 +154,7 @@ def mark(positions: Positions, located: Located) -> None:
         positions[number] = positions.get(number, BitMap64()) | places
 
 
-def with_lineage(rows: pa.Table, places: npt.NDArray[np.int64], row_ids: npt.NDArray[np.int64]) -> pa.Table:
+def with_lineage(rows: pa.Table, places: Integers, row_ids: Integers) -> pa.Table:
     """The rows with their lineage columns: the old row id at `places`, null where a row is new."""
     ids = np.zeros(rows.num_rows, np.int64)
     fresh = np.ones(rows.num_rows, np.bool_)

@@ -14,7 +14,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.operations import Kind
 from moulin.model.predicate import Predicate
-from moulin.model.rows.rows import to_batches
+from moulin.model.rows.rows import is_spark_frame, to_batches
 from moulin.model.where import Where, parse_where
 from moulin.table.commit.change import DataChange
 from moulin.table.context import Context
@@ -40,7 +40,7 @@ class Outcome:
 
 def prepare_append(context: Context, state: TableState, data: object, *, kind: Kind = Kind.APPEND) -> DataChange:
     """Write the rows of `data` as segments."""
-    if hasattr(data, "mapInArrow"):  # a Spark DataFrame: its rows do not pass through this process
+    if is_spark_frame(data):
         return DataChange(state.id, state.version, kind, tuple(context.write_frame(state, data)))
     config = effective(context.config, state.properties)
     added = write_batches(

@@ -44,7 +44,7 @@ from moulin.model.operations import (
     SetPartitioning,
     SetProperties,
 )
-from moulin.model.schema.evolution import AddColumn, RenameColumn
+from moulin.model.schema.change import AddColumn, RenameColumn
 from moulin.storage import paths
 from moulin.storage.store import Store, open_store
 from tests.contract.processes import start_worker, versions_of

@@ -33,7 +33,7 @@ from pyiceberg.types import (
 )
 
 from moulin.errors import Corrupt, FailedPrecondition, InvalidInput
-from moulin.formats.segment.row_mapping import Projection
+from moulin.formats.segment.row_mapping import RowMapping
 from moulin.formats.segment.segment import SegmentWriter
 from moulin.model.schema.arrow import arrow_schema
 
@@ -48,25 +48,25 @@ def stored(schema: Schema, rows: list[dict[str, Any]]) -> pq.ParquetFile:
 
 def project(
     old: Schema, rows: list[dict[str, Any]], new: Schema, columns: Sequence[str] | None = None
-) -> tuple[list[dict[str, Any]], Projection]:
+) -> tuple[list[dict[str, Any]], RowMapping]:
     """The rows, written with `old`, as `new` sees them: whole, in batches and in slices, which must all agree."""
     file = stored(old, rows)
-    projection = Projection(file.schema_arrow, new, columns)
-    raw = file.reader.read_all(column_indices=list(projection.leaves))
-    table = projection.apply(raw)
+    mapping = RowMapping(file.schema_arrow, new, columns)
+    raw = file.reader.read_all(column_indices=list(mapping.leaves))
+    table = mapping.apply(raw)
     table.validate(full=True)
-    assert table.schema.equals(projection.schema, check_metadata=True)
+    assert table.schema.equals(mapping.schema, check_metadata=True)
     for batch in raw.to_batches():
-        assert projection.apply(batch).to_pylist() == table.to_pylist()
+        assert mapping.apply(batch).to_pylist() == table.to_pylist()
         for start in range(1, batch.num_rows):
-            assert projection.apply(batch.slice(start)).to_pylist() == table.to_pylist()[start:]
-            assert projection.apply(batch.slice(start, 0)).num_rows == 0
+            assert mapping.apply(batch.slice(start)).to_pylist() == table.to_pylist()[start:]
+            assert mapping.apply(batch.slice(start, 0)).num_rows == 0
     # The result can be stored again: a merge does just that.
-    if projection.schema.names == [field.name for field in new.fields]:
+    if mapping.schema.names == [field.name for field in new.fields]:
         writer = SegmentWriter(io.BytesIO(), schema=new, level=1)
         writer.write(table)
         writer.finish()
-    return table.to_pylist(), projection
+    return table.to_pylist(), mapping
 
 
 def one(kind: IcebergType, *, number: int = 1, name: str = "x", **options: Any) -> Schema:
@@ -82,10 +82,10 @@ def test_a_file_with_the_same_schema_is_given_as_it_is() -> None:
     )
     rows = [{"id": 1, "tags": [("a", 1)], "person": {"token": b"x"}, "token": uuid.UUID(int=5)}, {"id": 2}]
     file = stored(schema, rows)
-    projection = Projection(file.schema_arrow, schema)
+    mapping = RowMapping(file.schema_arrow, schema)
     raw = file.read()
-    found = projection.apply(raw)
-    assert projection.leaves == (0, 1, 2, 3, 4)
+    found = mapping.apply(raw)
+    assert mapping.leaves == (0, 1, 2, 3, 4)
     for before, after in zip(raw.columns[:-1], found.columns, strict=True):  # the last is the stored position
         for old, new in zip(before.chunks, after.chunks, strict=True):
             addresses = [None if buffer is None else buffer.address for buffer in old.buffers()]
@@ -96,22 +96,22 @@ def test_a_file_with_the_same_schema_is_given_as_it_is() -> None:
 def test_columns_are_matched_by_id_whatever_their_names_and_order() -> None:
     old = Schema(NestedField(1, "a", LongType()), NestedField(2, "b", StringType()), NestedField(3, "c", DoubleType()))
     new = Schema(NestedField(3, "a", DoubleType()), NestedField(1, "b", LongType()))
-    rows, projection = project(old, [{"a": 1, "b": "x", "c": 0.5}, {"a": None, "b": "y", "c": None}], new)
+    rows, mapping = project(old, [{"a": 1, "b": "x", "c": 0.5}, {"a": None, "b": "y", "c": None}], new)
     assert rows == [{"a": 0.5, "b": 1}, {"a": None, "b": None}]
-    assert projection.leaves == (0, 2)
+    assert mapping.leaves == (0, 2)
 
 
 def test_only_the_columns_asked_for_are_read_in_their_order() -> None:
     schema = Schema(NestedField(1, "a", LongType()), NestedField(2, "b", LongType()), NestedField(3, "c", LongType()))
-    rows, projection = project(schema, [{"a": 1, "b": 2, "c": 3}], schema, ["c", "a"])
+    rows, mapping = project(schema, [{"a": 1, "b": 2, "c": 3}], schema, ["c", "a"])
     assert [list(row) for row in rows] == [["c", "a"]]
     assert rows == [{"c": 3, "a": 1}]
-    assert projection.leaves == (0, 2)
-    nothing = Projection(arrow_schema(schema), schema, [])
+    assert mapping.leaves == (0, 2)
+    nothing = RowMapping(arrow_schema(schema), schema, [])
     assert nothing.leaves == ()
     assert nothing.apply(pa.table({"a": [1, 2]})).num_rows == 2
     with pytest.raises(InvalidInput, match="no column 'd'; choose from a, b, c"):
-        Projection(arrow_schema(schema), schema, ["a", "d"])
+        RowMapping(arrow_schema(schema), schema, ["a", "d"])
 
 
 @pytest.mark.parametrize(
@@ -147,11 +147,11 @@ def test_widened_columns_keep_their_values_at_every_depth(
 def test_a_date_becomes_nanoseconds_or_says_that_it_cannot() -> None:
     for kind in (TimestampNanoType(), TimestamptzNanoType()):
         file = stored(one(DateType()), [{"x": date(1969, 12, 31)}])
-        found = Projection(file.schema_arrow, one(kind)).apply(file.read())
+        found = RowMapping(file.schema_arrow, one(kind)).apply(file.read())
         assert found.column(0).cast(pa.int64()).to_pylist() == [-86_400 * 10**9]
         file = stored(one(DateType()), [{"x": date(9999, 12, 31)}])
         with pytest.raises(FailedPrecondition, match="Column 'x' of s.parquet holds a value"):
-            Projection(file.schema_arrow, one(kind), name="s.parquet").apply(file.read())
+            RowMapping(file.schema_arrow, one(kind), name="s.parquet").apply(file.read())
 
 
 def test_added_columns_hold_their_default_or_null() -> None:
@@ -183,7 +183,7 @@ def test_added_columns_hold_their_default_or_null() -> None:
             ),
         ),
     )
-    rows, projection = project(old, [{"a": 1}, {"a": 2}], new)
+    rows, mapping = project(old, [{"a": 1}, {"a": 2}], new)
     added = {
         "text": "none",
         "day": date(2020, 2, 29),
@@ -195,16 +195,16 @@ def test_added_columns_hold_their_default_or_null() -> None:
         "deep": None,
     }
     assert rows == [added | {"a": 1}, added | {"a": 2}]
-    assert projection.leaves == (0,)
-    only, projection = project(old, [{"a": 1}, {"a": 2}], new, ["text"])
-    assert projection.leaves == ()
+    assert mapping.leaves == (0,)
+    only, mapping = project(old, [{"a": 1}, {"a": 2}], new, ["text"])
+    assert mapping.leaves == ()
     assert only == [{"text": "none"}, {"text": "none"}]
 
 
 def test_a_required_column_that_a_file_lacks_is_damage() -> None:
     new = Schema(NestedField(1, "a", LongType()), NestedField(2, "b", LongType(), required=True))
     with pytest.raises(Corrupt, match=r"'b' is required .* but s\.parquet lacks it"):
-        Projection(arrow_schema(one(LongType(), name="a")), new, name="s.parquet")
+        RowMapping(arrow_schema(one(LongType(), name="a")), new, name="s.parquet")
 
 
 OLD_PERSON = StructType(
@@ -252,9 +252,9 @@ def test_fields_inside_columns_are_added_renamed_moved_widened_and_dropped(
     wrap: Any, put: Any, leaves: tuple[int, ...]
 ) -> None:
     old, new = one(wrap(OLD_PERSON)), one(wrap(NEW_PERSON))
-    rows, projection = project(old, [{"x": put(BEFORE)}, {"x": None}, {"x": put(BEFORE)}], new)
+    rows, mapping = project(old, [{"x": put(BEFORE)}, {"x": None}, {"x": put(BEFORE)}], new)
     assert rows == [{"x": put(AFTER)}, {"x": None}, {"x": put(AFTER)}]
-    assert projection.leaves == leaves
+    assert mapping.leaves == leaves
 
 
 @pytest.mark.parametrize(
@@ -264,17 +264,17 @@ def test_a_struct_of_only_new_fields_is_null_where_the_old_one_was(first: Iceber
     old = one(StructType(NestedField(10, "a", first), NestedField(11, "b", LongType())))
     new = one(StructType(NestedField(12, "c", StringType()), NestedField(13, "d", LongType(), initial_default=7)))
     value: Any = {"a": None if isinstance(first, StringType) else [], "b": 1}
-    rows, projection = project(old, [{"x": value}, {"x": None}], new)
+    rows, mapping = project(old, [{"x": value}, {"x": None}], new)
     assert rows == [{"x": {"c": None, "d": 7}}, {"x": None}]
-    assert projection.leaves == ((0, 1) if isinstance(first, MapType) else (0,))
+    assert mapping.leaves == ((0, 1) if isinstance(first, MapType) else (0,))
 
 
 def test_a_field_dropped_from_the_key_of_a_map_is_not_read() -> None:
     old = one(MapType(2, OLD_PERSON, 3, LongType(), value_required=False))
     new = one(MapType(2, StructType(OLD_PERSON.fields[0]), 3, LongType(), value_required=False))
-    rows, projection = project(old, [{"x": [(BEFORE, 1)]}, {"x": None}], new)
+    rows, mapping = project(old, [{"x": [(BEFORE, 1)]}, {"x": None}], new)
     assert rows == [{"x": [({"first": "Ada"}, 1)]}, {"x": None}]
-    assert projection.leaves == (0, 3)
+    assert mapping.leaves == (0, 3)
 
 
 def test_a_required_field_that_became_optional_is_read() -> None:
@@ -301,7 +301,7 @@ def test_files_of_other_engines_are_cast_to_the_types_of_the_table() -> None:
         }
     )
     fields = [field.with_metadata({"PARQUET:field_id": str(n)}) for n, field in enumerate(table.schema, 1)]
-    found = Projection(pa.schema(fields), schema).apply(table)
+    found = RowMapping(pa.schema(fields), schema).apply(table)
     assert found.to_pylist() == [
         {"text": "a", "at": datetime(1970, 1, 1, microsecond=1, tzinfo=UTC), "token": uuid.UUID(int=0), "tags": ["x"]},
         {"text": None, "at": datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), "token": None, "tags": None},
@@ -319,4 +319,4 @@ def test_files_of_other_engines_are_cast_to_the_types_of_the_table() -> None:
 )
 def test_a_column_of_another_kind_is_damage(old: IcebergType, new: IcebergType) -> None:
     with pytest.raises(Corrupt, match="Column 'x' of s.parquet is stored as"):
-        Projection(arrow_schema(one(old)), one(new), name="s.parquet")
+        RowMapping(arrow_schema(one(old)), one(new), name="s.parquet")

@@ -14,8 +14,8 @@ import moulin
 from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.iceberg.check import checker
+from moulin.iceberg.format.avro import read_avro
 from moulin.iceberg.projection import rewrite
-from moulin.iceberg.projection.avro import read_avro
 from moulin.iceberg.projection.projection import Projection, project
 from moulin.lake import Lake
 from moulin.table.table import Table

@@ -15,7 +15,7 @@ import pytest
 
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
-from moulin.iceberg.projection.avro import read_avro, write_avro
+from moulin.iceberg.format.avro import read_avro, write_avro
 from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from tests.iceberg.rest.served import Client, error, pyiceberg_catalog, served

@@ -18,7 +18,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from moulin.iceberg.projection.avro import read_avro, write_avro
+from moulin.iceberg.format.avro import read_avro, write_avro
 from moulin.lake import Lake
 from tests.hostile import COLUMNS, Bystanders, fill, refused_paths, rows
 from tests.iceberg.rest.served import Client, pyiceberg_catalog, served

@@ -24,7 +24,8 @@ from moulin.model.layout.partition import (
     split_by_partition,
 )
 from moulin.model.schema.arrow import arrow_schema
-from moulin.model.schema.evolution import DropColumn, WidenColumn, apply_changes
+from moulin.model.schema.change import DropColumn, WidenColumn
+from moulin.model.schema.evolution import apply_changes
 from moulin.model.schema.schema import make_schema
 from moulin.model.schema.type_reader import to_type
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound
-from moulin.model.schema.evolution import (
+from moulin.model.schema.change import (
     AddColumn,
     DropColumn,
     MoveColumn,
@@ -19,10 +19,10 @@ from moulin.model.schema.evolution import (
     SchemaChange,
     SetNullable,
     WidenColumn,
-    apply_changes,
     change_from_json,
     change_to_json,
 )
+from moulin.model.schema.evolution import apply_changes
 from moulin.model.schema.schema import make_schema, schema_from_json, schema_to_json
 from moulin.model.schema.type_reader import to_type
 

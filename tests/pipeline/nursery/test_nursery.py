@@ -379,7 +379,7 @@ def test_an_object_that_makes_tasks_fail_is_quarantined(tmp_path: Path, monkeypa
         mill = module.mill
 
         def fails(task: Any) -> Any:
-            if any(blob.offset == 1 for blob in task.blobs):
+            if any(baby_segment.offset == 1 for baby_segment in task.baby_segments):
                 raise RuntimeError("the worker died")
             return mill(task)
 
@@ -404,7 +404,7 @@ def _die_of_an_object(folder: str) -> None:
     mill = module.mill  # type: ignore[attr-defined]
 
     def kills(task: Any) -> Any:
-        if any(blob.offset == 1 for blob in task.blobs):
+        if any(baby_segment.offset == 1 for baby_segment in task.baby_segments):
             os.kill(os.getpid(), signal.SIGKILL)
         return mill(task)
 

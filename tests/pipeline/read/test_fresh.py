@@ -127,8 +127,10 @@ def test_decoded_objects_are_kept(sent: tuple[Lake, Writer], monkeypatch: pytest
 
     lake, writer = sent
     read: list[int] = []
-    decode = fresh.decode_blob
-    monkeypatch.setattr(fresh, "decode_blob", lambda task: (read.append(task.blob.offset), decode(task))[1])
+    decode = fresh.decode_baby_segment
+    monkeypatch.setattr(
+        fresh, "decode_baby_segment", lambda task: (read.append(task.baby_segment.offset), decode(task))[1]
+    )
     writer.send(logs("a"))
     ask(lake)
     writer.send(logs("b"))

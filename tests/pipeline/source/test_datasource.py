@@ -18,8 +18,7 @@ import moulin
 from moulin import Lake, Table
 from moulin.errors import InvalidInput, NotFound
 from moulin.pipeline.source.datasource import MoulinSource
-from moulin.pipeline.source.feed_source import FeedOptions
-from moulin.pipeline.source.table_source import Place
+from moulin.pipeline.source.options import FeedOptions, SourceTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,13 +40,13 @@ Rows = Callable[..., list[dict[str, Any]]]
 )
 def test_wrong_options_say_what_is_known(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        Place.of(options)
+        SourceTable.of(options)
 
 
 def test_a_mistyped_address_makes_no_lake(tmp_path: Path) -> None:
     for name in ("missing", "empty"):
         (tmp_path / "empty").mkdir(exist_ok=True)
-        with pytest.raises(NotFound), Place.of({"lake": str(tmp_path / name), "path": "a.b"}).open():
+        with pytest.raises(NotFound), SourceTable.of({"lake": str(tmp_path / name), "path": "a.b"}).open():
             pass
     assert not (tmp_path / "missing").exists()
     assert list((tmp_path / "empty").iterdir()) == []

@@ -14,9 +14,10 @@ from moulin import Lake, Table
 from moulin.catalog.sql import schema as s
 from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, InvalidInput
-from moulin.pipeline.source import feed_source as change_source
+from moulin.pipeline.source import feed_source
 from moulin.pipeline.source.datasource import MoulinSource
-from moulin.pipeline.source.feed_source import ChangeStreamReader, FeedOptions
+from moulin.pipeline.source.feed_source import ChangeStreamReader
+from moulin.pipeline.source.options import FeedOptions
 from moulin.pipeline.source.stream_writer import StreamTableWriter, _Written
 from tests.table.read.test_feed import upsert
 
@@ -113,7 +114,7 @@ def test_parts_of_any_size_give_every_row_once(
     changed: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """Also when the segments of one version, whose rows must be matched, go to different tasks."""
-    monkeypatch.setattr(change_source, "_PARTITION_BYTES", size)
+    monkeypatch.setattr(feed_source, "PARTITION_BYTES", size)
     base = changed.history()[-1].version
     source = MoulinSource(options(lake, changes_since=base))
     reader = source.reader(source.schema())

@@ -22,8 +22,8 @@ from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.catalog.objects.projections import ENGINE_PREFIX
 from moulin.catalog.upkeep import ownership
 from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
-from moulin.iceberg.projection.avro import Json
-from moulin.iceberg.projection.deletes import location
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.projection import project
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import create, requirements
@@ -182,14 +182,14 @@ class _Attempt:
                 snapshot_id = planned.snapshot["snapshot-id"]
                 given = snapshot_properties(change.wanted.snapshots)
                 summary |= {ENGINE_PREFIX + key: value for key, value in given.items()}
-        for place, operation in enumerate(operations):
+        for index, operation in enumerate(operations):
             self.commits.append(
                 TableCommit(
                     state.id,
                     state.version,
                     operation,
                     summary,
-                    expected_head=state.head_version if place == 0 else None,
+                    expected_head=state.head_version if index == 0 else None,
                     snapshot_id=snapshot_id,
                 )
             )

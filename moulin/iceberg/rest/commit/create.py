@@ -15,8 +15,8 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from moulin.catalog.objects.tables import NewTable
 from moulin.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.deletes import location
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.locations import location
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.commit.updates import Wanted, new_properties
@@ -83,9 +83,9 @@ def from_updates(wanted: Wanted, store_location: str) -> NewTable:
             table_id = UUID(wanted.uuid)
         except ValueError:
             raise InvalidInput(f"{wanted.uuid!r} is no UUID.") from None
-    place = f"{store_location}{paths.table_prefix(table_id)}"
-    if wanted.location is not None and wanted.location.rstrip("/") != place:
-        raise Unsupported(f"The table lies in {place}, as it was staged: leave its location out.")
+    address = f"{store_location}{paths.table_prefix(table_id)}"
+    if wanted.location is not None and wanted.location.rstrip("/") != address:
+        raise Unsupported(f"The table lies in {address}, as it was staged: leave its location out.")
     if not isinstance(wanted.schema, Schema):
         raise InvalidInput("A new table needs add-schema and set-current-schema.")
     properties = dict(wanted.set)
@@ -131,10 +131,10 @@ def _staged(lake: Lake, database: str, name: str, new: NewTable) -> Response:
         lake.catalog.table(database, name)
     except NotFound:
         state = as_state(database, name, new)
-        place = location(lake.store, paths.table_prefix(state.id))
+        address = location(lake.store, paths.table_prefix(state.id))
         _make_folders(lake, state.id)
         chosen = documents.format_version(state)
-        metadata = documents.table_metadata(state, chosen, place, state.created_at, [], [])
+        metadata = documents.table_metadata(state, chosen, address, state.created_at, [], [])
         return JSONResponse({"metadata": metadata, "config": {}})
     raise AlreadyExists(f"Table {database}.{name} already exists.")
 

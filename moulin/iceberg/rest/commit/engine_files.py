@@ -19,9 +19,11 @@ from pyroaring import BitMap64
 
 from moulin.errors import Corrupt, InvalidInput, NotFound, Unsupported
 from moulin.formats import deletion_vector
-from moulin.iceberg.projection.avro import Json, read_avro
-from moulin.iceberg.projection.deletes import FILE_PATH_ID, POS_ID, location
-from moulin.iceberg.projection.manifests import ADDED, DELETED, source_type
+from moulin.iceberg.format.avro import read_avro
+from moulin.iceberg.format.deletes import FILE_PATH_ID, POS_ID
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import location
+from moulin.iceberg.format.manifests import ADDED, DELETED, source_type
 from moulin.model.entities import TableState
 from moulin.model.layout.bounds import bound_to_bytes
 from moulin.model.layout.partition import PartitionTuple, format_partition, split_by_partition
@@ -202,7 +204,7 @@ def deleted_positions(folder: Folder, record: Json) -> Iterator[tuple[str, BitMa
     kind, where = str(record["file_format"]).upper(), record["file_path"]
     data = folder.read(where)
     if kind == "PUFFIN":
-        offset, length, target = (record.get(n) for n in _VECTOR_PLACE)
+        offset, length, target = (record.get(n) for n in _VECTOR_EXTENT)
         if not isinstance(offset, int) or not isinstance(length, int) or not target:
             raise InvalidInput(f"{where}: a deletion vector needs content_offset, size and referenced_data_file.")
         try:
@@ -218,7 +220,7 @@ def deleted_positions(folder: Folder, record: Json) -> Iterator[tuple[str, BitMa
         raise Unsupported(f"{where} is {kind}: delete files are Parquet or Puffin.")
 
 
-_VECTOR_PLACE = ("content_offset", "content_size_in_bytes", "referenced_data_file")
+_VECTOR_EXTENT = ("content_offset", "content_size_in_bytes", "referenced_data_file")
 
 
 def _position_file(where: str, data: bytes, record: Json) -> Iterator[tuple[str, BitMap64]]:
@@ -229,11 +231,11 @@ def _position_file(where: str, data: bytes, record: Json) -> Iterator[tuple[str,
     columns = {field_id(one): one.name for one in table.schema}
     if FILE_PATH_ID not in columns or POS_ID not in columns or table.num_rows != record["record_count"]:
         raise InvalidInput(f"{where} is no file of {record['record_count']} position deletes.")
-    names, places = table[columns[FILE_PATH_ID]], table[columns[POS_ID]]
-    if names.null_count or places.null_count:
+    names, positions = table[columns[FILE_PATH_ID]], table[columns[POS_ID]]
+    if names.null_count or positions.null_count:
         raise InvalidInput(f"{where} holds nulls where files and positions belong.")
     for name in pc.unique(names).to_pylist():
-        mine = places.filter(pc.equal(names, name)).to_numpy()
+        mine = positions.filter(pc.equal(names, name)).to_numpy()
         if mine.min() < 0:
             raise InvalidInput(f"{where} holds a negative position.")
         yield name, deletion_vector.from_positions(mine)

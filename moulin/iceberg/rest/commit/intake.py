@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from moulin.errors import InvalidInput, MoulinError, Unsupported
 from moulin.formats.segment.footer import footer_facts, read_footer, sequence_range, split_offsets
 from moulin.formats.segment.reader import SegmentReader
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.commit.engine_files import (
     ADDED,
     DataFile,
@@ -140,7 +140,7 @@ class _Intake:
         where, record = file.location, file.record
         if str(record["file_format"]).upper() != "PARQUET":
             raise Unsupported(f"{where} is {record['file_format']}: data files are Parquet.")
-        path = self._place(file)
+        path = self._path(file)
         data = self.folder.read(where)
         try:
             footer = read_footer(pa.BufferReader(data), where)
@@ -189,7 +189,7 @@ class _Intake:
         self.store.put_if_absent(target, data)
         return facts
 
-    def _place(self, file: DataFile) -> str:
+    def _path(self, file: DataFile) -> str:
         """The path of a new data file; refused where none may be."""
         where, path = file.location, self.folder.path(file.location)
         if self.foreign is not None:
@@ -294,7 +294,7 @@ def _expected(segment: LiveSegment) -> Expected:
 
 def _nulls(footer: object, indices: Sequence[int]) -> bool:
     """Whether some of these columns have nulls, as far as the footer knows."""
-    groups = [footer.row_group(place) for place in range(footer.num_row_groups)]  # type: ignore[attr-defined]
+    groups = [footer.row_group(group) for group in range(footer.num_row_groups)]  # type: ignore[attr-defined]
     for group in groups:
         for index in indices:
             chunk = group.column(index)

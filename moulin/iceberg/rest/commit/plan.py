@@ -11,8 +11,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from moulin.errors import InvalidInput, Unsupported
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.commit.updates import REF_OPTIONS, Wanted
 from moulin.model.entities import TableState

@@ -25,9 +25,9 @@ from pyiceberg.transforms import IdentityTransform
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.objects.tables import NewTable
 from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound, Unsupported
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.avro import Json
-from moulin.iceberg.projection.deletes import location
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import location
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit.create import as_state
 from moulin.iceberg.rest.commit.engine_files import Folder, spellings

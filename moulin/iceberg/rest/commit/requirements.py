@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from moulin.errors import InvalidInput
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.errors import commit_failed, no_such
 from moulin.iceberg.rest.requests import field
 
@@ -54,7 +54,7 @@ def _check_one(one: Json, metadata: Json | None, name: str) -> None:
         what, expected = f"the snapshot of {ref!r}", field(one, "snapshot-id", int, None)
         found = metadata["refs"].get(ref, {}).get("snapshot-id")
     else:
-        member, place = _NUMBERS[kind]
-        what, expected, found = f"{member}", field(one, member, int), metadata[place]
+        member, key = _NUMBERS[kind]
+        what, expected, found = f"{member}", field(one, member, int), metadata[key]
     if expected != found:
         raise commit_failed(f"Table {name} has changed: {what} was expected to be {expected}, and is {found}.")

@@ -14,7 +14,7 @@ from pyiceberg.typedef import IcebergBaseModel
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from moulin.errors import InvalidInput, Unsupported
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format.json import Json
 from moulin.model.entities import TableState
 from moulin.model.layout.partition import FIRST_FIELD_ID, parse_spec
 from moulin.model.schema.change import (
@@ -41,7 +41,7 @@ def read_spec(document: Json) -> PartitionSpec:
     if isinstance(fields, list) and all(isinstance(one, dict) for one in fields):
         given_ids = [one["field-id"] for one in fields if isinstance(one.get("field-id"), int)]
         first = max([FIRST_FIELD_ID - 1, *given_ids]) + 1
-        given["fields"] = [{"field-id": first + place, **one} for place, one in enumerate(fields)]
+        given["fields"] = [{"field-id": first + index, **one} for index, one in enumerate(fields)]
     return _read(PartitionSpec, {"spec-id": 0, **given}, "partition spec")
 
 
@@ -146,12 +146,12 @@ def _moved(old: StructType, new: StructType, path: str) -> Iterator[SchemaChange
     order = [field.name for field in old.fields]
     wanted = [field.name for field in new.fields]
     if sorted(order) == sorted(wanted):
-        for place, name in enumerate(wanted):
-            if order[place] != name:
+        for index, name in enumerate(wanted):
+            if order[index] != name:
                 order.remove(name)
-                order.insert(place, name)
-                after = None if place == 0 else wanted[place - 1]
-                yield MoveColumn(f"{path}{name}", first=place == 0, after=after)
+                order.insert(index, name)
+                after = None if index == 0 else wanted[index - 1]
+                yield MoveColumn(f"{path}{name}", first=index == 0, after=after)
     for before, after_field in _pairs(old, new):
         for inner in _inside(before.field_type, after_field.field_type, f"{path}{after_field.name}"):
             yield from _moved(*inner)

@@ -14,8 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
 from moulin.errors import InvalidInput, Unsupported
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.requests import field as member
 from moulin.iceberg.rest.requests import texts, words
@@ -25,7 +25,7 @@ from moulin.table.properties import check_properties
 REF_OPTIONS: Final = ("min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms")
 # What the catalog says of a table by itself, and engines send back.
 _DERIVED: Final = (documents.NAME_MAPPING, "gc.enabled")
-_PLACES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+_PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 _COUNTED: Final = re.compile(r"operation$|moulin\.|(added|deleted|removed|changed|total|manifests|entries|replaced)-")
 _LONGEST: Final = 16 << 10
 _NOT_KEPT: Final = (
@@ -225,8 +225,8 @@ _READERS: Final[dict[object, Callable[[Wanted, Json], None]]] = {
 
 def checked_properties(given: Mapping[str, str]) -> dict[str, str]:
     """Properties of an engine that a table may get, without those that the catalog says by itself."""
-    if places := sorted(set(given) & set(_PLACES)):
-        raise Unsupported(f"Property {places[0]!r} is not taken: files lie below the table's own location.")
+    if paths := sorted(set(given) & set(_PATHS)):
+        raise Unsupported(f"Property {paths[0]!r} is not taken: files lie below the table's own location.")
     return check_properties({key: value for key, value in given.items() if key not in _DERIVED})
 
 

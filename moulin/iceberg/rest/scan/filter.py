@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DateType, FixedType, PrimitiveType, TimestampType, TimestamptzType
 
 from moulin.errors import InvalidInput
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format.json import Json
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import (
     TRUE,

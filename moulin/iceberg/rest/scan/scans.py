@@ -23,10 +23,12 @@ from pyiceberg.types import PrimitiveType
 
 from moulin.catalog.segments import feed
 from moulin.errors import InvalidInput, MoulinError, NotFound
-from moulin.iceberg.projection import metadata as documents
-from moulin.iceberg.projection.avro import Json, read_avro
-from moulin.iceberg.projection.deletes import DeleteFile, from_record, locator, vector_file, vector_sizes
-from moulin.iceberg.projection.manifests import DELETES, is_live, source_type
+from moulin.iceberg.format import metadata as documents
+from moulin.iceberg.format.avro import read_avro
+from moulin.iceberg.format.deletes import DeleteFile, from_record, vector_file, vector_sizes
+from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import locator
+from moulin.iceberg.format.manifests import DELETES, is_live, source_type
 from moulin.iceberg.projection.projection import Projection, project
 from moulin.iceberg.rest import tables
 from moulin.iceberg.rest.errors import RestError
@@ -68,7 +70,7 @@ def plan_scan(lake: LakeOf, namespace: str, table: str, body: Body) -> Response:
         segments, found = _appended(lake, since.version, chosen, predicate), None
     else:
         segments = [] if found is None else plan_segments(lake.catalog, chosen, predicate)
-    rest = [segments[place : place + FILES] for place in range(FILES, len(segments), FILES)]
+    rest = [segments[start : start + FILES] for start in range(FILES, len(segments), FILES)]
     answer = _tasks(lake, chosen, segments[:FILES], residual, found)
     tasks = [_Task(chosen.version, tuple(s.facts.number for s in block), residual, between) for block in rest]
     return JSONResponse({"status": "completed", "plan-tasks": [task.pack(chosen) for task in tasks], **answer})

@@ -11,8 +11,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedField, StringType
 
 from moulin.formats import manifest as codec
-from moulin.iceberg.projection.avro import manifest_schema, read_avro, write_avro
-from moulin.iceberg.projection.data_entries import DataEntryEncoder, avro_file, long
+from moulin.iceberg.format.avro import manifest_schema, read_avro, write_avro
+from moulin.iceberg.format.data_entries import DataEntryEncoder, avro_file, long
 from moulin.model.facts import ColumnFacts, SegmentFacts
 
 SCHEMA = Schema(

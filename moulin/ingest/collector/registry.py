@@ -23,7 +23,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
-    """A stream to write to, and when an object of it is due: at so many bytes, or after so many seconds."""
+    """A stream to write to, and when a baby segment of it is due: at so many bytes, or after so many seconds."""
 
     id: UUID
     flush_seconds: float

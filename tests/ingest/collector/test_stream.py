@@ -11,7 +11,7 @@ import pytest
 
 from moulin.errors import Unauthenticated, Unavailable
 from moulin.formats.baby_segment import Entry, Kind, Payload, encode_stop
-from moulin.ingest.stream import StreamSettings, StreamWriter
+from moulin.ingest.collector.stream import StreamSettings, StreamWriter
 from moulin.model.ingest import StopReason
 from moulin.storage import paths
 from tests.ingest.conftest import OTHER_TOKEN, TOKEN, FaultyStore, MemoryRegistry, read_stream

@@ -16,9 +16,10 @@ from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.objects.projections import DataCommit
 from moulin.errors import Unsupported
 from moulin.formats import manifest as codec
-from moulin.iceberg.projection.avro import Json, manifest_list_schema, manifest_schema, read_header, write_avro
-from moulin.iceberg.projection.data_entries import DataEntryEncoder, avro_file
-from moulin.iceberg.projection.deletes import DeleteFile, delete_file_record
+from moulin.iceberg.format.avro import manifest_list_schema, manifest_schema, read_header, write_avro
+from moulin.iceberg.format.data_entries import DataEntryEncoder, avro_file
+from moulin.iceberg.format.deletes import DeleteFile, delete_file_record
+from moulin.iceberg.format.json import Json
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
@@ -217,23 +218,23 @@ class ManifestWriter:
         ]
 
     def _partition(self, segment: LiveSegment) -> dict[str, Any]:
-        place = segment.facts.spec_id, segment.facts.partition
-        if place not in self._partitions:
-            fields = self.partition_fields(self.state.specs[place[0]])
-            schema, _ = self._encoder(self.state.specs[place[0]])
+        key = segment.facts.spec_id, segment.facts.partition
+        if key not in self._partitions:
+            fields = self.partition_fields(self.state.specs[key[0]])
+            schema, _ = self._encoder(self.state.specs[key[0]])
             names = [f["name"] for f in schema["fields"][-1]["type"]["fields"][3]["type"]["fields"]]
-            self._partitions[place] = {
+            self._partitions[key] = {
                 name: None if value is None else _value(kind, value)
-                for name, (_, _, kind), value in zip(names, fields, place[1], strict=True)
+                for name, (_, _, kind), value in zip(names, fields, key[1], strict=True)
             }
-        return self._partitions[place]
+        return self._partitions[key]
 
     def _summaries(self, spec: PartitionSpec, entries: Sequence[Entry]) -> list[Json]:
         """For each partition field, the range of its values over all entries, deleted ones too."""
         tuples = list({id(p): p for p in (self._partition(entry.segment) for entry in entries)}.values())
         summaries = []
-        for place, (_, _, kind) in enumerate(self.partition_fields(spec)):
-            values = [list(values.values())[place] for values in tuples]
+        for index, (_, _, kind) in enumerate(self.partition_fields(spec)):
+            values = [list(values.values())[index] for values in tuples]
             known = [value for value in values if value is not None and not _is_nan(value)]
             assert isinstance(kind, PrimitiveType)
             summaries.append(
@@ -318,9 +319,9 @@ def _by_spec(entries: Iterable[Entry]) -> list[list[Entry]]:
 def _contiguous(entries: list[Entry]) -> list[list[Entry]]:
     """Runs whose row ids follow each other, as they do when a reader counts them up from the manifest's first."""
     cuts = [0]
-    for place, (one, next_one) in enumerate(pairwise(entries), start=1):
+    for index, (one, next_one) in enumerate(pairwise(entries), start=1):
         if one.segment.first_row_id + one.segment.facts.rows != next_one.segment.first_row_id:
-            cuts.append(place)
+            cuts.append(index)
     return [entries[start:end] for start, end in pairwise([*cuts, len(entries)])]
 
 

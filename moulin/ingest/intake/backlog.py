@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from moulin.errors import MoulinError
 from moulin.formats.baby_segment import HEADER_SIZE, Kind, decode_header
-from moulin.ingest.intake import Blob
+from moulin.ingest.intake.intake import BabySegmentFacts
 from moulin.ingest.otlp.otlp import ingest_time
 from moulin.model.ingest import StopReason, Stream
 from moulin.storage import paths
@@ -28,21 +28,21 @@ class Stop:
 
 @dataclass(slots=True)
 class Backlog:
-    """The objects of a stream past its frontier, as far as there is no gap, and the stop object behind them."""
+    """The baby segments of a stream past its frontier, as far as there is no gap, and the stop object behind them."""
 
     stream: Stream
-    blobs: list[Blob] = field(default_factory=list)
+    baby_segments: list[BabySegmentFacts] = field(default_factory=list)
     stop: Stop | None = None
 
 
 def backlog(store: Store, stream: Stream) -> Backlog:
-    """What is stored now. Objects past a gap are not confirmed, and those past a stop object count for nothing."""
+    """Lists the store. Baby segments past a gap are not confirmed, and those past a stop object do not count."""
     after = paths.baby_segment(stream.id, stream.frontier) if stream.frontier >= 0 else ""
     infos: dict[int, ObjectInfo] = {}
     for info in store.list(paths.stream_prefix(stream.id), after=after):
-        place = paths.parse_baby_segment(info.path)
-        if place is not None:
-            infos[place[1]] = info
+        parsed = paths.parse_baby_segment(info.path)
+        if parsed is not None:
+            infos[parsed[1]] = info
     found = Backlog(stream)
     offset, last = stream.frontier + 1, stream.stopped_offset
     while offset in infos and (last is None or offset <= last):
@@ -50,10 +50,10 @@ def backlog(store: Store, stream: Stream) -> Backlog:
         if info.size <= HEADER_SIZE and (stop := _stop_at(store, info.path, offset)) is not None:
             found.stop = stop
             break
-        found.blobs.append(Blob(stream.id, offset, info.size, ingest_time(info.modified)))
+        found.baby_segments.append(BabySegmentFacts(stream.id, offset, info.size, ingest_time(info.modified)))
         offset += 1
     if found.stop is not None and (past := [number for number in infos if number > found.stop.offset]):
-        _log.error("Stream %s ended at %d and has an object at %d", stream.id, offset - 1, min(past))
+        _log.error("Stream %s ended at %d and has a baby segment at %d", stream.id, offset - 1, min(past))
     return found
 
 

@@ -30,7 +30,8 @@ from pyiceberg.types import (
 )
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
-from moulin.iceberg.projection.avro import Json, write_avro
+from moulin.iceberg.format.avro import write_avro
+from moulin.iceberg.format.json import Json
 from moulin.model.facts import SegmentFacts
 from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes
 

@@ -32,8 +32,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from moulin.errors import FailedPrecondition
 from moulin.formats.baby_segment import Payload
-from moulin.ingest.collector import CollectorSettings
-from moulin.ingest.stream import StreamSettings
+from moulin.ingest.collector.collector import CollectorSettings
+from moulin.ingest.collector.stream import StreamSettings
 from tests.ingest.conftest import TOKEN, FaultyStore, MemoryRegistry, Running, running
 
 HEADERS = {"authorization": f"Bearer {TOKEN}"}

@@ -15,7 +15,7 @@ from pyiceberg.types import TimestampNanoType, TimestamptzNanoType
 
 from moulin.catalog.objects.projections import DataCommit
 from moulin.errors import FailedPrecondition, InvalidInput
-from moulin.iceberg.projection.avro import Json
+from moulin.iceberg.format.json import Json
 from moulin.model.entities import TableState
 from moulin.model.layout.partition import FIRST_FIELD_ID
 from moulin.model.operations import Kind

@@ -16,10 +16,10 @@ from uuid import UUID
 import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, MoulinError, NotFound, Unsupported
-from moulin.formats.baby_segment import PAYLOADS, BabySegment, Entry, Payload, decode
-from moulin.ingest.appended import read_rows
+from moulin.formats.baby_segment import PAYLOAD_OF, BabySegment, Entry, Payload, decode
+from moulin.ingest.intake.appended import read_rows
+from moulin.ingest.intake.routing import Router, fit
 from moulin.ingest.otlp.otlp import decode as decode_otlp
-from moulin.ingest.routing import Router, fit
 from moulin.model.ingest import RoutedTable, StreamList, TokenRouting
 from moulin.model.otel import SIGNALS, Signal, takes
 from moulin.model.rows.rows import to_batches
@@ -28,17 +28,17 @@ from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.table.write.layout import Layout
 
-_SIGNAL_OF: Final[Mapping[Payload, Signal]] = {payload: signal for signal, payload in PAYLOADS.items()}
+_SIGNAL_OF: Final[Mapping[Payload, Signal]] = {payload: signal for signal, payload in PAYLOAD_OF.items()}
 Kind = Signal | Literal["rows"]
-"""What an entry of an object is: a signal, or rows that were appended."""
+"""What an entry of a baby segment is: a signal, or rows that were appended."""
 KINDS: Final[frozenset[Kind]] = frozenset({*SIGNALS, "rows"})
 _CHUNK_BYTES: Final = 64 << 20
-_READS: Final = 2  # a damaged object is read once more, in case the transfer was at fault
+_READS: Final = 2  # a damaged baby segment is read once more, in case the transfer was at fault
 
 
 @dataclass(frozen=True, slots=True)
-class Blob:
-    """An object of a stream. `ingest_time` is in nanoseconds, whole seconds."""
+class BabySegmentFacts:
+    """A baby segment of a stream. `ingest_time` is in nanoseconds, whole seconds."""
 
     stream_id: UUID
     offset: int
@@ -88,9 +88,9 @@ def candidates(listed: StreamList) -> set[UUID]:
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """Entries of an object that gave no rows; all of it, when `entries` is empty."""
+    """Entries of a baby segment that gave no rows; all of it, when `entries` is empty."""
 
-    blob: Blob
+    baby_segment: BabySegmentFacts
     reason: str
     records: int
     entries: tuple[Entry, ...] = ()
@@ -98,7 +98,7 @@ class Aside:
 
 @dataclass(slots=True)
 class Intake:
-    """What objects hold: rows by table, in the table's columns, and from which streams; and what was set aside."""
+    """Rows of baby segments by table, in the table's columns, and from which streams; and what was set aside."""
 
     rows: dict[UUID, list[pa.Table]] = field(default_factory=lambda: defaultdict(list))
     streams: dict[UUID, set[UUID]] = field(default_factory=lambda: defaultdict(set))
@@ -111,24 +111,26 @@ class Intake:
         self.streams[table_id].update(streams)
 
 
-_Item = tuple[Blob, Entry]
+_Item = tuple[BabySegmentFacts, Entry]
 
 
-def take_in(store: Store, blobs: Sequence[Blob], targets: Targets, kinds: Collection[Kind] = KINDS) -> Intake:
-    """Read objects, decode what they hold of these kinds and route it.
+def take_in(
+    store: Store, baby_segments: Sequence[BabySegmentFacts], targets: Targets, kinds: Collection[Kind] = KINDS
+) -> Intake:
+    """Read baby segments, decode what they hold of these kinds and route it.
 
     NotFound when one is gone, Unavailable when none can be had.
     """
     intake = Intake()
     held: list[_Item] = []
     size = 0
-    for blob in blobs:
+    for baby_segment in baby_segments:
         try:
-            found = _read(store, blob)
+            found = _read(store, baby_segment)
         except (Corrupt, Unsupported) as error:
-            intake.asides.append(Aside(blob, error.message, 0))
+            intake.asides.append(Aside(baby_segment, error.message, 0))
             continue
-        held += [(blob, entry) for entry in found.entries if _SIGNAL_OF.get(entry.payload, "rows") in kinds]
+        held += [(baby_segment, entry) for entry in found.entries if _SIGNAL_OF.get(entry.payload, "rows") in kinds]
         size += found.header.raw_size
         intake.raw_bytes += found.header.raw_size
         if size >= _CHUNK_BYTES:
@@ -138,10 +140,15 @@ def take_in(store: Store, blobs: Sequence[Blob], targets: Targets, kinds: Collec
     return intake
 
 
-def _read(store: Store, blob: Blob) -> BabySegment:
+def _read(store: Store, baby_segment: BabySegmentFacts) -> BabySegment:
     for attempt in range(_READS):
         try:
-            return decode(store.get(blob.path), source=blob.path, stream_id=blob.stream_id, offset=blob.offset)
+            return decode(
+                store.get(baby_segment.path),
+                source=baby_segment.path,
+                stream_id=baby_segment.stream_id,
+                offset=baby_segment.offset,
+            )
         except Corrupt:
             if attempt == _READS - 1:
                 raise
@@ -189,27 +196,29 @@ def _merge(intake: Intake, more: Intake) -> None:
 
 def _decoded(signal: Signal, items: Sequence[_Item], targets: Targets) -> Intake:
     found = Intake()
-    decoded = decode_otlp(signal, [entry.data for _, entry in items], [blob.ingest_time for blob, _ in items])
-    for place, reason in decoded.poison.items():
-        blob, entry = items[place]
-        found.asides.append(Aside(blob, reason, entry.records, (entry,)))
+    decoded = decode_otlp(
+        signal, [entry.data for _, entry in items], [baby_segment.ingest_time for baby_segment, _ in items]
+    )
+    for index, reason in decoded.poison.items():
+        baby_segment, entry = items[index]
+        found.asides.append(Aside(baby_segment, reason, entry.records, (entry,)))
     routed = targets.router.split(signal, decoded, [entry.token_id for _, entry in items])
     for token_id in routed.unknown:
         lost = [
-            item for place, item in enumerate(items) if item[1].token_id == token_id and place not in decoded.poison
+            item for index, item in enumerate(items) if item[1].token_id == token_id and index not in decoded.poison
         ]
         reason = f"Nobody knows where records of token {token_id} go any more."
-        found.asides += [Aside(blob, reason, entry.records, (entry,)) for blob, entry in lost]
+        found.asides += [Aside(baby_segment, reason, entry.records, (entry,)) for baby_segment, entry in lost]
     for table_id, rows in routed.rows.items():
         fitted = fit(rows, _schema(targets, table_id))
-        found.add(table_id, fitted, {items[int(place)][0].stream_id for place in routed.requests[table_id]})
+        found.add(table_id, fitted, {items[int(index)][0].stream_id for index in routed.requests[table_id]})
     found.fallen_back = routed.fallen_back
     return found
 
 
 def _appended(items: Sequence[_Item], targets: Targets) -> Intake:
     found = Intake()
-    for blob, entry in items:
+    for baby_segment, entry in items:
         table_id = targets.router.appended(entry.token_id, entry.table)
         if table_id is None:
             raise NotFound(f"There is no table {entry.table!r} any more that these rows could go to.")
@@ -217,7 +226,7 @@ def _appended(items: Sequence[_Item], targets: Targets) -> Intake:
         rows = read_rows(entry.payload, entry.data, schema)
         batches = list(to_batches(rows, targets.layouts[table_id].schema))
         if batches:
-            found.add(table_id, pa.Table.from_batches(batches, schema), {blob.stream_id})
+            found.add(table_id, pa.Table.from_batches(batches, schema), {baby_segment.stream_id})
     return found
 
 
@@ -233,4 +242,4 @@ def batches_of(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         yield from table.to_batches()
 
 
-__all__ = ["KINDS", "Aside", "Blob", "Intake", "Kind", "Targets", "batches_of", "candidates", "take_in"]
+__all__ = ["KINDS", "Aside", "BabySegmentFacts", "Intake", "Kind", "Targets", "batches_of", "candidates", "take_in"]

@@ -128,14 +128,14 @@ def _checked(signal: Signal, message: Any, data: bytes) -> Checked:
             records += sum(_points(metric) for metric in found)
             continue
         bad = [
-            place
-            for place, record in enumerate(found)
+            index
+            for index, record in enumerate(found)
             if len(record.trace_id) not in (0, 16) or len(record.span_id) not in (0, 8)
         ]
         records += len(found) - len(bad)
         rejected += len(bad)
-        for place in reversed(bad):
-            del found[place]
+        for index in reversed(bad):
+            del found[index]
     if not rejected:
         return Checked(data, records)
     reason = f"{rejected} records have a trace id that is not 16 bytes or a span id that is not 8 bytes long."

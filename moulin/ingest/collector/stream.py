@@ -1,7 +1,7 @@
-"""The writer of one collector's stream: requests in, numbered objects out, and an answer once they are stored.
+"""The writer of one collector's stream: requests in, numbered baby segments out, and an answer once they are stored.
 
-One object is on its way at a time, and its number is not left before it is known what lies there. So the objects of
-a stream have no gaps, and nothing lies past the one that ends it:
+One baby segment is on its way at a time, and its number is not left before it is known what lies there. So the baby
+segments of a stream have no gaps, and nothing lies past the one that ends it:
 
 - Stored, or there already with this writer's nonce and hash: the requests in it are answered.
 - There with another's: the stream was ended by someone who took this writer for dead. It registers anew and sends the
@@ -34,7 +34,7 @@ from moulin.formats.baby_segment import (
     encode_keep_alive,
     encode_stop,
 )
-from moulin.ingest.registry import OpenStream, StreamRegistry
+from moulin.ingest.collector.registry import OpenStream, StreamRegistry
 from moulin.model.ids import new_id
 from moulin.model.ingest import StopReason
 from moulin.storage import paths
@@ -54,7 +54,7 @@ class StreamSettings:
 
     keep_alive: float = 120.0
     patience: float = 10.0
-    # After so long without an object, the stream may have been ended and cleared away: its row is asked for, too.
+    # After so long without a baby segment, the stream may have been ended and cleared away: its row is asked for, too.
     stale_after: float = 60.0
     description: str = ""
 
@@ -115,7 +115,7 @@ class StreamWriter:
         await waiting.done
 
     async def run(self) -> None:
-        """Writes objects until `close` was called and everything is stored or refused."""
+        """Writes baby segments until `close` was called and everything is stored or refused."""
         try:
             while True:
                 batch = await self._next_batch()
@@ -142,7 +142,7 @@ class StreamWriter:
     # Batches
 
     async def _next_batch(self) -> list[_Waiting]:
-        """What goes into the next object; nothing when it is time for a keep-alive, or to end."""
+        """What goes into the next baby segment; nothing when it is time for a keep-alive, or to end."""
         while not self._queue:
             if self._closing:
                 return []
@@ -179,7 +179,7 @@ class StreamWriter:
                 total += len(waiting.entry.data)
         return batch
 
-    # Objects
+    # Baby segments
 
     async def _write(self, batch: list[_Waiting]) -> None:
         """Stores a batch, in as many streams as it takes, and answers it."""
@@ -219,7 +219,7 @@ class StreamWriter:
         raise failure
 
     async def _put(self, stream: OpenStream, data: bytes, batch: list[_Waiting]) -> None:
-        """Returns when the object at the current offset is this one, and goes to the next. Fenced when it never will.
+        """Return when the baby segment at the current offset is this one; the next follows. Fenced when it never will.
 
         Callers whose patience ends before that are refused; the number is not left all the same.
         """
@@ -236,7 +236,9 @@ class StreamWriter:
             except MoulinError as error:
                 self.counts.store_errors += 1
                 if time.monotonic() + delay > give_up and self._down is None:
-                    _log.warning("Stream %s: object %d cannot be stored: %s", stream.id, self._offset, error.message)
+                    _log.warning(
+                        "Stream %s: baby segment %d cannot be stored: %s", stream.id, self._offset, error.message
+                    )
                     self._down = "The store does not answer: send it again later."
                     self._refuse([*batch, *self._take(None)], Unavailable(self._down))
                 if self._closing and self._down is not None:
@@ -248,7 +250,7 @@ class StreamWriter:
         self._confirmed_at = _clock()
 
     def _attempt(self, path: str, data: bytes) -> None:
-        """Puts the object, or finds that it is there. Fenced when another's is."""
+        """Puts the baby segment, or finds that it is there. Fenced when another's is."""
         try:
             self._store.put_if_absent(path, data)
             return
@@ -264,13 +266,13 @@ class StreamWriter:
         self.counts.unknown_outcomes += 1
 
     async def _check_still_ours(self, stream: OpenStream, batch: list[_Waiting]) -> None:
-        """After a long silence: the stream may have ended and its stop object been cleared away, and then the object
-        just put is one that nobody reads."""
+        """After a long silence: the stream may have ended and its stop object been cleared away, and then nobody reads
+        the baby segment just put."""
         if _clock() - self._confirmed_at <= self.settings.stale_after:
             return
         try:
             final = await _thread(self._registry.stopped_offset, stream.id)
-        except NotFound:  # whether the object was read is no longer known: those who sent it decide
+        except NotFound:  # whether the baby segment was read is no longer known: those who sent it decide
             self._refuse(batch, Unavailable("The stream is gone: send it again."))
             raise Fenced("The stream is gone.") from None
         if final is not None and final < self._offset:
@@ -302,7 +304,7 @@ class StreamWriter:
 
     def _leave(self, reason: str) -> None:
         if self._stream is not None:
-            _log.warning("Leaving stream %s at object %d. %s", self._stream.id, self._offset, reason)
+            _log.warning("Leaving stream %s at baby segment %d. %s", self._stream.id, self._offset, reason)
         self.counts.fenced += 1
         self._stream = None
         self._nonce = secrets.token_bytes(16)

@@ -15,9 +15,9 @@ import grpc
 import uvicorn
 
 from moulin.errors import FailedPrecondition, InvalidInput
-from moulin.ingest.collector import Collector
-from moulin.ingest.grpc_server import make_server
-from moulin.ingest.http import make_app
+from moulin.ingest.collector.collector import Collector
+from moulin.ingest.collector.grpc_server import make_server
+from moulin.ingest.collector.http import make_app
 
 GRPC_PORT: Final = 4317
 HTTP_PORT: Final = 4318

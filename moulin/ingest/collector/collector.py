@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,11 +16,12 @@ from typing import Final
 
 from moulin.config import Config
 from moulin.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
-from moulin.formats.baby_segment import MAX_RAW, PAYLOADS, Entry, Payload
-from moulin.ingest.registry import Grant, StreamRegistry
-from moulin.ingest.requests import Checked, TooLarge, check_arrow, check_ndjson
-from moulin.ingest.stream import StreamSettings, StreamWriter
+from moulin.formats.baby_segment import MAX_RAW, PAYLOAD_OF, Entry, Payload
+from moulin.ingest.collector.registry import Grant, StreamRegistry
+from moulin.ingest.collector.requests import Checked, TooLarge, check_arrow, check_ndjson
+from moulin.ingest.collector.stream import StreamSettings, StreamWriter
 from moulin.model.otel import Signal
+from moulin.sized_cache import SizedCache
 from moulin.storage.store import Store
 
 RETRY_AFTER: Final = 1
@@ -95,7 +95,7 @@ class Collector:
         self.in_flight = 0
         self._store = store
         self._registry = registry
-        self._grants: OrderedDict[bytes, tuple[Grant | None, float]] = OrderedDict()
+        self._grants: SizedCache[bytes, tuple[Grant | None, float]] = SizedCache(_KNOWN_TOKENS)
         self._writer: StreamWriter | None = None
 
     @property
@@ -131,7 +131,7 @@ class Collector:
             self.counts.unauthenticated += 1
             raise Unauthenticated("Send the ingest token in a header: Authorization: Bearer ing_...")
         key = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
-        known, until = self._grants.get(key, (None, 0.0))
+        known, until = self._grants.find(key) or (None, 0.0)
         if until <= time.monotonic():
             known = await self._ask(key, token)
         if known is None:
@@ -145,17 +145,14 @@ class Collector:
             until = time.monotonic() + self.settings.token_recheck
         except Unauthenticated:
             grant, until = None, time.monotonic() + _REFUSED_FOR
-        self._grants[key] = grant, until
-        self._grants.move_to_end(key)
-        if len(self._grants) > _KNOWN_TOKENS:
-            self._grants.popitem(last=False)
+        self._grants.keep(key, (grant, until))
         return grant
 
     async def export(self, signal: Signal, grant: Grant, token: str, checked: Checked) -> None:
         """Stores an OTLP request; returns when it is there for good. One without records needs no place."""
         self.counts.rejected_records += checked.rejected
         if checked.records:
-            await self._submit(Entry(grant.token_id, PAYLOADS[signal], checked.records, checked.data), token)
+            await self._submit(Entry(grant.token_id, PAYLOAD_OF[signal], checked.records, checked.data), token)
 
     async def append(self, grant: Grant, token: str, name: str, payload: Payload, data: bytes) -> int:
         """Stores rows for a table of the token's database, given as `database.table`; returns how many there are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """The deleted rows of one data file. A deletion vector has a place in its file, a position-delete file has none."""
+    """The deleted rows of one data file. A deletion vector has an offset in its file, a position-delete file none."""
 
     location: str
     size: int
@@ -46,9 +46,9 @@ class DeleteFile:
 
 def position_deletes(data_file: str, positions: AbstractBitMap64, rows: int) -> bytes:
     """A Parquet file that names these rows of a data file, sorted."""
-    places = to_array(positions, 0, rows)
+    rows_deleted = to_array(positions, 0, rows)
     sink = pa.BufferOutputStream()
-    table = pa.table([pa.repeat(data_file, len(places)), pa.array(places, pa.int64())], schema=_SCHEMA)
+    table = pa.table([pa.repeat(data_file, len(rows_deleted)), pa.array(rows_deleted, pa.int64())], schema=_SCHEMA)
     pq.write_table(table, sink, compression="zstd", use_dictionary=["file_path"], store_schema=False)
     data: bytes = sink.getvalue().to_pybytes()
     return data
@@ -92,7 +92,7 @@ def delete_file_record(delete: DeleteFile, partition: dict[str, Any]) -> dict[st
 
 def from_record(record: dict[str, Any]) -> DeleteFile:
     """The delete file of a manifest entry that `delete_file_record` made."""
-    places = [
+    first_and_last = [
         int.from_bytes(pair["value"], "little")
         for bounds in (record["lower_bounds"], record["upper_bounds"])
         for pair in bounds or ()
@@ -105,16 +105,5 @@ def from_record(record: dict[str, Any]) -> DeleteFile:
         record["referenced_data_file"],
         record.get("content_offset"),
         record.get("content_size_in_bytes"),
-        *(places or (None, None)),
+        *(first_and_last or (None, None)),
     )
-
-
-def location(store: Store, path: str) -> str:
-    """The address of an object as engines spell it."""
-    return store.location(path)
-
-
-def locator(store: Store) -> Callable[[str], str]:
-    """`location` of paths that the catalog knows, for many of them."""
-    prefix = location(store, "x").removesuffix("x")
-    return lambda path: prefix + path

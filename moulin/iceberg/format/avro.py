@@ -35,8 +35,8 @@ from pyiceberg.types import (
 from pyiceberg.utils.decimal import decimal_required_bytes
 
 from moulin.errors import Corrupt, Unsupported
+from moulin.iceberg.format.json import Json
 
-Json = dict[str, Any]
 _CODEC = "deflate"
 
 

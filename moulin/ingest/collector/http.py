@@ -16,9 +16,9 @@ from starlette.routing import Route
 
 from moulin.errors import InvalidInput, MoulinError, NotFound, Unauthenticated
 from moulin.formats.baby_segment import Payload
-from moulin.ingest.collector import RETRY_AFTER, Collector, Room
-from moulin.ingest.grpc_server import response
-from moulin.ingest.requests import Inflater, TooLarge, check_json, check_protobuf
+from moulin.ingest.collector.collector import RETRY_AFTER, Collector, Room
+from moulin.ingest.collector.grpc_server import response
+from moulin.ingest.collector.requests import Inflater, TooLarge, check_json, check_protobuf
 from moulin.model.otel import SIGNALS, Signal
 
 _log = logging.getLogger(__name__)

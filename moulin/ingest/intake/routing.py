@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from moulin.errors import InvalidInput
 from moulin.ingest.otlp.otlp import Decoded
-from moulin.ingest.otlp.wire import Ints
+from moulin.model.arrays import Integers
 from moulin.model.ingest import RoutedTable, TokenRouting
 from moulin.model.otel import Signal
 
@@ -25,13 +25,13 @@ from moulin.model.otel import Signal
 class Routed:
     """The rows of each table, how many fell back, and how many belong to tokens that nobody knows any more.
 
-    `requests` are the places of the requests that gave rows to each table.
+    `requests` are the indexes of the requests that gave rows to each table.
     """
 
     rows: Mapping[UUID, pa.Table]
     fallen_back: int
     unknown: Mapping[UUID, int]
-    requests: Mapping[UUID, Ints] = field(default_factory=dict)
+    requests: Mapping[UUID, Integers] = field(default_factory=dict)
 
 
 class Router:
@@ -67,19 +67,19 @@ class Router:
         token = self._routing.get(token_id)
         if token is None:
             return None
-        place = token.database_id, name
-        return self._tables.get(place) or self._dropped.get(place)
+        key = token.database_id, name
+        return self._tables.get(key) or self._dropped.get(key)
 
     def split(self, signal: Signal, decoded: Decoded, tokens: Sequence[UUID]) -> Routed:
         """The decoded rows by table; `tokens` are those of the requests that were decoded."""
         if not decoded.rows.num_rows:
             return Routed({}, 0, {})
         names = decoded.route.dictionary_encode()
-        place = np.asarray(names.indices.fill_null(-1)).astype(np.int64) + 1
+        index = np.asarray(names.indices.fill_null(-1)).astype(np.int64) + 1
         known = [None, *names.dictionary.to_pylist()]
         ids = list(dict.fromkeys(tokens))
-        token_place = np.array([ids.index(token) for token in tokens], np.int64)
-        pairs, whose = np.unique(token_place[decoded.request] * len(known) + place, return_inverse=True)
+        token_index = np.array([ids.index(token) for token in tokens], np.int64)
+        pairs, whose = np.unique(token_index[decoded.request] * len(known) + index, return_inverse=True)
         counts = np.bincount(whose)
         parts: dict[UUID, list[int]] = {}
         fallen_back, unknown = 0, dict[UUID, int]()
@@ -94,12 +94,12 @@ class Router:
         if len(parts) == 1 and not unknown:
             table = next(iter(parts))
             return Routed({table: decoded.rows}, fallen_back, {}, {table: np.unique(decoded.request)})
-        places = {table: np.flatnonzero(np.isin(whose, some)) for table, some in parts.items()}
+        indexes = {table: np.flatnonzero(np.isin(whose, some)) for table, some in parts.items()}
         return Routed(
-            {table: decoded.rows.take(some) for table, some in places.items()},
+            {table: decoded.rows.take(some) for table, some in indexes.items()},
             fallen_back,
             unknown,
-            {table: np.unique(decoded.request[some]) for table, some in places.items()},
+            {table: np.unique(decoded.request[some]) for table, some in indexes.items()},
         )
 
 

@@ -12,8 +12,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from moulin.errors import InvalidInput, MoulinError, Unauthenticated
-from moulin.ingest.collector import RETRY_AFTER, Collector
-from moulin.ingest.requests import TooLarge, check_protobuf
+from moulin.ingest.collector.collector import RETRY_AFTER, Collector
+from moulin.ingest.collector.requests import TooLarge, check_protobuf
 from moulin.model.otel import Signal
 
 _log = logging.getLogger(__name__)
