@@ -60,7 +60,7 @@ def telemetry(lake: Lake, timed: Timed, ask: Callable[[Lake, str], list[dict[str
         f"   The nursery took {done.rows:,} rows into {done.segments} segments in {done.seconds:.1f} s "
         f"({done.raw_bytes / 1e6 / max(done.seconds, 1e-9):.0f} MB/s), as version {done.version}"
     )
-    with timed("Merged otel.traces and otel.logs"):
+    with timed("Compacted otel.traces and otel.logs"):
         for name in ("traces", "logs"):
             lake.table(f"otel.{name}").compact(everything=True)
     stored = sum(lake.table(f"otel.{name}").stats().bytes for name in ("traces", "logs"))
