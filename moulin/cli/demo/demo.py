@@ -39,7 +39,7 @@ def demo(
     ] = None,
     rows: Annotated[int, typer.Option(help="How many rows to load.", min=8_000)] = 3_000_000,
 ) -> None:
-    """The tour: load, query, delete and correct, travel back, merge, take telemetry, lose the catalog and recover."""
+    """The tour: load, query, delete and correct, travel back, compact, take telemetry, lose the catalog and recover."""
     keep = folder is not None
     root = folder if folder is not None else Path(tempfile.mkdtemp(prefix="moulin-demo-"))
     if (root / paths.marker()).exists():
@@ -59,7 +59,7 @@ def _tour(root: Path, rows: int) -> None:
         sales = _load(lake, rows)
         _query(lake)
         _correct(lake, sales)
-        _merge(lake, sales)
+        _compact(lake, sales)
         _telemetry(lake)
         expected = sales.scan().count()
         lake = _lose_and_recover(lake, root, expected)
@@ -162,9 +162,9 @@ def _correct(lake: Lake, sales: Table) -> None:
     )
 
 
-def _merge(lake: Lake, sales: Table) -> None:
+def _compact(lake: Lake, sales: Table) -> None:
     _chapter(
-        "4. Merge",
+        "4. Compact",
         "Spark tasks mill the fresh segments into sorted, compressed ones; readers and writers go on meanwhile.",
     )
     query = (
@@ -173,7 +173,7 @@ def _merge(lake: Lake, sales: Table) -> None:
     )
     before, answer = sales.stats(), _ask(lake, query)
     slow = _median(lambda: _ask(lake, query))
-    with _timed("Merged"):
+    with _timed("Compacted"):
         sales.compact(everything=True)
     after = sales.stats()
     fast = _median(lambda: _ask(lake, query))
@@ -193,7 +193,7 @@ def _merge(lake: Lake, sales: Table) -> None:
 def _telemetry(lake: Lake) -> None:
     _chapter(
         "5. Telemetry",
-        "A fleet of services sends OTLP to a collector; SQL sees it at once, the nursery and merges make it small.",
+        "A fleet of services sends OTLP to a collector; SQL sees it at once, the nursery and compaction make it small.",
     )
     telemetry(lake, _timed, _ask)
 

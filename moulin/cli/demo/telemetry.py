@@ -1,4 +1,4 @@
-"""The part of the tour that shows telemetry: from senders to a collector, to fresh queries, to merged segments."""
+"""The part of the tour that shows telemetry: from senders to a collector, to fresh queries, to compacted segments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Timed = Callable[[str], AbstractContextManager[None]]
 
 
 def telemetry(lake: Lake, timed: Timed, ask: Callable[[Lake, str], list[dict[str, Any]]]) -> None:
-    """Send a fleet's telemetry through a real collector, ask for it at once, take it in and merge it."""
+    """Send a fleet's telemetry through a real collector, ask for it at once, take it in and compact it."""
     from moulin.cli.demo.fleet import fleet
     from moulin.ingest.setup import set_up
     from moulin.pipeline.nursery.nursery import Nursery
@@ -53,14 +53,14 @@ def telemetry(lake: Lake, timed: Timed, ask: Callable[[Lake, str], list[dict[str
         )
         seconds = time.perf_counter() - acknowledged
         console.print(
-            f"   {counted[0]['records']:,} records seen by SQL {seconds:.1f} s later, none of them merged yet"
+            f"   {counted[0]['records']:,} records seen by SQL {seconds:.1f} s later, none of them in tables yet"
         )
     done = Nursery(lake).drain()
     console.print(
         f"   The nursery took {done.rows:,} rows into {done.segments} segments in {done.seconds:.1f} s "
         f"({done.raw_bytes / 1e6 / max(done.seconds, 1e-9):.0f} MB/s), as version {done.version}"
     )
-    with timed("Merged otel.traces and otel.logs"):
+    with timed("Compacted otel.traces and otel.logs"):
         for name in ("traces", "logs"):
             lake.table(f"otel.{name}").compact(everything=True)
     stored = sum(lake.table(f"otel.{name}").stats().bytes for name in ("traces", "logs"))
