@@ -14,7 +14,6 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -26,10 +25,11 @@ from moulin.lake import Lake
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
 from moulin.model.ingest import Frontier, NurseryBatch, NurseryResult, StopReason, Stream, StreamList
-from moulin.pipeline.nursery.mill import NUMBERS, Milled, MillTask, mill, store_asides
+from moulin.pipeline.nursery.mill import NUMBERS, Milled, MillSlice, mill, store_asides
 from moulin.pipeline.nursery.tries import Tries
 from moulin.pipeline.runner import SparkRunner, TaskDied
 from moulin.storage import paths
+from moulin.table.runner import LocalRunner
 from moulin.table.write.layout import Layout
 
 _log = logging.getLogger(__name__)
@@ -221,16 +221,13 @@ class Nursery:
         targets = self._targets(listed)
         shares = _shares(blobs, os.cpu_count() or 1)
         first = self._catalog.reserve_segments(NUMBERS * len(shares))
-        tasks = [
-            MillTask(self._store, tuple(share), targets, first + NUMBERS * place, self._config.append_segment_bytes)
+        slices = [
+            MillSlice(self._store, tuple(share), targets, first + NUMBERS * place, self._config.append_segment_bytes)
             for place, share in enumerate(shares)
         ]
         if self._spark and size >= self._config.nursery_local_bytes:
-            return SparkRunner(self._lake.engine().session()).map(mill, tasks)
-        if len(tasks) == 1:
-            return [mill(tasks[0])]
-        with ThreadPoolExecutor(len(tasks), thread_name_prefix="moulin-nursery") as pool:
-            return list(pool.map(mill, tasks))
+            return SparkRunner(self._lake.engine().session()).map(mill, slices)
+        return list(LocalRunner().map(mill, slices))
 
     def _targets(self, listed: StreamList) -> Targets:
         layouts = {}

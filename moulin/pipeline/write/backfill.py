@@ -74,7 +74,7 @@ class _File:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadTask:
+class LoadSlice:
     """What one task reads and writes. Files of the tasks of a batch follow each other in the order of tasks."""
 
     place: int
@@ -198,8 +198,8 @@ class _Load:
         state = self.lake.catalog.table_by_id(self.table_id)
         job = self._job(state)
         shares = _shares(files, self.runner.cores)
-        tasks = [LoadTask(place, self.folder, share, job) for place, share in enumerate(shares)]
-        parts = [part for written in self.runner.map(load_files, tasks) for part in written]
+        slices = [LoadSlice(place, self.folder, share, job) for place, share in enumerate(shares)]
+        parts = [part for written in self.runner.map(load_files, slices) for part in written]
         if not parts:
             return Outcome(state.head_version)
         number, key = self.ledger.next, self.ledger.announce(files)
@@ -219,13 +219,13 @@ class _Load:
         return RunJob(self.lake.store, plan, TaskNumbers.reserve(self.lake.context, state.full_name))
 
 
-def load_files(task: LoadTask) -> Sequence[Part]:
+def load_files(task: LoadSlice) -> Sequence[Part]:
     """Write the rows of the files of one task. Conflict when one of them changes meanwhile."""
     pa.set_cpu_count(1)
     return tuple(task.job.write_fitted(task.place, _rows(task)))
 
 
-def _rows(task: LoadTask) -> Iterator[pa.RecordBatch]:
+def _rows(task: LoadSlice) -> Iterator[pa.RecordBatch]:
     columns = {field.name for field in task.job.schema.fields}
     for file in task.files:
         path = file.loaded.path

@@ -27,17 +27,17 @@ from moulin.model.merge_rules import MergeRules
 from moulin.model.operations import Kind, RegionUse, Verdict
 from moulin.model.rows.rows import to_batches
 from moulin.model.where import Where
-from moulin.table.bulk.writer import Duplicates, RegionRun, RunPlan, duplicate_key, write_runs
+from moulin.table.bulk.runs import DuplicateSlice, RelocateSlice, find_duplicates, relocate
+from moulin.table.bulk.writer import OnDuplicate, RegionRun, RunPlan, duplicate_key, write_runs
 from moulin.table.commit.change import DataChange, retried
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.keyed.reader import View
-from moulin.table.runner import DuplicateResult, DuplicateTask, RelocateResult, RelocateTask
 from moulin.table.write.layout import Layout
 from moulin.table.write.upsert import UpsertDraft
 from moulin.table.write.writes import Outcome, number_source, prepare_delete
 
-_CHECKED_ROWS = 4 << 20  # keys that one task looks through for duplicates
+_CHECKED_ROWS = 4 << 20  # keys that one slice looks through for duplicates
 
 
 def is_frame(data: object) -> bool:
@@ -46,7 +46,7 @@ def is_frame(data: object) -> bool:
 
 
 def plan_runs(
-    context: Context, keyed: KeyedTable, *, duplicates: Duplicates = "error", replaces_all: bool = False
+    context: Context, keyed: KeyedTable, *, duplicates: OnDuplicate = "error", replaces_all: bool = False
 ) -> RunPlan:
     """The plan of an upsert into the newest version, or of rows that replace all others."""
     keyed.flush()
@@ -59,7 +59,7 @@ def _plan(
     view: View,
     *,
     rules: MergeRules | None = None,
-    duplicates: Duplicates = "error",
+    duplicates: OnDuplicate = "error",
     replaces_all: bool = False,
 ) -> RunPlan:
     regions = {region.value: region.number for region in context.catalog.regions(keyed.id)}
@@ -273,9 +273,8 @@ def _drop_duplicates(context: Context, plan: RunPlan, draft: UpsertDraft) -> Non
         return
     store = context.store
     cuts: list[bytes | None] = [None, *_cuts(context, added), None]
-    tasks = [DuplicateTask(store, tuple(added), low, high) for low, high in pairwise(cuts)]
-    for result in context.runner(sum(facts.size for facts in added)).run(tasks):
-        assert isinstance(result, DuplicateResult)
+    slices = [DuplicateSlice(store, tuple(added), low, high) for low, high in pairwise(cuts)]
+    for result in context.runner(sum(facts.size for facts in added)).map(find_duplicates, slices):
         for number, blob in result.positions:
             places = deletion_vector.decode(blob)
             known = draft.positions.get(number, BitMap64())
@@ -317,8 +316,8 @@ def _relocated(context: Context, plan: RunPlan, draft: UpsertDraft, segments: Se
     """The same rows over the segments of another version."""
     numbers = number_source(context)
     own = {facts.number: draft.positions.get(facts.number) for facts in draft.added}
-    tasks = [
-        RelocateTask(
+    slices = [
+        RelocateSlice(
             context.store,
             plan.layout,
             facts,
@@ -329,9 +328,8 @@ def _relocated(context: Context, plan: RunPlan, draft: UpsertDraft, segments: Se
         for facts in draft.added
     ]
     made = UpsertDraft()
-    results = context.runner(sum(facts.size for facts in draft.added)).run(tasks)
+    results = context.runner(sum(facts.size for facts in draft.added)).map(relocate, slices)
     for facts, result in zip(draft.added, results, strict=True):
-        assert isinstance(result, RelocateResult)
         dropped = own[facts.number]
         made.added.append(result.run)
         if dropped is not None:

@@ -33,7 +33,7 @@ from moulin.table.write.segment_writer import NumberSource
 from moulin.table.write.upsert import UpsertDraft, mark, write_located
 
 Integers = npt.NDArray[np.int64]
-Duplicates = Literal["error", "last"]
+OnDuplicate = Literal["error", "last"]
 
 NEW_REGION = -1  # in place of the number of a region that has none yet; given at commit
 _WORKER_CACHE = 64 << 20
@@ -54,7 +54,7 @@ class RunPlan:
     regions: Mapping[PartitionTuple, int]
     segments: tuple[LiveSegment, ...]
     segment_bytes: int
-    duplicates: Duplicates = "error"
+    duplicates: OnDuplicate = "error"
     rules: MergeRules | None = None
 
     @property

@@ -22,8 +22,8 @@ from moulin.table.context import Context
 from moulin.table.find.search import narrow
 from moulin.table.properties import effective
 from moulin.table.read.scan import facts_by_field, plan_segments
-from moulin.table.runner import MatchResult, MatchTask
 from moulin.table.write.layout import Layout
+from moulin.table.write.match import MatchSlice, match
 from moulin.table.write.segment_writer import NumberSource, write_batches
 
 _BLOCK = 16  # segment numbers reserved at a time
@@ -121,19 +121,18 @@ def _surely_all(predicate: Predicate, state: TableState, segment: LiveSegment) -
 
 def _match(context: Context, state: TableState, where: Any, segments: Sequence[LiveSegment]) -> Mapping[int, BitMap64]:
     size = sum(segment.facts.size for segment in segments)
-    tasks = [
-        MatchTask(context.store, state.schema, where, tuple(part))
+    slices = [
+        MatchSlice(context.store, state.schema, where, tuple(part))
         for part in _balanced(segments, 2 * (os.cpu_count() or 1))
     ]
     found: dict[int, BitMap64] = {}
-    for result in context.runner(size).run(tasks) if tasks else ():
-        assert isinstance(result, MatchResult)
-        found.update({number: deletion_vector.decode(blob) for number, blob in result.positions})
+    for matches in context.runner(size).map(match, slices) if slices else ():
+        found.update({number: deletion_vector.decode(blob) for number, blob in matches})
     return found
 
 
 def _balanced(segments: Sequence[LiveSegment], parts: int) -> list[list[LiveSegment]]:
-    """Segments dealt out by size, the largest first, so that tasks take about equally long."""
+    """Segments dealt out by size, the largest first, so that slices take about equally long."""
     shares: list[list[LiveSegment]] = [[] for _ in range(min(parts, len(segments)))]
     sizes = [0] * len(shares)
     for segment in sorted(segments, key=lambda s: -s.facts.size):

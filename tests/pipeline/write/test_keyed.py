@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,9 @@ from moulin.pipeline.source.datasource import MoulinSource
 from moulin.pipeline.source.stream_writer import StreamTableWriter
 from moulin.pipeline.source.table_source import TableSourceWriter
 from moulin.storage import paths
+from moulin.table.bulk.runs import RelocateSlice
 from moulin.table.bulk.writer import RegionRun, RunPlan
-from moulin.table.runner import RelocateTask, Task
+from moulin.table.runner import R, S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -168,21 +169,21 @@ def test_a_merge_of_segments_meanwhile_writes_no_run_again(
 ) -> None:
     plain.append([row(n, "a") for n in range(20)])
     plain.append([row(n, "a") for n in range(20, 40)])
-    seen: list[Task] = []
+    seen: list[object] = []
     runner = lake.context.spark_runner()
     assert runner is not None
 
     class Watched:
-        def run(self, tasks: Sequence[Task]) -> Any:
-            seen.extend(tasks)
-            return runner.run(tasks)
+        def map(self, kernel: Callable[[S], R], slices: Sequence[S]) -> Iterable[R]:
+            seen.extend(slices)
+            return runner.map(kernel, slices)
 
     monkeypatch.setattr(lake.context, "spark_runner", Watched)
     Meanwhile(lake).action = lambda: plain.compact(everything=True)
     rows = [row(n, "b") for n in range(30, 50)]
     assert plain.append(frame(spark, rows, parts=1)).rows_updated == 10
-    (task,) = (task for task in seen if isinstance(task, RelocateTask))
-    assert {s.facts.path for s in lake.catalog.segments(plain.id, lake.version)} >= {task.run.path}
+    (work,) = (work for work in seen if isinstance(work, RelocateSlice))
+    assert {s.facts.path for s in lake.catalog.segments(plain.id, lake.version)} >= {work.run.path}
     check(lake, plain, {**{n: row(n, "a") for n in range(40)}, **{r["id"]: r for r in rows}})
 
 
