@@ -44,9 +44,9 @@ class Watched:
 
 
 @pytest.fixture
-def watched(lake: Lake, spark: SparkSession) -> Watched:
+def watched(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Watched:
     runner = Watched(spark)
-    lake.context.spark_runner = lambda: runner
+    monkeypatch.setattr(lake.context.spark(), "runner", lambda: runner)
     return runner
 
 

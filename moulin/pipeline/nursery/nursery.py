@@ -226,7 +226,7 @@ class Nursery:
             for place, share in enumerate(shares)
         ]
         if self._spark and size >= self._config.nursery_local_bytes:
-            return SparkRunner(self._lake.engine().session()).map(mill, slices)
+            return SparkRunner(self._lake.context.spark().session()).map(mill, slices)
         return list(LocalRunner().map(mill, slices))
 
     def _targets(self, listed: StreamList) -> Targets:

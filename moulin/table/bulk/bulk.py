@@ -8,11 +8,12 @@ from typing import Any
 from moulin.model.operations import Kind, Restore
 from moulin.model.rows.rows import to_batches
 from moulin.model.where import Where
-from moulin.table.bulk.commit import is_frame, overwrite_frame, united, upsert_frame
+from moulin.table.bulk.commit import overwrite_frame, united, upsert_frame
 from moulin.table.commit.change import SettingChange, retried
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable, runs
 from moulin.table.keyed.memtable import to_schema
+from moulin.table.ports import is_frame
 from moulin.table.write.upsert import UpsertDraft, newest, put_rows
 from moulin.table.write.writes import Outcome, number_source, prepare_delete
 

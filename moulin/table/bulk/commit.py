@@ -28,21 +28,17 @@ from moulin.model.operations import Kind, RegionUse, Verdict
 from moulin.model.rows.rows import to_batches
 from moulin.model.where import Where
 from moulin.table.bulk.runs import DuplicateSlice, RelocateSlice, find_duplicates, relocate
-from moulin.table.bulk.writer import OnDuplicate, RegionRun, RunPlan, duplicate_key, write_runs
+from moulin.table.bulk.writer import OnDuplicate, RegionRun, RunPlan, duplicate_key, write_run_rows, write_runs
 from moulin.table.commit.change import DataChange, retried
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.keyed.reader import View
+from moulin.table.ports import is_frame
 from moulin.table.write.layout import Layout
 from moulin.table.write.upsert import UpsertDraft
 from moulin.table.write.writes import Outcome, number_source, prepare_delete
 
 _CHECKED_ROWS = 4 << 20  # keys that one slice looks through for duplicates
-
-
-def is_frame(data: object) -> bool:
-    """Whether data is a Spark DataFrame, whose rows do not pass through this process."""
-    return hasattr(data, "mapInArrow")
 
 
 def plan_runs(
@@ -66,6 +62,7 @@ def _plan(
     if not keyed.spec.is_split:
         regions[()] = 0
     return RunPlan(
+        context.store,
         Layout.of(view.state),
         view.state.schema if rules is None else rules.source,
         keyed.spec,
@@ -80,13 +77,14 @@ def _plan(
 def upsert_frame(context: Context, keyed: KeyedTable, frame: Any, request_id: str | None) -> Outcome:
     """Insert or replace the rows of a DataFrame, which has each key once, in one version."""
     plan = plan_runs(context, keyed)
-    return commit_upsert(context, keyed, plan, context.frames().write_runs(plan, frame), request_id=request_id)
+    runs = context.spark().map_frame(write_run_rows, plan, frame)
+    return commit_upsert(context, keyed, plan, runs, request_id=request_id)
 
 
 def overwrite_frame(context: Context, keyed: KeyedTable, frame: Any, where: Where) -> Outcome:
     """Replace all rows, or those that match, with the rows of a DataFrame; those of its keys are replaced anyway."""
     plan = plan_runs(context, keyed, replaces_all=where is None)
-    return commit_overwrite(context, keyed, plan, context.frames().write_runs(plan, frame), where)
+    return commit_overwrite(context, keyed, plan, context.spark().map_frame(write_run_rows, plan, frame), where)
 
 
 def commit_upsert(
@@ -141,8 +139,9 @@ def merge(context: Context, keyed: KeyedTable, source: Any, rules: MergeRules) -
             if view.state.schema_id != rules.schema.schema_id:
                 raise Conflict("The schema of the table changed while the merge began; try again.")
             plan = _plan(context, keyed, view, rules=rules)
+            runs: Sequence[RegionRun]
             if batches is None:
-                runs = context.frames().write_runs(plan, source)
+                runs = context.spark().map_frame(write_run_rows, plan, source)
             else:
                 runs = write_runs(plan, context, batches, number_source(context))
             drafts = _Drafts.of(context, keyed, plan, runs)

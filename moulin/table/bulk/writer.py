@@ -48,6 +48,7 @@ class RunPlan:
     of rows in them; with "error" there must be but one.
     """
 
+    store: Store
     layout: Layout
     source: Schema
     spec: RegionSpec
@@ -61,6 +62,10 @@ class RunPlan:
     def key(self) -> Key:
         assert self.layout.key is not None
         return self.layout.key
+
+    @property
+    def table(self) -> str:
+        return self.layout.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,11 @@ class WorkerTools:
 
 
 _workers: dict[str, WorkerTools] = {}
+
+
+def write_run_rows(plan: RunPlan, rows: Iterable[pa.RecordBatch], numbers: NumberSource) -> list[RegionRun]:
+    """As `write_runs`, in a process that has no lake open."""
+    return write_runs(plan, WorkerTools.of(plan.store), rows, numbers)
 
 
 def write_runs(

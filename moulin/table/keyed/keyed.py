@@ -34,12 +34,12 @@ from moulin.table.commit.change import after_commit
 from moulin.table.compact.compaction import compact
 from moulin.table.context import Context
 from moulin.table.keyed.claim import check_left, claim_region
+from moulin.table.keyed.counters import Counters, StallStats, WriterStats
 from moulin.table.keyed.left_logs import LeftLog, left_logs, read_tail
 from moulin.table.keyed.memtable import Memtable, to_schema
 from moulin.table.keyed.reader import KeyedReader, View
 from moulin.table.keyed.region import RegionWriter
 from moulin.table.properties import effective
-from moulin.table.stats import Counters, StallStats, WriterStats
 from moulin.table.write.upsert import UpsertDraft, delete_keys, newest, put_rows
 from moulin.table.write.writes import number_source
 
@@ -488,11 +488,19 @@ class KeyedTable(KeyedReader):
 
 def keyed_table(context: Context, table_id: UUID) -> KeyedTable | None:
     """The keyed table of this id that all of this process shares; None for an event table."""
-    found = context.keyed.get(table_id)
+    found = open_keyed(context, table_id)
     if found is None:
         if not context.catalog.table_by_id(table_id).schema.identifier_field_ids:
             return None
-        found = context.keyed.setdefault(table_id, KeyedTable(context, table_id))
+        context.keyed.setdefault(table_id, KeyedTable(context, table_id))
+        found = open_keyed(context, table_id)
+    return found
+
+
+def open_keyed(context: Context, table_id: UUID) -> KeyedTable | None:
+    """The keyed table of this id, if this process has used it before."""
+    found = context.keyed.get(table_id)
+    assert found is None or isinstance(found, KeyedTable)
     return found
 
 
@@ -500,12 +508,13 @@ def flush_keyed(context: Context) -> None:
     """Commit what this process put, and what others left in the logs of any table, so that other engines see it."""
     if context.catalog.may_write:
         for table_id in context.catalog.claimed_tables():
-            if table_id in context.keyed:
-                context.keyed[table_id].ready()
+            if (keyed := open_keyed(context, table_id)) is not None:
+                keyed.ready()
             elif time.monotonic() >= context.look_at.get(table_id, 0.0):
                 _settle_table(context, table_id)
-    for table in list(context.keyed.values()):
-        table.flush_own()
+    for table_id in list(context.keyed):
+        if (keyed := open_keyed(context, table_id)) is not None:
+            keyed.flush_own()
 
 
 def _settle_table(context: Context, table_id: UUID) -> None:

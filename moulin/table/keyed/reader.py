@@ -20,12 +20,12 @@ from moulin.model.facts import LiveSegment
 from moulin.model.layout.key import Key
 from moulin.model.layout.region import RegionSpec
 from moulin.table.context import Context
+from moulin.table.keyed.counters import CacheUse
 from moulin.table.keyed.left_logs import Tail, left_logs, read_tail
 from moulin.table.keyed.lookup import Lookup
 from moulin.table.keyed.memtable import Memtable
 from moulin.table.keyed.region import RegionWriter
 from moulin.table.properties import effective
-from moulin.table.stats import CacheUse
 
 _FRESH = 1.0  # seconds for which a reader trusts what it saw, when it holds the claim anyway
 

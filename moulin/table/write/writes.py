@@ -20,11 +20,11 @@ from moulin.model.where import Where, parse_where
 from moulin.table.commit.change import DataChange
 from moulin.table.context import Context
 from moulin.table.find.search import narrow
-from moulin.table.properties import effective
+from moulin.table.ports import is_frame
 from moulin.table.read.scan import facts_by_field, plan_segments
-from moulin.table.write.layout import Layout
+from moulin.table.write.append import AppendPlan, append_rows
 from moulin.table.write.match import MatchSlice, match
-from moulin.table.write.segment_writer import NumberSource, write_batches
+from moulin.table.write.segment_writer import NumberSource
 
 _BLOCK = 16  # segment numbers reserved at a time
 
@@ -41,16 +41,12 @@ class Outcome:
 
 def prepare_append(context: Context, state: TableState, data: object, *, kind: Kind = Kind.APPEND) -> DataChange:
     """Write the rows of `data` as segments."""
-    if hasattr(data, "mapInArrow"):  # a Spark DataFrame: its rows do not pass through this process
-        return DataChange(state.id, state.version, kind, tuple(context.write_frame(state, data)))
-    config = effective(context.config, state.properties)
-    added = write_batches(
-        context.store,
-        Layout.of(state),
-        to_batches(data, state.schema),
-        number_source(context),
-        segment_bytes=config.append_segment_bytes,
-    )
+    plan = AppendPlan.of(context, state)
+    added: Sequence[SegmentFacts]
+    if is_frame(data):
+        added = context.spark().map_frame(append_rows, plan, data)
+    else:
+        added = append_rows(plan, to_batches(data, state.schema), number_source(context))
     return DataChange(state.id, state.version, kind, tuple(added))
 
 

@@ -18,8 +18,8 @@ from moulin.pipeline.source.stream_writer import StreamTableWriter
 from moulin.pipeline.source.table_source import TableSourceWriter
 from moulin.storage import paths
 from moulin.table.bulk.runs import RelocateSlice
-from moulin.table.bulk.writer import RegionRun, RunPlan
-from moulin.table.runner import R, S
+from moulin.table.ports import FrameKernel, P, R
+from moulin.table.runner import S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,17 +80,16 @@ class Meanwhile:
     """Does something after the tasks of a bulk write have run and before it commits."""
 
     def __init__(self, lake: Lake) -> None:
-        self._lake, self.action = lake, lambda: None
-        lake.context.frames = lambda: self  # type: ignore[assignment,return-value]
+        self.action = lambda: None
+        spark = lake.context.spark()
+        self._map_frame = spark.map_frame
+        spark.map_frame = self._then_act  # type: ignore[method-assign]
 
-    def frame_schema(self, given: Any) -> pa.Schema:
-        return self._lake.engine().frame_schema(given)
-
-    def write_runs(self, plan: RunPlan, given: Any) -> Sequence[RegionRun]:
-        runs = self._lake.engine().write_runs(plan, given)
+    def _then_act(self, kernel: FrameKernel[P, R], plan: P, given: Any) -> Sequence[R]:
+        results = self._map_frame(kernel, plan, given)
         action, self.action = self.action, lambda: None
         action()
-        return runs
+        return results
 
 
 def test_all_changes_against_a_model(lake: Lake, table: Table, spark: SparkSession) -> None:
@@ -170,7 +169,7 @@ def test_a_merge_of_segments_meanwhile_writes_no_run_again(
     plain.append([row(n, "a") for n in range(20)])
     plain.append([row(n, "a") for n in range(20, 40)])
     seen: list[object] = []
-    runner = lake.context.spark_runner()
+    runner = lake.context.spark().runner()
     assert runner is not None
 
     class Watched:
@@ -178,7 +177,7 @@ def test_a_merge_of_segments_meanwhile_writes_no_run_again(
             seen.extend(slices)
             return runner.map(kernel, slices)
 
-    monkeypatch.setattr(lake.context, "spark_runner", Watched)
+    monkeypatch.setattr(lake.context.spark(), "runner", Watched)
     Meanwhile(lake).action = lambda: plain.compact(everything=True)
     rows = [row(n, "b") for n in range(30, 50)]
     assert plain.append(frame(spark, rows, parts=1)).rows_updated == 10

@@ -96,7 +96,7 @@ def _commit(lake: Lake, changes: Sequence[Change], key: str | None) -> None:
     request_id = _request_id(changes, key)
     if request_id is not None and lake.catalog.committed(request_id) is not None:
         return  # this request was answered, or died, after its commit
-    lake.context.flush()
+    lake.flush()
     for attempt in range(_ATTEMPTS):
         try:
             _Attempt(lake, changes, request_id).run()
