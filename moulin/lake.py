@@ -28,7 +28,7 @@ from moulin.storage.cache import open_cached, with_cache
 from moulin.storage.read_only import ReadOnlyStore
 from moulin.storage.store import Store, open_store
 from moulin.table.context import Context
-from moulin.table.keyed.keyed import flush_keyed
+from moulin.table.keyed.tables import flush_keyed
 from moulin.table.ports import Spark
 from moulin.table.properties import check_properties
 from moulin.table.table import Table

@@ -15,8 +15,8 @@ from moulin.storage.store import Store
 from moulin.storage.table_store import TableStore
 from moulin.table.commit.change import Committer
 from moulin.table.commit.vectors import VectorCache
+from moulin.table.find.index_files import SecondaryIndexes
 from moulin.table.find.locate import KeyIndexes
-from moulin.table.find.search import SecondaryIndexes
 from moulin.table.pins import Pins
 from moulin.table.ports import Exporter, Spark
 from moulin.table.runner import LocalRunner, TaskRunner

@@ -14,8 +14,10 @@ from moulin.model.refs import shown
 from moulin.model.schema.arrow import arrow_schema
 from moulin.table.commit.change import SettingChange, after_commit
 from moulin.table.context import Context
-from moulin.table.keyed.keyed import KeyedTable, keyed_table, open_keyed
-from moulin.table.keyed.reader import FixedReader, View
+from moulin.table.keyed.keyed import KeyedTable
+from moulin.table.keyed.reader import FixedReader
+from moulin.table.keyed.tables import keyed_table, open_keyed
+from moulin.table.keyed.view import View
 from moulin.table.write.writes import Outcome
 
 

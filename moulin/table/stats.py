@@ -12,7 +12,7 @@ from moulin.model.facts import LiveSegment
 from moulin.table.context import Context
 from moulin.table.index.index import IndexInfo, list_indexes
 from moulin.table.keyed.counters import CacheUse, Counters, StallStats, WriterStats
-from moulin.table.keyed.keyed import open_keyed
+from moulin.table.keyed.tables import open_keyed
 
 
 @dataclass(frozen=True, slots=True)

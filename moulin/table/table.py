@@ -15,7 +15,7 @@ from moulin.model.merge_rules import MergeRules
 from moulin.model.where import Where
 from moulin.table.bulk import bulk
 from moulin.table.bulk.commit import merge, source_schema
-from moulin.table.commit.change import retried
+from moulin.table.commit.retry import retry
 from moulin.table.compact.compaction import Compaction, compact
 from moulin.table.context import Context
 from moulin.table.handle import whole_number
@@ -147,7 +147,7 @@ class Table(TableVersions, TableSettings):
                 return Outcome(state.head_version)
             return Outcome(self._context.committer.commit([change]).version, rows_deleted=rows)
 
-        return retried(self._context.config.commit_attempts, run)
+        return retry(self._context.config.commit_attempts, run)
 
     def overwrite(self, data: object, where: Where = None) -> Outcome:
         """Replace all rows, or those that match, with the rows of `data`, in one version."""
@@ -160,7 +160,7 @@ class Table(TableVersions, TableSettings):
             version = self._context.committer.commit([change]).version
             return Outcome(version, sum(facts.rows for facts in added), rows)
 
-        return retried(self._context.config.commit_attempts, run)
+        return retry(self._context.config.commit_attempts, run)
 
     def merge(
         self,

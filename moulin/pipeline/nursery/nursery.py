@@ -15,6 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from moulin.errors import AlreadyExists, Conflict, FailedPrecondition, MoulinError, NotFound, Unavailable
@@ -29,12 +30,13 @@ from moulin.pipeline.nursery.mill import NUMBERS, Milled, MillSlice, mill, store
 from moulin.pipeline.nursery.tries import Tries
 from moulin.pipeline.runner import SparkRunner, TaskDied
 from moulin.storage import paths
+from moulin.table.commit.retry import at_once, retry
 from moulin.table.runner import LocalRunner
 from moulin.table.write.layout import Layout
 
 _log = logging.getLogger(__name__)
 _NANOS = 1_000_000_000
-_PLANS = 3  # batches that are planned anew when another nursery or new routing was first
+_PLANS = 3  # plans of a batch, when another nursery or new routing was first
 _COMMITS = 5
 _TRIM_SECONDS = 30.0
 
@@ -74,14 +76,7 @@ class Nursery:
     def run_once(self) -> NurseryReport:
         """One batch: everything that is stored, up to `nursery_batch_bytes`. Raises what kept it from committing."""
         began = time.monotonic()
-        for plan in range(_PLANS):
-            try:
-                report = self._run()
-                break
-            except Conflict as error:
-                _log.info("planning anew: %s", error.message)
-                if plan == _PLANS - 1:
-                    raise
+        report = retry(_PLANS, self._run, _is_outdated, at_once)
         self._failures = 0
         if time.monotonic() - self._trimmed_at >= _TRIM_SECONDS:
             report.trimmed = self.trim()
@@ -257,17 +252,14 @@ class Nursery:
     def _commit(self, batch: NurseryBatch) -> NurseryResult:
         """Commit under one request id, however often the answer is lost. Files of a refused batch are deleted."""
         request_id = str(new_id())
-        for attempt in range(_COMMITS):
-            try:
-                return self._catalog.ingest.commit_nursery_batch(batch, request_id=request_id)
-            except Unavailable:
-                if attempt == _COMMITS - 1:
-                    raise  # it may be committed: its files stay, and the next plan sees what is true
-                time.sleep(0.1 * 2**attempt)
-            except MoulinError:
-                self._store.delete(facts.path for some in batch.segments.values() for facts in some)
-                raise
-        raise AssertionError
+        commit = partial(self._catalog.ingest.commit_nursery_batch, batch, request_id=request_id)
+        try:
+            return retry(_COMMITS, commit, lambda error: isinstance(error, Unavailable), _wait_for_catalog)
+        except Unavailable:
+            raise  # it may be committed: its files stay, and the next plan sees what is true
+        except MoulinError:
+            self._store.delete(facts.path for some in batch.segments.values() for facts in some)
+            raise
 
     # Ends of streams
 
@@ -290,6 +282,17 @@ class Nursery:
         ingest = self._catalog.ingest
         ingest.stop_stream(stream.id, stop.offset - 1, stopped_at=stop.written_at, reason=stop.reason)
         return 1
+
+
+def _is_outdated(error: MoulinError) -> bool:
+    """Whether a batch must be planned again, because another nursery or new routing was first."""
+    if isinstance(error, Conflict):
+        _log.info("planning again: %s", error.message)
+    return isinstance(error, Conflict)
+
+
+def _wait_for_catalog(attempt: int) -> None:
+    time.sleep(0.05 * 2**attempt)
 
 
 def _is_ahead(stream: Stream) -> bool:

@@ -32,7 +32,7 @@ from moulin.storage import paths
 from moulin.storage.store import ObjectInfo, Store, open_store
 from moulin.table.bulk.commit import plan_runs
 from moulin.table.bulk.writer import write_run_rows
-from moulin.table.keyed.keyed import keyed_table
+from moulin.table.keyed.tables import keyed_table
 from moulin.table.ports import Backfilled, BatchLoaded
 from moulin.table.write.append import AppendPlan, append_rows
 from moulin.table.write.writes import Outcome

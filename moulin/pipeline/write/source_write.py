@@ -18,7 +18,7 @@ from moulin.pipeline.write.writer import FrameJob
 from moulin.table.bulk.commit import commit_overwrite, commit_upsert, plan_runs
 from moulin.table.bulk.writer import RegionRun, RunPlan, write_run_rows
 from moulin.table.commit.change import DataChange
-from moulin.table.keyed.keyed import keyed_table
+from moulin.table.keyed.tables import keyed_table
 from moulin.table.write.append import AppendPlan, append_rows
 from moulin.table.write.writes import Outcome
 

@@ -6,7 +6,7 @@ level-0 segments that keep their row ids. It needs nothing but storage; what it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.locate import KeyIndexes, Located, Tools, locate
 from moulin.table.write.layout import Layout
+from moulin.table.write.pieces import pieces
 from moulin.table.write.segment_writer import NumberSource
 from moulin.table.write.upsert import UpsertDraft, mark, write_located
 
@@ -108,24 +109,10 @@ def write_runs(
 ) -> list[RegionRun]:
     """Write batches of `plan.source` as segments, one per partition and about `segment_bytes`; nothing is committed."""
     drafts: dict[PartitionTuple, UpsertDraft] = {}
-    for rows in _runs(batches, plan):
+    for rows in pieces(batches, plan.source, plan.segment_bytes):
         for value, part in plan.spec.split(rows):
             _write(plan, tools, drafts.setdefault(value, UpsertDraft()), value, part, numbers)
     return [RegionRun(value, draft) for value, draft in drafts.items()]
-
-
-def _runs(batches: Iterable[pa.RecordBatch], plan: RunPlan) -> Iterator[pa.Table]:
-    schema = arrow_schema(plan.source)
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        held.append(batch)
-        size += batch.nbytes
-        if size >= plan.segment_bytes:
-            yield pa.Table.from_batches(held, schema)
-            held, size = [], 0
-    if size:
-        yield pa.Table.from_batches(held, schema)
 
 
 def _write(

@@ -7,12 +7,10 @@ again.
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from itertools import count
 from uuid import UUID
 
 import numpy as np
@@ -21,7 +19,7 @@ from pyroaring import BitMap64
 
 from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.commit.commit import CommitResult, Stale, TableCommit
-from moulin.errors import Conflict, MoulinError, Unavailable
+from moulin.errors import MoulinError, Unavailable
 from moulin.formats import deletion_vector
 from moulin.formats.journal import Journal, JournalSet
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
@@ -41,9 +39,9 @@ from moulin.model.operations import (
     Verdict,
 )
 from moulin.storage.store import Store
+from moulin.table.commit.retry import must_rebase, retry
 from moulin.table.commit.vectors import VectorCache, VectorTarget, write_vectors
 
-_T = TypeVar("_T")
 _DATA = {
     Kind.APPEND: Append,
     Kind.DELETE: Delete,
@@ -119,16 +117,14 @@ class Committer:
             return self._commit(changes, request_id, digest)
 
     def _commit(self, changes: Sequence[Change], request_id: str | None, digest: bytes | None) -> CommitResult:
-        attempts = self._catalog.config.commit_attempts
-        for attempt in range(1, attempts + 1):
-            try:
-                prepared = [self._prepare(change, rebased=attempt > 1) for change in changes]
-                return self._catalog.commit(prepared, request_id=request_id, digest=digest)
-            except Stale as stale:
-                if stale.verdict is not Verdict.REBASE or attempt == attempts:
-                    raise
-                back_off(attempt)
-        raise AssertionError("unreachable")
+        attempts = count(1)
+
+        def run() -> CommitResult:
+            rebased = next(attempts) > 1
+            prepared = [self._prepare(change, rebased=rebased) for change in changes]
+            return self._catalog.commit(prepared, request_id=request_id, digest=digest)
+
+        return retry(self._catalog.config.commit_attempts, run, must_rebase)
 
     def _prepare(self, change: Change, *, rebased: bool) -> TableCommit:
         match change:
@@ -315,20 +311,3 @@ def after_commit() -> Iterator[None]:
             f"The change was committed, and what followed failed: {error.message} Look at the table "
             "before repeating it."
         ) from error
-
-
-def retried(attempts: int, run: Callable[[], _T]) -> _T:
-    """Run an operation that reads and commits, again from the start while it loses races that another try can win."""
-    for attempt in range(1, attempts + 1):
-        try:
-            return run()
-        except Stale as stale:
-            if stale.verdict is not Verdict.RETRY or attempt == attempts:
-                raise
-            back_off(attempt)
-    raise Conflict("The operation was given no attempt.")
-
-
-def back_off(attempt: int) -> None:
-    """Wait a little longer after each lost race, not in step with others."""
-    time.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.25)))

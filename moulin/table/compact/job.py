@@ -10,7 +10,7 @@ from moulin.errors import NotFound
 from moulin.model.entities import TableState
 from moulin.model.operations import Claim
 from moulin.table.commit.change import MergeChange
-from moulin.table.compact.kernel import merge
+from moulin.table.compact.kernel import merge_slice
 from moulin.table.compact.picker import Group, cut
 from moulin.table.context import Context
 from moulin.table.index.index import carry_indexes
@@ -39,7 +39,7 @@ def run_group(
         numbers=range(first, first + _NUMBERS),
     )
     runner = runner or context.runner(group.size)
-    results = list(runner.map(merge, slices))
+    results = list(runner.map(merge_slice, slices))
     change = MergeChange(
         state.id,
         state.version,

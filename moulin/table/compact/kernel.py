@@ -64,7 +64,7 @@ class MergedSlice:
     number: int
 
 
-def merge(work: MergeSlice) -> MergedSlice:
+def merge_slice(work: MergeSlice) -> MergedSlice:
     """Read the ranges, sort once, write. Runs in one thread; memory is about twice the rows of the ranges."""
     tables, kept = _read(work)
     table = pa.concat_tables(tables)

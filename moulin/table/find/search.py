@@ -16,17 +16,15 @@ import pyarrow as pa
 from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.commit.indexes import Coverage
 from moulin.formats.key_index import hash_keys
-from moulin.formats.secondary_index import IndexFile, IndexKind, SortedChunk, Span, filter_holds
+from moulin.formats.secondary_index import IndexFile, IndexKind, Span, filter_holds
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.index_value import LONGEST, encode_literal, encoding_of, width_of
 from moulin.model.layout.key import successor
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import And, Column, Compare, Condition, In, IsNan, Like, Or, leaves
-from moulin.storage.store import Store
 from moulin.storage.table_store import Lost
-from moulin.table.find.locate import ByteCache
-from moulin.table.index.build import KINDS, open_index
+from moulin.table.find.index_files import KINDS, SecondaryIndexes
 
 Integers = npt.NDArray[np.int64]
 Found = dict[int, Integers]
@@ -44,30 +42,6 @@ class Narrowed:
     segments: list[LiveSegment]
     positions: Mapping[int, Integers] = field(default_factory=dict)
     skipped: int = 0
-
-
-class SecondaryIndexes:
-    """The index files of a lake, opened once and cached chunk by chunk. Thread-safe."""
-
-    def __init__(self, store: Store, limit: int) -> None:
-        self._store = store
-        self._open: ByteCache[str, IndexFile] = ByteCache(limit)
-        self._chunks: ByteCache[tuple[str, int], SortedChunk] = ByteCache(limit)
-        self._filters: ByteCache[tuple[str, int], npt.NDArray[np.uint8]] = ByteCache(limit)
-
-    def clear(self) -> None:
-        """Forget everything that was read."""
-        for cache in (self._open, self._chunks, self._filters):
-            cache.clear()
-
-    def file(self, path: str, size: int) -> IndexFile:
-        return self._open.get(path, lambda: open_index(self._store, path, size), lambda file: file.nbytes)
-
-    def chunk(self, path: str, file: IndexFile, number: int) -> SortedChunk:
-        return self._chunks.get((path, number), lambda: file.load_sorted(number), lambda chunk: chunk.nbytes)
-
-    def filter(self, path: str, file: IndexFile, segment: int) -> npt.NDArray[np.uint8]:
-        return self._filters.get((path, segment), lambda: file.load_filter(segment), lambda data: data.nbytes)
 
 
 def narrow(

@@ -16,7 +16,6 @@ from moulin.formats.journal import Journal
 from moulin.formats.key_index import hash_keys
 from moulin.formats.secondary_index import (
     CoveredSegment,
-    IndexFile,
     IndexKind,
     SegmentHashes,
     encode_bloom,
@@ -30,12 +29,10 @@ from moulin.model.layout.index_value import cut, encode_values, encoding_of, wid
 from moulin.model.schema.arrow import POSITION
 from moulin.storage import paths
 from moulin.storage.store import Store
+from moulin.table.find.index_files import KINDS, open_index
 
 Integers = npt.NDArray[np.int64]
 _NONE: Integers = np.empty(0, np.int64)
-
-KINDS: Mapping[str, IndexKind] = {"btree": IndexKind.BTREE, "bloom": IndexKind.BLOOM}
-"""The kinds of index by the names that users and the catalog have for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +80,6 @@ class _Entries:
 
     positions: Integers
     payload: pa.Array
-
-
-def open_index(store: Store, path: str, size: int) -> IndexFile:
-    """Open a file of an index in storage."""
-    return IndexFile(lambda start, length: store.get_range(path, start, length), size, path)
 
 
 def build_index(work: IndexSlice) -> operations.IndexFile:

@@ -22,7 +22,8 @@ from moulin.model.names import check_name, did_you_mean
 from moulin.model.operations import CreateIndex, DropIndex, IndexFile, UpdateIndex
 from moulin.table.commit.change import MergeChange, SettingChange
 from moulin.table.context import Context
-from moulin.table.index.build import KINDS, CarrySlice, CoveringFile, IndexSlice, build_index, carry_index
+from moulin.table.find.index_files import KINDS
+from moulin.table.index.build import CarrySlice, CoveringFile, IndexSlice, build_index, carry_index
 from moulin.table.runner import TaskRunner
 
 _FILE_ROWS = 8 << 20  # rows that a file covers: what a slice holds in memory, and a merge reads of one file

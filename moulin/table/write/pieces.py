@@ -1,0 +1,27 @@
+"""Batches into pieces of bounded size, each of which is written at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from moulin.model.schema.arrow import arrow_schema
+
+
+def pieces(batches: Iterable[pa.RecordBatch], schema: Schema, limit: int) -> Iterator[pa.Table]:
+    """The rows of batches of `schema`, in their order, as tables of about `limit` bytes each; none is empty."""
+    whole = arrow_schema(schema)
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        held.append(batch)
+        size += batch.nbytes
+        if size >= limit:
+            yield pa.Table.from_batches(held, whole)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held, whole)
