@@ -251,6 +251,7 @@ class Lake:
 
     def flush(self) -> None:
         """Commit what was put into keyed tables and what others left in their logs, so that other engines see it."""
+        self._open_catalog()
         flush_keyed(self.context)
 
     def close(self) -> None:

@@ -87,6 +87,18 @@ def test_small_work_stays_in_process(lake: Lake, orders: Table, rows: Rows, watc
     assert watched.slices == []
 
 
+def test_large_work_starts_spark_only_where_it_may(tmp_path: Path, spark: SparkSession) -> None:
+    with moulin.connect(tmp_path / "lake", spark=spark, merge_local_bytes=1) as lake:
+        lake.create_database("shop")
+        table = lake.create_table("shop.orders", [("id", "long")])
+        for number in range(4):
+            table.append([{"id": number}])
+            lake.context.starts_spark = number == 3
+            table.compact(everything=True)
+            assert (lake.context.spark().runner() is not None) == (number == 3)
+        assert table.scan().to_arrow()["id"].to_pylist() == [0, 1, 2, 3]
+
+
 def test_a_delete_that_commits_while_a_merge_runs_is_carried_over(
     orders: Table, rows: Rows, ids: Ids, watched: Watched
 ) -> None:
