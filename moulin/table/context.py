@@ -13,7 +13,7 @@ from moulin.config import Config
 from moulin.errors import Closed, FailedPrecondition, MoulinError
 from moulin.storage.store import Store
 from moulin.storage.table_store import TableStore
-from moulin.table.commit.change import Committer
+from moulin.table.commit.committer import Committer
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.index_files import SecondaryIndexes
 from moulin.table.find.locate import KeyIndexes
