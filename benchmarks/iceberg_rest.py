@@ -62,7 +62,7 @@ def _visible(bench: Bench, lake: Lake, address: str) -> Line:
         nonlocal put
         put += 1
         table.put({"id": put, "n": put})
-        lake.context.flush()  # DuckDB reads no snapshot that is younger than its transaction
+        lake.flush()  # DuckDB reads no snapshot that is younger than its transaction
         (found,) = connection.execute("SELECT max(n) FROM ice.bench.visible").fetchone()
         assert found == put
 

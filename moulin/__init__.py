@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, Any
 from moulin import errors
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from moulin.lake import Lake
+    from moulin.table.ports import Export, Exporter, Spark
     from moulin.table.read.scan import Scan
     from moulin.table.snapshot import Snapshot
     from moulin.table.table import Table
@@ -60,11 +63,11 @@ def connect(
     catalog is not needed: the lake is what the manifests there say, `refresh()` follows it, and nothing is written.
     `settings` are the knobs of `moulin.config.Config`.
     """
-    from moulin.lake import Lake, SqlEngine
+    from moulin.lake import Lake
 
-    def make_engine(lake: Lake) -> SqlEngine:
-        engine: SqlEngine = importlib.import_module("moulin.pipeline.spark").Engine(lake, spark)
-        return engine
+    def make_spark(lake: Lake) -> Spark:
+        made: Spark = importlib.import_module("moulin.pipeline.spark").LakeSpark(lake, spark)
+        return made
 
     text = str(uri)
     if text.startswith(("grpc://", "grpcs://")) and not read_only:
@@ -75,7 +78,7 @@ def connect(
             token=token,
             certificate=certificate,
             settings=settings,
-            make_engine=make_engine,
+            make_spark=make_spark,
         )
         return opened
     if token is not None or certificate is not None:
@@ -83,17 +86,22 @@ def connect(
     if read_only:
         if storage is not None:
             raise errors.InvalidInput("A read-only lake is opened by the address of its storage: leave storage= out.")
-        lake = Lake.open_replica(uri, storage_options=storage_options, settings=settings, make_engine=make_engine)
+        lake = Lake.open_replica(uri, storage_options=storage_options, settings=settings, make_spark=make_spark)
     else:
         lake = Lake.open(
-            uri, storage=storage, storage_options=storage_options, settings=settings, make_engine=make_engine
+            uri, storage=storage, storage_options=storage_options, settings=settings, make_spark=make_spark
         )
-    lake.context.export_iceberg = _export_iceberg
+    lake.context.exporter = _exporter(lake)
     return lake
 
 
-def _export_iceberg(*arguments: Any, **options: Any) -> Any:
-    return importlib.import_module("moulin.iceberg.projection.export").export(*arguments, **options)
+def _exporter(lake: Lake) -> Exporter:
+    def export(table_id: UUID, directory: str, *, version: int | None, copy: bool) -> Export:
+        module = importlib.import_module("moulin.iceberg.projection.export")
+        made: Export = module.export(lake.context, table_id, directory, version=version, copy=copy)
+        return made
+
+    return export
 
 
 def __getattr__(name: str) -> Any:

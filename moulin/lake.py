@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
-
-import pyarrow as pa
 
 from moulin.catalog.backend import CatalogBackend, TokenBackend
 from moulin.catalog.catalog import Catalog
@@ -16,8 +15,7 @@ from moulin.catalog.replica import ReplicaCatalog
 from moulin.catalog.sql.clock import Clock
 from moulin.config import Config, load_config
 from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput
-from moulin.model.entities import Database, DropPreview, TableEntry, TableState, View
-from moulin.model.facts import SegmentFacts
+from moulin.model.entities import Database, DropPreview, TableEntry, View
 from moulin.model.layout.event_time import event_time_id
 from moulin.model.layout.key import with_key
 from moulin.model.layout.partition import parse_spec
@@ -29,10 +27,10 @@ from moulin.storage import paths
 from moulin.storage.cache import open_cached, with_cache
 from moulin.storage.read_only import ReadOnlyStore
 from moulin.storage.store import Store, open_store
-from moulin.table.bulk.writer import RegionRun, RunPlan
 from moulin.table.context import Context
+from moulin.table.keyed.tables import flush_keyed
+from moulin.table.ports import Spark
 from moulin.table.properties import check_properties
-from moulin.table.runner import TaskRunner
 from moulin.table.table import Table
 from moulin.table.transaction import Transaction
 
@@ -40,42 +38,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class SqlEngine(Protocol):
-    """Spark, as the lake sees it. `moulin.pipeline` fills this in."""
-
-    def session(self) -> SparkSession: ...
-    def sql(
-        self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None, *, fresh: bool = True
-    ) -> DataFrame: ...
-    def read(self, table: Table, version: int | None) -> DataFrame: ...
-    def write(self, state: TableState, frame: DataFrame) -> Sequence[SegmentFacts]: ...
-    def frame_schema(self, frame: DataFrame) -> pa.Schema: ...
-    def write_runs(self, plan: RunPlan, frame: DataFrame) -> Sequence[RegionRun]: ...
-    def backfill(self, table_id: UUID, path: str, **options: Any) -> Any: ...
-    def runner(self) -> TaskRunner | None: ...
-    def close(self) -> None: ...
-
-
 class Lake:
     """One catalog and one storage root. Safe to use from several threads; several processes may open the same lake."""
 
     def __init__(
-        self, catalog: CatalogBackend, store: Store, uri: str, make_engine: Callable[[Lake], SqlEngine] | None = None
+        self, catalog: CatalogBackend, store: Store, uri: str, make_spark: Callable[[Lake], Spark] | None = None
     ) -> None:
         self.uri = uri
         self.read_only = isinstance(catalog, ReplicaCatalog)
         self.store = store
         self.catalog = catalog
-        self._make_engine = make_engine
-        self._engine: SqlEngine | None = None
         self._closed = False
-        self.context = Context(
-            catalog,
-            store,
-            self._spark_runner,
-            lambda state, frame: self.engine().write(state, frame),
-            self.engine,
-        )
+        self.context = Context(catalog, store, None if make_spark is None else partial(make_spark, self))
 
     @classmethod
     def open(
@@ -86,11 +60,11 @@ class Lake:
         storage_options: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
-        make_engine: Callable[[Lake], SqlEngine] | None = None,
+        make_spark: Callable[[Lake], Spark] | None = None,
     ) -> Lake:
         """Open a lake; see `moulin.connect`."""
         catalog_uri, store, config = locate(str(uri), storage, storage_options, settings)
-        return cls(Catalog.open(catalog_uri, store, config, clock=clock), store, str(uri), make_engine)
+        return cls(Catalog.open(catalog_uri, store, config, clock=clock), store, str(uri), make_spark)
 
     @classmethod
     def open_replica(
@@ -99,11 +73,11 @@ class Lake:
         *,
         storage_options: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
-        make_engine: Callable[[Lake], SqlEngine] | None = None,
+        make_spark: Callable[[Lake], Spark] | None = None,
     ) -> Lake:
         """A read-only lake from the manifests in storage alone; see `moulin.connect`."""
         store, config = locate_replica(str(uri), storage_options, settings)
-        return cls(ReplicaCatalog.from_manifests(store, config), store, str(uri), make_engine)
+        return cls(ReplicaCatalog.from_manifests(store, config), store, str(uri), make_spark)
 
     def refresh(self) -> int:
         """The version that reads see from now on. Only a replica has to ask: it follows what was published since."""
@@ -265,22 +239,20 @@ class Lake:
         Names of one part are Spark's temporary views. `args` are the values of parameters: a dict for `:name`, a list
         for `?`. With `fresh`, the result includes records that were acknowledged but not yet committed.
         """
-        return self.engine().sql(text, args, fresh=fresh)
+        self._open_catalog()
+        return self.context.spark().sql(text, args, fresh=fresh)
 
     def spark(self) -> SparkSession:
         """The Spark session with the lake attached. What was put so far is committed first, so that Spark sees it."""
-        session = self.engine().session()
-        self.context.flush()
+        self._open_catalog()
+        session = self.context.spark().session()
+        self.flush()
         return session
 
-    def engine(self) -> SqlEngine:
-        """Spark, started when first needed."""
+    def flush(self) -> None:
+        """Commit what was put into keyed tables and what others left in their logs, so that other engines see it."""
         self._open_catalog()
-        if self._engine is None:
-            if self._make_engine is None:
-                raise FailedPrecondition("This lake was opened without Spark; open it with moulin.connect.")
-            self._engine = self._make_engine(self)
-        return self._engine
+        flush_keyed(self.context)
 
     def close(self) -> None:
         """Flush keyed tables, publish what waits and let go of the catalog. The Spark session, if any, goes on."""
@@ -289,8 +261,6 @@ class Lake:
             try:
                 self.context.close()
             finally:
-                if self._engine is not None:
-                    self._engine.close()
                 self.catalog.close()
 
     def __enter__(self) -> Lake:
@@ -311,16 +281,7 @@ class Lake:
         return self._open_catalog().table(*parse_table_name(name)).id
 
     def _table(self, table_id: UUID, *, read_only: bool = False) -> Table:
-        return Table(
-            self.context,
-            table_id,
-            read_only=read_only or self.read_only,
-            to_spark=lambda t, v: self.engine().read(t, v),
-            follow=self.refresh,
-        )
-
-    def _spark_runner(self) -> TaskRunner | None:
-        return None if self._engine is None else self._engine.runner()
+        return Table(self.context, table_id, read_only=read_only or self.read_only, follow=self.refresh)
 
 
 def locate(

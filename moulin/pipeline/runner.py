@@ -1,4 +1,4 @@
-"""Planned tasks on Spark: one Spark task per piece of work, run by the kernels of table/; results go to the driver."""
+"""Slices of work on Spark: one Spark task for each, which calls its kernel; results go to the driver."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from moulin import errors
 from moulin.errors import MoulinError, Unavailable
-from moulin.table.runner import Result, Task, run_task
 
-T = TypeVar("T")
+S = TypeVar("S")
 R = TypeVar("R")
 
 RESULT_SCHEMA = "place bigint, result binary, error string, message string"
@@ -35,27 +34,27 @@ class TaskDied(Unavailable):
 
 
 class SparkRunner:
-    """Runs planned tasks as one Spark job. A task that dies is tried again as often as Spark is configured to."""
+    """Fills `moulin.table.runner.TaskRunner`: the slices of a call are one Spark job.
+
+    A task that dies is tried again as often as Spark is configured to.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once, about."""
+        """How many slices run at once, about."""
         return max(1, int(self._spark.sparkContext.defaultParallelism))
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Result]:
-        return iter(self.map(run_task, tasks))
-
-    def map(self, kernel: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """What a kernel returns for each task. It must be a function that executors can import."""
-        if not tasks:
+    def map(self, kernel: Callable[[S], R], slices: Sequence[S]) -> list[R]:
+        """The result of each slice, in their order. REQUIRES: `kernel` is a function that executors can import."""
+        if not slices:
             return []
-        pickled = [pickle.dumps((kernel, task)) for task in tasks]
-        places = self._spark.range(0, len(tasks), 1, len(tasks))
+        pickled = [pickle.dumps((kernel, work)) for work in slices]
+        places = self._spark.range(0, len(slices), 1, len(slices))
         results = collect_results(places.mapInArrow(partial(_run_places, pickled), RESULT_SCHEMA))
-        return [results[place] for place in range(len(tasks))]
+        return [results[place] for place in range(len(slices))]
 
 
 def _run_places(pickled: Sequence[bytes], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -65,8 +64,8 @@ def _run_places(pickled: Sequence[bytes], batches: Iterator[pa.RecordBatch]) -> 
 
 
 def _run_pickled(pickled: bytes) -> Any:
-    kernel, task = pickle.loads(pickled)
-    return kernel(task)
+    kernel, work = pickle.loads(pickled)
+    return kernel(work)
 
 
 def outcome(place: int, run: Callable[[], Any]) -> pa.RecordBatch:

@@ -1,16 +1,15 @@
-"""Spark for one lake: the session, SQL over its tables, DataFrames out and in, and a runner for planned tasks."""
+"""Spark for one lake: the session, SQL over its tables, DataFrames out and in, and a runner of slices."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import reduce
-from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -21,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 from moulin.errors import Closed, InvalidInput, NotFound
 from moulin.lake import Lake
 from moulin.model.entities import TableState
-from moulin.model.facts import SegmentFacts
 from moulin.model.predicate import Predicate
 from moulin.pipeline.read.fresh import Fresh, FreshLane
 from moulin.pipeline.read.reader import NamedFrame, TableReader
@@ -31,22 +29,21 @@ from moulin.pipeline.sql.catalyst import Arguments, Catalyst
 from moulin.pipeline.sql.hints import predicate_of
 from moulin.pipeline.sql.names import Query, Reference, spelled
 from moulin.pipeline.sql.sql import check_is_query
-from moulin.pipeline.write.backfill import Backfilled, backfill
-from moulin.pipeline.write.writer import RunJob, frame_arrow_schema, plan_write, write_frame, write_run_frame
-from moulin.table.bulk.writer import RegionRun, RunPlan
+from moulin.pipeline.write.backfill import backfill
+from moulin.pipeline.write.writer import FrameJob, frame_arrow_schema
 from moulin.table.pins import Hold
-from moulin.table.table import Table
+from moulin.table.ports import Backfilled, BatchLoaded, FrameKernel, P, R
 
 _HOLDS: ContextVar[list[Hold]] = ContextVar("holds")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _SESSION = "session"  # Spark's name for the place of temporary views; a database of the lake goes before it
 
 
-class Engine:
-    """Fills `moulin.lake.SqlEngine`. Thread-safe.
+class LakeSpark:
+    """Fills `moulin.table.ports.Spark`. Thread-safe.
 
     `spark` is a session, a master's address, or None for the session that runs already, else a local one. The session
-    starts when it is first needed and outlives the engine.
+    starts when it is first needed and outlives this object.
     """
 
     def __init__(self, lake: Lake, spark: SparkSession | str | None = None) -> None:
@@ -81,7 +78,7 @@ class Engine:
         assert self._catalyst is not None
         with _refusing("Spark refuses the query"):
             query = Query(self._catalyst, text, args)
-        self._lake.context.flush()
+        self._lake.flush()
         lane = self._lane.take() if fresh and self._lane is not None else None
         version = self._lake.catalog.version() if lane is None else lane.version
         with self._holding() as holds:
@@ -91,35 +88,52 @@ class Engine:
         self._hold_for(result, holds)
         return result
 
-    def read(self, table: Table, version: int | None = None) -> DataFrame:
-        """A table at a version, or as it is now."""
+    def read(self, state: TableState) -> DataFrame:
+        """The rows of a table at the version of `state`."""
         spark = self.session()
         with self._holding() as holds:
-            cached = self._frame(table.state(version)).frame
+            cached = self._frame(state).frame
         frame = type(cached)(cached._jdf, spark)  # the one that is kept lives longer than whoever asked for it
         self._hold_for(frame, holds)
         return frame
-
-    def write(self, state: TableState, frame: DataFrame) -> Sequence[SegmentFacts]:
-        """Write the rows of a DataFrame as segments of a table; nothing is committed."""
-        self.session()
-        return write_frame(plan_write(self._lake.context, state, frame.schema), frame)
 
     def frame_schema(self, frame: DataFrame) -> pa.Schema:
         """The schema in which the rows of a DataFrame come to tasks."""
         return frame_arrow_schema(frame.schema)
 
-    def write_runs(self, plan: RunPlan, frame: DataFrame) -> Sequence[RegionRun]:
-        """Write the rows of a DataFrame as runs of a keyed table; nothing is committed."""
+    def map_frame(self, kernel: FrameKernel[P, R], plan: P, frame: DataFrame) -> list[R]:
+        """The results of a kernel over the rows of a DataFrame, in the order of the tasks; nothing is committed."""
         self.session()
-        return write_run_frame(RunJob.of(self._lake.context, plan, frame.schema), frame)
+        return FrameJob.of(self._lake.context, kernel, plan, frame.schema).run(frame)
 
-    def backfill(self, table_id: UUID, path: str, **options: Any) -> Backfilled:
+    def backfill(
+        self,
+        table_id: UUID,
+        path: str,
+        *,
+        format: str | None = None,
+        source: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        batch_bytes: int | None = None,
+        changed: str = "error",
+        progress: Callable[[BatchLoaded], None] | None = None,
+    ) -> Backfilled:
         """Load the files of a folder into a table, in batches; see `Table.backfill`."""
-        return backfill(self._lake, SparkRunner(self.session()), table_id, path, **options)
+        return backfill(
+            self._lake,
+            SparkRunner(self.session()),
+            table_id,
+            path,
+            format=format,
+            source=source,
+            storage_options=storage_options,
+            batch_bytes=batch_bytes,
+            changed=changed,
+            progress=progress,
+        )
 
     def runner(self) -> SparkRunner | None:
-        """A runner of planned tasks, once the session has started."""
+        """A runner of slices, once the session has started."""
         return None if self._spark is None else SparkRunner(self._spark)
 
     def close(self) -> None:

@@ -14,8 +14,10 @@ from moulin.model.refs import shown
 from moulin.model.schema.arrow import arrow_schema
 from moulin.table.commit.change import SettingChange, after_commit
 from moulin.table.context import Context
-from moulin.table.keyed.keyed import KeyedTable, keyed_table
-from moulin.table.keyed.reader import FixedReader, View
+from moulin.table.keyed.keyed import KeyedTable
+from moulin.table.keyed.reader import FixedReader
+from moulin.table.keyed.tables import keyed_table, open_keyed
+from moulin.table.keyed.view import View
 from moulin.table.write.writes import Outcome
 
 
@@ -126,9 +128,9 @@ class TableHandle:
         state = self._writable()
         change = SettingChange(self.id, state.version, operation)
         version = self._context.committer.commit([change]).version
-        if self.id in self._context.keyed:
+        if (keyed := open_keyed(self._context, self.id)) is not None:
             with after_commit():
-                self._context.keyed[self.id].refresh()
+                keyed.refresh()
         return Outcome(version)
 
     def _keyed(self) -> KeyedTable | None:

@@ -18,7 +18,7 @@ from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.keyed.key_scan import KeyScan
 from moulin.table.keyed.lookup import Lookup
-from moulin.table.keyed.reader import View
+from moulin.table.keyed.view import View
 from moulin.table.pins import Hold
 from moulin.table.read.scan import Scan
 

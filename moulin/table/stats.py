@@ -11,6 +11,8 @@ from moulin.model.entities import Region, TableState
 from moulin.model.facts import LiveSegment
 from moulin.table.context import Context
 from moulin.table.index.index import IndexInfo, list_indexes
+from moulin.table.keyed.counters import CacheUse, Counters, StallStats, WriterStats
+from moulin.table.keyed.tables import open_keyed
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,40 +25,6 @@ class LevelStats:
     rows: int
     live: int
     deleted: int
-
-
-@dataclass(frozen=True, slots=True)
-class CacheUse:
-    """How often something was found in a cache of this process, and how often not."""
-
-    hits: int = 0
-    misses: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StallStats:
-    """How often, how long in all and how long at most writers of this process were held up, in seconds."""
-
-    count: int = 0
-    seconds: float = 0.0
-    longest: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class WriterStats:
-    """A region that this process writes: bytes in its memtables, and the newest position of its log."""
-
-    memtable_bytes: int
-    log_position: int
-    stalls: StallStats
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """What a process counted of a keyed table since it opened it; `writers` by the number of their region."""
-
-    rows: CacheUse = CacheUse()
-    writers: Mapping[int, WriterStats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +64,9 @@ class TableStats:
     partitioning: str
     write_amplification: float | None = None
     read_amplification: int = 0
-    key_index: CacheUse = CacheUse()
-    row_cache: CacheUse = CacheUse()
-    stalls: StallStats = StallStats()
+    key_index: CacheUse = field(default_factory=CacheUse)
+    row_cache: CacheUse = field(default_factory=CacheUse)
+    stalls: StallStats = field(default_factory=StallStats)
     memtable_bytes: int = 0
     log_position: int = 0
     regions: tuple[RegionStats, ...] = ()
@@ -109,7 +77,7 @@ def table_stats(context: Context, state: TableState) -> TableStats:
     """The statistics of a table at `state`. Reads the catalog and counters, no file."""
     catalog = context.catalog
     segments = catalog.segments(state.id, state.version, with_columns=False)
-    keyed = context.keyed.get(state.id)
+    keyed = open_keyed(context, state.id)
     counters = keyed.counters() if keyed is not None else Counters()
     writers = counters.writers.values()
     regions = tuple(_region(r, segments, counters.writers.get(r.number)) for r in catalog.regions(state.id))

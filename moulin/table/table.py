@@ -12,11 +12,10 @@ from uuid import UUID
 
 from moulin.errors import Closed, FailedPrecondition
 from moulin.model.merge_rules import MergeRules
-from moulin.model.rows.rows import is_spark_frame
 from moulin.model.where import Where
 from moulin.table.bulk import bulk
 from moulin.table.bulk.commit import merge, source_schema
-from moulin.table.commit.change import retried
+from moulin.table.commit.retry import retry
 from moulin.table.compact.compaction import Compaction, compact
 from moulin.table.context import Context
 from moulin.table.handle import whole_number
@@ -24,6 +23,7 @@ from moulin.table.keyed.key_scan import KeyScan, Pending
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.keyed.reader import KeyedReader
 from moulin.table.keyed.region import RegionWriter
+from moulin.table.ports import Backfilled, BatchLoaded, Export, is_frame
 from moulin.table.read.scan import Scan
 from moulin.table.settings import TableSettings
 from moulin.table.snapshot import Snapshot
@@ -33,9 +33,6 @@ from moulin.table.write.writes import Outcome, prepare_append, prepare_delete, p
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-ToSpark = Callable[["Table", int | None], "DataFrame"]
 
 
 class Table(TableVersions, TableSettings):
@@ -51,13 +48,12 @@ class Table(TableVersions, TableSettings):
         table_id: UUID,
         *,
         read_only: bool = False,
-        to_spark: ToSpark | None = None,
         follow: Callable[[], int] | None = None,
     ) -> None:
         super().__init__(context, table_id, read_only=read_only, follow=follow)
-        self._to_spark = to_spark
         self._put: KeyedTable | RegionWriter | None = None  # what takes rows one by one, once it is known
         self._writes = False
+        self._found: KeyedTable | None = None  # the keyed table, once rows were asked for by key
 
     def stats(self) -> TableStats:
         """Levels, amplification, caches, stalls, regions and indexes; reads no file."""
@@ -118,8 +114,8 @@ class Table(TableVersions, TableSettings):
         storage_options: Mapping[str, str] | None = None,
         batch_bytes: int | None = None,
         changed: str = "error",
-        progress: Callable[[Any], None] | None = None,
-    ) -> Any:
+        progress: Callable[[BatchLoaded], None] | None = None,
+    ) -> Backfilled:
         """Load the Parquet, CSV or NDJSON files of a folder or object store on Spark, each file once.
 
         Files go in in the order of their paths, in batches of about `batch_bytes`, each of them one version; a keyed
@@ -128,9 +124,16 @@ class Table(TableVersions, TableSettings):
         loaded is an error, or left alone with `changed="skip"`. `progress` is told of each batch; the answer sums up.
         """
         self._writable()
-        options = {"format": format, "source": source, "storage_options": storage_options, "changed": changed}
-        more = {} if batch_bytes is None else {"batch_bytes": batch_bytes}
-        return self._context.frames().backfill(self.id, os.fspath(path), progress=progress, **options, **more)
+        return self._context.spark().backfill(
+            self.id,
+            os.fspath(path),
+            format=format,
+            source=source,
+            storage_options=storage_options,
+            batch_bytes=batch_bytes,
+            changed=changed,
+            progress=progress,
+        )
 
     def delete_where(self, where: Where) -> Outcome:
         """Delete the rows that match; no data is rewritten."""
@@ -144,7 +147,7 @@ class Table(TableVersions, TableSettings):
                 return Outcome(state.head_version)
             return Outcome(self._context.committer.commit([change]).version, rows_deleted=rows)
 
-        return retried(self._context.config.commit_attempts, run)
+        return retry(self._context.config.commit_attempts, run)
 
     def overwrite(self, data: object, where: Where = None) -> Outcome:
         """Replace all rows, or those that match, with the rows of `data`, in one version."""
@@ -157,7 +160,7 @@ class Table(TableVersions, TableSettings):
             version = self._context.committer.commit([change]).version
             return Outcome(version, sum(facts.rows for facts in added), rows)
 
-        return retried(self._context.config.commit_attempts, run)
+        return retry(self._context.config.commit_attempts, run)
 
     def merge(
         self,
@@ -182,8 +185,8 @@ class Table(TableVersions, TableSettings):
         """
         state = self._writable()
         keyed = self._keyed_only()
-        if is_spark_frame(source):
-            schema = self._context.frames().frame_schema(source)
+        if is_frame(source):
+            schema = self._context.spark().frame_schema(source)
         else:
             source, schema = source_schema(source)
         rules = MergeRules.of(
@@ -260,26 +263,29 @@ class Table(TableVersions, TableSettings):
 
     def to_spark(self, version: int | None = None) -> DataFrame:
         """The table as a Spark DataFrame, read natively."""
-        if self._to_spark is None:
-            raise FailedPrecondition(
-                "This table was opened without Spark; open it with moulin.connect(...).table(...)."
-            )
+        spark = self._context.spark()
         if version is None and not self._read_only and (keyed := self._keyed()) is not None:
             keyed.flush()
-        return self._to_spark(self, version)
+        spark.session()  # which may take a while to start; the version is that of afterwards
+        return spark.read(self._state(version))
 
     def export_iceberg(
         self, directory: str | os.PathLike[str], *, version: int | None = None, copy: bool = False
-    ) -> Any:
+    ) -> Export:
         """Write the table, now or at a version, as an Iceberg table of its own into a folder or object store.
 
         Data files stay where they are, unless `copy`. The answer says where its metadata lies.
         """
         self._require_open()
+        exporter = self._context.exporter
+        if exporter is None:
+            raise FailedPrecondition(
+                "This lake was opened without Iceberg; to export tables open it with moulin.connect."
+            )
         if version is None and not self._read_only and (keyed := self._keyed()) is not None:
             keyed.flush()
         shown = self._shown if version is None else whole_number(version)
-        return self._context.export_iceberg(self._context, self.id, os.fspath(directory), version=shown, copy=copy)
+        return exporter(self.id, os.fspath(directory), version=shown, copy=copy)
 
     def close(self) -> None:
         """Flush what was put, and refuse further use of this object; rows of a keyed table can still be read."""
@@ -287,7 +293,7 @@ class Table(TableVersions, TableSettings):
             self._closed = True
             self._put = None
             if self._writes:
-                self._context.keyed[self.id].leave()
+                self._keyed_only().leave()
 
     def _to_scan(self) -> KeyedReader | None:
         """What a scan reads besides segments: of a keyed table, and None of another one."""
@@ -296,12 +302,13 @@ class Table(TableVersions, TableSettings):
         return self._fixed_reader() if self._may_have_left() else None
 
     def _keyed_only(self) -> KeyedTable:
-        keyed = self._context.keyed.get(self.id) or self._keyed()
-        if keyed is None:
+        if self._found is None:
+            self._found = self._keyed()
+        if self._found is None:
             raise FailedPrecondition(
                 f"Table {self.name} has no primary key, which put, get and delete need: use append, scan, delete_where."
             )
-        return keyed
+        return self._found
 
     def _writer(self) -> KeyedTable:
         """The keyed table, to write to it row by row."""

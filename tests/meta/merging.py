@@ -17,8 +17,8 @@ from moulin._proto.moulin.meta.v1 import (
 from moulin.formats import manifest as codec
 from moulin.meta.codec.meta.address import to_message_key
 from moulin.model.facts import LiveSegment, SegmentFacts
+from moulin.table.compact.kernel import merge_slice
 from moulin.table.compact.picker import Group, cut
-from moulin.table.runner import LocalRunner, MergeResult
 from moulin.table.table import Table
 from moulin.table.write.layout import Layout
 from tests.meta.conftest import Live, name
@@ -88,19 +88,15 @@ class Shop:
         state = self.table.state()
         inputs = tuple(codec.ref_to_segment(segment.data_file) for segment in task.segments)
         size = sum(s.facts.size for s in inputs)
-        done = LocalRunner().run(
-            cut(
-                self.live.lake.store,
-                Layout.of(state),
-                Group(inputs, task.level if level is None else level),
-                segment_bytes=max(1, size // outputs),
-                cores=1,
-                numbers=range(
-                    task.first_segment_number, task.first_segment_number + min(task.segment_numbers, outputs)
-                ),
-            )
+        slices = cut(
+            self.live.lake.store,
+            Layout.of(state),
+            Group(inputs, task.level if level is None else level),
+            segment_bytes=max(1, size // outputs),
+            cores=1,
+            numbers=range(task.first_segment_number, task.first_segment_number + min(task.segment_numbers, outputs)),
         )
-        results = [result for result in done if isinstance(result, MergeResult)]
+        results = [merge_slice(work) for work in slices]
         added = [self.message(facts) for result in results for facts in result.added]
         request = merge_task_pb2.CompleteSegmentMergeTaskRequest(
             task_id=task.task_id,

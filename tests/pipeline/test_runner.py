@@ -13,7 +13,9 @@ from moulin import Lake, Table
 from moulin.errors import Corrupt, Unavailable
 from moulin.formats.journal import Journal
 from moulin.pipeline.runner import SparkRunner
-from moulin.table.runner import MatchTask, MergeTask, Result, Task
+from moulin.table.compact.kernel import MergeSlice
+from moulin.table.runner import R, S
+from moulin.table.write.match import MatchSlice, match
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,23 +30,23 @@ class Watched:
     """A SparkRunner that notes the tasks it ran, and does something between the first of a kind and their commit."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self.tasks: list[Task] = []
+        self.slices: list[object] = []
         self.meanwhile: dict[type, Callable[[], object]] = {}
         self._runner = SparkRunner(spark)
 
-    def run(self, tasks: Sequence[Task]) -> Iterable[Result]:
-        self.tasks += tasks
-        results = list(self._runner.run(tasks))
-        action = self.meanwhile.pop(type(tasks[0]), None)
+    def map(self, kernel: Callable[[S], R], slices: Sequence[S]) -> Iterable[R]:
+        self.slices += slices
+        results = self._runner.map(kernel, slices)
+        action = self.meanwhile.pop(type(slices[0]), None)
         if action is not None:
             action()
         return results
 
 
 @pytest.fixture
-def watched(lake: Lake, spark: SparkSession) -> Watched:
+def watched(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Watched:
     runner = Watched(spark)
-    lake.context.spark_runner = lambda: runner
+    monkeypatch.setattr(lake.context.spark(), "runner", lambda: runner)
     return runner
 
 
@@ -60,14 +62,14 @@ def test_deletes_and_merges_run_on_spark_once_it_has_started(
         orders.append(rows(n * 100, 100))
     before = lineage(orders)
     orders.delete_where("id in (5, 105, 399)")
-    assert watched.tasks
-    assert all(isinstance(task, MatchTask) for task in watched.tasks)
-    watched.tasks.clear()
+    assert watched.slices
+    assert all(isinstance(work, MatchSlice) for work in watched.slices)
+    watched.slices.clear()
     inputs = [s.facts.number for s in lake.catalog.segments(orders.id, lake.version)]
     version = lake.version
     done = orders.compact(everything=True)
-    assert all(isinstance(task, MergeTask) for task in watched.tasks)
-    assert watched.tasks
+    assert all(isinstance(work, MergeSlice) for work in watched.slices)
+    assert watched.slices
     assert (done.merges, done.segments_in, done.segments_out, done.rows) == (1, 4, 1, 397)
     assert ids(orders) == ids(orders.to_spark()) == sorted(set(range(400)) - {5, 105, 399})
     assert lineage(orders) == {key: value for key, value in before.items() if key not in (5, 105, 399)}
@@ -82,7 +84,19 @@ def test_small_work_stays_in_process(lake: Lake, orders: Table, rows: Rows, watc
     orders.delete_where("id = 5")
     orders.append(rows(10, 10))
     orders.compact(everything=True)
-    assert watched.tasks == []
+    assert watched.slices == []
+
+
+def test_large_work_starts_spark_only_where_it_may(tmp_path: Path, spark: SparkSession) -> None:
+    with moulin.connect(tmp_path / "lake", spark=spark, merge_local_bytes=1) as lake:
+        lake.create_database("shop")
+        table = lake.create_table("shop.orders", [("id", "long")])
+        for number in range(4):
+            table.append([{"id": number}])
+            lake.context.starts_spark = number == 3
+            table.compact(everything=True)
+            assert (lake.context.spark().runner() is not None) == (number == 3)
+        assert table.scan().to_arrow()["id"].to_pylist() == [0, 1, 2, 3]
 
 
 def test_a_delete_that_commits_while_a_merge_runs_is_carried_over(
@@ -92,7 +106,7 @@ def test_a_delete_that_commits_while_a_merge_runs_is_carried_over(
     orders.append(rows(50, 50))
     orders.delete_where("id = 1")
     before = lineage(orders)
-    watched.meanwhile[MergeTask] = lambda: orders.delete_where("id in (2, 60)")
+    watched.meanwhile[MergeSlice] = lambda: orders.delete_where("id in (2, 60)")
     orders.compact(everything=True)
     left = sorted(set(range(100)) - {1, 2, 60})
     assert ids(orders) == ids(orders.to_spark()) == left
@@ -107,7 +121,7 @@ def test_a_merge_that_commits_while_a_delete_runs_is_followed(
     orders.append(rows(0, 50))
     orders.append(rows(50, 50))
     before = lineage(orders)
-    watched.meanwhile[MatchTask] = lambda: orders.compact(everything=True)
+    watched.meanwhile[MatchSlice] = lambda: orders.compact(everything=True)
     assert orders.delete_where("id in (2, 60)").rows_deleted == 2
     left = sorted(set(range(100)) - {2, 60})
     assert ids(orders) == ids(orders.to_spark()) == left
@@ -132,8 +146,8 @@ def test_an_error_of_a_task_keeps_its_kind(lake: Lake, orders: Table, rows: Rows
 
 def test_a_task_that_breaks_is_unavailable_and_says_why(spark: SparkSession) -> None:
     with pytest.raises(Unavailable, match="has no attribute 'segments'"):
-        SparkRunner(spark).run(["not a task"])  # type: ignore[list-item]
-    assert list(SparkRunner(spark).run([])) == []
+        SparkRunner(spark).map(match, ["not a slice"])  # type: ignore[list-item]
+    assert SparkRunner(spark).map(match, []) == []
 
 
 def test_an_index_is_made_on_spark(tmp_path: Path, spark: SparkSession) -> None:

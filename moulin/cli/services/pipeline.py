@@ -18,7 +18,6 @@ from moulin.cli.output import complain, say, show_values, size
 from moulin.errors import FailedPrecondition, InvalidInput, MoulinError
 from moulin.lake import Lake
 from moulin.model.ids import new_id
-from moulin.table.runner import TaskRunner
 
 Interval = Annotated[float, typer.Option(min=0.0, help="Seconds from one look to the next.")]
 Once = Annotated[bool, typer.Option("--once", help="Do what there is to do, and end.")]
@@ -74,7 +73,7 @@ def nursery(
 def _stream(lake: Lake, nursery: Any, interval: float, over: threading.Event, as_json: bool) -> None:
     from moulin.pipeline.nursery import ticker
 
-    spark = lake.engine().session()
+    spark = lake.context.spark().session()
     query = ticker.start(spark, nursery, interval=interval, on_batch=lambda done: _say_batch(done, as_json))
     while not over.is_set() and query.isActive:
         over.wait(0.5)
@@ -115,7 +114,7 @@ def _merging(lake: Lake, no_spark: bool, as_json: bool) -> Callable[[], Any]:
 
     merges = MergeWorker(lake.context, f"{platform.node()} {new_id()}")
     if not no_spark:  # started when the first merge is large enough for it
-        lake.context.spark_runner = lambda: _started(lake)
+        lake.context.starts_spark = True
 
     def step() -> Any:
         done = merges.run_once()
@@ -175,11 +174,6 @@ def every(interval: float, over: threading.Event, step: Callable[[], Any], *, bu
             again = False
         if not again:
             over.wait(interval)
-
-
-def _started(lake: Lake) -> TaskRunner | None:
-    lake.engine().session()
-    return lake.engine().runner()
 
 
 def _say_batch(done: Any, as_json: bool, *, always: bool = False) -> Any:

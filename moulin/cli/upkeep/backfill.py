@@ -10,7 +10,7 @@ from moulin.cli.options import Json, TableName, open_lake, parse_options
 from moulin.cli.output import progress, say, size
 
 if TYPE_CHECKING:
-    from moulin.pipeline.write.backfill import BatchLoaded
+    from moulin.table.ports import BatchLoaded
 
 
 def backfill(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from moulin.catalog.objects import projections
@@ -29,21 +28,11 @@ from moulin.model.ids import new_id
 from moulin.storage import paths
 from moulin.storage.store import Store, open_store
 from moulin.table.context import Context
+from moulin.table.ports import Export
 
 _NUMBERED = re.compile(r"metadata/v([1-9][0-9]{0,8})\.metadata\.json")
 _HINT = "metadata/version-hint.text"
 _CHUNK = 8 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """What was exported: the version of the table, its metadata, and how much was written."""
-
-    version: int
-    metadata_location: str
-    location: str
-    files: int
-    bytes: int
 
 
 def export(

@@ -42,7 +42,7 @@ def load_table(
     snapshots: Snapshots = "all",
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    lake.context.flush()
+    lake.flush()
     state = find(lake, namespace, table)
     chosen = documents.format_version(state)
     known = find_whole(lake.context, state.id, chosen, state.head_version)

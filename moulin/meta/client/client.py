@@ -12,11 +12,12 @@ from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.config import Config, load_config
 from moulin.errors import InvalidInput
-from moulin.lake import Lake, SqlEngine
+from moulin.lake import Lake
 from moulin.meta.client.catalog import ClientCatalog
 from moulin.meta.client.connection import Connection
 from moulin.meta.client.streams import MetaRegistry
 from moulin.storage.cache import open_cached
+from moulin.table.ports import Spark
 
 SCHEMES: Final = ("grpc://", "grpcs://")
 _LOCAL: Final = {"log_folder", "cache_folder", "cache_bytes"}  # settings that are about this machine
@@ -30,7 +31,7 @@ def open_lake(
     token: str | None = None,
     certificate: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
-    make_engine: Callable[[Lake], SqlEngine] | None = None,
+    make_spark: Callable[[Lake], Spark] | None = None,
 ) -> Lake:
     """The lake that a server serves. Rows are read and written in its storage directly, from here.
 
@@ -45,7 +46,7 @@ def open_lake(
         options = {**told.storage_options, **(storage_options or {})}
         store = open_cached(storage or told.storage_uri, options or None, config)
         catalog = ClientCatalog(connection, UUID(told.id), config, may_write=told.role != "read")
-        return Lake(catalog, store, uri, make_engine)
+        return Lake(catalog, store, uri, make_spark)
     except BaseException:
         connection.close()
         raise

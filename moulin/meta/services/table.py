@@ -24,6 +24,7 @@ from moulin.model.names import check_name
 from moulin.model.operations import SetProperties
 from moulin.model.schema.schema import make_schema
 from moulin.model.table_settings import ShardingField
+from moulin.table.commit.retry import at_once, retry
 
 
 class TableServicer(rpc.TableServiceServicer):
@@ -95,15 +96,13 @@ class TableServicer(rpc.TableServiceServicer):
         """Set one property of a live table, or remove it. Of two who do so at the same time the later one counts."""
         database_id, table_id = _ids(request)
         change = SetProperties({}, (name,)) if value is None else SetProperties({name: value})
-        for attempt in range(1, self._config.commit_attempts + 1):
+
+        def run() -> None:
             version = self._catalog.version()
-            if self._catalog.entry(database_id, table_id).properties.get(name) == value:
-                break
-            try:
+            if self._catalog.entry(database_id, table_id).properties.get(name) != value:
                 self._catalog.commit([TableCommit(table_id, version, change)])
-            except Conflict:
-                if attempt == self._config.commit_attempts:
-                    raise
+
+        retry(self._config.commit_attempts, run, lambda error: isinstance(error, Conflict), at_once)
         return self._catalog.entry(database_id, table_id)
 
     def _message(self, entry: TableEntry) -> pb.Table:

@@ -23,11 +23,6 @@ CHUNK_ROWS = 65_536
 _SHOWN = 100
 
 
-def is_spark_frame(data: object) -> bool:
-    """Whether data is a Spark DataFrame, whose rows do not pass through this process."""
-    return hasattr(data, "mapInArrow")
-
-
 def to_batches(data: object, schema: Schema) -> Iterator[pa.RecordBatch]:
     """The rows of `data` in batches of exactly `arrow_schema(schema)`, without a copy where they have it already.
 

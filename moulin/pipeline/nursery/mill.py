@@ -1,4 +1,4 @@
-"""One task of a nursery: baby segments in, sorted level-0 segments out. The same function here and on Spark."""
+"""One slice of a nursery's batch: baby segments in, sorted segments out. The same kernel here and on Spark."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from moulin.storage.store import Store
 from moulin.table.write.segment_writer import numbers_from, write_batches
 
 NUMBERS = 1 << 16
-"""Segment numbers that a task may use: one per table, partition and run of `segment_bytes`."""
+"""Segment numbers that a slice may use: one per table, partition and run of `segment_bytes`."""
 
 
 @dataclass(frozen=True, slots=True)
-class MillTask:
-    """Baby segments to be taken in by one task; `first_number` is the first of NUMBERS reserved ones."""
+class MillSlice:
+    """Baby segments to be taken in by one slice; `first_number` is the first of NUMBERS reserved ones."""
 
     store: Store
     baby_segments: tuple[BabySegmentFacts, ...]
@@ -40,23 +40,23 @@ class Milled:
     raw_bytes: int
 
 
-def mill(task: MillTask) -> Milled:
+def mill(work: MillSlice) -> Milled:
     """Read, decode, route, sort and write. What was set aside is stored before this returns."""
-    intake = take_in(task.store, task.baby_segments, task.targets)
-    following = numbers_from(task.first_number, NUMBERS)
+    intake = take_in(work.store, work.baby_segments, work.targets)
+    following = numbers_from(work.first_number, NUMBERS)
     segments = {}
     for table_id, tables in intake.rows.items():
-        layout = task.targets.layouts[table_id]
+        layout = work.targets.layouts[table_id]
         # Level 0 whatever their size: a batch should be seen soon, and merges will take it in any case.
         written = write_batches(
-            task.store, layout, batches_of(tables), following, segment_bytes=task.segment_bytes, level=0
+            work.store, layout, batches_of(tables), following, segment_bytes=work.segment_bytes, level=0
         )
         if written:
             segments[table_id] = tuple(written)
     return Milled(
         segments,
         {table_id: frozenset(intake.streams[table_id]) for table_id in segments},
-        store_asides(task.store, intake.asides),
+        store_asides(work.store, intake.asides),
         intake.fallen_back,
         intake.raw_bytes,
     )

@@ -17,8 +17,8 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from moulin.errors import AlreadyExists, Conflict, FailedPrecondition, MoulinError, NotFound, Unavailable
@@ -29,15 +29,17 @@ from moulin.lake import Lake
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
 from moulin.model.ingest import Frontier, NurseryBatch, NurseryResult, StopReason, Stream, StreamList
-from moulin.pipeline.nursery.mill import NUMBERS, Milled, MillTask, mill, store_asides
+from moulin.pipeline.nursery.mill import NUMBERS, Milled, MillSlice, mill, store_asides
 from moulin.pipeline.nursery.tries import Tries
 from moulin.pipeline.runner import SparkRunner, TaskDied
 from moulin.storage import paths
+from moulin.table.commit.retry import at_once, retry
+from moulin.table.runner import LocalRunner
 from moulin.table.write.layout import Layout
 
 _log = logging.getLogger(__name__)
 _NANOS = 1_000_000_000
-_PLANS = 3  # batches that are planned anew when another nursery or new routing was first
+_PLANS = 3  # plans of a batch, when another nursery or new routing was first
 _COMMITS = 5
 _TRIM_SECONDS = 30.0
 
@@ -77,14 +79,7 @@ class Nursery:
     def run_once(self) -> NurseryReport:
         """One batch: everything that is stored, up to `nursery_batch_bytes`. Raises what kept it from committing."""
         began = time.monotonic()
-        for plan in range(_PLANS):
-            try:
-                report = self._run()
-                break
-            except Conflict as error:
-                _log.info("planning anew: %s", error.message)
-                if plan == _PLANS - 1:
-                    raise
+        report = retry(_PLANS, self._run, _is_outdated, at_once)
         self._failures = 0
         if time.monotonic() - self._trimmed_at >= _TRIM_SECONDS:
             report.trimmed = self.trim()
@@ -225,16 +220,13 @@ class Nursery:
         targets = self._targets(listed)
         shares = _shares(baby_segments, os.cpu_count() or 1)
         first = self._catalog.reserve_segments(NUMBERS * len(shares))
-        tasks = [
-            MillTask(self._store, tuple(share), targets, first + NUMBERS * index, self._config.append_segment_bytes)
+        slices = [
+            MillSlice(self._store, tuple(share), targets, first + NUMBERS * index, self._config.append_segment_bytes)
             for index, share in enumerate(shares)
         ]
         if self._spark and size >= self._config.nursery_local_bytes:
-            return SparkRunner(self._lake.engine().session()).map(mill, tasks)
-        if len(tasks) == 1:
-            return [mill(tasks[0])]
-        with ThreadPoolExecutor(len(tasks), thread_name_prefix="moulin-nursery") as pool:
-            return list(pool.map(mill, tasks))
+            return SparkRunner(self._lake.context.spark().session()).map(mill, slices)
+        return list(LocalRunner().map(mill, slices))
 
     def _targets(self, listed: StreamList) -> Targets:
         layouts = {}
@@ -264,17 +256,14 @@ class Nursery:
     def _commit(self, batch: NurseryBatch) -> NurseryResult:
         """Commit under one request id, however often the answer is lost. Files of a refused batch are deleted."""
         request_id = str(new_id())
-        for attempt in range(_COMMITS):
-            try:
-                return self._catalog.ingest.commit_nursery_batch(batch, request_id=request_id)
-            except Unavailable:
-                if attempt == _COMMITS - 1:
-                    raise  # it may be committed: its files stay, and the next plan sees what is true
-                time.sleep(0.1 * 2**attempt)
-            except MoulinError:
-                self._store.delete(facts.path for some in batch.segments.values() for facts in some)
-                raise
-        raise AssertionError
+        commit = partial(self._catalog.ingest.commit_nursery_batch, batch, request_id=request_id)
+        try:
+            return retry(_COMMITS, commit, lambda error: isinstance(error, Unavailable), _wait_for_catalog)
+        except Unavailable:
+            raise  # it may be committed: its files stay, and the next plan sees what is true
+        except MoulinError:
+            self._store.delete(facts.path for some in batch.segments.values() for facts in some)
+            raise
 
     # Ends of streams
 
@@ -297,6 +286,17 @@ class Nursery:
         ingest = self._catalog.ingest
         ingest.stop_stream(stream.id, stop.offset - 1, stopped_at=stop.written_at, reason=stop.reason)
         return 1
+
+
+def _is_outdated(error: MoulinError) -> bool:
+    """Whether a batch must be planned again, because another nursery or new routing was first."""
+    if isinstance(error, Conflict):
+        _log.info("planning again: %s", error.message)
+    return isinstance(error, Conflict)
+
+
+def _wait_for_catalog(attempt: int) -> None:
+    time.sleep(0.05 * 2**attempt)
 
 
 def _is_ahead(stream: Stream) -> bool:

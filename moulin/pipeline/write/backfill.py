@@ -28,43 +28,20 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.names import did_you_mean
 from moulin.pipeline.runner import SparkRunner
-from moulin.pipeline.write.source_write import Part, SourceWrite
-from moulin.pipeline.write.writer import RunJob, TaskNumbers, WriteJob
+from moulin.pipeline.write.source_write import AppendJob, Part, RunJob, SourceWrite
+from moulin.pipeline.write.writer import FrameJob
 from moulin.storage import paths
 from moulin.storage.store import ObjectInfo, Store, open_store
 from moulin.table.bulk.commit import plan_runs
-from moulin.table.keyed.keyed import keyed_table
+from moulin.table.bulk.writer import write_run_rows
+from moulin.table.keyed.tables import keyed_table
+from moulin.table.ports import Backfilled, BatchLoaded
+from moulin.table.write.append import AppendPlan, append_rows
 from moulin.table.write.writes import Outcome
 
 BATCH_BYTES = 512 << 20
 _NULL = "__HIVE_DEFAULT_PARTITION__"  # what Hive and Spark write for null in the name of a folder
 _CHANGED = ("error", "skip")
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLoaded:
-    """What `progress` is told after each batch. Bytes are those of this call's new files."""
-
-    number: int
-    version: int
-    files: int
-    rows: int
-    bytes_done: int
-    bytes_total: int
-
-
-@dataclass(slots=True)
-class Backfilled:
-    """What a call did. `ignored` counts files that are not of the format, `changed` names those left alone."""
-
-    version: int
-    batches: int = 0
-    files: int = 0
-    rows: int = 0
-    bytes: int = 0
-    loaded_before: int = 0
-    ignored: int = 0
-    changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +53,13 @@ class _File:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadTask:
-    """What one task reads and writes. Files of the tasks of a batch follow each other in the order of tasks."""
+class LoadSlice:
+    """What one task reads and writes. Files of the slices of a batch follow each other in their order."""
 
     index: int
     source: Store
     files: tuple[_File, ...]
-    job: WriteJob | RunJob
+    job: AppendJob | RunJob
 
 
 def backfill(
@@ -94,13 +71,14 @@ def backfill(
     format: str | None = None,
     source: str | None = None,
     storage_options: Mapping[str, str] | None = None,
-    batch_bytes: int = BATCH_BYTES,
+    batch_bytes: int | None = None,
     changed: str = "error",
     progress: Callable[[BatchLoaded], None] | None = None,
 ) -> Backfilled:
     """See `Table.backfill`."""
     if changed not in _CHANGED:
         raise InvalidInput(f"changed is error or skip, not {changed!r}.{did_you_mean(changed, _CHANGED)}")
+    batch_bytes = BATCH_BYTES if batch_bytes is None else batch_bytes
     if batch_bytes < 1:
         raise InvalidInput("batch_bytes is the size of a batch in bytes, 1 or more.")
     if source is not None and not source.strip():
@@ -200,8 +178,8 @@ class _Load:
         state = self.lake.catalog.table_by_id(self.table_id)
         job = self._job(state)
         shares = _shares(files, self.runner.cores)
-        tasks = [LoadTask(index, self.folder, share, job) for index, share in enumerate(shares)]
-        parts = [part for written in self.runner.map(load_files, tasks) for part in written]
+        slices = [LoadSlice(index, self.folder, share, job) for index, share in enumerate(shares)]
+        parts = [part for written in self.runner.map(load_files, slices) for part in written]
         if not parts:
             return Outcome(state.head_version)
         number, key = self.ledger.next, self.ledger.announce(files)
@@ -213,29 +191,29 @@ class _Load:
         committed = self.lake.catalog.committed(request_id)
         return outcome if committed is not None and committed.digest == key else None
 
-    def _job(self, state: TableState) -> WriteJob | RunJob:
+    def _job(self, state: TableState) -> AppendJob | RunJob:
         keyed = keyed_table(self.lake.context, self.table_id)
         if keyed is None:
-            return WriteJob.of(self.lake.context, state)
+            return FrameJob.of(self.lake.context, append_rows, AppendPlan.of(self.lake.context, state))
         plan = plan_runs(self.lake.context, keyed, duplicates="last")
-        return RunJob(self.lake.store, plan, TaskNumbers.reserve(self.lake.context, state.full_name))
+        return FrameJob.of(self.lake.context, write_run_rows, plan)
 
 
-def load_files(task: LoadTask) -> Sequence[Part]:
-    """Write the rows of the files of one task. Conflict when one of them changes meanwhile."""
+def load_files(work: LoadSlice) -> Sequence[Part]:
+    """Write the rows of the files of one slice. Conflict when one of them changes meanwhile."""
     pa.set_cpu_count(1)
-    return tuple(task.job.write_fitted(task.index, _rows(task)))
+    return tuple(work.job.write_fitted(work.index, _rows(work)))
 
 
-def _rows(task: LoadTask) -> Iterator[pa.RecordBatch]:
-    columns = {field.name for field in task.job.schema.fields}
-    for file in task.files:
+def _rows(work: LoadSlice) -> Iterator[pa.RecordBatch]:
+    columns = {field.name for field in work.job.plan.source.fields}
+    for file in work.files:
         path = file.loaded.path
         constants = {name: value for name, value in _folder_values(path).items() if name in columns}
-        shown = f"{task.source.uri.rstrip('/')}/{path}"
-        opener = partial(task.source.reader, path, file.loaded.size)
-        yield from read_rows(shown, file.kind, task.job.schema, opener, constants)
-        if _loaded(task.source.head(path)) != file.loaded:
+        shown = f"{work.source.uri.rstrip('/')}/{path}"
+        opener = partial(work.source.reader, path, file.loaded.size)
+        yield from read_rows(shown, file.kind, work.job.plan.source, opener, constants)
+        if _loaded(work.source.head(path)) != file.loaded:
             raise Conflict(f"{shown} changed while it was read; nothing of its batch was loaded. Run the load again.")
 
 
@@ -306,4 +284,4 @@ def _shares(files: Sequence[_File], cores: int) -> list[tuple[_File, ...]]:
     return [tuple(share) for share in shares]
 
 
-__all__ = ["BATCH_BYTES", "Backfilled", "BatchLoaded", "backfill"]
+__all__ = ["BATCH_BYTES", "backfill"]

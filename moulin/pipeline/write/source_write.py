@@ -14,15 +14,18 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.model.operations import Kind
-from moulin.pipeline.write.writer import RunJob, WriteJob, plan_write
+from moulin.pipeline.write.writer import FrameJob
 from moulin.table.bulk.commit import commit_overwrite, commit_upsert, plan_runs
-from moulin.table.bulk.writer import RegionRun
+from moulin.table.bulk.writer import RegionRun, RunPlan, write_run_rows
 from moulin.table.commit.change import DataChange
-from moulin.table.keyed.keyed import keyed_table
+from moulin.table.keyed.tables import keyed_table
+from moulin.table.write.append import AppendPlan, append_rows
 from moulin.table.write.writes import Outcome
 
 WRITE_OPTIONS = ("mode", "duplicates")
 Part = SegmentFacts | RegionRun  # what a task writes: segments of an event table, runs of a keyed one
+AppendJob = FrameJob[AppendPlan, SegmentFacts]
+RunJob = FrameJob[RunPlan, RegionRun]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class SourceWrite:
 
     table_id: UUID
     version: int
-    job: WriteJob | RunJob
+    job: AppendJob | RunJob
     overwrite: bool
 
     @classmethod
@@ -65,13 +68,15 @@ class SourceWrite:
                     f"Table {state.full_name} has no primary key: the options mode=upsert and duplicates are for keyed "
                     "tables."
                 )
-            return cls(state.id, state.version, plan_write(lake.context, state, columns), overwrite)
+            append = AppendPlan.of(lake.context, state)
+            job = FrameJob.of(lake.context, append_rows, append, columns)
+            return cls(state.id, state.version, job, overwrite)
         if options.upserts and overwrite:
             raise InvalidInput('The option mode=upsert goes with .mode("append"), not with overwrite.')
         plan = plan_runs(
             lake.context, keyed, duplicates="last" if options.keeps_last else "error", replaces_all=overwrite
         )
-        return cls(state.id, state.version, RunJob.of(lake.context, plan, columns), overwrite)
+        return cls(state.id, state.version, FrameJob.of(lake.context, write_run_rows, plan, columns), overwrite)
 
     def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> tuple[Part, ...]:
         """Write the rows of one task."""
@@ -95,7 +100,8 @@ class SourceWrite:
             return None
         if request_id is not None and lake.catalog.committed(request_id):
             return None
-        if isinstance(self.job, WriteJob):
+        plan = self.job.plan
+        if isinstance(plan, AppendPlan):
             kind = Kind.OVERWRITE if self.overwrite else Kind.APPEND
             added = tuple(part for part in parts if isinstance(part, SegmentFacts))
             change = DataChange(
@@ -108,7 +114,5 @@ class SourceWrite:
             raise NotFound("The table is no longer a keyed one; start the write again.")
         runs = [part for part in parts if isinstance(part, RegionRun)]
         if self.overwrite:
-            return commit_overwrite(lake.context, keyed, self.job.plan, runs)
-        return commit_upsert(
-            lake.context, keyed, self.job.plan, runs, request_id=request_id, digest=digest, summary=summary
-        )
+            return commit_overwrite(lake.context, keyed, plan, runs)
+        return commit_upsert(lake.context, keyed, plan, runs, request_id=request_id, digest=digest, summary=summary)

@@ -8,11 +8,11 @@ wrote is named by no commit, and clean-up removes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Generic
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -22,18 +22,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from moulin.errors import FailedPrecondition, InvalidInput
-from moulin.model.entities import TableState
-from moulin.model.facts import SegmentFacts
 from moulin.model.rows.conversion import Misfit, Target, fit
 from moulin.model.rows.rows import to_batches
 from moulin.pipeline.read.batches import spark_arrow_schema
 from moulin.pipeline.runner import RESULT_SCHEMA, collect_results, outcome
-from moulin.storage.store import Store
-from moulin.table.bulk.writer import RegionRun, RunPlan, WorkerTools, write_runs
 from moulin.table.context import Context
-from moulin.table.properties import effective
-from moulin.table.write.layout import Layout
-from moulin.table.write.segment_writer import NumberSource, write_batches
+from moulin.table.ports import FrameKernel, P, R
+from moulin.table.write.segment_writer import NumberSource
 
 # Segment numbers for one write: so many for each of so many tasks. How many tasks there will be is not known before the
 # job runs, so numbers are reserved for as many as there can be; 63 bits last for two thousand million writes.
@@ -71,62 +66,35 @@ class TaskNumbers:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteJob:
-    """What the tasks of one append must know. Sent to every task."""
+class FrameJob(Generic[P, R]):
+    """What the tasks of one write must know: a kernel, its plan and the numbers of its segments. Sent to every task."""
 
-    store: Store
-    layout: Layout
-    numbers: TaskNumbers
-    segment_bytes: int
-
-    @classmethod
-    def of(cls, context: Context, state: TableState) -> WriteJob:
-        """Reserve numbers for the segments."""
-        config = effective(context.config, state.properties)
-        numbers = TaskNumbers.reserve(context, state.full_name)
-        return cls(context.store, Layout.of(state), numbers, config.append_segment_bytes)
-
-    def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> list[SegmentFacts]:
-        """Write the rows of one task."""
-        with _in_partition(task):
-            return self.write_fitted(task, to_batches(batches, self.schema))
-
-    def write_fitted(self, task: int, rows: Iterable[pa.RecordBatch]) -> list[SegmentFacts]:
-        """Write the rows of one task, which are of `schema` already."""
-        numbers = self.numbers.of(task)
-        return write_batches(self.store, self.layout, rows, numbers, segment_bytes=self.segment_bytes)
-
-    @property
-    def schema(self) -> Schema:
-        return self.layout.schema
-
-
-@dataclass(frozen=True, slots=True)
-class RunJob:
-    """What the tasks of one bulk write to a keyed table must know. Sent to every task."""
-
-    store: Store
-    plan: RunPlan
+    kernel: FrameKernel[P, R]
+    plan: P
     numbers: TaskNumbers
 
     @classmethod
-    def of(cls, context: Context, plan: RunPlan, columns: StructType) -> RunJob:
-        """Check that the columns of a DataFrame fit, and reserve numbers for its segments."""
-        check_columns(plan.source, columns)
-        return cls(context.store, plan, TaskNumbers.reserve(context, plan.layout.name))
+    def of(
+        cls, context: Context, kernel: FrameKernel[P, R], plan: P, columns: StructType | None = None
+    ) -> FrameJob[P, R]:
+        """Check that the columns of a DataFrame, if there is one, fit; reserve numbers for its segments."""
+        if columns is not None:
+            check_columns(plan.source, columns)
+        return cls(kernel, plan, TaskNumbers.reserve(context, plan.table))
 
-    def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> list[RegionRun]:
+    def run(self, frame: DataFrame) -> list[R]:
+        """The results of all tasks in their order; nothing is committed."""
+        results = collect_results(frame.mapInArrow(partial(_write_task, self), RESULT_SCHEMA))
+        return [part for task in sorted(results) for part in results[task]]
+
+    def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> Sequence[R]:
         """Write the rows of one task."""
         with _in_partition(task):
-            return self.write_fitted(task, to_batches(batches, self.schema))
+            return self.write_fitted(task, to_batches(batches, self.plan.source))
 
-    def write_fitted(self, task: int, rows: Iterable[pa.RecordBatch]) -> list[RegionRun]:
-        """Write the rows of one task, which are of `schema` already."""
-        return write_runs(self.plan, WorkerTools.of(self.store), rows, self.numbers.of(task))
-
-    @property
-    def schema(self) -> Schema:
-        return self.plan.source
+    def write_fitted(self, task: int, rows: Iterable[pa.RecordBatch]) -> Sequence[R]:
+        """Write the rows of one task, which are of `plan.source` already."""
+        return self.kernel(self.plan, rows, self.numbers.of(task))
 
 
 @contextmanager
@@ -135,12 +103,6 @@ def _in_partition(task: int) -> Iterator[None]:
         yield
     except InvalidInput as error:
         raise InvalidInput(f"In partition {task} of the DataFrame: {error.message}") from error
-
-
-def plan_write(context: Context, state: TableState, columns: StructType) -> WriteJob:
-    """Check that the columns of a DataFrame fit the table, and reserve numbers for its segments."""
-    check_columns(state.schema, columns)
-    return WriteJob.of(context, state)
 
 
 def frame_arrow_schema(columns: StructType) -> pa.Schema:
@@ -163,19 +125,7 @@ def check_columns(schema: Schema, columns: StructType) -> None:
                 raise InvalidInput(f"Column {misfit.path}: {misfit.reason}") from None
 
 
-def write_frame(job: WriteJob, frame: DataFrame) -> tuple[SegmentFacts, ...]:
-    """Run the job: the segments of all rows, not yet committed."""
-    results = collect_results(frame.mapInArrow(partial(_write_task, job), RESULT_SCHEMA))
-    return tuple(facts for task in sorted(results) for facts in results[task])
-
-
-def write_run_frame(job: RunJob, frame: DataFrame) -> list[RegionRun]:
-    """Run the job: the runs of all rows in the order of the tasks, not yet committed."""
-    results = collect_results(frame.mapInArrow(partial(_write_task, job), RESULT_SCHEMA))
-    return [run for task in sorted(results) for run in results[task]]
-
-
-def _write_task(job: WriteJob | RunJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write_task(job: FrameJob[Any, Any], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     task = current_task()
     yield outcome(task, lambda: job.write(task, batches))
 

@@ -6,20 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 from moulin.model.operations import Kind, Restore
-from moulin.model.rows.rows import is_spark_frame, to_batches
+from moulin.model.rows.rows import to_batches
 from moulin.model.where import Where
 from moulin.table.bulk.commit import overwrite_frame, united, upsert_frame
-from moulin.table.commit.change import SettingChange, retried
+from moulin.table.commit.change import SettingChange
+from moulin.table.commit.retry import retry
 from moulin.table.context import Context
-from moulin.table.keyed.keyed import KeyedTable, runs
+from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.keyed.memtable import to_schema
+from moulin.table.ports import is_frame
+from moulin.table.write.pieces import pieces
 from moulin.table.write.upsert import UpsertDraft, newest, put_rows
 from moulin.table.write.writes import Outcome, number_source, prepare_delete
 
 
 def upsert(context: Context, keyed: KeyedTable, data: Any, request_id: str | None) -> Outcome:
     """Insert or replace rows in one version, past the log."""
-    if is_spark_frame(data):
+    if is_frame(data):
         return upsert_frame(context, keyed, data, request_id)
     version, draft = keyed.upsert(
         data, lambda change: context.committer.commit([change], request_id=request_id).version
@@ -38,12 +41,12 @@ def delete_where(context: Context, keyed: KeyedTable, where: Where) -> Outcome:
             change = replace(change, regions=tuple(uses))
             return Outcome(context.committer.commit([change]).version, rows_deleted=rows)
 
-    return retried(context.config.commit_attempts, run)
+    return retry(context.config.commit_attempts, run)
 
 
 def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> Outcome:
     """Replace all rows, or those that match, with the rows of `data`; rows of its keys are replaced in any case."""
-    if is_spark_frame(data):
+    if is_frame(data):
         return overwrite_frame(context, keyed, data, where)
 
     schema = keyed.refresh().state.schema
@@ -54,8 +57,8 @@ def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> O
             state = view.state
             draft, numbers = UpsertDraft(), number_source(context)
             kept = () if where is None else view.segments
-            for run in runs(batches, keyed.config.append_segment_bytes):
-                rows = to_schema(run, schema, state.schema)
+            for piece in pieces(batches, schema, keyed.config.append_segment_bytes):
+                rows = to_schema(piece, schema, state.schema)
                 for value, part in keyed.spec.split(newest(keyed.key, rows)):
                     number = context.catalog.region(keyed.id, value).number
                     segments = [s for s in kept if s.facts.region == number]
@@ -70,7 +73,7 @@ def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> O
             version = context.committer.commit([change]).version
             return Outcome(version, draft.rows_new, gone, draft.rows_updated)
 
-    return retried(context.config.commit_attempts, run)
+    return retry(context.config.commit_attempts, run)
 
 
 def restore(context: Context, keyed: KeyedTable, version: int) -> Outcome:

@@ -1,10 +1,11 @@
 """What is done with runs between their writing and their commit: keys that several hold, and rows that moved meanwhile.
 
-Planned tasks: both read key indexes, and rows only where a run must be written again.
+Kernels: both read key indexes, and rows only where a run must be written again.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,26 +15,71 @@ from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.arrays import Integers
 from moulin.model.facts import LiveSegment, SegmentFacts
+from moulin.storage.store import Store
 from moulin.table.bulk.writer import WorkerTools, in_key_order
 from moulin.table.find.locate import KeyIndexes, Located, locate
-from moulin.table.runner import DuplicateResult, DuplicateTask, RelocateResult, RelocateTask
+from moulin.table.write.layout import Layout
 from moulin.table.write.segment_writer import write_segment
 from moulin.table.write.upsert import Positions, mark, with_lineage
 
 
-def find_duplicates(task: DuplicateTask) -> DuplicateResult:
+@dataclass(frozen=True, slots=True)
+class DuplicateSlice:
+    """Keys from `low` on and before `high`, to look for in several segments; the order of segments counts."""
+
+    store: Store
+    segments: tuple[SegmentFacts, ...]
+    low: bytes | None = None
+    high: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """Positions by segment, as deletion-vector blobs, of all rows of repeated keys but the last; and how many of them
+    have a row id of an older row.
+    """
+
+    positions: tuple[tuple[int, bytes], ...]
+    updated: int
+
+
+@dataclass(frozen=True, slots=True)
+class RelocateSlice:
+    """A run whose keys are to be located once more, in `segments`; written again as `number` if its row ids were wrong.
+
+    `dropped` are rows of the run that do not count, as a deletion-vector blob.
+    """
+
+    store: Store
+    layout: Layout
+    run: SegmentFacts
+    segments: tuple[LiveSegment, ...]
+    number: int
+    dropped: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Relocated:
+    """The run as it is now, the positions that it replaces, and how many of its rows that count replace one."""
+
+    run: SegmentFacts
+    positions: tuple[tuple[int, bytes], ...]
+    updated: int
+
+
+def find_duplicates(work: DuplicateSlice) -> Duplicates:
     """Sort the keys of all segments together, and look at neighbours."""
-    indexes = WorkerTools.of(task.store).indexes
+    indexes = WorkerTools.of(work.store).indexes
     keys, places, numbers, ids = [], [], [], []
-    for facts in task.segments:
-        start, found, row_ids = _entries(indexes, facts, task.low, task.high)
+    for facts in work.segments:
+        start, found, row_ids = _entries(indexes, facts, work.low, work.high)
         if len(found):
             keys.append(found)
             places.append(np.arange(start, start + len(found)))
             numbers.append(np.full(len(found), facts.number))
             ids.append(row_ids)
     if len(keys) < 2:
-        return DuplicateResult((), 0)
+        return Duplicates((), 0)
     whole = np.concatenate(keys) if isinstance(keys[0], np.ndarray) else pa.concat_arrays(keys)
     order, same = in_key_order(whole)
     dropped = order[:-1][same]
@@ -41,26 +87,26 @@ def find_duplicates(task: DuplicateTask) -> DuplicateResult:
     updated = int(np.count_nonzero(np.concatenate(ids)[dropped] >= 0))
     marked: Positions = {}
     mark(marked, Located(dropped, segments, positions, dropped))
-    return DuplicateResult(_encoded(marked), updated)
+    return Duplicates(_encoded(marked), updated)
 
 
-def relocate(task: RelocateTask) -> RelocateResult:
+def relocate(work: RelocateSlice) -> Relocated:
     """The keys of a run in the segments of another version than the one it was written for."""
-    tools, run = WorkerTools.of(task.store), task.run
+    tools, run = WorkerTools.of(work.store), work.run
     _, form, stored = _entries(tools.indexes, run, None, None)
-    located = locate(tools.indexes, tools.vectors, task.store, task.segments, _encoded_keys(form))
+    located = locate(tools.indexes, tools.vectors, work.store, work.segments, _encoded_keys(form))
     row_ids = np.full(run.rows, -1, np.int64)
     row_ids[located.places] = located.row_ids
     if not np.array_equal(row_ids, stored):
-        with SegmentReader(task.store.reader(run.path, run.size), task.layout.schema, name=run.path) as reader:
+        with SegmentReader(work.store.reader(run.path, run.size), work.layout.schema, name=run.path) as reader:
             rows = reader.table(use_threads=False)
         lineage = bool(len(located.places))
         run = write_segment(
-            task.store,
-            task.layout,
+            work.store,
+            work.layout,
             [with_lineage(rows, located.places, located.row_ids) if lineage else rows],
             run.partition,
-            task.number,
+            work.number,
             level=run.level,
             lineage=lineage,
             spec_id=run.spec_id,
@@ -69,9 +115,9 @@ def relocate(task: RelocateTask) -> RelocateResult:
     marked: Positions = {}
     mark(marked, located)
     counted = located.places
-    if task.dropped is not None:
-        counted = np.setdiff1d(counted, deletion_vector.to_array(deletion_vector.decode(task.dropped)))
-    return RelocateResult(run, _encoded(marked), len(counted))
+    if work.dropped is not None:
+        counted = np.setdiff1d(counted, deletion_vector.to_array(deletion_vector.decode(work.dropped)))
+    return Relocated(run, _encoded(marked), len(counted))
 
 
 def _entries(

@@ -6,7 +6,7 @@ level-0 segments that keep their row ids. It needs nothing but storage; what it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,7 +20,6 @@ from moulin.errors import InvalidInput
 from moulin.formats.key_index import search_form
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.arrays import Integers
-from moulin.model.batching import packed
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.key import Key
 from moulin.model.layout.partition import PartitionTuple
@@ -31,10 +30,11 @@ from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.locate import KeyIndexes, Located, Tools, locate
 from moulin.table.write.layout import Layout
+from moulin.table.write.pieces import pieces
 from moulin.table.write.segment_writer import NumberSource
 from moulin.table.write.upsert import UpsertDraft, mark, write_located
 
-Duplicates = Literal["error", "last"]
+OnDuplicate = Literal["error", "last"]
 
 NEW_REGION = -1  # in place of the number of a region that has none yet; given at commit
 _WORKER_CACHE = 64 << 20
@@ -49,19 +49,24 @@ class RunPlan:
     of rows in them; with "error" there must be but one.
     """
 
+    store: Store
     layout: Layout
     source: Schema
     spec: RegionSpec
     regions: Mapping[PartitionTuple, int]
     segments: tuple[LiveSegment, ...]
     segment_bytes: int
-    duplicates: Duplicates = "error"
+    duplicates: OnDuplicate = "error"
     rules: MergeRules | None = None
 
     @property
     def key(self) -> Key:
         assert self.layout.key is not None
         return self.layout.key
+
+    @property
+    def table(self) -> str:
+        return self.layout.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +99,20 @@ class WorkerTools:
 _workers: dict[str, WorkerTools] = {}
 
 
+def write_run_rows(plan: RunPlan, rows: Iterable[pa.RecordBatch], numbers: NumberSource) -> list[RegionRun]:
+    """As `write_runs`, in a process that has no lake open."""
+    return write_runs(plan, WorkerTools.of(plan.store), rows, numbers)
+
+
 def write_runs(
     plan: RunPlan, tools: Tools, batches: Iterable[pa.RecordBatch], numbers: NumberSource
 ) -> list[RegionRun]:
     """Write batches of `plan.source` as segments, one per partition and about `segment_bytes`; nothing is committed."""
     drafts: dict[PartitionTuple, UpsertDraft] = {}
-    for rows in _runs(batches, plan):
+    for rows in pieces(batches, plan.source, plan.segment_bytes):
         for value, part in plan.spec.split(rows):
             _write(plan, tools, drafts.setdefault(value, UpsertDraft()), value, part, numbers)
     return [RegionRun(value, draft) for value, draft in drafts.items()]
-
-
-def _runs(batches: Iterable[pa.RecordBatch], plan: RunPlan) -> Iterator[pa.Table]:
-    schema = arrow_schema(plan.source)
-    filled = (batch for batch in batches if batch.num_rows)
-    for held in packed(filled, lambda batch: int(batch.nbytes), plan.segment_bytes):
-        yield pa.Table.from_batches(held, schema)
 
 
 def _write(

@@ -1,58 +1,19 @@
-"""A change on its way to commit: prepared from one version, carried over to newer ones, committed with bounded retry.
-
-Reading and writing deletion vectors and journals is I/O, so it happens here, before the catalog's lock is taken. When
-the catalog answers that something moved meanwhile and that a rebase helps, the change is carried over and tried
-again.
-"""
+"""Changes of tables, as they are prepared from one version and handed to the committer."""
 
 # Decisions: docs/decisions/0014
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import dataclass, field
 from uuid import UUID
 
-import numpy as np
 from pyroaring import BitMap64
 
-from moulin.catalog.backend import CatalogBackend
-from moulin.catalog.commit.table_commit import CommitResult, Stale, TableCommit
-from moulin.errors import Conflict, MoulinError, Unavailable
-from moulin.formats import deletion_vector
-from moulin.formats.journal import Journal, JournalSet
-from moulin.model.arrays import Integers
-from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
-from moulin.model.operations import (
-    Append,
-    Claim,
-    Delete,
-    Expected,
-    Kind,
-    Merge,
-    NewVector,
-    Operation,
-    Overwrite,
-    RegionUse,
-    Trim,
-    Upsert,
-    Verdict,
-)
-from moulin.storage.store import Store
-from moulin.table.commit.vectors import VectorCache, VectorTarget, write_vectors
-
-_T = TypeVar("_T")
-_DATA = {
-    Kind.APPEND: Append,
-    Kind.DELETE: Delete,
-    Kind.UPSERT: Upsert,
-    Kind.TRIM: Trim,
-    Kind.OVERWRITE: Overwrite,
-}
+from moulin.errors import MoulinError, Unavailable
+from moulin.model.facts import SegmentFacts, VectorFacts
+from moulin.model.operations import Claim, Kind, Operation, RegionUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,204 +68,6 @@ class MergeChange:
 Change = DataChange | MergeChange | SettingChange
 
 
-class Committer:
-    """Commits changes of one lake."""
-
-    def __init__(self, catalog: CatalogBackend, store: Store, vectors: VectorCache) -> None:
-        self._catalog, self._store, self._vectors = catalog, store, vectors
-
-    def commit(
-        self, changes: Sequence[Change], *, request_id: str | None = None, digest: bytes | None = None
-    ) -> CommitResult:
-        """One version with all `changes`. Rebases as often as the configuration allows; then the Conflict stands."""
-        with self._catalog.writing():
-            return self._commit(changes, request_id, digest)
-
-    def _commit(self, changes: Sequence[Change], request_id: str | None, digest: bytes | None) -> CommitResult:
-        attempts = self._catalog.config.commit_attempts
-        for attempt in range(1, attempts + 1):
-            try:
-                prepared = [self._prepare(change, rebased=attempt > 1) for change in changes]
-                return self._catalog.commit(prepared, request_id=request_id, digest=digest)
-            except Stale as stale:
-                if stale.verdict is not Verdict.REBASE or attempt == attempts:
-                    raise
-                back_off(attempt)
-        raise AssertionError("unreachable")
-
-    def _prepare(self, change: Change, *, rebased: bool) -> TableCommit:
-        match change:
-            case SettingChange():
-                return TableCommit(
-                    change.table_id, change.read_version, change.operation, change.summary, change.regions
-                )
-            case MergeChange():
-                return self._prepare_merge(change, rebased=rebased)
-            case DataChange() if not change.positions and not change.whole and not change.added_positions:
-                operation: Operation
-                if change.kind is Kind.OVERWRITE:
-                    operation = Overwrite(added=change.added, everything=change.everything)
-                else:
-                    operation = _DATA[change.kind](added=change.added)
-                return TableCommit(change.table_id, change.read_version, operation, change.summary, change.regions)
-            case DataChange():
-                return self._prepare_data(change)
-
-    def _prepare_data(self, change: DataChange) -> TableCommit:
-        version = self._catalog.version()
-        change = self._carry_over(change, version)
-        live = self._live(change, [*change.positions, *change.whole], version)
-        targets: dict[int, VectorTarget] = {}
-        removed = [Expected(number, _vector_id(live[number])) for number in change.whole]
-        for number, positions in change.positions.items():
-            segment = live[number]
-            deleted = self._deleted(segment)
-            union = positions | deleted if deleted else positions
-            if len(union) == segment.facts.rows:
-                removed.append(Expected(number, _vector_id(segment)))
-            elif len(union) > len(deleted):
-                targets[number] = VectorTarget(segment.facts.path, union)
-        paths = {facts.number: facts.path for facts in change.added}
-        own = {number: VectorTarget(paths[number], places) for number, places in change.added_positions.items()}
-        written = write_vectors(self._store, change.table_id, targets | own)
-        stored = {number: written[number] for number in targets}
-        vectors = tuple(
-            NewVector(Expected(number, _vector_id(live[number])), facts) for number, facts in stored.items()
-        )
-        operation = _DATA[change.kind](
-            added=change.added,
-            removed=tuple(removed),
-            vectors=vectors,
-            added_vectors={number: written[number] for number in own},
-        )
-        return TableCommit(change.table_id, version, operation, change.summary, change.regions)
-
-    def _carry_over(self, change: DataChange, version: int) -> DataChange:
-        """Follow positions through merges that consumed their segments since the change was read."""
-        numbers = [*change.positions, *change.whole]
-        present = self._catalog.segments_by_number(numbers, version)
-        gone = [number for number in numbers if number not in present]
-        if not gone:
-            return change
-        if change.kind is not Kind.DELETE and change.kind is not Kind.TRIM and change.kind is not Kind.UPSERT:
-            raise _retry(change, gone[0])
-        positions = {number: bitmap for number, bitmap in change.positions.items() if number in present}
-        whole = {number: vector for number, vector in change.whole.items() if number in present}
-        before = self._catalog.segments_by_number(gone, change.read_version)
-        for number in gone:
-            bitmap = change.positions.get(number)
-            if bitmap is None:
-                segment = before[number]
-                bitmap = BitMap64(range(segment.facts.rows)) - self._deleted(segment)
-            for target, moved in self._follow(change, number, bitmap, version).items():
-                positions[target] = positions.get(target, BitMap64()) | moved
-        return replace(change, positions=positions, whole=whole)
-
-    def _follow(self, change: DataChange, number: int, positions: BitMap64, version: int) -> dict[int, BitMap64]:
-        result: dict[int, BitMap64] = {}
-        waiting = [(number, deletion_vector.to_array(positions), change.read_version)]
-        while waiting:
-            segment, places, after = waiting.pop()
-            if segment in self._catalog.segments_by_number([segment], version):
-                moved = deletion_vector.from_positions(places)
-                result[segment] = result.get(segment, BitMap64()) | moved
-                continue
-            merges = self._catalog.merges_of([segment], after)
-            if not merges or not merges[0].journals:
-                raise _retry(change, segment)
-            targets, where = self._journals(merges[0].journals).lookup(segment, places)
-            for target in np.unique(targets[targets >= 0]).tolist():
-                waiting.append((target, where[targets == target], merges[0].version))
-        return result
-
-    def _prepare_merge(self, change: MergeChange, *, rebased: bool) -> TableCommit:
-        """Rows deleted in the inputs since they were read are deleted in the outputs.
-
-        An input that is gone stays expected at first, so that the catalog judges by what; only when it says that a
-        rebase helps was it emptied by deletes, and then all its rows count as deleted.
-        """
-        live = self._catalog.segments_by_number(change.inputs, self._catalog.version())
-        outputs = {facts.number: facts for facts in change.added}
-        moved: dict[int, BitMap64] = {}
-        journals: JournalSet | None = None
-        for number, used in change.inputs.items():
-            segment = live.get(number)
-            if segment is None and not rebased:
-                continue
-            if segment is not None and _vector_id(segment) == (used.id if used else 0):
-                continue
-            journals = journals or self._journals(change.journals)
-            for target, places in _moved(journals, number, self._newly_deleted(journals, number, segment, used)):
-                moved[target] = moved.get(target, BitMap64()) | places
-        emptied = {number for number, places in moved.items() if len(places) == outputs[number].rows}
-        targets = {
-            number: VectorTarget(outputs[number].path, places)
-            for number, places in moved.items()
-            if number not in emptied
-        }
-        operation = Merge(
-            added=tuple(facts for facts in change.added if facts.number not in emptied),
-            removed=tuple(
-                Expected(number, _vector_id(live[number]) if number in live else (used.id if used else 0))
-                for number, used in change.inputs.items()
-                if number in live or not rebased
-            ),
-            added_vectors=write_vectors(self._store, change.table_id, targets),
-            journals=change.journals,
-            journal_outputs=change.journal_outputs,
-            claim=change.claim,
-        )
-        return TableCommit(change.table_id, change.read_version, operation, change.summary)
-
-    def _newly_deleted(
-        self, journals: JournalSet, number: int, segment: LiveSegment | None, used: VectorFacts | None
-    ) -> Integers:
-        """Positions of an input that were live when it was read and no longer are."""
-        if segment is None:
-            return np.concatenate([np.arange(start, stop) for start, stop in journals.coverage(number)])
-        newer = self._deleted(segment)
-        if used is not None:
-            newer = newer - self._vectors.get(self._store, used, segment.facts.rows)
-        return deletion_vector.to_array(newer)
-
-    def _journals(self, paths: Sequence[str]) -> JournalSet:
-        return JournalSet([Journal.decode(self._store.get(path), source=f"Journal {path}") for path in paths])
-
-    def _deleted(self, segment: LiveSegment) -> BitMap64:
-        if segment.vector is None:
-            return BitMap64()
-        return self._vectors.get(self._store, segment.vector, segment.facts.rows)
-
-    def _live(self, change: DataChange, numbers: Sequence[int], version: int) -> dict[int, LiveSegment]:
-        live = self._catalog.segments_by_number(numbers, version)
-        for number in numbers:
-            if number not in live:
-                raise _retry(change, number)
-        return live
-
-
-def _moved(journals: JournalSet, segment: int, positions: Integers) -> Iterator[tuple[int, BitMap64]]:
-    """Where these positions of an input are in the outputs; rows the merge dropped are left out."""
-    targets, where = journals.lookup(segment, positions)
-    for target in np.unique(targets[targets >= 0]).tolist():
-        yield target, deletion_vector.from_positions(where[targets == target])
-
-
-def _vector_id(segment: LiveSegment) -> int:
-    return segment.vector.id if segment.vector else 0
-
-
-def _retry(change: DataChange, segment: int) -> Stale:
-    return Stale(
-        f"The {change.kind} lost a race: segment {segment} is gone since version {change.read_version}. "
-        "Read the table again and retry.",
-        Verdict.RETRY,
-        requirement=f"segment {segment}",
-        expected="live",
-        found="gone",
-    )
-
-
 @contextmanager
 def after_commit() -> Iterator[None]:
     """What follows a commit that was made: an error in it is Unavailable, never one that says nothing happened."""
@@ -317,20 +80,3 @@ def after_commit() -> Iterator[None]:
             f"The change was committed, and what followed failed: {error.message} Look at the table "
             "before repeating it."
         ) from error
-
-
-def retried(attempts: int, run: Callable[[], _T]) -> _T:
-    """Run an operation that reads and commits, again from the start while it loses races that another try can win."""
-    for attempt in range(1, attempts + 1):
-        try:
-            return run()
-        except Stale as stale:
-            if stale.verdict is not Verdict.RETRY or attempt == attempts:
-                raise
-            back_off(attempt)
-    raise Conflict("The operation was given no attempt.")
-
-
-def back_off(attempt: int) -> None:
-    """Wait a little longer after each lost race, not in step with others."""
-    time.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.25)))

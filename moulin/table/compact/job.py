@@ -10,10 +10,11 @@ from moulin.errors import NotFound
 from moulin.model.entities import TableState
 from moulin.model.operations import Claim
 from moulin.table.commit.change import MergeChange
+from moulin.table.compact.kernel import merge_slice
 from moulin.table.compact.picker import Group, cut
 from moulin.table.context import Context
 from moulin.table.index.index import carry_indexes
-from moulin.table.runner import MergeResult, TaskRunner
+from moulin.table.runner import TaskRunner
 from moulin.table.write.layout import Layout
 
 _NUMBERS = 4096  # segment numbers reserved for one merge: far more than it can need
@@ -27,9 +28,9 @@ def run_group(
     runner: TaskRunner | None = None,
     claim: Claim | None = None,
 ) -> MergeChange:
-    """Run the tasks of one merge; the change still has to be committed."""
+    """Run the slices of one merge; the change still has to be committed."""
     first = context.catalog.reserve_segments(_NUMBERS)
-    tasks = cut(
+    slices = cut(
         context.store,
         Layout.of(state),
         group,
@@ -38,10 +39,7 @@ def run_group(
         numbers=range(first, first + _NUMBERS),
     )
     runner = runner or context.runner(group.size)
-    results = []
-    for result in runner.run(tasks):
-        assert isinstance(result, MergeResult)
-        results.append(result)
+    results = list(runner.map(merge_slice, slices))
     change = MergeChange(
         state.id,
         state.version,

@@ -5,6 +5,7 @@ what went where.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,57 +16,92 @@ from moulin.formats import deletion_vector
 from moulin.formats.journal import JournalEntry, encode_journal, pack
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.arrays import Integers
-from moulin.model.facts import SegmentFacts
+from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.ids import new_id
 from moulin.model.layout.sort import sort_indices
 from moulin.model.schema.arrow import arrow_schema
 from moulin.storage import paths
+from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector
-from moulin.table.runner import MergeResult, MergeTask, Slice
 from moulin.table.write.clustering import clustered
+from moulin.table.write.layout import Layout
 from moulin.table.write.segment_writer import write_segment
 
 _TAKE_ROWS = 1 << 20
 
 
-def run_merge(task: MergeTask) -> MergeResult:
-    """Read the slices, sort once, write. Runs in one thread; memory is about twice the rows of the slices."""
-    tables, kept = _read(task)
+@dataclass(frozen=True, slots=True)
+class InputRange:
+    """Positions [start, stop) of an input of a merge."""
+
+    segment: LiveSegment
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSlice:
+    """Ranges to merge into new segments of one partition; `numbers` are reserved for the outputs."""
+
+    store: Store
+    layout: Layout
+    ranges: tuple[InputRange, ...]
+    partition: tuple[bytes | None, ...]
+    spec_id: int
+    level: int
+    first_number: int
+    numbers: int
+    segment_bytes: int
+    region: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MergedSlice:
+    """The segments written, and the path of their journal. `number` is that of the first one, even if there is none."""
+
+    added: tuple[SegmentFacts, ...]
+    journal: str
+    number: int
+
+
+def merge_slice(work: MergeSlice) -> MergedSlice:
+    """Read the ranges, sort once, write. Runs in one thread; memory is about twice the rows of the ranges."""
+    tables, kept = _read(work)
     table = pa.concat_tables(tables)
-    order = sort_indices(table, task.layout.sort_order, task.layout.schema)
-    bounds = _cut(task, table)
-    order = clustered(table, order, bounds, task.layout.cluster_by)
+    order = sort_indices(table, work.layout.sort_order, work.layout.schema)
+    bounds = _cut(work, table)
+    order = clustered(table, order, bounds, work.layout.cluster_by)
     added: list[SegmentFacts] = []
     for place, (start, stop) in enumerate(bounds):
         added.append(
             write_segment(
-                task.store,
-                task.layout,
+                work.store,
+                work.layout,
                 _pieces(table, order, start, stop),
-                task.partition,
-                task.first_number + place,
-                level=task.level,
+                work.partition,
+                work.first_number + place,
+                level=work.level,
                 lineage=True,
-                spec_id=task.spec_id,
-                region=task.region,
+                spec_id=work.spec_id,
+                region=work.region,
             )
         )
-    journal = _journal(task.slices, kept, order, bounds, [facts.number for facts in added])
-    path = paths.journal_path(task.layout.table_id, new_id())
-    task.store.put(path, journal)
-    return MergeResult(tuple(added), path, task.first_number)
+    journal = _journal(work.ranges, kept, order, bounds, [facts.number for facts in added])
+    path = paths.journal_path(work.layout.table_id, new_id())
+    work.store.put(path, journal)
+    return MergedSlice(tuple(added), path, work.first_number)
 
 
-def _read(task: MergeTask) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] | None]]:
-    """The live rows of each slice with lineage, and which rows of the slice they are (None: all)."""
-    tables, kept = [arrow_schema(task.layout.schema, lineage=True).empty_table()], []
-    for piece in task.slices:
+def _read(work: MergeSlice) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] | None]]:
+    """The live rows of each range with lineage, and which rows of the range they are (None: all)."""
+    tables, kept = [arrow_schema(work.layout.schema, lineage=True).empty_table()], []
+    for piece in work.ranges:
         segment = piece.segment
         deleted: BitMap64 | None = None
         if segment.vector is not None:
-            deleted = read_vector(task.store, segment.vector, segment.facts.rows)
+            deleted = read_vector(work.store, segment.vector, segment.facts.rows)
         reader = SegmentReader(
-            task.store.reader(segment.facts.path, segment.facts.size), task.layout.schema, name=segment.facts.path
+            work.store.reader(segment.facts.path, segment.facts.size), work.layout.schema, name=segment.facts.path
         )
         tables.append(
             reader.table(
@@ -83,12 +119,12 @@ def _read(task: MergeTask) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] |
     return tables, kept
 
 
-def _cut(task: MergeTask, table: pa.Table) -> list[tuple[int, int]]:
+def _cut(work: MergeSlice, table: pa.Table) -> list[tuple[int, int]]:
     """Row ranges of the outputs: as many as their size on disk asks for, and no more than there are numbers."""
     if table.num_rows == 0:
         return []
-    share = sum((p.stop - p.start) / max(p.segment.facts.rows, 1) * p.segment.facts.size for p in task.slices)
-    parts = int(min(task.numbers, max(1, share // task.segment_bytes)))
+    share = sum((p.stop - p.start) / max(p.segment.facts.rows, 1) * p.segment.facts.size for p in work.ranges)
+    parts = int(min(work.numbers, max(1, share // work.segment_bytes)))
     step = -(-table.num_rows // parts)
     return [(start, min(start + step, table.num_rows)) for start in range(0, table.num_rows, step)]
 
@@ -100,13 +136,13 @@ def _pieces(table: pa.Table, order: Integers | None, start: int, stop: int) -> l
 
 
 def _journal(
-    slices: Sequence[Slice],
+    ranges: Sequence[InputRange],
     kept: Sequence[npt.NDArray[np.bool_] | None],
     order: Integers | None,
     bounds: Sequence[tuple[int, int]],
     numbers: Sequence[int],
 ) -> bytes:
-    """Old position -> new position of every row of the slices."""
+    """Old position -> new position of every row of the ranges."""
     total = bounds[-1][1] if bounds else 0
     place = np.arange(total, dtype=np.int64)
     if order is not None:
@@ -114,7 +150,7 @@ def _journal(
         place[order] = np.arange(total, dtype=np.int64)
     starts = np.asarray([start for start, _ in bounds], dtype=np.int64)
     entries, at = [], 0
-    for piece, keep in zip(slices, kept, strict=True):
+    for piece, keep in zip(ranges, kept, strict=True):
         rows = piece.stop - piece.start
         live = rows if keep is None else int(np.count_nonzero(keep))
         rank = place[at : at + live]

@@ -1,4 +1,4 @@
-"""Which segments to merge, and how to cut the work into tasks."""
+"""Which segments to merge, and how to cut the work into slices."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.size_tier import size_tier
 from moulin.storage.store import Store
-from moulin.table.runner import MergeTask, Slice
+from moulin.table.compact.kernel import InputRange, MergeSlice
 from moulin.table.write import clustering
 from moulin.table.write.layout import Layout
 
 _MANY_DELETED = 0.1  # a segment with this share of deleted rows is rewritten even when it is large and alone
-_TASK_BYTES = 32 << 20  # work below this is not worth cutting
+_SLICE_BYTES = 32 << 20  # work below this is not worth cutting
 _SAMPLES = 1000
 
 
@@ -184,20 +184,20 @@ def _times(segment: LiveSegment) -> tuple[int, int]:
 
 def cut(
     store: Store, layout: Layout, group: Group, *, segment_bytes: int, cores: int, numbers: Sequence[int]
-) -> list[MergeTask]:
-    """Tasks over ranges of the sort key, about as many as there are cores or outputs; they share the free `numbers`."""
+) -> list[MergeSlice]:
+    """Slices by ranges of the sort key, about as many as there are cores or outputs; they share the free `numbers`."""
     outputs = group.size // segment_bytes
-    parts = int(max(1, min(max(cores, outputs), group.size // _TASK_BYTES)))
+    parts = int(max(1, min(max(cores, outputs), group.size // _SLICE_BYTES)))
     if layout.cluster_by and outputs > 1:
         parts = int(max(1, min(parts, outputs // clustering.OUTPUTS)))
-    ranges = _slices(store, layout, group.segments, parts)
-    share = len(numbers) // len(ranges)
+    slices = _cut_inputs(store, layout, group.segments, parts)
+    share = len(numbers) // len(slices)
     facts = group.segments[0].facts
     return [
-        MergeTask(
+        MergeSlice(
             store,
             layout,
-            slices,
+            ranges,
             facts.partition,
             facts.spec_id,
             group.level,
@@ -206,12 +206,15 @@ def cut(
             segment_bytes,
             facts.region,
         )
-        for place, slices in enumerate(ranges)
+        for place, ranges in enumerate(slices)
     ]
 
 
-def _slices(store: Store, layout: Layout, segments: Sequence[LiveSegment], parts: int) -> list[tuple[Slice, ...]]:
-    whole = [tuple(Slice(s, 0, s.facts.rows) for s in segments)]
+def _cut_inputs(
+    store: Store, layout: Layout, segments: Sequence[LiveSegment], parts: int
+) -> list[tuple[InputRange, ...]]:
+    """The ranges of each slice: what all segments have between two cuts of the first sort column."""
+    whole = [tuple(InputRange(s, 0, s.facts.rows) for s in segments)]
     if parts == 1 or not layout.sort_order.fields:
         return whole
     if any(s.facts.sort_order_id != layout.sort_order.order_id for s in segments):
@@ -236,13 +239,13 @@ def _slices(store: Store, layout: Layout, segments: Sequence[LiveSegment], parts
         for column, key in enumerate(keys):
             nulls = key.null_count if first.null_order == NullOrder.NULLS_FIRST else 0
             edges[row, column] = nulls + (pc.sum(before(key, value)).as_py() or 0)
-    ranges = []
+    slices = []
     for n in range(parts):
         spans = zip(segments, edges[n].tolist(), edges[n + 1].tolist(), strict=True)
-        slices = tuple(Slice(s, start, stop) for s, start, stop in spans if stop > start)
-        if slices:
-            ranges.append(slices)
-    return ranges
+        ranges = tuple(InputRange(s, start, stop) for s, start, stop in spans if stop > start)
+        if ranges:
+            slices.append(ranges)
+    return slices
 
 
 def _key(store: Store, layout: Layout, segment: LiveSegment, name: str) -> pa.ChunkedArray:

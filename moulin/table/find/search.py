@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.commit.indexes import Coverage
 from moulin.formats.key_index import hash_keys
-from moulin.formats.secondary_index import IndexFile, IndexKind, SortedChunk, Span, filter_holds
+from moulin.formats.secondary_index import IndexFile, IndexKind, Span, filter_holds
 from moulin.model.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
@@ -24,10 +23,8 @@ from moulin.model.layout.index_value import LONGEST, encode_literal, encoding_of
 from moulin.model.layout.key import successor
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import And, Column, Compare, Condition, In, IsNan, Like, Or, leaves
-from moulin.sized_cache import SizedCache
-from moulin.storage.store import Store
 from moulin.storage.table_store import Lost
-from moulin.table.index.build import KINDS, open_index
+from moulin.table.find.index_files import KINDS, SecondaryIndexes
 
 Found = dict[int, Integers]
 """Positions that may match, ascending, by segment. Of segments that are not there nothing is known."""
@@ -44,30 +41,6 @@ class Narrowed:
     segments: list[LiveSegment]
     positions: Mapping[int, Integers] = field(default_factory=dict)
     skipped: int = 0
-
-
-class SecondaryIndexes:
-    """The index files of a lake, opened once and cached chunk by chunk. Thread-safe."""
-
-    def __init__(self, store: Store, limit: int) -> None:
-        self._store = store
-        self._open: SizedCache[str, IndexFile] = SizedCache(limit, lambda file: file.nbytes)
-        self._chunks: SizedCache[tuple[str, int], SortedChunk] = SizedCache(limit, lambda chunk: chunk.nbytes)
-        self._filters: SizedCache[tuple[str, int], npt.NDArray[np.uint8]] = SizedCache(limit, lambda data: data.nbytes)
-
-    def clear(self) -> None:
-        """Forget everything that was read."""
-        for cache in (self._open, self._chunks, self._filters):
-            cache.clear()
-
-    def file(self, path: str, size: int) -> IndexFile:
-        return self._open.get(path, lambda: open_index(self._store, path, size))
-
-    def chunk(self, path: str, file: IndexFile, number: int) -> SortedChunk:
-        return self._chunks.get((path, number), lambda: file.load_sorted(number))
-
-    def filter(self, path: str, file: IndexFile, segment: int) -> npt.NDArray[np.uint8]:
-        return self._filters.get((path, segment), lambda: file.load_filter(segment))
 
 
 def narrow(

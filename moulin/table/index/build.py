@@ -6,16 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.schema import Schema
 
 from moulin.errors import Corrupt, NotFound
 from moulin.formats.journal import Journal
 from moulin.formats.key_index import hash_keys
 from moulin.formats.secondary_index import (
     CoveredSegment,
-    IndexFile,
     IndexKind,
     SegmentHashes,
     encode_bloom,
@@ -30,12 +31,48 @@ from moulin.model.layout.index_value import cut, encode_values, encoding_of, wid
 from moulin.model.schema.arrow import POSITION
 from moulin.storage import paths
 from moulin.storage.store import Store
-from moulin.table.runner import CarryTask, CoveringFile, IndexResult, IndexTask
+from moulin.table.find.index_files import KINDS, open_index
 
 _NONE: Integers = np.empty(0, np.int64)
 
-KINDS: Mapping[str, IndexKind] = {"btree": IndexKind.BTREE, "bloom": IndexKind.BLOOM}
-"""The kinds of index by the names that users and the catalog have for them."""
+
+@dataclass(frozen=True, slots=True)
+class CoveringFile:
+    """A file of an index, and those of the segments at hand that it covers."""
+
+    path: str
+    size: int
+    segments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSlice:
+    """Segments that one new file of a secondary index is to cover, made from their data."""
+
+    store: Store
+    table_id: UUID
+    schema: Schema
+    field_id: int
+    kind: str
+    segments: tuple[LiveSegment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CarrySlice:
+    """Outputs of one slice of a merge that one new file is to cover: the entries of the inputs are carried over.
+
+    Of inputs that none of `files` covers, the data is read. `outputs` are the segments written, with their rows.
+    """
+
+    store: Store
+    table_id: UUID
+    schema: Schema
+    field_id: int
+    kind: str
+    journal: str
+    inputs: tuple[LiveSegment, ...]
+    files: tuple[CoveringFile, ...]
+    outputs: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,33 +83,35 @@ class _Entries:
     payload: pa.Array
 
 
-def open_index(store: Store, path: str, size: int) -> IndexFile:
-    """Open a file of an index in storage."""
-    return IndexFile(lambda start, length: store.get_range(path, start, length), size, path)
+def build_index(work: IndexSlice) -> operations.IndexFile:
+    """Make one file from rows. Runs in one thread; memory is a few times the entries of the file."""
+    covered = [CoveredSegment(s.facts.number, s.facts.rows) for s in work.segments]
+    return _write(work, covered, {s.facts.number: [_read(work, s)] for s in work.segments})
 
 
-def run_index(task: IndexTask | CarryTask) -> IndexResult:
-    """Make one file. Runs in one thread; memory is a few times the entries of the file."""
-    if isinstance(task, IndexTask):
-        covered = [CoveredSegment(s.facts.number, s.facts.rows) for s in task.segments]
-        found = {s.facts.number: [_read(task, s)] for s in task.segments}
-    else:
-        covered = [CoveredSegment(number, rows) for number, rows in task.outputs]
-        found = _carry(task)
-    data = _encode(task, covered, found)
-    path = paths.index_path(task.table_id, new_id())
-    task.store.put(path, data)
+def carry_index(work: CarrySlice) -> operations.IndexFile:
+    """Make one file from the entries of a merge's inputs. Runs in one thread; memory as for `build_index`."""
+    covered = [CoveredSegment(number, rows) for number, rows in work.outputs]
+    return _write(work, covered, _carry(work))
+
+
+def _write(
+    work: IndexSlice | CarrySlice, covered: Sequence[CoveredSegment], found: Mapping[int, Sequence[_Entries]]
+) -> operations.IndexFile:
+    data = _encode(work, covered, found)
+    path = paths.index_path(work.table_id, new_id())
+    work.store.put(path, data)
     entries = sum(len(part.positions) for parts in found.values() for part in parts)
-    return IndexResult(operations.IndexFile(path, len(data), entries, tuple(s.number for s in covered)))
+    return operations.IndexFile(path, len(data), entries, tuple(s.number for s in covered))
 
 
 def _encode(
-    task: IndexTask | CarryTask, covered: Sequence[CoveredSegment], found: Mapping[int, Sequence[_Entries]]
+    work: IndexSlice | CarrySlice, covered: Sequence[CoveredSegment], found: Mapping[int, Sequence[_Entries]]
 ) -> bytes:
-    kind = task.schema.find_field(task.field_id).field_type
+    kind = work.schema.find_field(work.field_id).field_type
     encoding = encoding_of(kind)
     assert encoding is not None
-    if KINDS[task.kind] is IndexKind.BLOOM:
+    if KINDS[work.kind] is IndexKind.BLOOM:
         entries = []
         for segment in covered:
             parts = found.get(segment.number, ())
@@ -90,13 +129,13 @@ def _encode(
     return encode_sorted(encoding, covered, values, places, positions)
 
 
-def _read(task: IndexTask | CarryTask, segment: LiveSegment) -> _Entries:
+def _read(work: IndexSlice | CarrySlice, segment: LiveSegment) -> _Entries:
     """The entries of a segment from its data, also of deleted rows: older versions still see them."""
-    field = task.schema.find_field(task.field_id)
+    field = work.schema.find_field(work.field_id)
     facts = segment.facts
     positions, payload = [_NONE], []
     with SegmentReader(
-        task.store.reader(facts.path, facts.size), task.schema, columns=[field.name], name=facts.path
+        work.store.reader(facts.path, facts.size), work.schema, columns=[field.name], name=facts.path
     ) as reader:
         for batch in reader.batches(position=True):
             column = batch.column(field.name)
@@ -106,8 +145,8 @@ def _read(task: IndexTask | CarryTask, segment: LiveSegment) -> _Entries:
                 places = places[np.asarray(valid)]
                 column = (column.storage if isinstance(column, pa.ExtensionArray) else column).filter(valid)
             positions.append(places)
-            payload.append(_payload(task, encode_values(column, field.field_type)))
-    whole = pa.concat_arrays(payload) if payload else _payload(task, _no_values(width_of(field.field_type)))
+            payload.append(_payload(work, encode_values(column, field.field_type)))
+    whole = pa.concat_arrays(payload) if payload else _payload(work, _no_values(width_of(field.field_type)))
     return _Entries(np.concatenate(positions), whole)
 
 
@@ -115,36 +154,36 @@ def _no_values(width: int) -> pa.Array:
     return pa.array([], pa.binary(width) if width else pa.binary())
 
 
-def _payload(task: IndexTask | CarryTask, values: pa.Array) -> pa.Array:
-    return pa.array(hash_keys(values)) if KINDS[task.kind] is IndexKind.BLOOM else cut(values)
+def _payload(work: IndexSlice | CarrySlice, values: pa.Array) -> pa.Array:
+    return pa.array(hash_keys(values)) if KINDS[work.kind] is IndexKind.BLOOM else cut(values)
 
 
-def _carry(task: CarryTask) -> dict[int, list[_Entries]]:
+def _carry(work: CarrySlice) -> dict[int, list[_Entries]]:
     """The entries of the inputs, at the places where the journal says that their rows are now."""
-    journal = Journal.decode(task.store.get(task.journal), source=f"Journal {task.journal}")
+    journal = Journal.decode(work.store.get(work.journal), source=f"Journal {work.journal}")
     wanted = set(journal.segments())
     found: dict[int, list[_Entries]] = {}
     seen: set[int] = set()
-    for file in task.files:
+    for file in work.files:
         mine = [number for number in file.segments if number in wanted and number not in seen]
         try:
-            for number, entries in _stored(task, file, mine):
+            for number, entries in _stored(work, file, mine):
                 _move(journal, number, entries, found)
                 seen.add(number)
         except (NotFound, Corrupt):
             continue  # a lost index must not stop a merge: the rows tell the same
-    for segment in task.inputs:
+    for segment in work.inputs:
         if segment.facts.number in wanted - seen:
-            _move(journal, segment.facts.number, _read(task, segment), found)
+            _move(journal, segment.facts.number, _read(work, segment), found)
     return found
 
 
-def _stored(task: CarryTask, file: CoveringFile, numbers: Sequence[int]) -> Iterator[tuple[int, _Entries]]:
+def _stored(work: CarrySlice, file: CoveringFile, numbers: Sequence[int]) -> Iterator[tuple[int, _Entries]]:
     """What a file has of some segments; nothing when it was made when the column was of another type."""
     if not numbers:
         return
-    index = open_index(task.store, file.path, file.size)
-    if index.encoding != encoding_of(task.schema.find_field(task.field_id).field_type):
+    index = open_index(work.store, file.path, file.size)
+    if index.encoding != encoding_of(work.schema.find_field(work.field_id).field_type):
         return
     if index.kind is IndexKind.BLOOM:
         for number in numbers:

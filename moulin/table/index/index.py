@@ -22,10 +22,11 @@ from moulin.model.names import check_name, did_you_mean
 from moulin.model.operations import CreateIndex, DropIndex, IndexFile, UpdateIndex
 from moulin.table.commit.change import MergeChange, SettingChange
 from moulin.table.context import Context
-from moulin.table.index.build import KINDS
-from moulin.table.runner import CarryTask, CoveringFile, IndexResult, IndexTask, Task, TaskRunner
+from moulin.table.find.index_files import KINDS
+from moulin.table.index.build import CarrySlice, CoveringFile, IndexSlice, build_index, carry_index
+from moulin.table.runner import TaskRunner
 
-_FILE_ROWS = 8 << 20  # rows that a file covers: what a task holds in memory, and a merge reads of one file
+_FILE_ROWS = 8 << 20  # rows that a file covers: what a slice holds in memory, and a merge reads of one file
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def carry_indexes(
 ) -> list[SettingChange]:
     """Files that cover the outputs of a merge, to be committed with it.
 
-    `journals` are those of its tasks, each with the outputs (number, rows) it wrote. Entries of covered inputs are
+    `journals` are those of its slices, each with the outputs (number, rows) it wrote. Entries of covered inputs are
     carried over without reading their rows.
     """
     indexes = context.catalog.indexes(state.id)
@@ -108,14 +109,14 @@ def carry_indexes(
     files: dict[UUID, list[CoveringFile]] = {}
     for found in context.catalog.index_coverage(state.id, list(change.inputs)):
         files.setdefault(found.index.id, []).append(CoveringFile(found.path, found.size, found.segments))
-    tasks: list[Task] = []
+    slices = []
     owners = []
     for index in indexes:
         for journal, outputs in journals:
             if outputs and state.schema.find_column_name(index.field_id) is not None:
                 mine = tuple(files.get(index.id, ()))
-                tasks.append(
-                    CarryTask(
+                slices.append(
+                    CarrySlice(
                         context.store,
                         state.id,
                         state.schema,
@@ -129,9 +130,8 @@ def carry_indexes(
                 )
                 owners.append(index)
     made: dict[UUID, list[IndexFile]] = {}
-    for index, result in zip(owners, runner.run(tasks), strict=True):
-        assert isinstance(result, IndexResult)
-        made.setdefault(index.id, []).append(result.file)
+    for index, file in zip(owners, runner.map(carry_index, slices), strict=True):
+        made.setdefault(index.id, []).append(file)
     return [
         SettingChange(state.id, state.version, UpdateIndex(index.id, index.name, tuple(made[index.id])))
         for index in indexes
@@ -140,15 +140,12 @@ def carry_indexes(
 
 
 def _build(context: Context, state: TableState, index: Index, segments: Sequence[LiveSegment]) -> list[IndexFile]:
-    tasks: list[Task] = [
-        IndexTask(context.store, state.id, state.schema, index.field_id, index.kind, tuple(part))
+    slices = [
+        IndexSlice(context.store, state.id, state.schema, index.field_id, index.kind, tuple(part))
         for part in _parts(segments)
     ]
-    files = []
-    for result in context.runner(sum(segment.facts.size for segment in segments)).run(tasks) if tasks else ():
-        assert isinstance(result, IndexResult)
-        files.append(result.file)
-    return files
+    size = sum(segment.facts.size for segment in segments)
+    return list(context.runner(size).map(build_index, slices)) if slices else []
 
 
 def _parts(segments: Sequence[LiveSegment]) -> Iterator[list[LiveSegment]]:

@@ -1,0 +1,13 @@
+"""Keyed tables: writes and reads by primary key.
+
+The nouns: a *region* is a part of the table that one process writes; its writer appends to a *log*, then puts into a
+*memtable*; a full memtable is *flushed* into a segment; the *tail* of a log is what a dead or foreign owner left.
+
+`KeyedTable` is put together from its parts: reader.py (reads) < holder.py (regions held, flushes) < settler.py (logs
+that others left) < keyed.py (writes by key, changes that hold regions). tables.py has the one object per table and
+process; background.py its threads; region.py the writer of one region; key_scan.py scans in key order.
+
+Locks are taken in this order: `_life`, `_holding`, `_flushing`, `_lock`, then those of the region writers.
+
+Imports compact/ and what is below it. Read region.py first, then keyed.py.
+"""

@@ -27,7 +27,8 @@ from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.find.locate import locate
 from moulin.table.keyed.memtable import to_schema
-from moulin.table.keyed.reader import KeyedReader, View
+from moulin.table.keyed.reader import KeyedReader
+from moulin.table.keyed.view import View
 from moulin.table.read.scan import Scan, Unit, UnitReader, map_sequences, read_ahead
 from moulin.table.write.upsert import mark
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,7 @@ from moulin.sized_cache import SizedCache
 from moulin.storage.table_store import Lost
 from moulin.table.context import Context
 from moulin.table.find.locate import locate
-
-if TYPE_CHECKING:
-    from moulin.table.keyed.reader import View
+from moulin.table.keyed.view import View
 
 _Group = tuple[str, int, int]  # path of the segment, row group, schema id
 

@@ -11,35 +11,22 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from moulin.model.entities import Region, TableState
-from moulin.model.facts import LiveSegment
 from moulin.model.layout.key import Key
 from moulin.model.layout.region import RegionSpec
 from moulin.table.context import Context
+from moulin.table.keyed.counters import CacheUse
 from moulin.table.keyed.left_logs import Tail, left_logs, read_tail
 from moulin.table.keyed.lookup import Lookup
 from moulin.table.keyed.memtable import Memtable
 from moulin.table.keyed.region import RegionWriter
+from moulin.table.keyed.view import View
 from moulin.table.properties import effective
-from moulin.table.stats import CacheUse
 
 _FRESH = 1.0  # seconds for which a reader trusts what it saw, when it holds the claim anyway
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The table as readers see it: a version of it, and when that was looked up."""
-
-    state: TableState
-    segments: tuple[LiveSegment, ...]
-    at: float
-
-    def of_region(self, number: int) -> list[LiveSegment]:
-        return [segment for segment in self.segments if segment.facts.region == number]
 
 
 class KeyedReader:

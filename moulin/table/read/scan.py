@@ -27,7 +27,8 @@ from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
 from moulin.storage.table_store import Lost
 from moulin.table.commit.vectors import VectorCache
-from moulin.table.find.search import Narrowed, SecondaryIndexes, groups_of, narrow
+from moulin.table.find.index_files import SecondaryIndexes
+from moulin.table.find.search import Narrowed, groups_of, narrow
 from moulin.table.pins import Hold, Pins
 from moulin.table.read.verified import VERIFIED, part_of
 

@@ -16,15 +16,15 @@ from moulin.formats.key_index import encode_key_index
 from moulin.formats.segment.segment import SegmentWriter, nan_fields, segment_facts
 from moulin.formats.segment.tuning import tuning
 from moulin.model.arrays import Integers
-from moulin.model.batching import packed
 from moulin.model.facts import SegmentFacts
 from moulin.model.layout.key import Key
 from moulin.model.layout.partition import split_by_partition
 from moulin.model.layout.sort import sort_indices
-from moulin.model.schema.arrow import ROW_ID, arrow_schema
+from moulin.model.schema.arrow import ROW_ID
 from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.table.write.layout import Layout
+from moulin.table.write.pieces import pieces
 
 NumberSource = Callable[[], int]
 
@@ -52,13 +52,13 @@ def write_batches(
     segment_bytes: int,
     level: int | None = None,
 ) -> list[SegmentFacts]:
-    """Write batches that fit the table's schema; each run of about `segment_bytes` becomes one segment per partition.
+    """Write batches that fit the table's schema; each piece of about `segment_bytes` becomes one segment per partition.
 
     With no `level` given, rows of `BULK_BYTES` are written at level 1, laid out for scans at once; fewer at level 0,
     for a merge will write them again. Nothing is committed. On an error the files written so far are left for clean-up.
     """
     written: list[SegmentFacts] = []
-    for table in _runs(batches, layout, segment_bytes):
+    for table in pieces(batches, layout.schema, segment_bytes):
         for partition, part in split_by_partition(table, layout.spec, layout.schema):
             chosen = int(part.nbytes >= BULK_BYTES) if level is None else level
             written.append(write_sorted(store, layout, part, partition, next_number(), level=chosen))
@@ -165,11 +165,3 @@ class _Keys:
 def _taken(table: pa.Table, order: pa.Array) -> Iterator[pa.Table]:
     for start in range(0, len(order), _WRITE_ROWS):
         yield table.take(order[start : start + _WRITE_ROWS])
-
-
-def _runs(batches: Iterable[pa.RecordBatch], layout: Layout, segment_bytes: int) -> Iterator[pa.Table]:
-    """Whole tables of about `segment_bytes` each."""
-    schema = arrow_schema(layout.schema)
-    filled = (batch for batch in batches if batch.num_rows)
-    for held in packed(filled, lambda batch: int(batch.nbytes), segment_bytes):
-        yield pa.Table.from_batches(held, schema)

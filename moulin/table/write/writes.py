@@ -14,16 +14,16 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.operations import Kind
 from moulin.model.predicate import Predicate
-from moulin.model.rows.rows import is_spark_frame, to_batches
+from moulin.model.rows.rows import to_batches
 from moulin.model.where import Where, parse_where
 from moulin.table.commit.change import DataChange
 from moulin.table.context import Context
 from moulin.table.find.search import narrow
-from moulin.table.properties import effective
+from moulin.table.ports import is_frame
 from moulin.table.read.scan import facts_by_field, plan_segments
-from moulin.table.runner import MatchResult, MatchTask
-from moulin.table.write.layout import Layout
-from moulin.table.write.segment_writer import NumberSource, write_batches
+from moulin.table.write.append import AppendPlan, append_rows
+from moulin.table.write.match import MatchSlice, match
+from moulin.table.write.segment_writer import NumberSource
 
 _BLOCK = 16  # segment numbers reserved at a time
 
@@ -40,16 +40,12 @@ class Outcome:
 
 def prepare_append(context: Context, state: TableState, data: object, *, kind: Kind = Kind.APPEND) -> DataChange:
     """Write the rows of `data` as segments."""
-    if is_spark_frame(data):
-        return DataChange(state.id, state.version, kind, tuple(context.write_frame(state, data)))
-    config = effective(context.config, state.properties)
-    added = write_batches(
-        context.store,
-        Layout.of(state),
-        to_batches(data, state.schema),
-        number_source(context),
-        segment_bytes=config.append_segment_bytes,
-    )
+    plan = AppendPlan.of(context, state)
+    added: Sequence[SegmentFacts]
+    if is_frame(data):
+        added = context.spark().map_frame(append_rows, plan, data)
+    else:
+        added = append_rows(plan, to_batches(data, state.schema), number_source(context))
     return DataChange(state.id, state.version, kind, tuple(added))
 
 
@@ -122,19 +118,18 @@ def _match(
     context: Context, state: TableState, predicate: Predicate, segments: Sequence[LiveSegment]
 ) -> Mapping[int, BitMap64]:
     size = sum(segment.facts.size for segment in segments)
-    tasks = [
-        MatchTask(context.store, state.schema, predicate, tuple(part))
+    slices = [
+        MatchSlice(context.store, state.schema, predicate, tuple(part))
         for part in _balanced(segments, 2 * (os.cpu_count() or 1))
     ]
     found: dict[int, BitMap64] = {}
-    for result in context.runner(size).run(tasks) if tasks else ():
-        assert isinstance(result, MatchResult)
-        found.update({number: deletion_vector.decode(blob) for number, blob in result.positions})
+    for matches in context.runner(size).map(match, slices) if slices else ():
+        found.update({number: deletion_vector.decode(blob) for number, blob in matches})
     return found
 
 
 def _balanced(segments: Sequence[LiveSegment], parts: int) -> list[list[LiveSegment]]:
-    """Segments dealt out by size, the largest first, so that tasks take about equally long."""
+    """Segments dealt out by size, the largest first, so that slices take about equally long."""
     shares: list[list[LiveSegment]] = [[] for _ in range(min(parts, len(segments)))]
     sizes = [0] * len(shares)
     for segment in sorted(segments, key=lambda s: -s.facts.size):

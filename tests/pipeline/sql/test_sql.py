@@ -265,8 +265,8 @@ def test_all_references_see_one_version(lake: Lake, orders: Table, rows: Rows, m
     returns = lake.create_table("shop.returns", [("id", "long")])
     orders.append(rows(0, 1))
     returns.append([{"id": 0}])
-    lake.engine().session()
-    resolve = type(lake.engine())._resolve  # type: ignore[attr-defined]
+    lake.context.spark().session()
+    resolve = type(lake.context.spark())._resolve  # type: ignore[attr-defined]
 
     def racing(self: Any, reference: Any, version: int, lane: Any) -> Any:
         frame = resolve(self, reference, version, lane)
@@ -274,7 +274,7 @@ def test_all_references_see_one_version(lake: Lake, orders: Table, rows: Rows, m
         returns.append([{"id": 1}])
         return frame
 
-    monkeypatch.setattr(type(lake.engine()), "_resolve", racing)
+    monkeypatch.setattr(type(lake.context.spark()), "_resolve", racing)
     assert lake.sql("select count(*) n from shop.orders join shop.returns using (id)").first()["n"] == 1
 
 

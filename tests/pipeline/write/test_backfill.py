@@ -18,6 +18,7 @@ from moulin.errors import Conflict, Corrupt, FailedPrecondition, InvalidInput, N
 from moulin.mirror import Mirror
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.write import backfill as loading
+from moulin.table.ports import BatchLoaded
 from tests.commands import Command
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def test_loads_every_format_once(orders: Table, folder: Path, ids: Ids, lake: La
     (folder / "_SUCCESS").touch()
     (folder / "README.md").write_text("no data")
     version = lake.version
-    told: list[loading.BatchLoaded] = []
+    told: list[BatchLoaded] = []
     done = orders.backfill(folder, batch_bytes=1, progress=told.append)
     assert (done.batches, done.files, done.rows, done.ignored, done.loaded_before) == (3, 4, 30, 1, 0)
     assert ids(orders) == list(range(30))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,9 @@ from moulin.pipeline.source.datasource import MoulinSource
 from moulin.pipeline.source.stream_writer import StreamTableWriter
 from moulin.pipeline.source.table_source import TableSourceWriter
 from moulin.storage import paths
-from moulin.table.bulk.writer import RegionRun, RunPlan
-from moulin.table.runner import RelocateTask, Task
+from moulin.table.bulk.runs import RelocateSlice
+from moulin.table.ports import FrameKernel, P, R
+from moulin.table.runner import S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,17 +80,16 @@ class Meanwhile:
     """Does something after the tasks of a bulk write have run and before it commits."""
 
     def __init__(self, lake: Lake) -> None:
-        self._lake, self.action = lake, lambda: None
-        lake.context.frames = lambda: self  # type: ignore[assignment,return-value]
+        self.action = lambda: None
+        spark = lake.context.spark()
+        self._map_frame = spark.map_frame
+        spark.map_frame = self._then_act  # type: ignore[method-assign]
 
-    def frame_schema(self, given: Any) -> pa.Schema:
-        return self._lake.engine().frame_schema(given)
-
-    def write_runs(self, plan: RunPlan, given: Any) -> Sequence[RegionRun]:
-        runs = self._lake.engine().write_runs(plan, given)
+    def _then_act(self, kernel: FrameKernel[P, R], plan: P, given: Any) -> Sequence[R]:
+        results = self._map_frame(kernel, plan, given)
         action, self.action = self.action, lambda: None
         action()
-        return runs
+        return results
 
 
 def test_every_kind_of_change_equals_a_plain_model(lake: Lake, table: Table, spark: SparkSession) -> None:
@@ -168,21 +168,21 @@ def test_a_merge_of_segments_meanwhile_writes_no_run_again(
 ) -> None:
     plain.append([row(n, "a") for n in range(20)])
     plain.append([row(n, "a") for n in range(20, 40)])
-    seen: list[Task] = []
-    runner = lake.context.spark_runner()
+    seen: list[object] = []
+    runner = lake.context.spark().runner()
     assert runner is not None
 
     class Watched:
-        def run(self, tasks: Sequence[Task]) -> Any:
-            seen.extend(tasks)
-            return runner.run(tasks)
+        def map(self, kernel: Callable[[S], R], slices: Sequence[S]) -> Iterable[R]:
+            seen.extend(slices)
+            return runner.map(kernel, slices)
 
-    monkeypatch.setattr(lake.context, "spark_runner", Watched)
+    monkeypatch.setattr(lake.context.spark(), "runner", Watched)
     Meanwhile(lake).action = lambda: plain.compact(everything=True)
     rows = [row(n, "b") for n in range(30, 50)]
     assert plain.append(frame(spark, rows, parts=1)).rows_updated == 10
-    (task,) = (task for task in seen if isinstance(task, RelocateTask))
-    assert {s.facts.path for s in lake.catalog.segments(plain.id, lake.version)} >= {task.run.path}
+    (work,) = (work for work in seen if isinstance(work, RelocateSlice))
+    assert {s.facts.path for s in lake.catalog.segments(plain.id, lake.version)} >= {work.run.path}
     check(lake, plain, {**{n: row(n, "a") for n in range(40)}, **{r["id"]: r for r in rows}})
 
 

@@ -17,6 +17,7 @@ from moulin import Lake, Table
 from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.pipeline.write import writer
+from moulin.table.write.append import AppendPlan, append_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -133,7 +134,8 @@ def test_a_table_opened_read_only_takes_no_frame(lake: Lake, orders: Table, spar
 def test_numbers_are_enough_for_every_task(
     lake: Lake, orders: Table, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = writer.plan_write(lake.context, orders.state(), events(spark, 0, 1).schema)
+    plan = AppendPlan.of(lake.context, orders.state())
+    job = writer.FrameJob.of(lake.context, append_rows, plan, events(spark, 0, 1).schema)
     batches = events(spark, 0, 1).toArrow().to_batches()
     assert [f.number - job.numbers.first for f in job.write(3, batches)] == [3 << 16]
     with pytest.raises(FailedPrecondition, match="coalesce"):

@@ -114,7 +114,9 @@ AFTER = ("insert", "update_after")
 def exported(table: Table, folder: Path) -> list[dict[str, Any]]:
     from pyiceberg.table import StaticTable
 
-    made = moulin._export_iceberg(table._context, table.id, str(folder), copy=True)
+    from moulin.iceberg.projection.export import export
+
+    made = export(table._context, table.id, str(folder), copy=True)
     return in_order(StaticTable.from_metadata(made.metadata_location).scan().to_arrow().to_pylist())
 
 

@@ -39,6 +39,7 @@ from moulin.model import request_ids
 from moulin.model.entities import TableState
 from moulin.model.names import check_name
 from moulin.model.operations import Operation
+from moulin.table.commit.retry import at_once, retry
 
 log = logging.getLogger("moulin.iceberg.rest")
 router = APIRouter()
@@ -98,14 +99,8 @@ def _commit(lake: Lake, changes: Sequence[Change], key: str | None) -> None:
     request_id = _request_id(changes, key)
     if request_id is not None and lake.catalog.committed(request_id) is not None:
         return  # this request was answered, or died, after its commit
-    lake.context.flush()
-    for attempt in range(_ATTEMPTS):
-        try:
-            _Attempt(lake, changes, request_id).run()
-            return
-        except Stale:
-            if attempt == _ATTEMPTS - 1:
-                raise
+    lake.flush()
+    retry(_ATTEMPTS, lambda: _Attempt(lake, changes, request_id).run(), lambda error: isinstance(error, Stale), at_once)
 
 
 def _request_id(changes: Sequence[Change], key: str | None) -> str | None:

@@ -50,7 +50,7 @@ _LARGEST = 4 << 20  # bytes of what a task unpacks to
 
 @router.post("/namespaces/{namespace}/tables/{table}/plan")
 def plan_scan(lake: LakeOf, namespace: str, table: str, body: Body) -> Response:
-    lake.context.flush()
+    lake.flush()
     state = tables.find(lake, namespace, table)
     start, end = (field(body, f"{side}-snapshot-id", int, None) for side in ("start", "end"))
     wanted = field(body, "snapshot-id", int, None)

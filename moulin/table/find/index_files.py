@@ -1,0 +1,44 @@
+"""The files of secondary indexes: their kinds, and those that a lake has open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from moulin.formats.secondary_index import IndexFile, IndexKind, SortedChunk
+from moulin.sized_cache import SizedCache
+from moulin.storage.store import Store
+
+KINDS: Mapping[str, IndexKind] = {"btree": IndexKind.BTREE, "bloom": IndexKind.BLOOM}
+"""The kinds of index by the names that users and the catalog have for them."""
+
+
+def open_index(store: Store, path: str, size: int) -> IndexFile:
+    """Open a file of an index in storage."""
+    return IndexFile(lambda start, length: store.get_range(path, start, length), size, path)
+
+
+class SecondaryIndexes:
+    """The index files of a lake, opened once and cached chunk by chunk. Thread-safe."""
+
+    def __init__(self, store: Store, limit: int) -> None:
+        self._store = store
+        self._open: SizedCache[str, IndexFile] = SizedCache(limit, lambda file: file.nbytes)
+        self._chunks: SizedCache[tuple[str, int], SortedChunk] = SizedCache(limit, lambda chunk: chunk.nbytes)
+        self._filters: SizedCache[tuple[str, int], npt.NDArray[np.uint8]] = SizedCache(limit, lambda data: data.nbytes)
+
+    def clear(self) -> None:
+        """Forget everything that was read."""
+        for cache in (self._open, self._chunks, self._filters):
+            cache.clear()
+
+    def file(self, path: str, size: int) -> IndexFile:
+        return self._open.get(path, lambda: open_index(self._store, path, size))
+
+    def chunk(self, path: str, file: IndexFile, number: int) -> SortedChunk:
+        return self._chunks.get((path, number), lambda: file.load_sorted(number))
+
+    def filter(self, path: str, file: IndexFile, segment: int) -> npt.NDArray[np.uint8]:
+        return self._filters.get((path, segment), lambda: file.load_filter(segment))

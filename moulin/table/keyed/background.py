@@ -1,0 +1,97 @@
+"""Background work of a keyed table: a thread that flushes memtables, and one that merges segments."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from moulin.errors import Closed, Conflict, Corrupt, Fenced, MoulinError, NotFound, Unavailable
+from moulin.table.keyed.region import RegionWriter
+
+_RETRY = 0.2
+
+
+class Background:
+    """The threads of one table. They start with its first region, and end with `end`.
+
+    `flush` commits what the writer of a region has ready. `merge` does the merges that are due, and returns whether
+    there were any. Errors of a flush go to the writer when another attempt would not help.
+    """
+
+    def __init__(
+        self,
+        writers: Callable[[], Sequence[RegionWriter]],
+        flush: Callable[[RegionWriter], None],
+        merge: Callable[[], bool],
+    ) -> None:
+        self.ending = False  # then no region is opened, and the threads end
+        self._writers, self._flush, self._merge = writers, flush, merge
+        self._work = threading.Event()
+        self._merge_due = threading.Event()
+        self._flusher: threading.Thread | None = None
+        self._merger: threading.Thread | None = None
+
+    def start(self, tick: float, *, merges: bool) -> None:
+        """Start the threads that do not run yet. Regions are looked at every `tick` seconds, and when woken."""
+        if self._flusher is None:
+            self._flusher = threading.Thread(target=self._flush_loop, args=(tick,), name="moulin-flush", daemon=True)
+            self._flusher.start()
+        if self._merger is None and merges:
+            self._merger = threading.Thread(target=self._merge_loop, name="moulin-merge", daemon=True)
+            self._merger.start()
+
+    def wake(self) -> None:
+        """Flush soon."""
+        self._work.set()
+
+    def merge_soon(self) -> None:
+        """Look for merges that are due."""
+        self._merge_due.set()
+
+    def end(self) -> None:
+        """End the threads, and wait for them."""
+        self.ending = True
+        self._work.set()
+        self._merge_due.set()
+        for thread in (self._flusher, self._merger):
+            if thread is not None and thread is not threading.current_thread():
+                thread.join()
+        self._flusher = self._merger = None
+
+    def _flush_loop(self, tick: float) -> None:
+        failures = 0
+        while not self.ending:
+            self._work.wait(tick)
+            self._work.clear()
+            for writer in self._writers():
+                try:
+                    self._flush(writer)
+                    failures = 0
+                except (Fenced, NotFound, Corrupt, Closed) as error:
+                    writer.fail(error)
+                except Exception as error:  # noqa: BLE001 - whatever it is: writers are told, and it is tried again
+                    failures += 1
+                    if failures >= 5:
+                        writer.fail(error if isinstance(error, MoulinError) else _broken(error))
+                    if not self.ending:
+                        time.sleep(min(_RETRY * 2**failures, 5.0))
+                        self._work.set()
+
+    def _merge_loop(self) -> None:
+        while not self.ending:
+            self._merge_due.wait(1.0)
+            if not self._merge_due.is_set() or self.ending:
+                continue
+            self._merge_due.clear()
+            try:
+                if self._merge():
+                    self._merge_due.set()
+            except Conflict:
+                continue  # it lost to an overwrite or restore: the next look sees the newer version
+            except MoulinError:
+                time.sleep(_RETRY)
+
+
+def _broken(error: Exception) -> MoulinError:
+    return Unavailable(f"What was put cannot be flushed ({error}); it is in the log. Mend the cause, or reopen.")

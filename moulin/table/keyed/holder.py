@@ -1,0 +1,167 @@
+"""The regions of a keyed table that this process holds: claimed, flushed and given up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from uuid import UUID
+
+from moulin.errors import Closed, Fenced, MoulinError
+from moulin.model.entities import Region
+from moulin.table.compact.compaction import compact
+from moulin.table.context import Context
+from moulin.table.keyed.background import Background
+from moulin.table.keyed.claim import claim_region
+from moulin.table.keyed.counters import Counters, StallStats, WriterStats
+from moulin.table.keyed.memtable import Memtable, to_schema
+from moulin.table.keyed.reader import KeyedReader
+from moulin.table.keyed.region import RegionWriter
+from moulin.table.write.upsert import UpsertDraft, delete_keys, put_rows
+from moulin.table.write.writes import number_source
+
+
+class RegionHolder(KeyedReader):
+    """A keyed table with the regions that this process writes. Thread-safe."""
+
+    def __init__(self, context: Context, table_id: UUID) -> None:
+        super().__init__(context, table_id)
+        self._flushing = threading.RLock()  # one flush at a time; taken before `_lock`
+        self._users = 0
+        self._background = Background(lambda: list(self._regions.values()), self._flush_ready, self._merge)
+
+    def _writer(self, value: tuple[bytes | None, ...]) -> RegionWriter:
+        """The writer of a region, claimed when it is first written."""
+        writer = self._regions.get(value)
+        return writer if writer is not None else self._open(value)
+
+    def _open(self, value: tuple[bytes | None, ...]) -> RegionWriter:
+        with self._lock:
+            writer = self._regions.get(value)
+            if writer is not None:
+                return writer
+            if self._background.ending:
+                raise Closed("The table was closed; open it again with lake.table(...).")
+            writer = self._claim(self._context.catalog.region(self.id, value))
+            self._regions[value] = writer
+            if not self.spec.is_split:
+                self._sole = writer
+            self._tails = tuple(tail for tail in self._tails if tail.region.number != writer.region.number)
+            self._show(self._load())
+            writer.look_for_room()
+            if writer.is_crowded:
+                self._background.merge_soon()
+            tick = min(1.0, self.config.log_interval) if self.config.log_sync == "interval" else 1.0
+            self._background.start(tick, merges=self.config.merge_background == "on")
+            if writer.oldest() is not None:
+                self._background.wake()
+            return writer
+
+    def _claim(self, region: Region, *, flushing: bool = False) -> RegionWriter:
+        return claim_region(
+            self._context,
+            self.id,
+            region,
+            self.config,
+            wake=self._background.wake,
+            level0=lambda: sum(s.facts.level == 0 for s in self._view.of_region(region.number)),
+            refresh=self.refresh,
+            flushing=flushing,
+        )
+
+    def _end(self, writer: RegionWriter) -> None:
+        """Close a writer. One that leaves nothing in its log says so, and nobody need look at it."""
+        writer.close()
+        if writer.is_empty:
+            with suppress(MoulinError):  # whoever comes next finds that out
+                self._context.catalog.release_region(self.id, writer.region.number, writer.region.epoch)
+
+    def _patiently(self, value: tuple[bytes | None, ...]) -> RegionWriter:
+        """Claim a region, waiting a while for another process to let go of it."""
+        deadline = time.monotonic() + self._context.config.lock_seconds
+        while True:
+            try:
+                return self._writer(value)
+            except Fenced:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    def _give_up(self, value: tuple[bytes | None, ...]) -> None:
+        with self._lock:
+            if self._users:
+                return
+            writer = self._regions.pop(value, None)
+            self._sole = None if not self.spec.is_split else self._sole
+            if writer is not None:
+                self._end(writer)  # before anybody else in this process can claim it
+
+    # Flushes
+
+    def flush_own(self) -> int:
+        """Commit everything that this process wrote so far; returns the newest version of the table."""
+        for writer in list(self._regions.values()):
+            writer.rotate()
+        for writer in list(self._regions.values()):
+            self._flush_all(writer)
+        return self._view.state.head_version
+
+    def _flush_all(self, writer: RegionWriter) -> None:
+        while (memtable := writer.oldest()) is not None:
+            with self._flushing:
+                if writer.oldest() is memtable:
+                    self._flush_one(writer, memtable)
+
+    def _flush_one(self, writer: RegionWriter, memtable: Memtable) -> None:
+        view = self.refresh()
+        state, number = view.state, writer.region.number
+        segments = view.of_region(number)
+        rows, deleted = memtable.contents()
+        rows = to_schema(rows, memtable.record.schema, state.schema)
+        draft = UpsertDraft()
+        numbers = number_source(self._context)
+        put_rows(self._context, state, draft, segments, rows, numbers, region=number)
+        if deleted:
+            delete_keys(self._context, draft, segments, memtable.key, memtable.key.to_table(deleted))
+        writer.make_durable(memtable.reached)
+        use = writer.use_for(memtable.reached)
+        change = draft.change(state, [use])
+        # An id of its own, so that a commit whose answer was lost is not done twice.
+        request = f"flush:{self.id}:{number}:{use.epoch}:{use.reached}"
+        version = self._context.committer.commit([change], request_id=request).version
+        with self._lock:
+            self._show(self._load())
+            self._lookup.forget(memtable.rows)
+            writer.flushed(memtable)
+        # Should the catalog be lost, the log must still have what no manifest tells of.
+        if self._context.catalog.published_version() >= version:
+            writer.trim()
+        self._background.merge_soon()
+
+    def _flush_ready(self, writer: RegionWriter) -> None:
+        """The turn of a region in the background: flush, and sync its log where that is due."""
+        self._flush_all(writer)
+        if self.config.log_sync == "interval":
+            writer.sync()
+        if writer.is_crowded:
+            self.refresh()  # another process may have merged
+
+    def _merge(self) -> bool:
+        """Do the merges that are due; whether there were any."""
+        merged = compact(self._context, partial(self._context.catalog.table_by_id, self.id), due_only=True).merges > 0
+        if merged:
+            self.refresh()
+        return merged
+
+    def counters(self) -> Counters:
+        """What this process counted of the table."""
+        writers = {}
+        for writer in list(self._regions.values()):
+            stalls, memtables = writer.stalls, writer.memtables
+            writers[writer.region.number] = WriterStats(
+                sum(memtable.size for memtable in memtables),
+                max(memtable.reached for memtable in memtables),
+                StallStats(stalls.slowed + stalls.stopped, stalls.seconds, stalls.longest),
+            )
+        return Counters(self.cache_use(), writers)

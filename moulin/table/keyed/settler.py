@@ -1,0 +1,122 @@
+"""Logs that other processes left: flushed by the first reader, or read where they cannot be claimed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from moulin.errors import Corrupt, FailedPrecondition, Fenced
+from moulin.model.entities import Region
+from moulin.table.context import Context
+from moulin.table.keyed.claim import check_left
+from moulin.table.keyed.holder import RegionHolder
+from moulin.table.keyed.left_logs import LeftLog, left_logs, read_tail
+
+LOOK_SECONDS = 30.0  # how often a process that goes on reading looks for logs that were left since
+
+
+class LogSettler(RegionHolder):
+    """A keyed table that settles the logs of others before it is read. Thread-safe."""
+
+    def __init__(self, context: Context, table_id: UUID) -> None:
+        super().__init__(context, table_id)
+        self._holding = threading.RLock()  # one change that is not a put at a time; taken before `_flushing`
+        self._look_at = 0.0  # when to look for logs that were left
+
+    def ready(self) -> None:
+        """Before the first read, and now and then: flush what others left in their logs, or read it."""
+        if time.monotonic() < self._look_at:
+            return
+        if self._holding.acquire(blocking=self._look_at == 0.0):  # later looks do not wait for a change under way
+            try:
+                if time.monotonic() >= self._look_at:
+                    self.settle()
+            finally:
+                self._holding.release()
+
+    def settle(self, *, take_over: bool = False) -> None:
+        """Claim and flush every log without a living owner; read those whose owner may live, or claim them too."""
+        with self._holding:
+            mine = {writer.region.number for writer in list(self._regions.values())}
+            deadline = time.monotonic() + self._context.config.lock_seconds
+            again = True
+            while again:  # while others settle the same logs
+                again, left = False, self._left(mine, deadline)
+                if left or self._tails:
+                    with self._flushing, self._lock:
+                        again = self._settle(left, take_over=take_over) and time.monotonic() < deadline
+            self._look_at = time.monotonic() + LOOK_SECONDS
+
+    def _left(self, mine: Collection[int], deadline: float) -> list[LeftLog]:
+        """The logs that were left; waits for another process that is flushing one, until the deadline."""
+        while True:
+            regions = self._context.catalog.regions(self.id)
+            left = left_logs(self._context, self.id, self.config, regions, mine)
+            if time.monotonic() > deadline or not any(log.is_changing for log in left):
+                return [log for log in left if not log.is_changing]
+            time.sleep(0.02)
+
+    def _settle(self, left: Sequence[LeftLog], *, take_over: bool) -> bool:
+        """Flush or read these logs; whether another process took one of them, so that they must be looked at again.
+
+        REQUIRES: `_holding`, `_flushing` and `_lock` are held, so that nobody here claims one.
+        """
+        may_write, unread, taken = self._context.catalog.may_write, [], False
+        for log in left:
+            try:
+                if not (may_write and (log.is_dead or take_over) and self._flush_left(log.region)):
+                    unread.append(log)
+            except Fenced:
+                taken = True
+        known = {tail.region.number: tail for tail in self._tails}
+        view = self._load()
+        self._show(view)
+        self._lookup.forget_rows()
+        tails = []
+        for log in unread:
+            tail = known.get(log.region.number)
+            if tail is not None and tail.region.epoch == log.region.epoch:
+                tails.append(tail.beyond(log.region.covered, view.state))  # its owner lives, if it went on
+            elif (tail := read_tail(log, view.state)) is not None:
+                tails.append(tail)
+        self._tails = tuple(tail for tail in tails if len(tail))
+        return taken
+
+    def _flush_left(self, region: Region) -> bool:
+        """Claim and flush a log that was left; False when it can only be read, for want of a folder to write to.
+
+        Raises Fenced when another process was faster.
+        """
+        try:
+            writer = self._claim(region, flushing=True)
+        except FailedPrecondition:
+            return False
+        try:
+            writer.rotate()
+            while (memtable := writer.oldest()) is not None:
+                self._flush_one(writer, memtable)
+        finally:
+            self._end(writer)
+        return True
+
+    def forget_lost_logs(self) -> list[int]:
+        """Give up what only logs had that are gone or cut short; returns the numbers of their regions."""
+        catalog, lost = self._context.catalog, []
+        for region in catalog.regions(self.id):
+            for log in left_logs(self._context, self.id, self.config, [region]):
+                try:
+                    check_left(log.reader, region)
+                except Corrupt:
+                    claimed = catalog.claim_region(self.id, region.number, "")
+                    lost.append(claimed.number)
+        return lost
+
+    def flush(self, *, take_over: bool = False) -> int:
+        """Commit everything written so far, and what others left in their logs; returns the newest version.
+
+        With `take_over` also logs in a store whose owners may live on another machine: those are fenced.
+        """
+        self.settle(take_over=take_over)
+        return self.flush_own()

@@ -1,0 +1,58 @@
+"""The keyed tables that this process has open, one object for each."""
+
+from __future__ import annotations
+
+import time
+from uuid import UUID
+
+from moulin.errors import NotFound
+from moulin.table.context import Context
+from moulin.table.keyed.keyed import KeyedTable
+from moulin.table.keyed.left_logs import left_logs
+from moulin.table.keyed.settler import LOOK_SECONDS
+from moulin.table.properties import effective
+
+
+def keyed_table(context: Context, table_id: UUID) -> KeyedTable | None:
+    """The keyed table of this id that all of this process shares; None for an event table."""
+    found = open_keyed(context, table_id)
+    if found is None:
+        if not context.catalog.table_by_id(table_id).schema.identifier_field_ids:
+            return None
+        context.keyed.setdefault(table_id, KeyedTable(context, table_id))
+        found = open_keyed(context, table_id)
+    return found
+
+
+def open_keyed(context: Context, table_id: UUID) -> KeyedTable | None:
+    """The keyed table of this id, if this process has used it before."""
+    found = context.keyed.get(table_id)
+    assert found is None or isinstance(found, KeyedTable)
+    return found
+
+
+def flush_keyed(context: Context) -> None:
+    """Commit what this process put, and what others left in the logs of any table, so that other engines see it."""
+    if context.catalog.may_write:
+        for table_id in context.catalog.claimed_tables():
+            if (keyed := open_keyed(context, table_id)) is not None:
+                keyed.ready()
+            elif time.monotonic() >= context.look_at.get(table_id, 0.0):
+                _settle_table(context, table_id)
+    for table_id in list(context.keyed):
+        if (keyed := open_keyed(context, table_id)) is not None:
+            keyed.flush_own()
+
+
+def _settle_table(context: Context, table_id: UUID) -> None:
+    """Flush what was left of a table that this process does not use yet; its segments are looked up only then."""
+    try:
+        properties = context.catalog.table_by_id(table_id).properties
+        regions = context.catalog.regions(table_id)
+        if left_logs(context, table_id, effective(context.config, properties), regions):
+            keyed = keyed_table(context, table_id)
+            assert keyed is not None
+            keyed.ready()
+    except NotFound:
+        return  # dropped meanwhile
+    context.look_at[table_id] = time.monotonic() + LOOK_SECONDS

@@ -1,0 +1,130 @@
+"""Ports: what a lake does only with Spark or Iceberg, as protocols. `moulin.connect` fills them in.
+
+A lake that was opened without them does everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
+from uuid import UUID
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from moulin.model.entities import TableState
+from moulin.table.runner import TaskRunner
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class FramePlan(Protocol):
+    """What a kernel that writes rows must know. It is sent to every task."""
+
+    @property
+    def source(self) -> Schema:
+        """The schema in which rows come to the kernel."""
+
+    @property
+    def table(self) -> str:
+        """The name of the table that the rows are for."""
+
+
+P = TypeVar("P", bound=FramePlan)
+R = TypeVar("R")
+FrameKernel = Callable[[P, Iterable[pa.RecordBatch], Callable[[], int]], Sequence[R]]
+"""Writes rows of `plan.source` as segments, with numbers from a source; commits nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLoaded:
+    """What `progress` is told after each batch. Bytes are those of this call's new files."""
+
+    number: int
+    version: int
+    files: int
+    rows: int
+    bytes_done: int
+    bytes_total: int
+
+
+@dataclass(slots=True)
+class Backfilled:
+    """What a call did. `ignored` counts files that are not of the format, `changed` names those left alone."""
+
+    version: int
+    batches: int = 0
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    loaded_before: int = 0
+    ignored: int = 0
+    changed: tuple[str, ...] = ()
+
+
+class Spark(Protocol):
+    """Spark for one lake. Its session starts when it is first needed."""
+
+    def session(self) -> SparkSession:
+        """The session, started if there is none."""
+
+    def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None, *, fresh: bool = True) -> DataFrame:
+        """The result of a query over the tables of the lake; see `Lake.sql`."""
+
+    def read(self, state: TableState) -> DataFrame:
+        """The rows of a table at the version of `state`."""
+
+    def frame_schema(self, frame: DataFrame) -> pa.Schema:
+        """The schema in which the rows of a frame come to tasks."""
+
+    def map_frame(self, kernel: FrameKernel[P, R], plan: P, frame: DataFrame) -> Sequence[R]:
+        """The results of a kernel over the rows of a frame, in the order of the tasks. Nothing is committed.
+
+        REQUIRES: `kernel` is a function that other processes can import. Raises InvalidInput when the frame's columns
+        do not fit `plan.source`.
+        """
+
+    def backfill(
+        self,
+        table_id: UUID,
+        path: str,
+        *,
+        format: str | None = None,
+        source: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        batch_bytes: int | None = None,
+        changed: str = "error",
+        progress: Callable[[BatchLoaded], None] | None = None,
+    ) -> Backfilled:
+        """Load the files of a folder; see `Table.backfill`."""
+
+    def runner(self) -> TaskRunner | None:
+        """A runner of slices, once the session has started."""
+
+    def close(self) -> None:
+        """Let go of files that were copied for Spark. The session goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What was exported: the version of the table, its metadata, and how much was written."""
+
+    version: int
+    metadata_location: str
+    location: str
+    files: int
+    bytes: int
+
+
+class Exporter(Protocol):
+    """Writes tables of one lake as Iceberg tables of their own."""
+
+    def __call__(self, table_id: UUID, directory: str, *, version: int | None, copy: bool) -> Export:
+        """Write a table at `version`, by default now, into `directory`; see `Table.export_iceberg`."""
+
+
+def is_frame(data: object) -> TypeGuard[DataFrame]:
+    """Whether data is a Spark DataFrame, whose rows do not pass through this process."""
+    return hasattr(data, "mapInArrow")
