@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from pyiceberg.schema import Schema
-
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.objects.tables import NewTable
@@ -19,6 +17,7 @@ from moulin.model.layout.partition import parse_spec
 from moulin.model.layout.sort import parse_sort
 from moulin.model.operations import Expected, NewVector, Operation
 from moulin.model.schema.schema import make_schema
+from moulin.model.schema.values import Schema
 from moulin.storage import paths
 
 SECOND = 1_000_000_000

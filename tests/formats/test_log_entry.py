@@ -12,7 +12,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.types import (
+
+from moulin.errors import Corrupt, InvalidInput, Unsupported
+from moulin.formats import log_entry
+from moulin.formats.log_entry import EntryKind, decode, python_types
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -31,10 +35,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-
-from moulin.errors import Corrupt, InvalidInput, Unsupported
-from moulin.formats import log_entry
-from moulin.formats.log_entry import EntryKind, decode, python_types
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "log_entry.md"
 

@@ -13,19 +13,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    UUIDType,
-)
 
 from moulin.errors import Corrupt, InvalidInput, MoulinError, Unsupported
 from moulin.formats import secondary_index as codec
@@ -40,6 +27,19 @@ from moulin.formats.secondary_index import (
 )
 from moulin.model.layout.index_value import LONGEST, cut, encode_literal, encode_values, encoding_of, width_of
 from moulin.model.schema.arrow import arrow_type
+from moulin.model.schema.values import (
+    BinaryType,
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    UUIDType,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "secondary_index.md"
 

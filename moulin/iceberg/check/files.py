@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
-from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, DoubleType, FloatType, IcebergType, IntegerType, LongType, PrimitiveType
 
 from moulin.errors import MoulinError
 from moulin.formats import deletion_vector
@@ -19,8 +17,18 @@ from moulin.iceberg.check.metadata import Finding
 from moulin.iceberg.check.metadata_files import Files
 from moulin.iceberg.format.deletes import FILE_PATH_ID, POS_ID
 from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.pyiceberg_values import read_schema
 from moulin.model.layout.bounds import bound_from_bytes
 from moulin.model.schema.arrow import field_id
+from moulin.model.schema.values import (
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+)
 
 
 def check_data_file(files: Files, metadata: Json, record: Json) -> Iterator[Finding]:
@@ -60,7 +68,7 @@ def _types(metadata: Json) -> dict[int, IcebergType]:
         metadata.get("schemas") or [], key=lambda s: (s.get("schema-id") == current, s.get("schema-id", 0))
     )
     for document in schemas:
-        schema = Schema.model_validate(document)
+        schema = read_schema(document)
         found.update({number: schema.find_type(number) for number in schema.field_ids})
     return found
 

@@ -9,9 +9,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.types import IcebergType, PrimitiveType
-
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.objects.projections import DataCommit
 from moulin.errors import Unsupported
@@ -24,6 +21,9 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes
+from moulin.model.layout.spec import PartitionSpec
+from moulin.model.schema.documents import schema_to_json
+from moulin.model.schema.values import IcebergType, PrimitiveType
 from moulin.storage import paths
 
 EXISTING, ADDED, DELETED = 0, 1, 2
@@ -111,7 +111,7 @@ class ManifestWriter:
         live = [entry.segment.facts.number for entry in entries if entry.status != DELETED]
         numbers = live or [entry.segment.facts.number for entry in entries]
         header = {
-            "schema": self.state.schema.model_dump_json(),
+            "schema": schema_to_json(self.state.schema),
             "schema-id": str(self.state.schema_id),
             "partition-spec": json.dumps([_spec_field(field) for field in spec.fields]),
             "partition-spec-id": str(spec.spec_id),

@@ -4,22 +4,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import create_mapping_from_schema
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.types import TimestampNanoType, TimestamptzNanoType
 
 from moulin.catalog.objects.projections import DataCommit
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.pyiceberg_values import to_pyiceberg_schema
 from moulin.model.entities import TableState
+from moulin.model.layout.order import UNSORTED_SORT_ORDER, order_document
 from moulin.model.layout.partition import FIRST_FIELD_ID
+from moulin.model.layout.spec import spec_document
 from moulin.model.operations import Kind
 from moulin.model.refs import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, Ref, shown, statistics_of
+from moulin.model.schema.documents import schema_document
+from moulin.model.schema.values import Schema, TimestampNanoType, TimestamptzNanoType
 
 FORMAT_PROPERTY = "format-version"
 NAME_MAPPING = "schema.name-mapping.default"
@@ -123,7 +124,7 @@ def table_metadata(
         "current-schema-id": state.schema_id,
         "schemas": [schema_json(state.schemas[number], version) for number in sorted(state.schemas)],
         "default-spec-id": state.spec_id,
-        "partition-specs": [json.loads(state.specs[n].model_dump_json()) for n in sorted(state.specs)],
+        "partition-specs": [spec_document(state.specs[n]) for n in sorted(state.specs)],
         "last-partition-id": max(state.last_partition_id, FIRST_FIELD_ID - 1),
         "default-sort-order-id": state.sort_order_id,
         "sort-orders": _sort_orders(state),
@@ -155,7 +156,7 @@ def ref_json(ref: Ref, snapshot_id: int) -> Json:
 
 def schema_json(schema: Schema, version: int) -> Json:
     """A schema in Iceberg's form. Defaults exist from format version 3 on."""
-    document: Json = json.loads(schema.model_dump_json())
+    document: Json = schema_document(schema)
     return document if version >= 3 else _without_defaults(document)
 
 
@@ -167,11 +168,11 @@ def _without_defaults(value: Any) -> Any:
 
 def properties(state: TableState) -> dict[str, str]:
     """The table's own, and what engines must know: they may not clean up files that only the catalog knows of."""
-    mapping = create_mapping_from_schema(state.schema).model_dump_json()
+    mapping = create_mapping_from_schema(to_pyiceberg_schema(state.schema)).model_dump_json()
     own = {key: value for key, value in shown(state.properties).items() if key != FORMAT_PROPERTY}
     return {NAME_MAPPING: mapping, "write.delete.mode": "merge-on-read", **own, "gc.enabled": "false"}
 
 
 def _sort_orders(state: TableState) -> list[Json]:
     orders = {UNSORTED_SORT_ORDER.order_id: UNSORTED_SORT_ORDER, **state.sort_orders}
-    return [json.loads(orders[number].model_dump_json()) for number in sorted(orders)]
+    return [order_document(orders[number]) for number in sorted(orders)]

@@ -1,6 +1,6 @@
 """Iceberg single-value bytes (Appendix D of its specification), as kept in `ColumnFacts.lower` and `.upper`.
 
-Values are what pyiceberg uses: int for whole numbers and for dates (days), times and timestamps (their own unit since
+Values are int for whole numbers and for dates (days), times and timestamps (their own unit since
 the epoch), bytes for uuid, fixed and binary, and bool, float, str and Decimal for the rest.
 """
 
@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from pyiceberg.conversions import from_bytes, to_bytes
-from pyiceberg.types import (
+from moulin.errors import Corrupt, InvalidInput
+from moulin.model.schema.single_value import from_bytes, to_bytes, unscaled_to_bytes, unscaled_to_decimal
+from moulin.model.schema.values import (
     BinaryType,
     DateType,
     DecimalType,
@@ -32,9 +33,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from pyiceberg.utils.decimal import bytes_required, unscaled_to_decimal
-
-from moulin.errors import Corrupt, InvalidInput
 
 TRUNCATE_LENGTH = 16
 """Code points of a string, or bytes of a binary value, that a bound keeps."""
@@ -49,7 +47,7 @@ _UNITS_PER_DAY: Mapping[type[PrimitiveType], int] = {
     TimestampNanoType: _DAY_NS,
     TimestamptzNanoType: _DAY_NS,
 }
-# Bytes of whole numbers, which are most bounds: pyiceberg takes four times as long to find out what to do with them.
+# Bytes of whole numbers, which are most bounds: they are read in the shortest way.
 _WHOLE: Mapping[type[PrimitiveType], int] = {
     IntegerType: 4,
     LongType: 8,
@@ -151,11 +149,6 @@ def time_range_ns(iceberg: IcebergType, lower: bytes, upper: bytes) -> tuple[int
     return _clamped(first * unit), _clamped(last * unit)
 
 
-def unscaled_to_bytes(unscaled: int) -> bytes:
-    """The bytes of a decimal: its digits without the point, as the shortest big-endian two's complement."""
-    return unscaled.to_bytes(bytes_required(unscaled), "big", signed=True)
-
-
 def has_time_range(iceberg: IcebergType) -> bool:
     """Whether `time_range_ns` takes the type."""
     return isinstance(iceberg, DateType) or type(iceberg) in _UNITS_PER_DAY
@@ -196,6 +189,5 @@ __all__ = [
     "time_range_ns",
     "truncate_lower",
     "truncate_upper",
-    "unscaled_to_bytes",
     "upper_bound",
 ]

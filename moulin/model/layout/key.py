@@ -9,7 +9,7 @@ FF, and 00 00 ends the value. DO NOT CHANGE: key indexes and the bounds of segme
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,8 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
+
+from moulin.errors import InvalidInput
+from moulin.model.layout.key_value import CHECKS, ENCODERS, SIGN
+from moulin.model.layout.transform import raw_values
+from moulin.model.names import did_you_mean
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -31,16 +35,12 @@ from pyiceberg.types import (
     LongType,
     NestedField,
     PrimitiveType,
+    Schema,
     StringType,
     TimestampNanoType,
     TimestamptzNanoType,
     UUIDType,
 )
-
-from moulin.errors import InvalidInput
-from moulin.model.layout.key_value import CHECKS, ENCODERS, SIGN
-from moulin.model.layout.transform import raw_values
-from moulin.model.names import did_you_mean
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -65,7 +65,7 @@ def with_key(schema: Schema, names: Sequence[str]) -> Schema:
     if len(set(names)) != len(names):
         raise InvalidInput("primary_key names a column twice.")
     key = [fields[name].field_id for name in names]
-    required = [f.model_copy(update={"required": True}) if f.name in names else f for f in schema.fields]
+    required = [replace(f, required=True) if f.name in names else f for f in schema.fields]
     return Schema(*required, schema_id=schema.schema_id, identifier_field_ids=key)
 
 

@@ -17,26 +17,34 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.conversions import from_bytes, to_bytes, to_json
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.transforms import (
+
+from moulin.errors import Corrupt, InvalidInput
+from moulin.model.arrays import Integers
+from moulin.model.layout.spec import (
     BucketTransform,
     DayTransform,
     HourTransform,
     IdentityTransform,
     MonthTransform,
+    PartitionField,
+    PartitionSpec,
     TimeTransform,
     Transform,
     TruncateTransform,
     VoidTransform,
     YearTransform,
 )
-from pyiceberg.types import (
+from moulin.model.layout.transform import source_column, transform_array
+from moulin.model.names import did_you_mean
+from moulin.model.schema.schema import column_path, find_column
+from moulin.model.schema.single_value import decimal_to_bytes, from_bytes, to_bytes, to_json
+from moulin.model.schema.times import micros_to_time, micros_to_timestamp, micros_to_timestamptz
+from moulin.model.schema.values import (
     DateType,
     DecimalType,
     IcebergType,
     PrimitiveType,
+    Schema,
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
@@ -45,14 +53,6 @@ from pyiceberg.types import (
     UnknownType,
     UUIDType,
 )
-from pyiceberg.utils.datetime import micros_to_time, micros_to_timestamp, micros_to_timestamptz
-from pyiceberg.utils.decimal import decimal_to_bytes
-
-from moulin.errors import Corrupt, InvalidInput
-from moulin.model.arrays import Integers
-from moulin.model.layout.transform import source_column, transform_array
-from moulin.model.names import did_you_mean
-from moulin.model.schema.schema import column_path, find_column, from_stored
 
 PartitionTuple = tuple[bytes | None, ...]
 
@@ -61,7 +61,7 @@ _MAX_WIDTH = 2**31 - 1
 _LARGEST_TABLE = 2**20
 
 
-_PLAIN: Mapping[str, Callable[[], Transform[Any, Any]]] = MappingProxyType(
+_PLAIN: Mapping[str, Callable[[], Transform]] = MappingProxyType(
     {
         "identity": IdentityTransform,
         "year": YearTransform,
@@ -75,7 +75,7 @@ _PLAIN: Mapping[str, Callable[[], Transform[Any, Any]]] = MappingProxyType(
         "void": VoidTransform,
     }
 )
-_WITH_NUMBER: Mapping[str, Callable[[int], Transform[Any, Any]]] = MappingProxyType(
+_WITH_NUMBER: Mapping[str, Callable[[int], Transform]] = MappingProxyType(
     {"bucket": BucketTransform, "truncate": TruncateTransform}
 )
 _CALL = re.compile(r"\s*(\w+)\s*\(\s*(?:(\d{1,10})\s*,)?\s*([^,()]+?)\s*\)\s*")
@@ -111,16 +111,6 @@ def parse_spec(
         result.append(field)
     spec_id = max((spec.spec_id for spec in previous), default=-1) + 1
     return PartitionSpec(*result, spec_id=spec_id), last_partition_id
-
-
-def spec_to_json(spec: PartitionSpec) -> str:
-    """The spec as JSON in Iceberg's form."""
-    return spec.model_dump_json()
-
-
-def spec_from_json(text: str | bytes) -> PartitionSpec:
-    """The spec that `spec_to_json` wrote."""
-    return from_stored(PartitionSpec, text, "partition spec")
 
 
 def split_by_partition(table: pa.Table, spec: PartitionSpec, schema: Schema) -> list[tuple[PartitionTuple, pa.Table]]:
@@ -164,7 +154,7 @@ def format_partition(spec: PartitionSpec, schema: Schema, values: PartitionTuple
     )
 
 
-def _parse_field(text: object, schema: Schema) -> tuple[int, Transform[Any, Any]]:
+def _parse_field(text: object, schema: Schema) -> tuple[int, Transform]:
     if not isinstance(text, str):
         raise InvalidInput(f'A partition field is text such as "day(ts)", not {type(text).__name__}.')
     call = _CALL.fullmatch(text)
@@ -181,7 +171,7 @@ def _parse_field(text: object, schema: Schema) -> tuple[int, Transform[Any, Any]
     return source.field_id, transform
 
 
-def _parse_transform(name: str, number: str | None, text: str) -> Transform[Any, Any]:
+def _parse_transform(name: str, number: str | None, text: str) -> Transform:
     if name in _PLAIN and number is None:
         return _PLAIN[name]()
     if name in _WITH_NUMBER and number is not None:
@@ -197,8 +187,8 @@ def _parse_transform(name: str, number: str | None, text: str) -> Transform[Any,
     raise InvalidInput(f"Unknown transform {name!r} in partition field {text!r}.{near} Known ones: {known}.")
 
 
-def _check_redundant(wanted: Sequence[tuple[int, Transform[Any, Any]]], schema: Schema) -> None:
-    seen: dict[tuple[int, str], Transform[Any, Any]] = {}
+def _check_redundant(wanted: Sequence[tuple[int, Transform]], schema: Schema) -> None:
+    seen: dict[tuple[int, str], Transform] = {}
     for source_id, transform in wanted:
         key = source_id, "time" if isinstance(transform, TimeTransform) else str(transform)
         if key in seen:
@@ -209,7 +199,7 @@ def _check_redundant(wanted: Sequence[tuple[int, Transform[Any, Any]]], schema: 
         seen[key] = transform
 
 
-def _name(source_id: int, transform: Transform[Any, Any], schema: Schema, fields: set[str]) -> str:
+def _name(source_id: int, transform: Transform, schema: Schema, fields: set[str]) -> str:
     """Iceberg's name for the field; with its number, or counted up, when a column or another field has that name."""
     column = schema.find_column_name(source_id) or ""
     taken = fields | {name.lower() for name in schema.column_names}
@@ -256,7 +246,6 @@ def _to_bytes(kind: IcebergType, value: Any) -> bytes | None:
         return None
     if isinstance(kind, DecimalType):
         return decimal_to_bytes(value)  # unlike `to_bytes`, it takes a value that truncation made a digit longer
-    assert isinstance(kind, PrimitiveType)
     return to_bytes(kind, value)
 
 
@@ -272,7 +261,6 @@ def _decoded(
         if value is None or isinstance(kind, UnknownType):
             result.append((field, kind, value))
             continue
-        assert isinstance(kind, PrimitiveType)
         try:
             result.append((field, kind, from_bytes(kind, value)))
         except (struct.error, ValueError):
@@ -301,7 +289,7 @@ _PYTHON: Mapping[type[IcebergType], Callable[[Any], Any]] = MappingProxyType(
 )
 
 
-def _as_text(transform: Transform[Any, Any], kind: IcebergType, value: Any) -> str:
+def _as_text(transform: Transform, kind: IcebergType, value: Any) -> str:
     try:
         if value is not None and isinstance(kind, TimestampNanoType | TimestamptzNanoType):
             return str(to_json(kind, value))
@@ -318,7 +306,5 @@ __all__ = [
     "decode_partition",
     "format_partition",
     "parse_spec",
-    "spec_from_json",
-    "spec_to_json",
     "split_by_partition",
 ]

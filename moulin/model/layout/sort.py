@@ -13,10 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import (
+
+from moulin.errors import InvalidInput, Unsupported
+from moulin.model.layout.order import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
+from moulin.model.layout.spec import IdentityTransform
+from moulin.model.layout.transform import raw_values, source_column
+from moulin.model.schema.schema import column_path, find_column
+from moulin.model.schema.values import (
     BooleanType,
     DateType,
     DoubleType,
@@ -25,17 +28,13 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     PrimitiveType,
+    Schema,
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
     TimestamptzType,
     TimeType,
 )
-
-from moulin.errors import InvalidInput, Unsupported
-from moulin.model.arrays import Integers
-from moulin.model.layout.transform import raw_values, source_column
-from moulin.model.schema.schema import column_path, find_column, from_stored
 
 _FIELD = re.compile(r"\s*(\S.*?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
 # Rows that `is_sorted` looks at first: most unsorted data betrays itself there.
@@ -64,18 +63,8 @@ def parse_sort(fields: Sequence[str], schema: Schema, *, order_id: int = 1) -> S
     return SortOrder(*parsed, order_id=order_id)
 
 
-def sort_to_json(order: SortOrder) -> str:
-    """The sort order as JSON in Iceberg's form."""
-    return order.model_dump_json()
-
-
-def sort_from_json(text: str | bytes) -> SortOrder:
-    """The sort order that `sort_to_json` wrote."""
-    return from_stored(SortOrder, text, "sort order")
-
-
-def sort_indices(table: pa.Table, order: SortOrder, schema: Schema) -> Integers | None:
-    """Indexes of the rows of `table` in sorted order, equal rows as they came; None when they are sorted already."""
+def sort_indices(table: pa.Table, order: SortOrder, schema: Schema) -> npt.NDArray[np.int64] | None:
+    """The places of the rows of `table` in sorted order, equal rows as they came; None when they are sorted already."""
     keys = _keys(table, order, schema)
     if not keys or _is_sorted(keys, table.num_rows):
         return None
@@ -207,4 +196,4 @@ def _true(booleans: pa.Array) -> npt.NDArray[np.bool_]:
     return result
 
 
-__all__ = ["is_sorted", "parse_sort", "sort_from_json", "sort_indices", "sort_to_json"]
+__all__ = ["is_sorted", "parse_sort", "sort_indices"]

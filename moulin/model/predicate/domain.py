@@ -6,15 +6,16 @@ do.
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left, bisect_right
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import BooleanType, DecimalType, IcebergType
+import mmh3
 
 from moulin.model.predicate.condition import Column, Comparand, Compare, In, IsNan, IsNull, Like, Operator
+from moulin.model.schema.single_value import unscaled_to_bytes
+from moulin.model.schema.values import BooleanType, DecimalType, IcebergType, TimestampNanoType, TimestamptzNanoType
 
 Leaf = Compare | In | IsNull | IsNan | Like
 
@@ -189,6 +190,10 @@ def _holds(comparands: tuple[Any, ...], comparand: Any) -> bool:
 
 
 @lru_cache(maxsize=1 << 16)
-def _bucket(count: int, iceberg: IcebergType, comparand: Comparand) -> int | None:
-    value = Decimal(f"{comparand!s}E-{iceberg.scale}") if isinstance(iceberg, DecimalType) else comparand
-    return BucketTransform(count).transform(iceberg)(value)
+def _bucket(count: int, iceberg: IcebergType, comparand: Comparand) -> int:
+    """The bucket of one value: that of the bytes which Iceberg's specification hashes."""
+    data: Any = comparand
+    if isinstance(comparand, int):
+        micros = comparand // 1000 if isinstance(iceberg, TimestampNanoType | TimestamptzNanoType) else comparand
+        data = unscaled_to_bytes(comparand) if isinstance(iceberg, DecimalType) else struct.pack("<q", micros)
+    return int(mmh3.hash(data, signed=False) & 0x7FFFFFFF) % count

@@ -8,13 +8,13 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, get_args
 
-from pyiceberg import conversions
-from pyiceberg.types import IcebergType, PrimitiveType
-
 from moulin.errors import Corrupt, InvalidInput
 from moulin.model.names import check_column_name
+from moulin.model.schema import single_value
 from moulin.model.schema.defaults import coerce_default
+from moulin.model.schema.documents import type_document, type_of
 from moulin.model.schema.type_reader import to_type
+from moulin.model.schema.values import IcebergType
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +117,9 @@ def change_to_json(change: SchemaChange) -> str:
     for field in fields(change):
         value = getattr(change, field.name)
         if isinstance(value, IcebergType):
-            value = value.model_dump(mode="json")
+            value = type_document(value)
         elif value is not None and isinstance(change, AddColumn) and field.name == "default":
-            assert isinstance(change.type, PrimitiveType)
-            value = conversions.to_json(change.type, value)
+            value = single_value.to_json(change.type, value)
         if value is not None:
             document[field.name] = value
     return json.dumps(document)
@@ -132,9 +131,9 @@ def change_from_json(text: str | bytes) -> SchemaChange:
         document = json.loads(text)
         kind = _BY_ACTION[document.pop("action")]
         if "type" in document:
-            document["type"] = IcebergType.model_validate(document["type"])
+            document["type"] = type_of(document["type"])
         if document.get("default") is not None:
-            document["default"] = conversions.from_json(document["type"], document["default"])
+            document["default"] = single_value.from_json(document["type"], document["default"])
         return kind(**document)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise Corrupt(f"A stored schema change cannot be read ({str(error)[:200]}): recover the catalog.") from None

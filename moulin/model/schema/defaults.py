@@ -1,6 +1,6 @@
 """Default values of columns: from what a user gives to what a schema keeps, and their JSON.
 
-A schema keeps a default as pyiceberg does: bool, int, float, Decimal, date, time, datetime (UTC for timestamptz), str,
+A schema keeps a default as bool, int, float, Decimal, date, time, datetime (UTC for timestamptz), str,
 bytes or UUID. For the nanosecond types, which Python's datetime cannot hold, it is an int: nanoseconds since 1970.
 """
 
@@ -10,14 +10,15 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation, localcontext
 from types import MappingProxyType
 from typing import Any, TypeVar
 from uuid import UUID
 
-from pyiceberg import conversions
-from pyiceberg.types import (
+from moulin.errors import InvalidInput
+from moulin.model.schema.times import datetime_to_nanos, text_to_nanos
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -37,9 +38,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from pyiceberg.utils.datetime import datetime_to_nanos, timestamp_to_nanos, timestamptz_to_nanos
-
-from moulin.errors import InvalidInput
 
 _T = TypeVar("_T")
 
@@ -142,9 +140,9 @@ def _nanos(kind: IcebergType, value: Any) -> int:
     if isinstance(value, str):
         text = value.replace(" ", "T", 1)
         if zoned and re.search(r"(Z|[+-]\d\d:?\d\d)$", text):
-            number = timestamptz_to_nanos(text.replace("Z", "+00:00"))
+            number = text_to_nanos(text.replace("Z", "+00:00"), zoned=True)
         else:
-            number = timestamp_to_nanos(text)
+            number = text_to_nanos(text, zoned=False)
     elif isinstance(value, datetime):
         number = datetime_to_nanos(_timestamp(TimestamptzType() if zoned else TimestampType(), value))
     else:
@@ -200,23 +198,6 @@ _COERCE: Mapping[type[IcebergType], Callable[[IcebergType, Any], Any]] = Mapping
         BinaryType: _binary,
     }
 )
-
-
-# pyiceberg has no JSON form for defaults of the nanosecond types and refuses to make such a field at all; its
-# conversions are open for registration, so that every schema of this process can hold them.
-def _nanos_from_json(kind: IcebergType, value: Any) -> Any:
-    return _nanos(kind, value)
-
-
-def _nanos_to_json(kind: IcebergType, value: int) -> Any:
-    seconds, nanos = divmod(value, 1_000_000_000)
-    zone = "+00:00" if isinstance(kind, TimestamptzNanoType) else ""
-    return f"{datetime(1970, 1, 1) + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}.{nanos:09d}{zone}"
-
-
-for _kind in (TimestampNanoType, TimestamptzNanoType):
-    conversions.from_json.register(_kind, _nanos_from_json)
-    conversions.to_json.register(_kind, _nanos_to_json)
 
 
 __all__ = ["coerce_default", "default_value", "widen_default"]

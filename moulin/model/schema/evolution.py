@@ -7,26 +7,9 @@ never rewritten: readers map them to the current schema by field id, widen their
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
-
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-)
 
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput
 from moulin.model.schema.change import (
@@ -41,6 +24,22 @@ from moulin.model.schema.change import (
 from moulin.model.schema.defaults import widen_default
 from moulin.model.schema.schema import MAX_FIELD_ID, check_field_count, nested_ids, unknown_column
 from moulin.model.schema.types import renumber
+from moulin.model.schema.values import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    Schema,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+)
 
 
 def apply_changes(
@@ -142,7 +141,7 @@ def _edit(kind: IcebergType, path: tuple[str, ...], edit: Callable[[_Siblings], 
             return StructType(*edit(list(kind.fields)))
         index = _index_of(kind.fields, head)
         inner = kind.fields[index]
-        changed = inner.model_copy(update={"field_type": _edit(inner.field_type, rest, edit)})
+        changed = replace(inner, field_type=_edit(inner.field_type, rest, edit))
         return StructType(*kind.fields[:index], changed, *kind.fields[index + 1 :])
     if isinstance(kind, ListType):
         element = _edit_inner(kind.element_field, path, edit)
@@ -157,9 +156,9 @@ def _edit(kind: IcebergType, path: tuple[str, ...], edit: Callable[[_Siblings], 
 
 def _edit_inner(inner: NestedField, path: tuple[str, ...], edit: Callable[[_Siblings], _Siblings]) -> NestedField:
     if path[0] == inner.name and len(path) > 1:
-        return inner.model_copy(update={"field_type": _edit(inner.field_type, path[1:], edit)})
+        return replace(inner, field_type=_edit(inner.field_type, path[1:], edit))
     if path[0] != inner.name:  # a struct inside may be named by the list or map itself
-        return inner.model_copy(update={"field_type": _edit(inner.field_type, path, edit)})
+        return replace(inner, field_type=_edit(inner.field_type, path, edit))
     edited = edit([inner])
     if [field.name for field in edited] != [inner.name]:
         raise InvalidInput(f"The {inner.name} of a list or map can be widened or made nullable, nothing else.")
@@ -184,7 +183,7 @@ def _add(siblings: _Siblings, path: tuple[str, ...], change: AddColumn, rules: _
 def _rename(siblings: _Siblings, path: tuple[str, ...], change: RenameColumn, rules: _Rules) -> _Siblings:
     index = _index_of(siblings, path[-1])
     rules.check_free([*siblings[:index], *siblings[index + 1 :]], path, change.new_name)
-    siblings[index] = siblings[index].model_copy(update={"name": change.new_name})
+    siblings[index] = replace(siblings[index], name=change.new_name)
     return siblings
 
 
@@ -214,12 +213,11 @@ def _widen(siblings: _Siblings, path: tuple[str, ...], change: WidenColumn, rule
         raise FailedPrecondition(
             f"Column {change.name} cannot become {new}: {use} rests on its days, and stored values would not match."
         )
-    siblings[index] = field.model_copy(
-        update={
-            "field_type": new,
-            "initial_default": widen_default(old, new, field.initial_default),
-            "write_default": widen_default(old, new, field.write_default),
-        }
+    siblings[index] = replace(
+        field,
+        field_type=new,
+        initial_default=widen_default(old, new, field.initial_default),
+        write_default=widen_default(old, new, field.write_default),
     )
     return siblings
 
@@ -251,7 +249,7 @@ def _set_nullable(siblings: _Siblings, path: tuple[str, ...], change: SetNullabl
     index = _index_of(siblings, path[-1])
     if siblings[index].field_id in rules.key:
         raise FailedPrecondition(f"Column {change.name} cannot become nullable: it is part of the primary key.")
-    siblings[index] = siblings[index].model_copy(update={"required": False})
+    siblings[index] = replace(siblings[index], required=False)
     return siblings
 
 

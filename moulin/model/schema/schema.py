@@ -1,37 +1,28 @@
-"""Schemas: made from what a user gives, with field ids of their own, and kept as JSON.
-
-A schema is a `pyiceberg.schema.Schema`. Its identifier fields, in their order, are the table's key.
-"""
+"""Schemas: made from what a user gives, with field ids of their own, and searched."""
 
 # Decisions: docs/decisions/0013
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
-from typing import TypeVar
 
-import pyarrow as pa
-from pyiceberg.exceptions import ValidationError as IcebergValidationError
-from pyiceberg.schema import Schema
-from pyiceberg.typedef import IcebergBaseModel
-from pyiceberg.types import (
-    DoubleType,
-    FloatType,
-    IcebergType,
-    ListType,
-    MapType,
-    NestedField,
-    PrimitiveType,
-    StructType,
-)
-
-from moulin.errors import Corrupt, InvalidInput, NotFound
+from moulin.errors import InvalidInput, NotFound
 from moulin.model.names import check_column_name, did_you_mean
 from moulin.model.schema.defaults import coerce_default, default_value
-from moulin.model.schema.type_reader import field_from_arrow, parse_type, to_type
+from moulin.model.schema.foreign import own_value
+from moulin.model.schema.type_reader import parse_type, to_type
 from moulin.model.schema.types import check_storable, check_unique, renumber
+from moulin.model.schema.values import (
+    DoubleType,
+    FloatType,
+    NestedField,
+    PrimitiveType,
+    Schema,
+    StructType,
+    inner_fields,
+)
 
 MAX_FIELDS = 10_000
 # Iceberg reserves the ids above for metadata columns.
@@ -39,8 +30,6 @@ MAX_FIELD_ID = 2147483447
 
 # Column names in an error.
 _SHOWN = 20
-
-_Model = TypeVar("_Model", bound=IcebergBaseModel)
 
 
 def make_schema(spec: object, primary_key: Sequence[str] = ()) -> Schema:
@@ -50,6 +39,7 @@ def make_schema(spec: object, primary_key: Sequence[str] = ()) -> Schema:
     (name, type, nullable), where a type is text, an Arrow type or an Iceberg type. The columns of `primary_key` become
     required and, in the order given, the key; without it a pyiceberg schema keeps its own identifier fields.
     """
+    spec = own_value(spec)
     fields = _fields(spec)
     if isinstance(spec, Schema) and not primary_key:
         primary_key = _key_names(spec)
@@ -57,7 +47,7 @@ def make_schema(spec: object, primary_key: Sequence[str] = ()) -> Schema:
         raise InvalidInput("A table needs at least one column.")
     check_unique(fields, "The schema")
     key = _check_key(fields, primary_key)
-    fields = [field.model_copy(update={"required": True}) if field.name in key else field for field in fields]
+    fields = [replace(field, required=True) if field.name in key else field for field in fields]
     numbers = count(1)
     struct = renumber(StructType(*fields), numbers.__next__)
     assert isinstance(struct, StructType)
@@ -111,31 +101,7 @@ def key_names(schema: Schema) -> tuple[str, ...]:
 
 def nested_ids(field: NestedField) -> set[int]:
     """The id of a field and of every field inside it."""
-    return {field.field_id} | _ids_inside(field.field_type)
-
-
-def schema_to_json(schema: Schema) -> str:
-    """The schema as JSON in Iceberg's form; `schema_from_json` gives it back with its ids and defaults."""
-    return schema.model_dump_json()
-
-
-def schema_from_json(text: str | bytes) -> Schema:
-    """The schema that `schema_to_json` wrote."""
-    return from_stored(Schema, text, "schema")
-
-
-def from_stored(model: type[_Model], text: str | bytes, what: str) -> _Model:
-    """A pyiceberg value from its stored JSON; Corrupt when it is not one."""
-    try:
-        document = json.loads(text)
-        if not isinstance(document, dict) or "fields" not in document:
-            raise ValueError("its fields are missing")
-        return model.model_validate(document)
-    except (ValueError, TypeError, LookupError, RecursionError, IcebergValidationError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise Corrupt(
-            f"A stored {what} cannot be read ({reason}): run `moulin check`, or recover the catalog."
-        ) from None
+    return {field.field_id}.union(*map(nested_ids, inner_fields(field.field_type)))
 
 
 def _fields(spec: object) -> list[NestedField]:
@@ -145,7 +111,9 @@ def _fields(spec: object) -> list[NestedField]:
             check_storable(field.field_type, f"column {field.name}")
         return list(spec.fields)
     if hasattr(spec, "__arrow_c_schema__"):
-        return [_from_arrow(field) for field in pa.schema(spec)]
+        from moulin.model.schema.arrow_reader import columns_from_arrow
+
+        return columns_from_arrow(spec)
     if isinstance(spec, str | bytes | Mapping) or not isinstance(spec, Iterable):
         raise InvalidInput(
             "A schema is an Arrow schema, an Iceberg schema, or a list of (name, type) or (name, type, nullable), "
@@ -155,8 +123,10 @@ def _fields(spec: object) -> list[NestedField]:
 
 
 def _from_tuple(column: object) -> NestedField:
-    if isinstance(column, pa.Field):
-        return _from_arrow(column)
+    if hasattr(column, "__arrow_c_schema__"):
+        from moulin.model.schema.arrow_reader import column_from_arrow
+
+        return column_from_arrow(column)
     if isinstance(column, str) or not isinstance(column, Sequence) or len(column) not in (2, 3):
         raise InvalidInput(f"Column {column!r} is not (name, type) or (name, type, nullable).")
     name = check_column_name(column[0])
@@ -166,12 +136,6 @@ def _from_tuple(column: object) -> NestedField:
             f"The third part of column {name} says whether it may be null: True or False, not {nullable!r}."
         )
     return NestedField(0, name, to_type(column[1], f"column {name}"), not nullable)
-
-
-def _from_arrow(field: pa.Field) -> NestedField:
-    found = field_from_arrow(field)
-    check_storable(found.field_type, f"column {found.name}")
-    return found
 
 
 def _check_key(fields: Sequence[NestedField], primary_key: Sequence[str]) -> tuple[str, ...]:
@@ -197,16 +161,6 @@ def _key_names(spec: Schema) -> tuple[str, ...]:
     return tuple(spec.find_column_name(field_id) or "" for field_id in spec.identifier_field_ids)
 
 
-def _ids_inside(kind: IcebergType) -> set[int]:
-    if isinstance(kind, StructType):
-        return set().union(*(nested_ids(field) for field in kind.fields))
-    if isinstance(kind, ListType):
-        return nested_ids(kind.element_field)
-    if isinstance(kind, MapType):
-        return nested_ids(kind.key_field) | nested_ids(kind.value_field)
-    return set()
-
-
 __all__ = [
     "MAX_FIELDS",
     "MAX_FIELD_ID",
@@ -215,12 +169,9 @@ __all__ = [
     "column_path",
     "default_value",
     "find_column",
-    "from_stored",
     "key_names",
     "make_schema",
     "nested_ids",
     "parse_type",
-    "schema_from_json",
-    "schema_to_json",
     "unknown_column",
 ]

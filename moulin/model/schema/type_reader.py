@@ -1,19 +1,16 @@
-"""Reads column types from text and from Arrow."""
+"""Reads column types from text. Those of Arrow are read by `arrow_reader`, which loads with the first of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import count
 from types import MappingProxyType
 from typing import NoReturn
 
-import pyarrow as pa
-import pyarrow.types as pt
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UUIDType
-
 from moulin.errors import InvalidInput
 from moulin.model.names import check_column_name, did_you_mean
+from moulin.model.schema.foreign import own_value
 from moulin.model.schema.types import (
     KNOWN_TYPES,
     PLAIN_TYPES,
@@ -24,6 +21,7 @@ from moulin.model.schema.types import (
     fixed_type,
     renumber,
 )
+from moulin.model.schema.values import IcebergType, ListType, MapType, NestedField, StructType
 
 _ALIASES: Mapping[str, str] = MappingProxyType({"bool": "boolean", "integer": "int", "bigint": "long", "array": "list"})
 _PARAMETRIC = ("decimal", "fixed", "list", "map", "struct")
@@ -44,80 +42,20 @@ def parse_type(text: str) -> IcebergType:
 
 def to_type(given: object, what: str = "the column") -> IcebergType:
     """A storable type from text, an Arrow type or an Iceberg type; `what` names the column in errors."""
-    if isinstance(given, pa.DataType):
-        found = _from_arrow(given, what, 1)
-        check_storable(found, what)
+    if isinstance(given, str):
+        return parse_type(given)
+    given = own_value(given)
+    if hasattr(given, "__arrow_c_schema__"):
+        from moulin.model.schema.arrow_reader import type_from_arrow
+
+        found = type_from_arrow(given, what)
         return renumber(found, count(1).__next__)
     if isinstance(given, IcebergType):
         check_storable(given, what)
         return given
-    if isinstance(given, str):
-        return parse_type(given)
     raise InvalidInput(
         f"The type of {what} must be text, an Arrow type or an Iceberg type, not {type(given).__name__}."
     )
-
-
-def _from_arrow(given: pa.DataType, what: str, depth: int) -> IcebergType:
-    check_depth(depth, what)
-    if isinstance(given, pa.UuidType):
-        return UUIDType()
-    if isinstance(given, pa.BaseExtensionType):
-        return _from_arrow(given.storage_type, what, depth)
-    if pt.is_dictionary(given) or pt.is_run_end_encoded(given):
-        return _from_arrow(given.value_type, what, depth)
-    if pt.is_struct(given):
-        return StructType(*(field_from_arrow(field, what, depth + 1) for field in given))
-    if pt.is_map(given):
-        key = _from_arrow(given.key_type, f"{what}.key", depth + 1)
-        value = _from_arrow(given.item_type, f"{what}.value", depth + 1)
-        return MapType(0, key, 0, value, not given.item_field.nullable)
-    if any(is_list(given) for is_list in _LISTS):
-        element = _from_arrow(given.value_type, f"{what}.element", depth + 1)
-        return ListType(0, element, not given.value_field.nullable)
-    if pt.is_decimal(given):
-        return decimal_type(given.precision, given.scale, what)
-    if pt.is_fixed_size_binary(given):
-        return fixed_type(given.byte_width, what)
-    if pt.is_timestamp(given):
-        name = "timestamp" if given.tz is None else "timestamptz"
-        return PLAIN_TYPES[f"{name}_ns" if given.unit == "ns" else name]
-    for matches, name in _ARROW:
-        if matches(given):
-            return PLAIN_TYPES[name]
-    advice = next((text for matches, text in _ADVICE if matches(given)), f"Known types: {KNOWN_TYPES}.")
-    raise InvalidInput(f"The Arrow type {given} of {what} cannot be stored. {advice}")
-
-
-def field_from_arrow(field: pa.Field, what: str = "", depth: int = 1) -> NestedField:
-    """An Iceberg field like an Arrow one: its name, type, nullability and `doc`. The ids are provisional."""
-    name = check_column_name(field.name)
-    found = _from_arrow(field.type, f"{what}.{name}" if what else f"column {name}", depth)
-    doc = (field.metadata or {}).get(b"doc")
-    return NestedField(0, name, found, not field.nullable, doc=None if doc is None else doc.decode("utf-8", "replace"))
-
-
-_LISTS = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
-
-_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (pt.is_boolean, "boolean"),
-    (lambda t: pt.is_integer(t) and t not in (pa.uint32(), pa.int64(), pa.uint64()), "int"),
-    (lambda t: t in (pa.uint32(), pa.int64()), "long"),
-    (lambda t: pt.is_float16(t) or pt.is_float32(t), "float"),
-    (pt.is_float64, "double"),
-    (pt.is_date, "date"),
-    (pt.is_time, "time"),
-    (lambda t: pt.is_string(t) or pt.is_large_string(t) or pt.is_string_view(t), "string"),
-    (lambda t: pt.is_binary(t) or pt.is_large_binary(t) or pt.is_binary_view(t), "binary"),
-)
-
-_ADVICE: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (pt.is_uint64, "Cast it to int64 if its values fit, else to decimal128(20, 0)."),
-    (pt.is_null, "It holds nothing but nulls: give the column a type, such as string."),
-    (pt.is_duration, "Store it as a number of microseconds (long)."),
-    (pt.is_interval, "Store its parts as numbers."),
-    (pt.is_union, "Store each kind in its own column."),
-)
 
 
 class _Parser:
@@ -224,4 +162,4 @@ class _Parser:
         )
 
 
-__all__ = ["field_from_arrow", "parse_type", "to_type"]
+__all__ = ["parse_type", "to_type"]

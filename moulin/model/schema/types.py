@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
-from pyiceberg.types import (
+from moulin.errors import InvalidInput
+from moulin.model.names import check_column_name
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -28,9 +31,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-
-from moulin.errors import InvalidInput
-from moulin.model.names import check_column_name
 
 MAX_DEPTH = 32
 MAX_PRECISION = 38
@@ -64,7 +64,7 @@ def renumber(given: IcebergType, next_id: Callable[[], int]) -> IcebergType:
         numbers = [next_id() for _ in given.fields]
         return StructType(
             *(
-                field.model_copy(update={"field_id": number, "field_type": renumber(field.field_type, next_id)})
+                replace(field, field_id=number, field_type=renumber(field.field_type, next_id))
                 for field, number in zip(given.fields, numbers, strict=True)
             )
         )

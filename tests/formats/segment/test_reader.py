@@ -14,8 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType, UUIDType
 from pyroaring import BitMap64
 
 from moulin.errors import Closed, Corrupt, InvalidInput, NotFound, Unavailable
@@ -25,6 +23,7 @@ from moulin.formats.segment.segment import LevelTuning, SegmentWriter
 from moulin.model.facts import ColumnFacts
 from moulin.model.layout.bounds import bound_from_bytes
 from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, ROW_ID, arrow_schema
+from moulin.model.schema.values import DoubleType, LongType, NestedField, Schema, StringType, StructType, UUIDType
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

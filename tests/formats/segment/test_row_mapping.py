@@ -10,8 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
+
+from moulin.errors import Corrupt, FailedPrecondition, InvalidInput
+from moulin.formats.segment.row_mapping import RowMapping
+from moulin.formats.segment.segment import SegmentWriter
+from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.values import (
     BinaryType,
     DateType,
     DecimalType,
@@ -23,6 +27,7 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    Schema,
     StringType,
     StructType,
     TimestampNanoType,
@@ -31,11 +36,6 @@ from pyiceberg.types import (
     TimestamptzType,
     UUIDType,
 )
-
-from moulin.errors import Corrupt, FailedPrecondition, InvalidInput
-from moulin.formats.segment.row_mapping import RowMapping
-from moulin.formats.segment.segment import SegmentWriter
-from moulin.model.schema.arrow import arrow_schema
 
 
 def stored(schema: Schema, rows: list[dict[str, Any]]) -> pq.ParquetFile:

@@ -17,33 +17,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyiceberg.schema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
-from pyiceberg.utils.decimal import unscaled_to_decimal
 
 from moulin.errors import Closed, InvalidInput
 from moulin.formats.segment import segment
@@ -61,6 +38,31 @@ from moulin.formats.segment.segment import (
 from moulin.model.facts import ColumnFacts
 from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes, truncate_lower, truncate_upper
 from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.single_value import unscaled_to_decimal
+from moulin.model.schema.values import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    Schema,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+from tests.model.referee import their_schema
 
 EVERYTHING = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -223,7 +225,7 @@ def test_the_file_carries_ids_types_and_schema_for_other_engines() -> None:
         assert part in text
     keys = file.metadata.metadata
     assert b"ARROW:schema" not in keys
-    assert Schema(**json.loads(keys[b"iceberg.schema"])) == EVERYTHING
+    assert pyiceberg.schema.Schema(**json.loads(keys[b"iceberg.schema"])) == their_schema(EVERYTHING)
     assert (keys[b"moulin.level"], keys[b"made-by"]) == (b"1", b"test")
     assert file.metadata.format_version == "2.6"
 

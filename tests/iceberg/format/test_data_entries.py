@@ -7,13 +7,12 @@ import struct
 from typing import Any
 
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedField, StringType
 
 from moulin.formats import manifest as codec
 from moulin.iceberg.format.avro import manifest_schema, read_avro, write_avro
 from moulin.iceberg.format.data_entries import DataEntryEncoder, avro_file, long
 from moulin.model.facts import ColumnFacts, SegmentFacts
+from moulin.model.schema.values import DateType, DoubleType, IntegerType, LongType, NestedField, Schema, StringType
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

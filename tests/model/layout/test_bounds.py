@@ -9,7 +9,20 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.types import (
+
+from moulin.errors import Corrupt, InvalidInput
+from moulin.model.layout.bounds import (
+    INT64_MAX,
+    INT64_MIN,
+    bound_from_bytes,
+    bound_to_bytes,
+    lower_bound,
+    time_range_ns,
+    truncate_lower,
+    truncate_upper,
+    upper_bound,
+)
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -27,19 +40,6 @@ from pyiceberg.types import (
     TimestamptzType,
     TimeType,
     UUIDType,
-)
-
-from moulin.errors import Corrupt, InvalidInput
-from moulin.model.layout.bounds import (
-    INT64_MAX,
-    INT64_MIN,
-    bound_from_bytes,
-    bound_to_bytes,
-    lower_bound,
-    time_range_ns,
-    truncate_lower,
-    truncate_upper,
-    upper_bound,
 )
 
 DAY = 86_400 * 10**9

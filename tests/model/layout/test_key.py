@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
 from moulin.model.layout.key import Key, successor, with_key
 from moulin.model.schema.schema import make_schema
+from moulin.model.schema.values import Schema
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4) | st.text("a\0b\x01\U0001f600", max_size=4)
 _BYTES = st.binary(max_size=4) | st.lists(st.sampled_from([0, 1, 97, 254, 255]), max_size=4).map(bytes)

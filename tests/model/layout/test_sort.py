@@ -12,11 +12,19 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
-from pyiceberg.transforms import DayTransform
 
 from moulin.errors import Corrupt, InvalidInput, NotFound, Unsupported
-from moulin.model.layout.sort import is_sorted, parse_sort, sort_from_json, sort_indices, sort_to_json
+from moulin.model.layout.order import (
+    UNSORTED_SORT_ORDER,
+    NullOrder,
+    SortDirection,
+    SortField,
+    SortOrder,
+    sort_from_json,
+    sort_to_json,
+)
+from moulin.model.layout.sort import is_sorted, parse_sort, sort_indices
+from moulin.model.layout.spec import DayTransform
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.schema import make_schema
 

@@ -15,14 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, ListType, MapType, NestedField, StringType, StructType
 
 from moulin.errors import InvalidInput
 from moulin.model.rows import rows as rows_module
 from moulin.model.rows.rows import to_batches
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.schema import make_schema
+from moulin.model.schema.values import IntegerType, ListType, MapType, NestedField, Schema, StringType, StructType
 
 SIMPLE = make_schema([("id", "long", False), ("name", "string"), ("ts", "timestamptz")])
 PARIS = timezone(timedelta(hours=2))

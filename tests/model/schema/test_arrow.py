@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
+
+from moulin.errors import Unsupported
+from moulin.model.schema.arrow import arrow_schema, arrow_type, field_id, leaves
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -17,6 +19,7 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    Schema,
     StringType,
     StructType,
     TimestampNanoType,
@@ -27,9 +30,6 @@ from pyiceberg.types import (
     UnknownType,
     UUIDType,
 )
-
-from moulin.errors import Unsupported
-from moulin.model.schema.arrow import arrow_schema, arrow_type, field_id, leaves
 
 NESTED = Schema(
     NestedField(1, "id", LongType(), required=True),

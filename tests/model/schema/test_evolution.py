@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.schema import Schema
 
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound
-from moulin.model.schema.change import (
+from moulin.model.schema.documents import schema_from_json, schema_to_json
+from moulin.model.schema.evolution import (
     AddColumn,
     DropColumn,
     MoveColumn,
@@ -23,8 +23,9 @@ from moulin.model.schema.change import (
     change_to_json,
 )
 from moulin.model.schema.evolution import apply_changes
-from moulin.model.schema.schema import make_schema, schema_from_json, schema_to_json
+from moulin.model.schema.schema import make_schema
 from moulin.model.schema.type_reader import to_type
+from moulin.model.schema.values import Schema
 
 SCHEMA = make_schema(
     [
@@ -319,5 +320,5 @@ def test_any_sequence_of_changes_does_what_a_plain_list_does(made: list[SchemaCh
         columns, last = expected, new_last
         found = [Column(field.name, str(field.field_type), field.field_id, field.required) for field in schema.fields]
         assert found == columns
-        assert schema.identifier_field_ids == [1]
+        assert schema.identifier_field_ids == (1,)
         assert schema_from_json(schema_to_json(schema)) == schema

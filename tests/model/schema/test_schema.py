@@ -11,23 +11,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    DecimalType,
-    FloatType,
-    GeometryType,
-    IcebergType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    UnknownType,
-)
+from pyiceberg import types as pyiceberg_types
 
 from moulin.errors import Corrupt, InvalidInput, NotFound
 from moulin.model.schema.arrow import arrow_type
+from moulin.model.schema.documents import schema_from_json, schema_to_json
 from moulin.model.schema.schema import (
     coerce_default,
     column_path,
@@ -36,10 +24,22 @@ from moulin.model.schema.schema import (
     key_names,
     make_schema,
     parse_type,
-    schema_from_json,
-    schema_to_json,
 )
 from moulin.model.schema.types import PLAIN_TYPES
+from moulin.model.schema.values import (
+    DecimalType,
+    FloatType,
+    IcebergType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    Schema,
+    StringType,
+    StructType,
+    UnknownType,
+)
+from tests.model.referee import their_schema
 
 SOME_UUID = UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")
 
@@ -102,7 +102,7 @@ def test_field_ids_count_from_the_top_level_inwards() -> None:
     outer, inner = {"a": 1, "m": 2, "id": 3}, {"a.x": 4, "a.y": 5, "a.y.element": 6, "a.y.element.z": 7}
     assert ids == outer | inner | {"m.key": 8, "m.value": 9, "m.value.v": 10}
     assert schema.highest_field_id == 10
-    assert schema.identifier_field_ids == [3]
+    assert schema.identifier_field_ids == (3,)
 
 
 def test_a_key_makes_its_columns_required_and_keeps_its_order() -> None:
@@ -206,12 +206,13 @@ def test_whatever_exports_an_arrow_schema_is_one() -> None:
 
 
 def test_an_iceberg_schema_is_numbered_anew_and_keeps_key_and_defaults() -> None:
-    given_schema = Schema(
+    own = Schema(
         NestedField(40, "a", LongType(), True, doc="number"),
         NestedField(7, "b", StringType(), False, initial_default="x", write_default="y"),
         identifier_field_ids=[40],
     )
-    schema = make_schema(given_schema)
+    schema = make_schema(own)
+    assert make_schema(their_schema(own)) == schema
     assert [(field.field_id, field.doc, field.write_default) for field in schema.fields] == [
         (1, "number", None),
         (2, None, "y"),
@@ -232,8 +233,9 @@ def test_an_iceberg_schema_is_numbered_anew_and_keeps_key_and_defaults() -> None
         ([("a",)], "is not \\(name, type\\)"),
         ([("a", "long", "no")], "True or False"),
         ([("a", 5)], "not int"),
-        ([("a", GeometryType())], "cannot be stored"),
+        ([("a", pyiceberg_types.GeometryType())], "cannot be stored"),
         (Schema(NestedField(1, "a", UnknownType())), "cannot be stored"),
+        (their_schema(Schema(NestedField(1, "a", UnknownType()))), "cannot be stored"),
         ([("a", "struct<" + ", ".join(f"f{i}: int" for i in range(10_001)) + ">")], "at most 10000"),
     ],
 )

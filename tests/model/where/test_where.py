@@ -8,8 +8,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
+
+from moulin.errors import InvalidInput
+from moulin.model.facts import ColumnFacts
+from moulin.model.predicate import Predicate
+from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -21,6 +25,7 @@ from pyiceberg.types import (
     ListType,
     LongType,
     NestedField,
+    Schema,
     StringType,
     StructType,
     TimestampType,
@@ -28,11 +33,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-
-from moulin.errors import InvalidInput
-from moulin.model.facts import ColumnFacts
-from moulin.model.predicate import Predicate
-from moulin.model.schema.arrow import arrow_schema
 from moulin.model.where import parse_where
 
 SCHEMA = Schema(

@@ -10,17 +10,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 from pyiceberg.exceptions import ValidationError
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from pyiceberg.table.sorting import SortOrder
-from pyiceberg.transforms import IdentityTransform
 
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.objects.tables import NewTable
@@ -28,6 +23,7 @@ from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound, Un
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
+from moulin.iceberg.format.pyiceberg_values import from_pyiceberg_order, from_pyiceberg_schema, from_pyiceberg_spec
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit.create import as_state
 from moulin.iceberg.rest.commit.engine_files import Folder, spellings
@@ -38,9 +34,12 @@ from moulin.iceberg.rest.tables import loaded
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
+from moulin.model.layout.order import SortOrder
 from moulin.model.layout.partition import FIRST_FIELD_ID
+from moulin.model.layout.spec import IdentityTransform, PartitionSpec
 from moulin.model.names import check_name
 from moulin.model.operations import Restore
+from moulin.model.schema.values import Schema
 from moulin.storage import paths
 
 log = logging.getLogger("moulin.iceberg.rest")
@@ -138,22 +137,21 @@ def _described(metadata: TableMetadata) -> NewTable:
     """The table to be made. Columns and partition fields keep their ids: files are read by them."""
     if metadata.format_version not in (2, 3):
         raise Unsupported(f"Format version {metadata.format_version} is not registered: upgrade the table to 2.")
-    given = metadata.schema()
+    given = from_pyiceberg_schema(metadata.schema())
     schema = Schema(*given.fields, schema_id=0, identifier_field_ids=given.identifier_field_ids)
     if given.identifier_field_ids:
         raise Unsupported("A table with identifier fields would be a keyed one, and its files could hold a key twice.")
-    spec = PartitionSpec(*metadata.spec().fields, spec_id=0)
-    order = metadata.sort_order()
+    spec = PartitionSpec(*from_pyiceberg_spec(metadata.spec()).fields, spec_id=0)
+    order = from_pyiceberg_order(metadata.sort_order())
     if any(not isinstance(one.transform, IdentityTransform) for one in order.fields):
         raise Unsupported("Rows are sorted by columns alone: a sort order with a transform is not taken.")
-    fields: Sequence[Any] = order.fields
     properties = {documents.FORMAT_PROPERTY: str(metadata.format_version), **checked_properties(metadata.properties)}
     new = NewTable(
         schema,
         metadata.last_column_id,
         spec,
         max(metadata.last_partition_id or 0, FIRST_FIELD_ID - 1),
-        SortOrder(*fields, order_id=1 if fields else 0),
+        SortOrder(*order.fields, order_id=1 if order.fields else 0),
         None,
         properties,
         new_id(),

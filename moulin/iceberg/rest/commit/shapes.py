@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortField, SortOrder
-from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
-from pyiceberg.typedef import IcebergBaseModel
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.exceptions import ValidationError as IcebergError
 
 from moulin.errors import InvalidInput, Unsupported
+from moulin.iceberg.format import pyiceberg_values
 from moulin.iceberg.format.json import Json
 from moulin.model.entities import TableState
+from moulin.model.layout.order import UNSORTED_SORT_ORDER, NullOrder, SortField, SortOrder
 from moulin.model.layout.partition import FIRST_FIELD_ID, parse_spec
+from moulin.model.layout.spec import (
+    BucketTransform,
+    IdentityTransform,
+    PartitionField,
+    PartitionSpec,
+    TruncateTransform,
+)
 from moulin.model.schema.change import (
     AddColumn,
     DropColumn,
@@ -27,12 +32,13 @@ from moulin.model.schema.change import (
     WidenColumn,
 )
 from moulin.model.schema.evolution import apply_changes
+from moulin.model.schema.values import IcebergType, ListType, MapType, NestedField, Schema, StructType
 
-_Model = TypeVar("_Model", bound=IcebergBaseModel)
+_T = TypeVar("_T")
 
 
 def read_schema(document: Json) -> Schema:
-    return _read(Schema, document, "schema")
+    return _read(pyiceberg_values.read_schema, document, "schema")
 
 
 def read_spec(document: Json) -> PartitionSpec:
@@ -42,22 +48,31 @@ def read_spec(document: Json) -> PartitionSpec:
         given_ids = [one["field-id"] for one in fields if isinstance(one.get("field-id"), int)]
         first = max([FIRST_FIELD_ID - 1, *given_ids]) + 1
         given["fields"] = [{"field-id": first + index, **one} for index, one in enumerate(fields)]
-    return _read(PartitionSpec, {"spec-id": 0, **given}, "partition spec")
+    return _read(pyiceberg_values.read_spec, {"spec-id": 0, **given}, "partition spec")
 
 
 def read_order(document: Json) -> SortOrder:
-    order = _read(SortOrder, {"order-id": 1, **document}, "sort order")
+    order = _read(pyiceberg_values.read_order, {"order-id": 1, **document}, "sort order")
     if any(not isinstance(one.transform, IdentityTransform) for one in order.fields):
         raise Unsupported("Rows are sorted by columns alone: a sort order with a transform is not taken.")
     return SortOrder(*order.fields, order_id=1) if order.fields else UNSORTED_SORT_ORDER
 
 
-_UNREADABLE = (ValidationError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+_UNREADABLE = (
+    ValidationError,
+    IcebergError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
-def _read(model: type[_Model], document: Json, what: str) -> _Model:
+def _read(read: Callable[[Json], _T], document: Json, what: str) -> _T:
     try:
-        return model.model_validate(document)
+        return read(document)
     except _UNREADABLE as error:
         raise InvalidInput(f"The {what} cannot be read ({' '.join(str(error).split())[:300]}).") from None
 
@@ -218,7 +233,7 @@ def new_order(wanted: SortOrder, given: Schema, schema: Schema) -> SortOrder:
         name = given.find_column_name(one.source_id)
         if name is None:
             raise InvalidInput(f"The sort order rests on a column with id {one.source_id}: there is none.")
-        fields.append(one.model_copy(update={"source_id": schema.find_field(name).field_id}))
+        fields.append(replace(one, source_id=schema.find_field(name).field_id))
     return SortOrder(*fields, order_id=1)
 
 

@@ -1,0 +1,244 @@
+"""Types and schemas as Iceberg's JSON.
+
+Catalogs, manifests and file footers of existing lakes hold these texts, and some compare them: the text of a value
+never changes, down to the spelling of its floats.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from moulin.errors import Corrupt
+from moulin.model.schema import single_value
+from moulin.model.schema.values import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    GeoType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    Schema,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UnknownType,
+    UUIDType,
+)
+
+Document = dict[str, Any]
+
+_T = TypeVar("_T")
+_PLAIN: Mapping[str, IcebergType] = MappingProxyType(
+    {
+        str(kind): kind
+        for kind in (
+            BooleanType(),
+            IntegerType(),
+            LongType(),
+            FloatType(),
+            DoubleType(),
+            DateType(),
+            TimeType(),
+            TimestampType(),
+            TimestamptzType(),
+            TimestampNanoType(),
+            TimestamptzNanoType(),
+            StringType(),
+            UUIDType(),
+            BinaryType(),
+            UnknownType(),
+        )
+    }
+)
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_FIXED = re.compile(r"fixed\[(\d+)\]")
+
+
+def schema_to_json(schema: Schema) -> str:
+    """The schema as JSON in Iceberg's form; `schema_from_json` gives it back with its ids and defaults."""
+    return to_text(schema_document(schema))
+
+
+def schema_from_json(text: str | bytes) -> Schema:
+    """The schema that `schema_to_json` wrote."""
+    return from_stored(schema_of, text, "schema")
+
+
+def from_stored(read: Callable[[Document], _T], text: str | bytes, what: str) -> _T:
+    """A value from its stored JSON by `read`; Corrupt when it is not one."""
+    try:
+        document = json.loads(text)
+        if not isinstance(document, dict) or "fields" not in document:
+            raise ValueError("its fields are missing")
+        return read(document)
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise Corrupt(
+            f"A stored {what} cannot be read ({reason}): run `moulin check`, or recover the catalog."
+        ) from None
+
+
+def schema_document(schema: Schema) -> Document:
+    return {
+        "type": "struct",
+        "fields": [_field_document(field) for field in schema.fields],
+        "schema-id": schema.schema_id,
+        "identifier-field-ids": list(schema.identifier_field_ids),
+    }
+
+
+def schema_of(document: Document) -> Schema:
+    """The schema of a document, or ValueError, TypeError or LookupError."""
+    _expect_struct(document)
+    return Schema(
+        *map(_field_of, part(document, "fields", list)),
+        schema_id=part(document, "schema-id", int, 0),
+        identifier_field_ids=part(document, "identifier-field-ids", list, []),
+    )
+
+
+def type_document(kind: IcebergType) -> str | Document:
+    match kind:
+        case StructType():
+            return {"type": "struct", "fields": [_field_document(field) for field in kind.fields]}
+        case ListType():
+            return {
+                "type": "list",
+                "element-id": kind.element_id,
+                "element": type_document(kind.element_type),
+                "element-required": kind.element_required,
+            }
+        case MapType():
+            return {
+                "type": "map",
+                "key-id": kind.key_id,
+                "key": type_document(kind.key_type),
+                "value-id": kind.value_id,
+                "value": type_document(kind.value_type),
+                "value-required": kind.value_required,
+            }
+    return str(kind)
+
+
+def type_of(document: object) -> IcebergType:
+    """The type of a document, or ValueError, TypeError or LookupError."""
+    if isinstance(document, str):
+        return _primitive(document)
+    if not isinstance(document, dict):
+        raise TypeError(f"a type is text or an object, not {document!r}")
+    match document.get("type"):
+        case "struct":
+            return StructType(*map(_field_of, part(document, "fields", list)))
+        case "list":
+            element = type_of(document["element"])
+            return ListType(part(document, "element-id", int), element, part(document, "element-required", bool, True))
+        case "map":
+            return MapType(
+                part(document, "key-id", int),
+                type_of(document["key"]),
+                part(document, "value-id", int),
+                type_of(document["value"]),
+                part(document, "value-required", bool, True),
+            )
+    raise ValueError(f"unknown type {document.get('type')!r}")
+
+
+def part(document: Mapping[str, Any], name: str, kind: type[_T], default: _T | None = None) -> _T:
+    """A part of a document, of exactly that type; ValueError when it lacks one that has no default."""
+    if not isinstance(document, Mapping):
+        raise TypeError(f"{document!r} is not an object")
+    value = document.get(name, default)
+    if type(value) is not kind:
+        raise ValueError(f"{name} is {value!r}, not {kind.__name__}")
+    return value
+
+
+def to_text(value: Any) -> str:
+    """A document as JSON without spaces, text as UTF-8."""
+    match value:
+        case dict():
+            return "{" + ",".join(f"{_quoted(name)}:{to_text(inner)}" for name, inner in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(to_text, value)) + "]"
+        case float():
+            return _number(value)
+    return _quoted(value)
+
+
+def _number(value: float) -> str:
+    """Python's form of a float, but 0.00001 for 1e-05, 1e-6 for 1e-06, and null for what JSON has no number for."""
+    digits, _, exponent = repr(value).partition("e")
+    if not math.isfinite(value):
+        return "null"
+    if not exponent:
+        return digits
+    return format(Decimal(repr(value)), "f") if int(exponent) == -5 else f"{digits}e{int(exponent):+d}"
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _field_document(field: NestedField) -> Document:
+    document: Document = {
+        "id": field.field_id,
+        "name": field.name,
+        "type": type_document(field.field_type),
+        "required": field.required,
+    }
+    if field.doc is not None:
+        document["doc"] = field.doc
+    if field.initial_default is not None:
+        document["initial-default"] = single_value.to_json(field.field_type, field.initial_default)
+    if field.write_default is not None:
+        document["write-default"] = single_value.to_json(field.field_type, field.write_default)
+    return document
+
+
+def _field_of(document: Document) -> NestedField:
+    kind = type_of(document["type"])
+    initial, write = document.get("initial-default"), document.get("write-default")
+    return NestedField(
+        part(document, "id", int),
+        part(document, "name", str),
+        kind,
+        part(document, "required", bool, False),
+        None if document.get("doc") is None else part(document, "doc", str),
+        None if initial is None else single_value.from_json(kind, initial),
+        None if write is None else single_value.from_json(kind, write),
+    )
+
+
+def _primitive(text: str) -> IcebergType:
+    if text in _PLAIN:
+        return _PLAIN[text]
+    if (found := _DECIMAL.fullmatch(text)) is not None:
+        return DecimalType(int(found[1]), int(found[2]))
+    if (found := _FIXED.fullmatch(text)) is not None:
+        return FixedType(int(found[1]))
+    if text.startswith(("geometry", "geography")):
+        return GeoType(text)
+    raise ValueError(f"unknown type {text!r}")
+
+
+def _expect_struct(document: Document) -> None:
+    if document.get("type", "struct") != "struct":
+        raise ValueError(f"a schema is a struct, not {document['type']!r}")
