@@ -14,7 +14,6 @@ from typing import Protocol
 from uuid import UUID
 
 import numpy as np
-from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
 from moulin.formats import deletion_vector
@@ -22,6 +21,7 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.operations import IndexFile
 from moulin.model.schema.arrow import POSITION
+from moulin.model.schema.values import Schema
 from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector

@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import fastavro
-from pyiceberg.types import (
+from pyiceberg.utils.decimal import decimal_required_bytes
+
+from moulin.errors import Corrupt, Unsupported
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -30,9 +33,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from pyiceberg.utils.decimal import decimal_required_bytes
-
-from moulin.errors import Corrupt, Unsupported
 
 Json = dict[str, Any]
 _CODEC = "deflate"

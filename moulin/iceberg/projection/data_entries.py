@@ -13,24 +13,24 @@ from functools import lru_cache
 from typing import Any, Final
 
 import fastavro
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
+
+from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
+from moulin.iceberg.projection.avro import Json, write_avro
+from moulin.model.facts import SegmentFacts
+from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes
+from moulin.model.schema.values import (
     DateType,
     DoubleType,
     FloatType,
     IntegerType,
     LongType,
     PrimitiveType,
+    Schema,
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
     TimestamptzType,
 )
-
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
-from moulin.iceberg.projection.avro import Json, write_avro
-from moulin.model.facts import SegmentFacts
-from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes
 
 # Types of 4 bytes, and of 8, to which they may have been widened.
 _NARROW: Final = (IntegerType, FloatType, DateType)

@@ -25,9 +25,9 @@ from moulin.model.entities import (
     Tombstone,
     View,
 )
-from moulin.model.layout.partition import spec_from_json, spec_to_json
-from moulin.model.layout.sort import sort_from_json, sort_to_json
-from moulin.model.schema.schema import schema_from_json, schema_to_json
+from moulin.model.layout.order import sort_from_json, sort_to_json
+from moulin.model.layout.spec import spec_from_json, spec_to_json
+from moulin.model.schema.documents import schema_from_json, schema_to_json
 
 T = TypeVar("T")
 _PAGE_BYTES: Final = 1 << 20

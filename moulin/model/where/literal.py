@@ -18,7 +18,9 @@ from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 from uuid import UUID
 
-from pyiceberg.types import (
+from moulin.errors import InvalidInput
+from moulin.model.predicate.condition import FALSE, Column, Compare, Condition, IsNan, IsNull, Key, Operator, membership
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -37,9 +39,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-
-from moulin.errors import InvalidInput
-from moulin.model.predicate.condition import FALSE, Column, Compare, Condition, IsNan, IsNull, Key, Operator, membership
 from moulin.model.where.moment import DAY_NS, Clock, Day, Instant, read_date, read_instant, read_time
 
 LiteralValue: TypeAlias = bool | Decimal | str | bytes | Day | Instant | Clock | None

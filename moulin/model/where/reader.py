@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
-from pyiceberg.types import BooleanType, NestedField, StringType, StructType
 from sqlglot import exp
 
 from moulin.errors import InvalidInput
@@ -29,6 +27,7 @@ from moulin.model.predicate.condition import (
     membership,
 )
 from moulin.model.schema.schema import unknown_column
+from moulin.model.schema.values import BooleanType, NestedField, Schema, StringType, StructType
 from moulin.model.where.formula import (
     Arithmetic,
     Formula,

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 from pyspark.sql import DataFrame, SparkSession
 
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
+from moulin.model.schema.values import Schema
 from moulin.model.where import parse_where
 from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
 from moulin.pipeline.read.columns import spark_schema

@@ -12,12 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, LongType, StringType
-
 from moulin.errors import InvalidInput
 from moulin.model.names import quote
 from moulin.model.predicate import Predicate
+from moulin.model.schema.values import IntegerType, LongType, Schema, StringType
 from moulin.model.where import parse_where
 
 _WHOLE = {"byte", "short", "integer", "long"}

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -26,6 +25,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.model.rows.conversion import Misfit, Target, fit
 from moulin.model.rows.rows import to_batches
+from moulin.model.schema.values import Schema
 from moulin.pipeline.read.batches import spark_arrow_schema
 from moulin.pipeline.runner import RESULT_SCHEMA, collect_results, outcome
 from moulin.storage.store import Store

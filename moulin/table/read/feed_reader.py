@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
 from moulin.catalog.segments.feed import SegmentChange, VersionChange
@@ -23,6 +22,7 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import ROW_ID, arrow_field
+from moulin.model.schema.values import Schema
 from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache

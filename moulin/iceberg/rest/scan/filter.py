@@ -11,21 +11,20 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
+from moulin.errors import InvalidInput
+from moulin.iceberg.projection.avro import Json
+from moulin.model.predicate import Predicate
+from moulin.model.schema.values import (
     BinaryType,
     DateType,
     DoubleType,
     FixedType,
     FloatType,
     PrimitiveType,
+    Schema,
     TimestampType,
     TimestamptzType,
 )
-
-from moulin.errors import InvalidInput
-from moulin.iceberg.projection.avro import Json
-from moulin.model.predicate import Predicate
 from moulin.model.where import parse_where
 
 _DEEPEST = 100
