@@ -18,7 +18,9 @@ from uuid import UUID
 
 import msgspec
 import pyarrow as pa
-from pyiceberg.types import (
+
+from moulin.errors import Corrupt, InvalidInput, Unsupported
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -41,8 +43,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-
-from moulin.errors import Corrupt, InvalidInput, Unsupported
 
 
 class EntryKind(IntEnum):

@@ -18,12 +18,12 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 import pyarrow.types as pt
-from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
 from moulin.model.batching import batched
 from moulin.model.rows.rows import CHUNK_ROWS, to_batches
 from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.values import Schema
 
 RowFormat = Literal["parquet", "csv", "ndjson"]
 FORMATS: Final = ("parquet", "csv", "ndjson")

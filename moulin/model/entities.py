@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortOrder
-from pyiceberg.types import NestedField
-
+from moulin.model.layout.order import SortOrder
+from moulin.model.layout.spec import PartitionSpec
 from moulin.model.operations import Kind
+from moulin.model.schema.values import NestedField, Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,6 @@ from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
-from pyiceberg.types import DecimalType, DoubleType, FloatType, NestedField, StructType
 
 from moulin.errors import InvalidInput
 from moulin.model.layout.key import Key
@@ -31,6 +29,7 @@ from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.schema import key_names
 from moulin.model.schema.type_reader import to_type
 from moulin.model.schema.types import renumber
+from moulin.model.schema.values import DecimalType, DoubleType, FloatType, NestedField, Schema, StructType
 from moulin.model.where import parse_term, parse_where
 from moulin.model.where.formula import Formula, Term
 from moulin.model.where.literal import Literal

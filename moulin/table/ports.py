@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 from uuid import UUID
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 
 from moulin.model.entities import TableState
+from moulin.model.schema.values import Schema
 from moulin.table.runner import TaskRunner
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ def their_type(kind: IcebergType) -> Any:
     return TheirType.model_validate(type_document(kind))
 
 
-def their_transform(transform: Transform) -> TheirTransform[Any, Any]:
+def their_transform(transform: Transform) -> TheirTransform:
     return parse_transform(str(transform))
 
 

@@ -15,7 +15,6 @@ from typing import TypeVar
 from uuid import UUID
 
 import sqlalchemy as sa
-from pyiceberg.types import PrimitiveType
 
 from moulin.catalog.commit import arrivals
 from moulin.catalog.commit.table_commit import TableCommit
@@ -30,6 +29,7 @@ from moulin.model.facts import ColumnFacts, SegmentFacts, VectorFacts
 from moulin.model.layout.bounds import bound_from_bytes
 from moulin.model.layout.partition import decode_partition
 from moulin.model.operations import CreateIndex, DataOperation, IndexFile, Merge, UpdateIndex
+from moulin.model.schema.values import PrimitiveType
 from moulin.storage import paths
 from moulin.storage.store import Store
 

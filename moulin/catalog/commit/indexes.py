@@ -13,7 +13,6 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from pyiceberg.schema import Schema
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit.table_change import TableChange
@@ -23,6 +22,7 @@ from moulin.catalog.sql.pool import chunks
 from moulin.errors import AlreadyExists, NotFound
 from moulin.model.entities import Index
 from moulin.model.operations import CreateIndex, DropIndex, IndexFile, IndexOperation, Kind, UpdateIndex
+from moulin.model.schema.values import Schema
 
 _NAMED = 2000
 

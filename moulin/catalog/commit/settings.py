@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 
 import sqlalchemy as sa
-from pyiceberg.schema import Schema
 
 from moulin.catalog.commit import indexes
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.errors import Conflict, FailedPrecondition, InvalidInput, MoulinError, NotFound
-from moulin.model.layout.partition import parse_spec, spec_to_json
+from moulin.model.layout.order import sort_to_json
+from moulin.model.layout.partition import parse_spec
 from moulin.model.layout.region import PROPERTY as REGIONS
 from moulin.model.layout.region import RegionSpec
-from moulin.model.layout.sort import parse_sort, sort_to_json
+from moulin.model.layout.sort import parse_sort
+from moulin.model.layout.spec import spec_to_json
 from moulin.model.operations import (
     AlterSchema,
     Kind,
@@ -27,8 +28,9 @@ from moulin.model.operations import (
     verdict,
 )
 from moulin.model.refs import REF_PREFIX, read_ref
+from moulin.model.schema.documents import schema_to_json
 from moulin.model.schema.evolution import apply_changes
-from moulin.model.schema.schema import schema_to_json
+from moulin.model.schema.values import Schema
 
 
 def apply_setting(change: TableChange, operation: Operation) -> None:

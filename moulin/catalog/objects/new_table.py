@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
-
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortOrder
-from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform, TruncateTransform, UnknownTransform
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
 from moulin.errors import InvalidInput, NotFound
 from moulin.model.layout.event_time import event_time_id
 from moulin.model.layout.key import with_key
+from moulin.model.layout.order import SortOrder
 from moulin.model.layout.region import RegionSpec
+from moulin.model.layout.spec import (
+    BucketTransform,
+    IdentityTransform,
+    PartitionSpec,
+    Transform,
+    TruncateTransform,
+    UnknownTransform,
+)
 from moulin.model.names import check_column_name
 from moulin.model.schema.defaults import coerce_default
 from moulin.model.schema.schema import MAX_FIELD_ID, check_field_count, column_path
 from moulin.model.schema.types import check_storable, check_unique
+from moulin.model.schema.values import IcebergType, ListType, MapType, NestedField, PrimitiveType, Schema, StructType
 from moulin.model.texts import check_text, check_texts
 
 _MAX_SETTING: Final = 1 << 20
@@ -148,7 +152,7 @@ def _check_spec(new: NewTable) -> None:
         )
 
 
-def _fits(transform: Transform[Any, Any], kind: IcebergType) -> bool:
+def _fits(transform: Transform, kind: IcebergType) -> bool:
     match transform:
         case UnknownTransform():
             return False

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from pyiceberg.schema import Schema
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.objects import databases, new_table, references
@@ -21,10 +20,11 @@ from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.errors import AlreadyExists, NotFound
 from moulin.model.entities import TableEntry, TableState
 from moulin.model.ids import new_id, new_snapshot_id
-from moulin.model.layout.partition import spec_from_json, spec_to_json
-from moulin.model.layout.sort import sort_from_json, sort_to_json
+from moulin.model.layout.order import sort_from_json, sort_to_json
+from moulin.model.layout.spec import spec_from_json, spec_to_json
 from moulin.model.names import check_name
-from moulin.model.schema.schema import schema_from_json, schema_to_json
+from moulin.model.schema.documents import schema_from_json, schema_to_json
+from moulin.model.schema.values import Schema
 
 CREATE = "create"
 

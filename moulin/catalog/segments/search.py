@@ -18,7 +18,6 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from pyiceberg.types import TimestampNanoType, TimestampType, TimestamptzNanoType, TimestamptzType
 
 from moulin._proto.moulin.format.v1 import manifest_pb2
 from moulin.catalog.objects import tables
@@ -30,6 +29,7 @@ from moulin.catalog.sql.pool import chunks
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec
 from moulin.model.ingest import Stream
+from moulin.model.schema.values import TimestampNanoType, TimestampType, TimestamptzNanoType, TimestamptzType
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 5_000  # some 400 bytes each: below the 4 MiB that gRPC clients take by default

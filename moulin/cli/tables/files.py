@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput, NotFound
 from moulin.formats.row_file import RowFormat, checked_format, format_of, read_rows
+from moulin.model.schema.values import Schema
 
 
 def check_files(names: Sequence[str]) -> None:

@@ -9,7 +9,12 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 import typer
-from pyiceberg.types import (
+
+from moulin.cli.options import Json, TableName, open_lake
+from moulin.cli.output import show_json, show_values
+from moulin.errors import FailedPrecondition, InvalidInput, NotFound
+from moulin.model.layout.key import Key
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DecimalType,
@@ -20,11 +25,6 @@ from pyiceberg.types import (
     StringType,
     TimeType,
 )
-
-from moulin.cli.options import Json, TableName, open_lake
-from moulin.cli.output import show_json, show_values
-from moulin.errors import FailedPrecondition, InvalidInput, NotFound
-from moulin.model.layout.key import Key
 
 
 def get(

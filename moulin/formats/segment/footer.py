@@ -12,8 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
+
+from moulin.errors import Corrupt, InvalidInput
+from moulin.model.facts import ColumnFacts
+from moulin.model.layout.bounds import lower_bound, upper_bound
+from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, STORED_POSITION, STORED_POSITION_FIELD_ID, leaves
+from moulin.model.schema.single_value import unscaled_to_bytes
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -24,6 +29,7 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     PrimitiveType,
+    Schema,
     StringType,
     TimestampNanoType,
     TimestampType,
@@ -32,11 +38,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-
-from moulin.errors import Corrupt, InvalidInput
-from moulin.model.facts import ColumnFacts
-from moulin.model.layout.bounds import lower_bound, unscaled_to_bytes, upper_bound
-from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, STORED_POSITION, STORED_POSITION_FIELD_ID, leaves
 
 CHECKSUM_KEY = "moulin.footer_crc32"
 """Footer key of the footer's own CRC32, as eight hex digits, taken while its value was `NO_CHECKSUM`."""

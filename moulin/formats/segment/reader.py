@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
 from moulin.errors import Closed, Corrupt, InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
@@ -32,6 +31,7 @@ from moulin.model.schema.arrow import (
     leaves,
     lineage_fields,
 )
+from moulin.model.schema.values import Schema
 
 BATCH_ROWS = 131_072
 

@@ -13,12 +13,11 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from moulin.errors import Corrupt, FailedPrecondition, InvalidInput
 from moulin.model.schema.arrow import arrow_field, arrow_type, field_id
 from moulin.model.schema.defaults import default_value
+from moulin.model.schema.values import IcebergType, ListType, MapType, NestedField, Schema, StructType
 
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 _Convert = Callable[[pa.Array], pa.Array]

@@ -16,8 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
-from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
 
 from moulin.errors import Closed, InvalidInput
 from moulin.formats.segment.footer import (
@@ -34,7 +32,8 @@ from moulin.formats.segment.tuning import LEVELS, LevelTuning, encodings, tuning
 from moulin.model.facts import ColumnFacts, SegmentFacts
 from moulin.model.layout.bounds import time_range_ns
 from moulin.model.schema.arrow import arrow_schema, field_id, leaves, stored_position_field
-from moulin.model.schema.schema import schema_to_json
+from moulin.model.schema.documents import schema_to_json
+from moulin.model.schema.values import NestedField, Schema
 
 SCHEMA_KEY = "iceberg.schema"
 

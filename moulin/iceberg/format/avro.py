@@ -13,7 +13,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import fastavro
-from pyiceberg.types import (
+from pyiceberg.utils.decimal import decimal_required_bytes
+
+from moulin.errors import Corrupt, Unsupported
+from moulin.iceberg.format.json import Json
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -32,10 +36,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from pyiceberg.utils.decimal import decimal_required_bytes
-
-from moulin.errors import Corrupt, Unsupported
-from moulin.iceberg.format.json import Json
 
 _CODEC = "deflate"
 

@@ -15,25 +15,25 @@ from functools import lru_cache
 from typing import Any, Final
 
 import fastavro
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    DateType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-)
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.iceberg.format.avro import write_avro
 from moulin.iceberg.format.json import Json
 from moulin.model.facts import SegmentFacts
 from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes
+from moulin.model.schema.values import (
+    DateType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    Schema,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
 
 # Types of 4 bytes, and of 8, to which they may have been widened.
 _NARROW: Final = (IntegerType, FloatType, DateType)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
+from moulin.errors import InvalidInput
+from moulin.model.schema.schema import find_column
+from moulin.model.schema.values import (
     DateType,
+    Schema,
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
     TimestamptzType,
 )
-
-from moulin.errors import InvalidInput
-from moulin.model.schema.schema import find_column
 
 _TYPES = (DateType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
 

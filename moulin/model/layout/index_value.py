@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import (
+
+from moulin.model.layout.key import Key
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -34,8 +36,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-
-from moulin.model.layout.key import Key
 
 LONGEST = 128
 """Bytes of a value that a sorted index keeps; longer ones are cut, and found by their beginning."""

@@ -10,7 +10,9 @@ from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
-from pyiceberg.types import (
+
+from moulin.errors import InvalidInput
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -27,8 +29,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-
-from moulin.errors import InvalidInput
 
 SIGN: Final = 1 << 63
 _EPOCH: Final = datetime(1970, 1, 1)

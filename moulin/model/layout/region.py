@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
 from moulin.model.layout.key import Key
-from moulin.model.layout.partition import PartitionTuple, parse_spec, split_by_partition
+from moulin.model.layout.partition import PartitionTuple, parse_spec
+from moulin.model.layout.partition_rows import split_by_partition
+from moulin.model.layout.spec import PartitionSpec
+from moulin.model.schema.values import Schema
 
 PROPERTY = "moulin.regions"
 

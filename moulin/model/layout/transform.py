@@ -8,8 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
-from pyiceberg.transforms import (
+
+from moulin.errors import InvalidInput, Unsupported
+from moulin.model.arrays import Integers
+from moulin.model.layout.murmur3 import hash_bytes, hash_longs
+from moulin.model.layout.spec import (
     BucketTransform,
     DayTransform,
     HourTransform,
@@ -20,13 +23,15 @@ from pyiceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
-from pyiceberg.types import (
+from moulin.model.schema.schema import column_path
+from moulin.model.schema.values import (
     DateType,
     DecimalType,
     FixedType,
     IcebergType,
     IntegerType,
     LongType,
+    Schema,
     StringType,
     TimestampNanoType,
     TimestampType,
@@ -36,18 +41,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from moulin.errors import InvalidInput, Unsupported
-from moulin.model.arrays import Integers
-from moulin.model.layout.murmur3 import hash_bytes, hash_longs
-from moulin.model.schema.schema import column_path
-
 _DAY_MICROS = 86_400_000_000
 _HOUR_MICROS = 3_600_000_000
 
 
-def transform_array(
-    transform: Transform[Any, Any], source_type: IcebergType, array: pa.Array | pa.ChunkedArray
-) -> pa.Array:
+def transform_array(transform: Transform, source_type: IcebergType, array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """`transform` of every value of `array`, whose Arrow type is the canonical one of `source_type`.
 
     The result has the Arrow type of the transform's result type: date32 for day, int32 for year, month, hour, bucket,

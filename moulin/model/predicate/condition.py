@@ -19,9 +19,9 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import BooleanType, DecimalType, DoubleType, FloatType, IcebergType, UUIDType
 
 from moulin.model.schema.arrow import arrow_type
+from moulin.model.schema.values import BooleanType, DecimalType, DoubleType, FloatType, IcebergType, UUIDType
 
 Comparand: TypeAlias = int | float | str | bytes
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]

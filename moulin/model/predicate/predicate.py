@@ -15,14 +15,14 @@ from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
 from moulin.model.facts import ColumnFacts
+from moulin.model.layout.spec import PartitionSpec
 from moulin.model.predicate.condition import FALSE, TRUE, Column, Condition, columns_of, complement, expression_of
 from moulin.model.predicate.evaluation import evaluate
 from moulin.model.predicate.prune import narrow, possible, state_of_facts, state_of_partition, time_range
+from moulin.model.schema.values import Schema
 
 _DESCRIPTION = 200
 

@@ -14,36 +14,36 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.transforms import (
+
+from moulin.errors import Corrupt
+from moulin.model.facts import ColumnFacts
+from moulin.model.layout.bounds import INT64_MAX, INT64_MIN, bound_from_bytes
+from moulin.model.layout.spec import (
     BucketTransform,
     DayTransform,
     HourTransform,
     IdentityTransform,
     MonthTransform,
+    PartitionSpec,
     Transform,
     TruncateTransform,
     YearTransform,
 )
-from pyiceberg.types import (
+from moulin.model.predicate.condition import And, Column, Computed, Condition, Constant, Or
+from moulin.model.predicate.domain import Bucket, Domain, following, unknown
+from moulin.model.schema.arrow import arrow_type
+from moulin.model.schema.values import (
     DateType,
     DecimalType,
     IcebergType,
     PrimitiveType,
+    Schema,
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
     TimestamptzType,
     UUIDType,
 )
-
-from moulin.errors import Corrupt
-from moulin.model.facts import ColumnFacts
-from moulin.model.layout.bounds import INT64_MAX, INT64_MIN, bound_from_bytes
-from moulin.model.predicate.condition import And, Column, Computed, Condition, Constant, Or
-from moulin.model.predicate.domain import Bucket, Domain, following, unknown
-from moulin.model.schema.arrow import arrow_type
 
 State: TypeAlias = Mapping[int, Domain]
 
@@ -162,7 +162,7 @@ def _domain_of_facts(column: Column, facts: ColumnFacts, rows: int) -> Domain:
     )
 
 
-def _domain_of_partition(column: Column, transform: Transform[Any, Any], data: bytes | None) -> Domain | None:
+def _domain_of_partition(column: Column, transform: Transform, data: bytes | None) -> Domain | None:
     """None when nothing is known."""
     known = isinstance(
         transform,
@@ -203,7 +203,7 @@ def _domain_of_partition(column: Column, transform: Transform[Any, Any], data: b
     return _domain_of_time(column, transform, number)
 
 
-def _domain_of_time(column: Column, transform: Transform[Any, Any], number: int) -> Domain | None:
+def _domain_of_time(column: Column, transform: Transform, number: int) -> Domain | None:
     unit = _DAY_UNITS.get(type(column.type))
     if unit is None:
         return None

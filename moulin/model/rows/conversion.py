@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from moulin.model.names import did_you_mean
 from moulin.model.rows.leaf_conversion import convert_leaf
 from moulin.model.schema.arrow import arrow_type
 from moulin.model.schema.defaults import default_value
+from moulin.model.schema.values import ListType, MapType, NestedField, StructType
 
 _MAX_OFFSET = 2**31 - 1
 

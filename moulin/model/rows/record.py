@@ -15,8 +15,9 @@ from uuid import UUID
 
 import msgspec
 import pyarrow as pa
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
+
+from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -25,13 +26,12 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     NestedField,
+    Schema,
     StringType,
     TimestampType,
     TimestamptzType,
     UUIDType,
 )
-
-from moulin.model.schema.arrow import arrow_schema
 
 Record = msgspec.Struct
 

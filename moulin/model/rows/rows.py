@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
 from moulin.model.batching import batched
@@ -16,6 +15,7 @@ from moulin.model.names import did_you_mean
 from moulin.model.rows.conversion import Misfit, Target, TypeMisfit, absent, fit
 from moulin.model.rows.python_values import from_python
 from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.values import Schema
 
 # Python rows turned into one batch.
 CHUNK_ROWS = 65_536

@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
-from pyiceberg.schema import Schema
-from pyiceberg.types import (
+
+from moulin.errors import Unsupported
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -28,6 +29,7 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    Schema,
     StringType,
     StructType,
     TimestampNanoType,
@@ -37,8 +39,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-
-from moulin.errors import Unsupported
 
 FIELD_ID_KEY = b"PARQUET:field_id"
 

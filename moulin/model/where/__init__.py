@@ -20,8 +20,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
 
+from moulin.model.schema.values import Schema
 from moulin.errors import InvalidInput
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Computed, leaves

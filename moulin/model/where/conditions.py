@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
-from pyiceberg.types import StringType
 
 from moulin.errors import InvalidInput
 from moulin.model.predicate.condition import (
@@ -33,6 +31,7 @@ from moulin.model.predicate.condition import (
     membership,
 )
 from moulin.model.schema.schema import column_path
+from moulin.model.schema.values import Schema, StringType
 from moulin.model.where.formula import Formula, Term, compared, compared_literals, formula
 from moulin.model.where.like import like, starts_with
 from moulin.model.where.literal import Literal, comparison, members

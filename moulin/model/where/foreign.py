@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
 from moulin.model.predicate.condition import Column, Computed
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.schema import unknown_column
+from moulin.model.schema.values import Schema
 
 
 def foreign(expression: pc.Expression, schema: Schema) -> Computed:

@@ -14,7 +14,10 @@ from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import (
+
+from moulin.errors import InvalidInput
+from moulin.model.predicate.condition import ARROW, FALSE, Column, Computed, Condition, Constant, Operator
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -33,9 +36,6 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-
-from moulin.errors import InvalidInput
-from moulin.model.predicate.condition import ARROW, FALSE, Column, Computed, Condition, Constant, Operator
 from moulin.model.where.literal import Literal, read_number, shown
 
 Kind: TypeAlias = Choice[

@@ -18,7 +18,19 @@ from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 from uuid import UUID
 
-from pyiceberg.types import (
+from moulin.errors import InvalidInput
+from moulin.model.predicate.condition import (
+    FALSE,
+    Column,
+    Comparand,
+    Compare,
+    Condition,
+    IsNan,
+    IsNull,
+    Operator,
+    membership,
+)
+from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
     DateType,
@@ -36,19 +48,6 @@ from pyiceberg.types import (
     TimestamptzType,
     TimeType,
     UUIDType,
-)
-
-from moulin.errors import InvalidInput
-from moulin.model.predicate.condition import (
-    FALSE,
-    Column,
-    Comparand,
-    Compare,
-    Condition,
-    IsNan,
-    IsNull,
-    Operator,
-    membership,
 )
 from moulin.model.where.moment import DAY_NS, Clock, Day, Instant, read_date, read_instant, read_time
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyiceberg.schema import Schema
-from pyiceberg.types import BooleanType, NestedField, StructType
 from sqlglot import exp
 
 from moulin.errors import InvalidInput
@@ -21,6 +19,7 @@ from moulin.model.predicate.condition import (
     disjunction,
 )
 from moulin.model.schema.schema import unknown_column
+from moulin.model.schema.values import BooleanType, NestedField, Schema, StructType
 from moulin.model.where.conditions import between, compare, is_nan, is_null, matches, one_of, same
 from moulin.model.where.formula import Arithmetic, Term, absolute, arithmetic, changed_case, negative
 from moulin.model.where.literal import Literal, cast, read_number, shown

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg import types as ice
-from pyiceberg.schema import Schema
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+
+from moulin.model.schema import values as ice
+from moulin.model.schema.values import Schema
 
 _UUID_TEXT = 36
 _DASHES = (8, 13, 18, 23)

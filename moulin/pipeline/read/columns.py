@@ -19,15 +19,15 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from pyiceberg import types as ice
-from pyiceberg.schema import Schema
-from pyiceberg.utils.datetime import datetime_to_micros
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as sql
 
 from moulin.errors import Unsupported
+from moulin.model.schema import values as ice
 from moulin.model.schema.defaults import default_value
+from moulin.model.schema.times import datetime_to_micros
+from moulin.model.schema.values import Schema
 
 FIELD_ID = "parquet.field.id"
 SEGMENT = "_moulin_segment"

@@ -24,7 +24,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -35,6 +34,7 @@ from moulin.ingest.intake.intake import BabySegmentFacts, Kind, Targets, batches
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ingest import StreamList
+from moulin.model.schema.values import Schema
 from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
 from moulin.pipeline.read.columns import plan_columns, spark_schema
 from moulin.pipeline.session import is_local

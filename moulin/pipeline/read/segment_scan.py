@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 from pyspark.sql import DataFrame, SparkSession
 
+from moulin.model.schema.values import Schema
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate

@@ -16,7 +16,6 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
@@ -30,6 +29,7 @@ from moulin.model.facts import LiveSegment
 from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import ROW_ID
+from moulin.model.schema.values import Schema
 from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
 from moulin.pipeline.read.columns import spark_schema
 from moulin.pipeline.source.options import PARTITION_BYTES, FeedOptions, SourceTable

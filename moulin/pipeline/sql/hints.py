@@ -14,9 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, LongType, StringType
-
+from moulin.model.schema.values import IntegerType, LongType, Schema, StringType
 from moulin.errors import InvalidInput
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Column, conjunction

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, Generic
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -24,6 +23,7 @@ from pyspark.sql.types import StructType
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.rows.conversion import Misfit, Target, fit
 from moulin.model.rows.rows import to_batches
+from moulin.model.schema.values import Schema
 from moulin.pipeline.read.batches import spark_arrow_schema
 from moulin.pipeline.runner import RESULT_SCHEMA, collect_results, outcome
 from moulin.table.context import Context

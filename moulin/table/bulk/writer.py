@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
 
 from moulin.errors import InvalidInput
 from moulin.formats.key_index import search_form
@@ -26,6 +25,7 @@ from moulin.model.layout.partition import PartitionTuple
 from moulin.model.layout.region import RegionSpec
 from moulin.model.merge_rules import MergeRules
 from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.values import Schema
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.locate import KeyIndexes, Located, Tools, locate

@@ -18,7 +18,7 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model.arrays import Integers
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.ids import new_id
-from moulin.model.layout.sort import sort_indices
+from moulin.model.layout.sort_rows import sort_indices
 from moulin.model.schema.arrow import arrow_schema
 from moulin.storage import paths
 from moulin.storage.store import Store

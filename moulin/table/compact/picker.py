@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.table.sorting import NullOrder, SortDirection
 
 from moulin.config import Config
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
+from moulin.model.layout.order import NullOrder, SortDirection
 from moulin.model.layout.size_tier import size_tier
 from moulin.storage.store import Store
 from moulin.table.compact.kernel import InputRange, MergeSlice

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.schema import Schema
 
 from moulin.errors import Corrupt, NotFound
 from moulin.formats.journal import Journal
@@ -29,6 +28,7 @@ from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 from moulin.model.layout.index_value import cut, encode_values, encoding_of, width_of
 from moulin.model.schema.arrow import POSITION
+from moulin.model.schema.values import Schema
 from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.table.find.index_files import KINDS, open_index

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from pyiceberg.types import NestedField
-
 from moulin.errors import InvalidInput, NotFound
 from moulin.model.entities import Index, TableState
 from moulin.model.facts import LiveSegment
@@ -20,6 +18,7 @@ from moulin.model.ids import new_id
 from moulin.model.layout.index_value import encoding_of
 from moulin.model.names import check_name, did_you_mean
 from moulin.model.operations import CreateIndex, DropIndex, IndexFile, UpdateIndex
+from moulin.model.schema.values import NestedField
 from moulin.table.commit.change import MergeChange, SettingChange
 from moulin.table.context import Context
 from moulin.table.find.index_files import KINDS

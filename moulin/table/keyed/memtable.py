@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.schema import Schema
 
 from moulin.formats.segment.reader import SegmentReader
 from moulin.formats.segment.segment import SegmentWriter
 from moulin.model.layout.key import Key
 from moulin.model.rows.record import RecordType
 from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.values import Schema
 
 DELETED: Final = None
 MISSING: Final = object()

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
+from moulin.model.schema.values import IcebergType, ListType, MapType, NestedField, Schema, StructType
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.names import did_you_mean

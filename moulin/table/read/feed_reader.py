@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
+from moulin.model.schema.values import Schema
 from moulin.catalog.segments.feed import FeedEntry, FeedSegment
 from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader

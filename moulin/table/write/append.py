@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
+from moulin.model.schema.values import Schema
 from moulin.storage.store import Store
 from moulin.table.context import Context
 from moulin.table.properties import effective

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID
 
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortOrder
-
 from moulin.model.entities import TableState
 from moulin.model.layout.key import Key
+from moulin.model.layout.order import SortOrder
+from moulin.model.layout.spec import PartitionSpec
+from moulin.model.schema.values import Schema
 from moulin.table.write import clustering
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
 from moulin.formats import deletion_vector
@@ -13,6 +12,7 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import POSITION
+from moulin.model.schema.values import Schema
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 
 from moulin.model.batching import packed
 from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.values import Schema
 
 
 def pieces(batches: Iterable[pa.RecordBatch], schema: Schema, limit: int) -> Iterator[pa.Table]:

@@ -19,10 +19,10 @@ from moulin.model.schema.evolution import (
     SchemaChange,
     SetNullable,
     WidenColumn,
+    apply_changes,
     change_from_json,
     change_to_json,
 )
-from moulin.model.schema.evolution import apply_changes
 from moulin.model.schema.schema import make_schema
 from moulin.model.schema.type_reader import to_type
 from moulin.model.schema.values import Schema

@@ -9,9 +9,6 @@ from uuid import UUID
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from moulin.catalog.objects.tables import NewTable
 from moulin.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
@@ -26,10 +23,13 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
 from moulin.model.layout.key import with_key
+from moulin.model.layout.order import UNSORTED_SORT_ORDER, SortOrder
 from moulin.model.layout.region import RegionSpec
 from moulin.model.layout.sort import parse_sort
+from moulin.model.layout.spec import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from moulin.model.names import check_name
 from moulin.model.schema.schema import key_names, make_schema
+from moulin.model.schema.values import Schema
 from moulin.storage import paths
 
 router = APIRouter()

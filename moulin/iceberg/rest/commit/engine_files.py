@@ -13,8 +13,6 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.schema import Schema
-from pyiceberg.types import PrimitiveType
 from pyroaring import BitMap64
 
 from moulin.errors import Corrupt, InvalidInput, NotFound, Unsupported
@@ -26,8 +24,10 @@ from moulin.iceberg.format.locations import location
 from moulin.iceberg.format.manifests import ADDED, DELETED, source_type
 from moulin.model.entities import TableState
 from moulin.model.layout.bounds import bound_to_bytes
-from moulin.model.layout.partition import PartitionTuple, format_partition, split_by_partition
+from moulin.model.layout.partition import PartitionTuple, format_partition
+from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.schema.arrow import field_id
+from moulin.model.schema.values import PrimitiveType, Schema
 from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.storage.table_store import Lost

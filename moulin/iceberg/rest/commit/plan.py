@@ -7,15 +7,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-
 from moulin.errors import InvalidInput, Unsupported
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.commit.updates import REF_OPTIONS, Wanted
 from moulin.model.entities import TableState
+from moulin.model.layout.order import UNSORTED_SORT_ORDER
+from moulin.model.layout.spec import PartitionSpec
 from moulin.model.operations import AlterSchema, Operation, Restore, SetPartitioning, SetProperties, SetSortOrder
 from moulin.model.refs import MAIN, REF_PREFIX, Ref, is_internal
 

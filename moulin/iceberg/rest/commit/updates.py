@@ -9,17 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortOrder
-
 from moulin.errors import InvalidInput, Unsupported
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.requests import field as member
 from moulin.iceberg.rest.requests import texts, words
+from moulin.model.layout.order import SortOrder
+from moulin.model.layout.spec import PartitionSpec
 from moulin.model.refs import BRANCH, MAIN, PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, TAG, check_ref_name
+from moulin.model.schema.values import Schema
 from moulin.table.properties import check_properties
 
 REF_OPTIONS: Final = ("min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms")

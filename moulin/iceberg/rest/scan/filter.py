@@ -12,9 +12,6 @@ from collections.abc import Mapping
 from string import hexdigits
 from typing import Any, Final
 
-from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, DateType, FixedType, PrimitiveType, TimestampType, TimestamptzType
-
 from moulin.errors import InvalidInput
 from moulin.iceberg.format.json import Json
 from moulin.model.predicate import Predicate
@@ -29,6 +26,15 @@ from moulin.model.predicate.condition import (
     disjunction,
 )
 from moulin.model.schema.schema import unknown_column
+from moulin.model.schema.values import (
+    BinaryType,
+    DateType,
+    FixedType,
+    PrimitiveType,
+    Schema,
+    TimestampType,
+    TimestamptzType,
+)
 from moulin.model.where.conditions import begins_with, column_with_id, compare, is_nan, is_null, one_of
 from moulin.model.where.literal import Literal, check_unicode, literal_of
 from moulin.model.where.moment import Day, Instant

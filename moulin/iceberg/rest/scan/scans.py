@@ -18,8 +18,6 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
-from pyiceberg.conversions import from_bytes, to_json
-from pyiceberg.types import PrimitiveType
 
 from moulin.catalog.segments import feed
 from moulin.errors import InvalidInput, MoulinError, NotFound
@@ -38,6 +36,8 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
+from moulin.model.schema.single_value import from_bytes, to_json
+from moulin.model.schema.values import PrimitiveType
 from moulin.storage import paths
 from moulin.table.read.scan import facts_by_field, plan_segments
 

@@ -12,9 +12,9 @@ from moulin.catalog.objects.tables import NewTable
 from moulin.errors import Corrupt, InvalidInput
 from moulin.meta.codec.lake.tombstone import from_message_tombstone, to_message_tombstone
 from moulin.model.entities import TableEntry, TableState
-from moulin.model.layout.partition import spec_from_json, spec_to_json
-from moulin.model.layout.sort import sort_from_json, sort_to_json
-from moulin.model.schema.schema import schema_from_json, schema_to_json
+from moulin.model.layout.order import sort_from_json, sort_to_json
+from moulin.model.layout.spec import spec_from_json, spec_to_json
+from moulin.model.schema.documents import schema_from_json, schema_to_json
 
 
 def to_message_entry(entry: TableEntry) -> pb.TableEntry:
