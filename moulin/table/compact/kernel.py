@@ -16,7 +16,7 @@ from moulin.formats.journal import JournalEntry, encode_journal, pack
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
-from moulin.model.layout.sort import sort_indices
+from moulin.model.layout.sort_rows import sort_indices
 from moulin.model.schema.arrow import arrow_schema
 from moulin.storage import paths
 from moulin.table.commit.vectors import read_vector

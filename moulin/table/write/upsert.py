@@ -15,8 +15,8 @@ from moulin.formats import deletion_vector
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.layout.key import Key
-from moulin.model.layout.partition import split_by_partition
-from moulin.model.layout.sort import sort_indices
+from moulin.model.layout.partition_rows import split_by_partition
+from moulin.model.layout.sort_rows import sort_indices
 from moulin.model.operations import Kind, RegionUse
 from moulin.model.schema.arrow import lineage_fields
 from moulin.storage.store import Store

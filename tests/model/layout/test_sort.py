@@ -23,7 +23,8 @@ from moulin.model.layout.order import (
     sort_from_json,
     sort_to_json,
 )
-from moulin.model.layout.sort import is_sorted, parse_sort, sort_indices
+from moulin.model.layout.sort import parse_sort
+from moulin.model.layout.sort_rows import is_sorted, sort_indices
 from moulin.model.layout.spec import DayTransform
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.schema import make_schema

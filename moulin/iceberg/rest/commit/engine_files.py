@@ -20,7 +20,8 @@ from moulin.iceberg.projection.deletes import FILE_PATH_ID, POS_ID, location
 from moulin.iceberg.projection.manifests import ADDED, DELETED, source_type
 from moulin.model.entities import TableState
 from moulin.model.layout.bounds import bound_to_bytes
-from moulin.model.layout.partition import PartitionTuple, format_partition, split_by_partition
+from moulin.model.layout.partition import PartitionTuple, format_partition
+from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.schema.arrow import field_id
 from moulin.model.schema.values import PrimitiveType, Schema
 from moulin.storage import paths
