@@ -13,6 +13,13 @@ from moulin.cli.output import moment, say, show_rows, show_values
 from moulin.errors import FailedPrecondition
 
 access = typer.Typer(help="Tokens for the server itself: who may call it, and what.", no_args_is_help=True)
+
+
+def register(root: typer.Typer) -> None:
+    root.command()(serve)
+    root.add_typer(access, name="access")
+
+
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="A moulin.toml; by default the one in the lake's folder.")
 ]
@@ -52,7 +59,7 @@ def serve(
         tls_certificate=tls_certificate,
         tls_key=tls_key,
     )
-    logs, serving = _meta("logs"), _meta("serve")
+    logs, serving = _meta("server.logs"), _meta("server.serve")
     iceberg = importlib.import_module("moulin.iceberg.rest.app")
     with logs.structured_logs(chosen.log_format, chosen.log_level), open_lake(context) as lake:
         options = require_address(context).storage_options
@@ -110,4 +117,4 @@ def _file(context: typer.Context, given: Path | None, config: Path | None) -> An
         return auth.AccessFile(given)
     chosen = _meta("config").load_serve_config(_config_file(context, config))
     with open_lake(context) as lake:
-        return auth.AccessFile(_meta("server").access_path(lake, chosen))
+        return auth.AccessFile(_meta("server.server").access_path(lake, chosen))
