@@ -32,6 +32,7 @@ NAMES = (
     "plan_scale",
     "meta_scale",
     "startup",
+    "cli_start",
     "puts",
     "gets",
     "key_scan",

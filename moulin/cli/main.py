@@ -5,6 +5,7 @@ Errors are one sentence; exit 0, 1 for an error, 2 for wrong usage.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Annotated
@@ -12,44 +13,19 @@ from typing import Annotated
 import typer
 
 import moulin
-from moulin.cli.demo.demo import demo
-from moulin.cli.options import Address, Json, open_lake, parse_options
+from moulin.cli.commands import LazyGroup
+from moulin.cli.options import Address, parse_options
 from moulin.cli.output import complain, say
-from moulin.cli.services import ingest, pipeline, serve, tokens
-from moulin.cli.services.up import up
-from moulin.cli.tables import data, databases, index, tables, views
-from moulin.cli.tables.feed import changes
-from moulin.cli.tables.get import get
-from moulin.cli.upkeep import maintenance
-from moulin.cli.upkeep.backfill import backfill
-from moulin.cli.upkeep.mirror import mirror
 from moulin.errors import MoulinError
 
 app = typer.Typer(
     name="moulin",
+    cls=LazyGroup,
     help="A lakehouse engine: rows in, sorted Parquet out, one SQL transaction per commit.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(databases.app, name="db")
-app.add_typer(tables.app, name="table")
-app.add_typer(views.app, name="view")
-app.add_typer(index.app, name="index")
-app.add_typer(tokens.app, name="token")
-app.add_typer(serve.access, name="access")
-app.add_typer(ingest.app, name="ingest")
-data.register(app)
-maintenance.register(app)
-app.command()(backfill)
-app.command()(get)
-ingest.register(app)
-pipeline.register(app)
-app.command()(serve.serve)
-app.command()(changes)
-app.command()(mirror)
-app.command()(demo)
-app.command()(up)
 
 
 def _version(wanted: bool) -> None:
@@ -77,36 +53,9 @@ def _options(
     context.obj = Address(lake, storage, parse_options(storage_option or []))
 
 
-@app.command()
-def init(
-    context: typer.Context,
-    otel: Annotated[bool, typer.Option(help="Also make tables for telemetry, and a token to write to them.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Make a lake."""
-    with open_lake(context, create=True) as lake:
-        if not otel:
-            sentence = f"The lake in {lake.store.uri} is ready, at version {lake.version}."
-            say(sentence, as_json, storage=lake.store.uri, version=lake.version)
-            return
-        from moulin.ingest.setup import set_up
-
-        made = set_up(lake)
-        shown = made.token or "one was made before; `moulin token rotate` makes another"
-        say(
-            f"The lake in {lake.store.uri} takes telemetry into {', '.join(made.tables)}.\n"
-            f"Ingest token, shown only now:\n{shown}",
-            as_json,
-            storage=lake.store.uri,
-            version=lake.version,
-            database=made.database,
-            tables=list(made.tables),
-            token=made.token,
-        )
-
-
 def main() -> None:
     """The `moulin` script."""
+    _start_quickly()
     try:
         code = app(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -125,6 +74,12 @@ def main() -> None:
         if os.environ.get("MOULIN_DEBUG"):
             raise
         _fail(f"Unexpected {type(error).__name__}: {error}. Set MOULIN_DEBUG=1 to see where.", 1)
+
+
+def _start_quickly() -> None:
+    """Imports cost less with fewer passes of the garbage collector, and without threads for linear algebra."""
+    gc.set_threshold(50_000)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _fail(sentence: str, code: int) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import moulin
 from moulin.errors import InvalidInput
-from moulin.lake import Lake
+
+if TYPE_CHECKING:
+    from moulin.lake import Lake
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]

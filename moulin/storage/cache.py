@@ -14,9 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from moulin.config import Config
 from moulin.errors import Corrupt, MoulinError
@@ -25,8 +23,11 @@ from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.storage.block_folder import BlockFolder
 from moulin.storage.interface import ObjectInfo, Store, checked_ranges, checked_size
-from moulin.storage.remote import RangeFile
+from moulin.storage.range_file import RangeFile
 from moulin.storage.store import open_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BLOCK_BYTES: Final = 1 << 20
 _WHOLE_OBJECT_BYTES: Final = 16 << 20  # a reader takes objects up to this size at once
@@ -148,6 +149,7 @@ class CachedStore(Store):
     def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
         if not self._cacheable(path):
             return self._remote.reader(path, size)
+        import pyarrow as pa
 
         def ask() -> _Opened:
             if size is not None and size <= _WHOLE_OBJECT_BYTES:

@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from moulin.errors import AlreadyExists, FailedPrecondition, MoulinError, NotFound, Unavailable
 from moulin.storage import paths
 from moulin.storage.interface import ObjectInfo, Store, checked_prefix, checked_ranges, checked_size, complete
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TRANSIENT: Final = frozenset(
     {
@@ -112,6 +113,8 @@ class LocalStore(Store):
         return self._staged(path, os.replace)
 
     def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+        import pyarrow as pa
+
         file = self._file(path)
         checked_size(file, self.head(path).size, size)
         with _reading(file):

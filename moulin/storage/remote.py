@@ -14,21 +14,20 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 from urllib.parse import SplitResult, urlsplit
 
 import obstore
-import pyarrow as pa
 from obstore import exceptions
 from obstore.store import MemoryStore, from_url
 
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound, Unavailable
 from moulin.model.batching import batched
-from moulin.storage import paths
+from moulin.storage import paths, range_file
 from moulin.storage.interface import ObjectInfo, Store, checked_prefix, checked_ranges, checked_size, complete
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from obstore import ObjectMeta, WritableFile
     from obstore.store import ObjectStore, RetryConfig
 
 _WHOLE_OBJECT_BYTES: Final = 16 << 20  # a reader fetches objects up to this size in one request
-_READ_AHEAD_BYTES: Final = 1 << 20  # and asks for at least this much of larger ones
 _PART_BYTES: Final = 8 << 20  # one part of a multipart upload; 10,000 parts bound an object to 80 GB
 _UPLOADS: Final = 4  # parts of one object under way at once
 _PARALLEL_READS: Final = 8  # stretches of one object asked for at once
@@ -160,6 +159,8 @@ class RemoteStore(Store):
             file.close()
 
     def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+        import pyarrow as pa
+
         name = self._name(path)
         with self._asking(path):
             if size is None or size <= _WHOLE_OBJECT_BYTES:
@@ -167,9 +168,9 @@ class RemoteStore(Store):
                 size = checked_size(name, whole.meta["size"], size)
                 if size <= _WHOLE_OBJECT_BYTES:
                     return pa.BufferReader(pa.py_buffer(whole.bytes()))
-            end = obstore.get(self._backend, path, options={"range": (size - _READ_AHEAD_BYTES, size)})
+            end = obstore.get(self._backend, path, options={"range": (size - range_file.READ_AHEAD_BYTES, size)})
             checked_size(name, end.meta["size"], size)
-            return pa.PythonFile(RangeFile(self, path, size, bytes(end.bytes())), mode="r")
+            return pa.PythonFile(range_file.RangeFile(self, path, size, bytes(end.bytes())), mode="r")
 
     def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
         return self._stream(checked_prefix(prefix), after)
@@ -253,47 +254,11 @@ class _Upload(io.RawIOBase):
         return self._written
 
 
-class RangeFile(io.RawIOBase):
-    """An object read in ranges. Keeps its tail (a Parquet footer) and the last stretch read ahead. pyarrow locks it."""
-
-    def __init__(self, store: Store, path: str, size: int, tail: bytes) -> None:
-        self._store, self._path, self._size = store, path, size
-        self._position = 0
-        self._kept = [(size - len(tail), tail), (0, b"")]
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        return self._position
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        start = self._position
-        left = max(0, self._size - start)
-        length = left if size is None or size < 0 else min(size, left)
-        self._position = start + length
-        for first, data in self._kept:
-            if first <= start and start + length <= first + len(data):
-                return data[start - first : start - first + length]
-        if length >= _READ_AHEAD_BYTES:
-            return self._store.get_range(self._path, start, length)
-        ahead = self._store.get_range(self._path, start, min(left, _READ_AHEAD_BYTES))
-        self._kept[1] = (start, ahead)
-        return ahead[:length]
-
-
 def _stretches(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The fewest (start, length) that cover `ranges`, in order, with no gap inside worth a request of its own."""
     stretches: list[tuple[int, int]] = []
     for start, length in sorted(wanted for wanted in ranges if wanted[1]):
-        if stretches and start <= sum(stretches[-1]) + _READ_AHEAD_BYTES:
+        if stretches and start <= sum(stretches[-1]) + range_file.READ_AHEAD_BYTES:
             first, covered = stretches[-1]
             stretches[-1] = (first, max(covered, start + length - first))
         else:

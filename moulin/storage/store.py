@@ -12,7 +12,6 @@ from urllib.parse import unquote
 from moulin.errors import InvalidInput
 from moulin.storage.interface import ObjectInfo, Store
 from moulin.storage.local import open_folder
-from moulin.storage.remote import open_memory, open_remote
 
 REMOTE_SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss")
 
@@ -30,10 +29,14 @@ def open_store(uri: str | Path, options: Mapping[str, str] | None = None, *, cre
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text) if isinstance(uri, str) else None
     scheme = match[1].lower() if match else ""
     if scheme in REMOTE_SCHEMES:
+        from moulin.storage.remote import open_remote
+
         return open_remote(text, options or {})
     if options:
         raise InvalidInput(f"Only object stores take storage options, but got {', '.join(map(str, options))}.")
     if scheme == "memory":
+        from moulin.storage.remote import open_memory
+
         return open_memory(text)
     if scheme in ("", "file"):
         return open_folder(_folder(text) if scheme else text, create=create)

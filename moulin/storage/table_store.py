@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import BinaryIO
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, BinaryIO
 
 from moulin.errors import Corrupt, MoulinError, NotFound
 from moulin.storage.cache import is_immutable
 from moulin.storage.interface import ObjectInfo, Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Lost(Corrupt):

@@ -17,7 +17,7 @@ import boto3
 import pytest
 
 from moulin.errors import Corrupt, FailedPrecondition, InvalidInput, MoulinError, Unavailable
-from moulin.storage import Store, open_store, remote
+from moulin.storage import Store, open_store, range_file, remote
 
 SECRETS = {"access_key_id": "AKIAHUSHHUSH", "secret_access_key": "hush/hush+hush", "session_token": "hush-token"}
 QUICK: Any = {**remote._RETRY, "max_retries": 0}
@@ -194,7 +194,7 @@ def test_near_ranges_share_a_request_and_far_ones_do_not(monkeypatch: pytest.Mon
 
 def test_an_object_that_shrinks_under_a_reader_is_corrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "_WHOLE_OBJECT_BYTES", 10)
-    monkeypatch.setattr(remote, "_READ_AHEAD_BYTES", 4)
+    monkeypatch.setattr(range_file, "READ_AHEAD_BYTES", 4)
     store = open_store("memory://shrinking")
     store.put("a", bytes(100))
     source = store.reader("a")

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound
-from moulin.storage import Store, paths, remote
+from moulin.storage import Store, paths, range_file, remote
 
 MIB = 1 << 20
 
@@ -206,7 +206,7 @@ def test_parquet_goes_in_by_a_writer_and_out_by_a_reader(
     store: Store, monkeypatch: pytest.MonkeyPatch, whole: int, known: bool
 ) -> None:
     monkeypatch.setattr(remote, "_WHOLE_OBJECT_BYTES", whole)
-    monkeypatch.setattr(remote, "_READ_AHEAD_BYTES", 50_000)
+    monkeypatch.setattr(range_file, "READ_AHEAD_BYTES", 50_000)
     table = pa.table({"number": pa.array(range(100_000)), "name": pa.array([f"row {n % 977}" for n in range(100_000)])})
     with store.writer("t/x.parquet") as file, pq.ParquetWriter(file, table.schema) as writer:
         for batch in table.to_batches(max_chunksize=10_000):
@@ -224,7 +224,7 @@ def test_parquet_goes_in_by_a_writer_and_out_by_a_reader(
 @pytest.mark.parametrize("whole", [16 * MIB, 10])
 def test_a_reader_is_a_random_access_file(store: Store, monkeypatch: pytest.MonkeyPatch, whole: int) -> None:
     monkeypatch.setattr(remote, "_WHOLE_OBJECT_BYTES", whole)
-    monkeypatch.setattr(remote, "_READ_AHEAD_BYTES", 32)
+    monkeypatch.setattr(range_file, "READ_AHEAD_BYTES", 32)
     data = bytes(range(256)) * 2
     store.put("a", data)
     with store.reader("a") as source:
@@ -243,7 +243,7 @@ def test_a_reader_notices_another_size(
     store: Store, monkeypatch: pytest.MonkeyPatch, whole: int, recorded: int
 ) -> None:
     monkeypatch.setattr(remote, "_WHOLE_OBJECT_BYTES", whole)
-    monkeypatch.setattr(remote, "_READ_AHEAD_BYTES", 4)
+    monkeypatch.setattr(range_file, "READ_AHEAD_BYTES", 4)
     store.put("folder/a", bytes(100))
     with pytest.raises(Corrupt, match="folder/a"):
         store.reader("folder/a", recorded)

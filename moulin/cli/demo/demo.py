@@ -33,6 +33,10 @@ _START = 1_709_251_200_000_000  # 2024-03-01, in microseconds
 _DAY = 86_400_000_000
 
 
+def register(root: typer.Typer) -> None:
+    root.command()(demo)
+
+
 def demo(
     folder: Annotated[
         Path | None, typer.Option(help="Where to make the lake; a temporary folder unless given.")

@@ -27,8 +27,9 @@ def _ingest() -> None:
     """Makes `aside` a command of its own, although it is the only one."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(collect)
+def register(root: typer.Typer) -> None:
+    root.command()(collect)
+    root.add_typer(app, name="ingest")
 
 
 def collect(

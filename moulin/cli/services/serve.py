@@ -13,6 +13,13 @@ from moulin.cli.output import moment, say, show_rows, show_values
 from moulin.errors import FailedPrecondition
 
 access = typer.Typer(help="Tokens for the server itself: who may call it, and what.", no_args_is_help=True)
+
+
+def register(root: typer.Typer) -> None:
+    root.command()(serve)
+    root.add_typer(access, name="access")
+
+
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="A moulin.toml; by default the one in the lake's folder.")
 ]

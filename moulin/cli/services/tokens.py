@@ -14,6 +14,12 @@ from moulin.model.ingest import SIGNALS, NewToken, Routing, Token
 from moulin.model.names import parse_table_name
 
 app = typer.Typer(help="Ingest tokens: who may send telemetry, and to which tables it goes.", no_args_is_help=True)
+
+
+def register(root: typer.Typer) -> None:
+    root.add_typer(app, name="token")
+
+
 TokenName = Annotated[str, typer.Argument(metavar="TOKEN", help="database.token")]
 DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE")]
 Table = Annotated[str | None, typer.Option(help="The table for every signal that has none of its own.")]

@@ -26,6 +26,10 @@ from moulin.lake import Lake
 _NANOS = 1_000_000_000
 
 
+def register(root: typer.Typer) -> None:
+    root.command()(up)
+
+
 def up(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="The address that the collector listens on.")] = "127.0.0.1",

@@ -12,6 +12,10 @@ from moulin.cli.output import moment, say, show_rows
 app = typer.Typer(help="Databases.", no_args_is_help=True)
 
 
+def register(root: typer.Typer) -> None:
+    root.add_typer(app, name="db")
+
+
 @app.command()
 def create(
     context: typer.Context,

@@ -12,6 +12,10 @@ from moulin.cli.output import console, show_rows
 from moulin.errors import InvalidInput
 
 
+def register(root: typer.Typer) -> None:
+    root.command()(changes)
+
+
 def changes(
     context: typer.Context,
     name: TableName,

@@ -27,6 +27,10 @@ from moulin.model.schema.values import (
 )
 
 
+def register(root: typer.Typer) -> None:
+    root.command()(get)
+
+
 def get(
     context: typer.Context,
     table: TableName,

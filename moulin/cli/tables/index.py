@@ -13,6 +13,10 @@ from moulin.table.index.index import IndexInfo
 app = typer.Typer(help="Secondary indexes.", no_args_is_help=True)
 
 
+def register(root: typer.Typer) -> None:
+    root.add_typer(app, name="index")
+
+
 @app.command()
 def create(
     context: typer.Context,

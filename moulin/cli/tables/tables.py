@@ -18,6 +18,10 @@ from moulin.table.table import Table
 app = typer.Typer(help="Tables.", no_args_is_help=True)
 
 
+def register(root: typer.Typer) -> None:
+    root.add_typer(app, name="table")
+
+
 @app.command()
 def create(
     context: typer.Context,

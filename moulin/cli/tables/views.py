@@ -10,6 +10,12 @@ from moulin.cli.options import All, DatabaseName, Json, ViewName, open_lake
 from moulin.cli.output import moment, say, show_rows, show_values
 
 app = typer.Typer(help="Views: ordered unions of tables.", no_args_is_help=True)
+
+
+def register(root: typer.Typer) -> None:
+    root.add_typer(app, name="view")
+
+
 Members = Annotated[list[str], typer.Argument(metavar="TABLE...")]
 
 

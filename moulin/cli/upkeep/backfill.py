@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from moulin.table.ports import BatchLoaded
 
 
+def register(root: typer.Typer) -> None:
+    root.command()(backfill)
+
+
 def backfill(
     context: typer.Context,
     name: TableName,

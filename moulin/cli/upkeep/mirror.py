@@ -17,6 +17,10 @@ from moulin.cli.output import errors, progress, say, size
 from moulin.mirror import Mirror, MirrorReport, describe
 
 
+def register(root: typer.Typer) -> None:
+    root.command()(mirror)
+
+
 def mirror(
     context: typer.Context,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="A folder or an object store, s3://bucket/prefix.")],

@@ -6,10 +6,9 @@ import struct
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
+from numbers import Integral
 from typing import Any, Final
 from uuid import UUID
-
-import numpy as np
 
 from moulin.errors import InvalidInput
 from moulin.model.schema.values import (
@@ -31,6 +30,7 @@ from moulin.model.schema.values import (
 )
 
 SIGN: Final = 1 << 63
+VARIABLE: Final = (StringType, BinaryType)
 _EPOCH: Final = datetime(1970, 1, 1)
 _DAY: Final = date(1970, 1, 1).toordinal()
 _MICROS: Final = timedelta(microseconds=1)
@@ -97,7 +97,7 @@ def _whole_number(bits: int) -> Callable[[Any], Callable[[Any, str], Any]]:
 
     def make(_: Any) -> Callable[[Any, str], Any]:
         def check(value: Any, name: str) -> int:
-            if isinstance(value, np.integer):
+            if not isinstance(value, int) and isinstance(value, Integral):  # of NumPy
                 value = int(value)
             if type(value) is not int or not low <= value <= high:
                 raise _refuse(value, name, f"a whole number of {bits} bits")

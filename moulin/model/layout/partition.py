@@ -1,4 +1,4 @@
-"""Partitioning: specs read from text, rows split by them, and partition tuples as bytes.
+"""Partitioning: specs read from text, and partition tuples as bytes. `partition_rows` splits rows by them.
 
 A partition tuple holds a value per field of its spec: Iceberg's single-value bytes in the transform's result type, or
 None for null.
@@ -10,16 +10,11 @@ import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-import numpy as np
-import pyarrow as pa
-
 from moulin.errors import Corrupt, InvalidInput
-from moulin.model.arrays import Integers
 from moulin.model.layout.spec import (
     BucketTransform,
     DayTransform,
@@ -34,14 +29,12 @@ from moulin.model.layout.spec import (
     VoidTransform,
     YearTransform,
 )
-from moulin.model.layout.transform import source_column, transform_array
 from moulin.model.names import did_you_mean
 from moulin.model.schema.schema import column_path, find_column
-from moulin.model.schema.single_value import decimal_to_bytes, from_bytes, to_bytes, to_json
+from moulin.model.schema.single_value import from_bytes, to_json
 from moulin.model.schema.times import micros_to_time, micros_to_timestamp, micros_to_timestamptz
 from moulin.model.schema.values import (
     DateType,
-    DecimalType,
     IcebergType,
     PrimitiveType,
     Schema,
@@ -58,8 +51,6 @@ PartitionTuple = tuple[bytes | None, ...]
 
 FIRST_FIELD_ID = 1000
 _MAX_WIDTH = 2**31 - 1
-_LARGEST_TABLE = 2**20
-
 
 _PLAIN: Mapping[str, Callable[[], Transform]] = MappingProxyType(
     {
@@ -111,31 +102,6 @@ def parse_spec(
         result.append(field)
     spec_id = max((spec.spec_id for spec in previous), default=-1) + 1
     return PartitionSpec(*result, spec_id=spec_id), last_partition_id
-
-
-def split_by_partition(table: pa.Table, spec: PartitionSpec, schema: Schema) -> list[tuple[PartitionTuple, pa.Table]]:
-    """The rows of each partition, in the order in which they came. Rows of one partition alone are not copied."""
-    if table.num_rows == 0:
-        return []
-    codes = np.zeros(table.num_rows, np.int64)
-    tuples: list[PartitionTuple] = [()]
-    for field in spec.fields:
-        kind = schema.find_type(field.source_id)
-        values = transform_array(field.transform, kind, source_column(table, schema, field.source_id))
-        indices, encoded = _encode(field.transform.result_type(kind), values)
-        if len(encoded) == 1:
-            tuples = [(*head, encoded[0]) for head in tuples]
-            continue
-        occurring, codes = _compact(codes * len(encoded) + indices, len(tuples) * len(encoded))
-        tuples = [(*tuples[code // len(encoded)], encoded[code % len(encoded)]) for code in occurring.tolist()]
-    if len(tuples) == 1:
-        return [(tuples[0], table)]
-    if np.any(codes[1:] < codes[:-1]):
-        small = codes.astype(np.uint16) if len(tuples) <= 2**16 else codes  # NumPy sorts 16-bit numbers by radix
-        order = np.argsort(small, kind="stable")
-        table, codes = table.take(pa.array(order)), codes[order]
-    starts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), table.num_rows]
-    return [(tuples[codes[start]], table.slice(start, end - start)) for start, end in pairwise(starts)]
 
 
 def decode_partition(spec: PartitionSpec, schema: Schema, values: PartitionTuple) -> dict[str, Any]:
@@ -220,35 +186,6 @@ def _name(source_id: int, transform: Transform, schema: Schema, fields: set[str]
     return next(name for name in candidates if name.lower() not in taken)
 
 
-def _compact(codes: Integers, size: int) -> tuple[Integers, Integers]:
-    """The codes below `size` that occur, and every code as its index among them: so no number of fields overflows."""
-    if size > _LARGEST_TABLE:
-        occurring, indexes = np.unique(codes, return_inverse=True)
-        return occurring, indexes
-    occurring = np.flatnonzero(np.bincount(codes, minlength=size))
-    lookup = np.zeros(size, np.int64)
-    lookup[occurring] = np.arange(len(occurring))
-    return occurring, lookup[codes]
-
-
-def _encode(kind: IcebergType, array: pa.Array) -> tuple[Integers, list[bytes | None]]:
-    """Every value as its index among the distinct ones, and the bytes of those."""
-    storage = array.storage if isinstance(array, pa.ExtensionArray) else array
-    encoded = storage.dictionary_encode(null_encoding="encode")
-    distinct = encoded.dictionary
-    if pa.types.is_temporal(distinct.type):
-        distinct = distinct.cast(pa.int32() if pa.types.is_date32(distinct.type) else pa.int64())
-    return encoded.indices.to_numpy(), [_to_bytes(kind, value) for value in distinct.to_pylist()]
-
-
-def _to_bytes(kind: IcebergType, value: Any) -> bytes | None:
-    if value is None:
-        return None
-    if isinstance(kind, DecimalType):
-        return decimal_to_bytes(value)  # unlike `to_bytes`, it takes a value that truncation made a digit longer
-    return to_bytes(kind, value)
-
-
 def _decoded(
     spec: PartitionSpec, schema: Schema, values: PartitionTuple
 ) -> list[tuple[PartitionField, IcebergType, Any]]:
@@ -306,5 +243,4 @@ __all__ = [
     "decode_partition",
     "format_partition",
     "parse_spec",
-    "split_by_partition",
 ]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from moulin.errors import InvalidInput
 from moulin.model.layout.key import Key
 from moulin.model.layout.partition import PartitionTuple, parse_spec
-from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.layout.spec import PartitionSpec
 from moulin.model.schema.values import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PROPERTY = "moulin.regions"
 
@@ -52,6 +52,8 @@ class RegionSpec:
         if self.spec is None:
             yield (), rows
         else:
+            from moulin.model.layout.partition_rows import split_by_partition
+
             yield from split_by_partition(rows, self.spec, self.schema)
 
     def value_of(self, key: Any) -> PartitionTuple:
@@ -67,6 +69,8 @@ class RegionSpec:
         return found
 
     def _compute(self, key: Any) -> PartitionTuple:
+        from moulin.model.layout.partition_rows import split_by_partition
+
         columns = Key.of(self.schema)
         assert columns is not None
         assert self.spec is not None

@@ -41,14 +41,23 @@ _TIMESTAMPS = (TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNan
 _NOT_HASHED = (BooleanType, FloatType, DoubleType, UnknownType, GeoType)
 
 
-@dataclass(frozen=True, slots=True)
 class Transform:
     """What makes a partition value of a column's value. `str` spells it as the specification does."""
 
+    __slots__ = ()
     name: ClassVar[str] = ""
 
     def __str__(self) -> str:
         return self.name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
 
     def can_transform(self, source: IcebergType) -> bool:
         return False
@@ -61,8 +70,8 @@ class Transform:
         return "null" if value is None else str(value)
 
 
-@dataclass(frozen=True, slots=True)
 class IdentityTransform(Transform):
+    __slots__ = ()
     name: ClassVar[str] = "identity"
 
     def can_transform(self, source: IcebergType) -> bool:
@@ -113,9 +122,10 @@ class TruncateTransform(Transform):
         return b64encode(value).decode() if isinstance(value, bytes) else "null" if value is None else str(value)
 
 
-@dataclass(frozen=True, slots=True)
 class TimeTransform(Transform):
     """A whole number of years, months, days or hours since 1970."""
+
+    __slots__ = ()
 
     def can_transform(self, source: IcebergType) -> bool:
         return isinstance(source, (DateType, *_TIMESTAMPS))
@@ -130,24 +140,24 @@ class TimeTransform(Transform):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
 class YearTransform(TimeTransform):
+    __slots__ = ()
     name: ClassVar[str] = "year"
 
     def _spelled(self, value: int) -> str:
         return f"{1970 + value:04d}"
 
 
-@dataclass(frozen=True, slots=True)
 class MonthTransform(TimeTransform):
+    __slots__ = ()
     name: ClassVar[str] = "month"
 
     def _spelled(self, value: int) -> str:
         return f"{1970 + value // 12:04d}-{value % 12 + 1:02d}"
 
 
-@dataclass(frozen=True, slots=True)
 class DayTransform(TimeTransform):
+    __slots__ = ()
     name: ClassVar[str] = "day"
 
     def result_type(self, source: IcebergType) -> IcebergType:
@@ -157,8 +167,8 @@ class DayTransform(TimeTransform):
         return days_to_date(value).isoformat()
 
 
-@dataclass(frozen=True, slots=True)
 class HourTransform(TimeTransform):
+    __slots__ = ()
     name: ClassVar[str] = "hour"
 
     def can_transform(self, source: IcebergType) -> bool:
@@ -168,10 +178,10 @@ class HourTransform(TimeTransform):
         return (datetime(1970, 1, 1) + timedelta(hours=value)).isoformat("-", "hours")
 
 
-@dataclass(frozen=True, slots=True)
 class VoidTransform(Transform):
     """Null for every value: a field that partitions no more."""
 
+    __slots__ = ()
     name: ClassVar[str] = "void"
 
     def can_transform(self, source: IcebergType) -> bool:
@@ -181,10 +191,10 @@ class VoidTransform(Transform):
         return "null"
 
 
-@dataclass(frozen=True, slots=True)
 class UnknownTransform(Transform):
     """A transform of a later specification. It applies to no type, and its partition values are text."""
 
+    __slots__ = ()
     name: ClassVar[str] = "unknown"
 
     def result_type(self, source: IcebergType) -> IcebergType:

@@ -11,51 +11,63 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 
-@dataclass(frozen=True, slots=True)
 class IcebergType:
     """The type of a column, or of something nested in one. `str` spells it as the specification does."""
+
+    __slots__ = ()
 
     @property
     def is_primitive(self) -> bool:
         return isinstance(self, PrimitiveType)
 
 
-@dataclass(frozen=True, slots=True)
 class PrimitiveType(IcebergType):
-    """A type without fields inside."""
+    """A type without fields inside. Those without parameters, which have a `name` alone, are no dataclasses: importing
+    this module is on the path of every command.
+    """
 
+    __slots__ = ()
     name: ClassVar[str] = ""
 
     def __str__(self) -> str:
         return self.name
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
 
-@dataclass(frozen=True, slots=True)
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
 class BooleanType(PrimitiveType):
+    __slots__ = ()
     name: ClassVar[str] = "boolean"
 
 
-@dataclass(frozen=True, slots=True)
 class IntegerType(PrimitiveType):
     """A signed number of 32 bits."""
 
+    __slots__ = ()
     name: ClassVar[str] = "int"
 
 
-@dataclass(frozen=True, slots=True)
 class LongType(PrimitiveType):
     """A signed number of 64 bits."""
 
+    __slots__ = ()
     name: ClassVar[str] = "long"
 
 
-@dataclass(frozen=True, slots=True)
 class FloatType(PrimitiveType):
+    __slots__ = ()
     name: ClassVar[str] = "float"
 
 
-@dataclass(frozen=True, slots=True)
 class DoubleType(PrimitiveType):
+    __slots__ = ()
     name: ClassVar[str] = "double"
 
 
@@ -74,53 +86,53 @@ class DecimalType(PrimitiveType):
         return f"decimal({self.precision}, {self.scale})"
 
 
-@dataclass(frozen=True, slots=True)
 class DateType(PrimitiveType):
+    __slots__ = ()
     name: ClassVar[str] = "date"
 
 
-@dataclass(frozen=True, slots=True)
 class TimeType(PrimitiveType):
     """A time of day in microseconds."""
 
+    __slots__ = ()
     name: ClassVar[str] = "time"
 
 
-@dataclass(frozen=True, slots=True)
 class TimestampType(PrimitiveType):
     """Microseconds, without a zone."""
 
+    __slots__ = ()
     name: ClassVar[str] = "timestamp"
 
 
-@dataclass(frozen=True, slots=True)
 class TimestamptzType(PrimitiveType):
     """Microseconds in UTC."""
 
+    __slots__ = ()
     name: ClassVar[str] = "timestamptz"
 
 
-@dataclass(frozen=True, slots=True)
 class TimestampNanoType(PrimitiveType):
     """Nanoseconds, without a zone."""
 
+    __slots__ = ()
     name: ClassVar[str] = "timestamp_ns"
 
 
-@dataclass(frozen=True, slots=True)
 class TimestamptzNanoType(PrimitiveType):
     """Nanoseconds in UTC."""
 
+    __slots__ = ()
     name: ClassVar[str] = "timestamptz_ns"
 
 
-@dataclass(frozen=True, slots=True)
 class StringType(PrimitiveType):
+    __slots__ = ()
     name: ClassVar[str] = "string"
 
 
-@dataclass(frozen=True, slots=True)
 class UUIDType(PrimitiveType):
+    __slots__ = ()
     name: ClassVar[str] = "uuid"
 
 
@@ -137,15 +149,15 @@ class FixedType(PrimitiveType):
         return f"fixed[{self.length}]"
 
 
-@dataclass(frozen=True, slots=True)
 class BinaryType(PrimitiveType):
+    __slots__ = ()
     name: ClassVar[str] = "binary"
 
 
-@dataclass(frozen=True, slots=True)
 class UnknownType(PrimitiveType):
     """The type of a partition value whose source column was dropped."""
 
+    __slots__ = ()
     name: ClassVar[str] = "unknown"
 
 

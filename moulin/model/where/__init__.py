@@ -21,10 +21,10 @@ from typing import TypeAlias
 
 import pyarrow.compute as pc
 
-from moulin.model.schema.values import Schema
 from moulin.errors import InvalidInput
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Computed, leaves
+from moulin.model.schema.values import Schema
 from moulin.model.where.foreign import bind, foreign
 from moulin.model.where.formula import Term
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from moulin.model.schema.values import IntegerType, LongType, Schema, StringType
 from moulin.errors import InvalidInput
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Column, conjunction
+from moulin.model.schema.values import IntegerType, LongType, Schema, StringType
 from moulin.model.where.conditions import one_of
 from moulin.model.where.literal import literal_of
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.key import Key
+from moulin.model.rows.numbers import int64_array
 from moulin.sized_cache import SizedCache
 from moulin.storage.table_store import Lost
 from moulin.table.context import Context
@@ -137,14 +138,14 @@ class Lookup:
             if starts is None:
                 starts = self._starts[segment.facts.path] = reader().group_starts
             groups = np.searchsorted(starts, positions, side="right") - 1
-            for group in np.unique(groups).tolist():
+            for group in sorted(set(groups.tolist())):
                 table = self._group(reader, segment, view.state.schema_id, group)
                 tables.append(table)
                 offsets[group] = total - starts[group]
                 total += table.num_rows
         shift = np.asarray([offsets[group] for group in groups.tolist()])
         whole = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-        rows: list[dict[str, Any]] = whole.take(positions + shift).to_pylist()
+        rows: list[dict[str, Any]] = whole.take(int64_array(positions + shift)).to_pylist()
         return rows
 
     def _group(self, reader: _OnceOpen, segment: LiveSegment, schema_id: int, group: int) -> pa.Table:

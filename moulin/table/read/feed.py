@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from moulin.model.schema.values import IcebergType, ListType, MapType, NestedField, Schema, StructType
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.names import did_you_mean
+from moulin.model.schema.values import IcebergType, ListType, MapType, NestedField, Schema, StructType
 from moulin.model.where import Where, parse_where
 from moulin.table.context import Context
 from moulin.table.pins import Hold

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from moulin.model.schema.values import Schema
 from moulin.catalog.segments.feed import FeedEntry, FeedSegment
 from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader
@@ -24,6 +23,7 @@ from moulin.model.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import ROW_ID, arrow_field
+from moulin.model.schema.values import Schema
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from moulin.model.layout.partition_rows import split_by_partition
 
 from moulin.errors import Corrupt, InvalidInput, NotFound
 from moulin.model.layout.partition import decode_partition, format_partition, parse_spec
+from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.layout.spec import (
     BucketTransform,
     IdentityTransform,

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from moulin.model.layout.sort_rows import is_sorted, sort_indices
 
 from moulin.errors import Corrupt, InvalidInput, NotFound, Unsupported
 from moulin.model.layout.order import (
@@ -25,6 +24,7 @@ from moulin.model.layout.order import (
     sort_to_json,
 )
 from moulin.model.layout.sort import parse_sort
+from moulin.model.layout.sort_rows import is_sorted, sort_indices
 from moulin.model.layout.spec import DayTransform
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.schema import make_schema

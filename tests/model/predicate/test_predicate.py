@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from moulin.model.layout.partition_rows import split_by_partition
 
 from moulin.model.facts import ColumnFacts
+from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.layout.spec import (
     BucketTransform,
     DayTransform,

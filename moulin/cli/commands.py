@@ -1,0 +1,111 @@
+"""The commands of `moulin`, each loaded when it is called: help shows this list and imports none of them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class Entry(NamedTuple):
+    """`register(app)` of the module adds the command. `help` is the first paragraph of the command's own help."""
+
+    module: str
+    help: str
+    hidden: bool = False
+
+
+COMMANDS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "append": Entry("tables.data", "Append the rows of files, all in one version."),
+        "scan": Entry("tables.data", "Show rows of a table, without Spark."),
+        "delete": Entry("tables.data", "Delete the rows that match a condition."),
+        "sql": Entry(
+            "tables.data", "Run Spark SQL over the lake; `database.table version as of 12` reads an older version."
+        ),
+        "merge": Entry("upkeep.maintenance", "Merge fresh, small and worn segments of a table."),
+        "gc": Entry(
+            "upkeep.maintenance",
+            "Clean up: purge what was dropped, forget old versions, delete files that nothing names.",
+        ),
+        "check": Entry(
+            "upkeep.maintenance",
+            "Check every row and every file against what was recorded; exit 1 when something is wrong.",
+        ),
+        "recover": Entry(
+            "upkeep.maintenance",
+            "Rebuild a lost catalog from the manifests in storage; stops at a missing or damaged one and names it.",
+        ),
+        "backfill": Entry(
+            "upkeep.backfill",
+            "Load files into a table, each once: run it again when it was interrupted, or when there are new files.",
+        ),
+        "get": Entry("tables.get", "Show the row of a key; exit 1 when there is none."),
+        "collect": Entry(
+            "services.ingest",
+            "Take telemetry (OTLP) and rows from senders, until told to end; Ctrl-C stores what was taken first.",
+        ),
+        "nursery": Entry(
+            "services.pipeline",
+            "Take what collectors stored into tables, exactly once. Any number may run on one lake.",
+        ),
+        "worker": Entry(
+            "services.pipeline", "Do merge tasks as the janitor plans them. Any number may run on one lake."
+        ),
+        "janitor": Entry(
+            "services.pipeline",
+            "Enforce retention, plan merges and clean up. One of those that run on a lake does the work.",
+        ),
+        "serve": Entry("services.serve", "Serve the lake: gRPC on 9560, HTTP on 8181. SIGTERM drains and stops."),
+        "changes": Entry(
+            "tables.feed", "Show what happened to the rows of a table: inserts, updates with both values, deletes."
+        ),
+        "mirror": Entry("upkeep.mirror", "Copy the lake to TARGET and keep the copy up to date, until stopped."),
+        "demo": Entry(
+            "demo.demo",
+            "The tour: load, query, delete and correct, travel back, merge, take telemetry, "
+            "lose the catalog and recover.",
+        ),
+        "up": Entry(
+            "services.up",
+            "Run server and janitor, collector, nursery and merges, until Ctrl-C. What dies is started again.",
+        ),
+        "init": Entry("init", "Make a lake."),
+        "db": Entry("tables.databases", "Databases."),
+        "table": Entry("tables.tables", "Tables."),
+        "view": Entry("tables.views", "Views: ordered unions of tables."),
+        "index": Entry("tables.index", "Secondary indexes."),
+        "token": Entry("services.tokens", "Ingest tokens: who may send telemetry, and to which tables it goes."),
+        "access": Entry("services.serve", "Tokens for the server itself: who may call it, and what."),
+        "ingest": Entry("services.ingest", "What came in through collectors."),
+    }
+)
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands stand for themselves in help, and are loaded when they are called."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name, entry in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=entry.help, hidden=entry.hidden))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in COMMANDS:
+            self.add_command(load(args[0]), args[0])
+        return super().resolve_command(ctx, args)
+
+
+def load(name: str) -> Any:
+    """A command, or a group of them, as its module registers it."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.callback()(lambda: None)  # so that a module of one command makes a group, too
+    importlib.import_module(f"moulin.cli.{COMMANDS[name].module}").register(app)
+    return typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+
+
+__all__ = ["COMMANDS", "Entry", "LazyGroup", "load"]

@@ -1,0 +1,41 @@
+"""`moulin init`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moulin.cli.options import Json, open_lake
+from moulin.cli.output import say
+
+
+def register(root: typer.Typer) -> None:
+    root.command()(init)
+
+
+def init(
+    context: typer.Context,
+    otel: Annotated[bool, typer.Option(help="Also make tables for telemetry, and a token to write to them.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a lake."""
+    with open_lake(context, create=True) as lake:
+        if not otel:
+            sentence = f"The lake in {lake.store.uri} is ready, at version {lake.version}."
+            say(sentence, as_json, storage=lake.store.uri, version=lake.version)
+            return
+        from moulin.ingest.setup import set_up
+
+        made = set_up(lake)
+        shown = made.token or "one was made before; `moulin token rotate` makes another"
+        say(
+            f"The lake in {lake.store.uri} takes telemetry into {', '.join(made.tables)}.\n"
+            f"Ingest token, shown only now:\n{shown}",
+            as_json,
+            storage=lake.store.uri,
+            version=lake.version,
+            database=made.database,
+            tables=list(made.tables),
+            token=made.token,
+        )
