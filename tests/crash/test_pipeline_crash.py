@@ -21,7 +21,7 @@ import pytest
 import moulin
 from moulin.ingest.setup import set_up
 from moulin.pipeline.nursery.nursery import Nursery
-from tests.ingest.test_collector_crash import ENVIRONMENT, Senders, collector
+from tests.ingest.collector.test_collector_crash import ENVIRONMENT, Senders, collector
 from tests.pipeline.nursery.test_nursery import bodies
 
 _PATIENCE = 180.0

@@ -29,7 +29,7 @@ from moulin.table.compact.planner import create_due_tasks
 from moulin.table.compact.worker import MergeWorker
 from tests.commands import Command
 from tests.crash.fleet import ROLES, Fleet, fleet
-from tests.ingest.test_collector_crash import Senders
+from tests.ingest.collector.test_collector_crash import Senders
 from tests.pipeline.nursery.test_nursery import bodies
 
 pytestmark = pytest.mark.crash

@@ -41,7 +41,7 @@ _Key = _Numbers | tuple[pa.Array, bool]
 
 
 def sort_indices(table: pa.Table, order: SortOrder, schema: Schema) -> npt.NDArray[np.int64] | None:
-    """The indexes of the rows of `table` in sorted order, equal rows as they came; None when they are sorted already."""
+    """Indexes of the rows of `table` in sorted order, equal rows as they came; None when they are sorted already."""
     keys = _keys(table, order, schema)
     if not keys or _is_sorted(keys, table.num_rows):
         return None

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound
-from moulin.model.schema.documents import schema_from_json, schema_to_json
-from moulin.model.schema.evolution import (
+from moulin.model.schema.change import (
     AddColumn,
     DropColumn,
     MoveColumn,
@@ -19,10 +18,11 @@ from moulin.model.schema.evolution import (
     SchemaChange,
     SetNullable,
     WidenColumn,
-    apply_changes,
     change_from_json,
     change_to_json,
 )
+from moulin.model.schema.documents import schema_from_json, schema_to_json
+from moulin.model.schema.evolution import apply_changes
 from moulin.model.schema.schema import make_schema
 from moulin.model.schema.type_reader import to_type
 from moulin.model.schema.values import Schema
