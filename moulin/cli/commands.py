@@ -27,7 +27,14 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "sql": Entry(
             "tables.data", "Run Spark SQL over the lake; `database.table version as of 12` reads an older version."
         ),
-        "merge": Entry("upkeep.maintenance", "Merge fresh, small and worn segments of a table."),
+        "compact": Entry(
+            "upkeep.maintenance", "Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones."
+        ),
+        "merge": Entry(
+            "upkeep.maintenance",
+            "Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones.",
+            hidden=True,
+        ),
         "gc": Entry(
             "upkeep.maintenance",
             "Clean up: purge what was dropped, forget old versions, delete files that nothing names.",
@@ -47,18 +54,18 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "get": Entry("tables.get", "Show the row of a key; exit 1 when there is none."),
         "collect": Entry(
             "services.ingest",
-            "Take telemetry (OTLP) and rows from senders, until told to end; Ctrl-C stores what was taken first.",
+            "Take telemetry (OTLP) and rows from senders, until stopped; Ctrl-C stores what was taken first.",
         ),
         "nursery": Entry(
             "services.pipeline",
             "Take what collectors stored into tables, exactly once. Any number may run on one lake.",
         ),
         "worker": Entry(
-            "services.pipeline", "Do merge tasks as the janitor plans them. Any number may run on one lake."
+            "services.pipeline", "Compact: do merge tasks as the janitor plans them. Any number may run on one lake."
         ),
         "janitor": Entry(
             "services.pipeline",
-            "Enforce retention, plan merges and clean up. One of those that run on a lake does the work.",
+            "Enforce retention, plan compaction and clean up. One of those that run on a lake does the work.",
         ),
         "serve": Entry("services.serve", "Serve the lake: gRPC on 9560, HTTP on 8181. SIGTERM drains and stops."),
         "changes": Entry(
@@ -67,12 +74,12 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "mirror": Entry("upkeep.mirror", "Copy the lake to TARGET and keep the copy up to date, until stopped."),
         "demo": Entry(
             "demo.demo",
-            "The tour: load, query, delete and correct, travel back, merge, take telemetry, "
+            "The tour: load, query, delete and correct, travel back, compact, take telemetry, "
             "lose the catalog and recover.",
         ),
         "up": Entry(
             "services.up",
-            "Run server and janitor, collector, nursery and merges, until Ctrl-C. What dies is started again.",
+            "Run server and janitor, collector, nursery and compaction, until Ctrl-C. What dies is started again.",
         ),
         "init": Entry("init", "Make a lake."),
         "db": Entry("tables.databases", "Databases."),
