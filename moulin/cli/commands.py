@@ -70,9 +70,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             "Enforce retention, plan compaction and clean up. One of those that run on a lake does the work.",
         ),
         "serve": Entry("services.serve", "Serve the lake: gRPC on 9560, HTTP on 8181. SIGTERM drains and stops."),
-        "changes": Entry(
-            "tables.feed", "Show what happened to the rows of a table: inserts, updates with both values, deletes."
-        ),
+        "changes": Entry("tables.feed", "Show the change feed of a table: inserts, updates with both values, deletes."),
         "mirror": Entry("upkeep.mirror", "Copy the lake to TARGET and keep the copy up to date, until stopped."),
         "demo": Entry(
             "demo.demo",

@@ -64,7 +64,7 @@ def aside(
     context: typer.Context,
     stream: Annotated[str | None, typer.Argument(help="Only what came from this stream.")] = None,
     offset: Annotated[
-        int | None, typer.Argument(help="Show the requests of its baby segment of this number, one by one.")
+        int | None, typer.Argument(help="Show the requests of the baby segment with this number.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -26,7 +26,7 @@ def append(
     name: TableName,
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="parquet, csv or ndjson; - for standard input")],
     kind: Annotated[
-        str | None, typer.Option("--format", help="parquet, csv or ndjson, when the ending does not tell.")
+        str | None, typer.Option("--format", help="parquet, csv or ndjson, when the ending does not show it.")
     ] = None,
     request_id: Annotated[str | None, typer.Option(help="Append once, however often this is run.")] = None,
     as_json: Json = False,
