@@ -84,7 +84,7 @@ def sql(
     context: typer.Context,
     text: str,
     limit: Limit = 100,
-    fresh: Annotated[bool, typer.Option(help="Also what collectors took and no version has yet.")] = True,
+    fresh: Annotated[bool, typer.Option(help="Include records that were acknowledged but not yet committed.")] = True,
     as_json: Json = False,
 ) -> None:
     """Run Spark SQL over the lake; `database.table version as of 12` reads an older version."""
