@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(
         " · ".join(f"{value}" if key == "" else f"{key} {value}" for key, value in facts.items()), soft_wrap=True
     )
-    console.print(f"{options.rows:,} rows, {options.runs} runs in turns after a warm-up; median (quartiles)")
+    console.print(f"{options.rows:,} rows, {options.runs} turns after a warm-up; median (quartiles)")
     modules = [importlib.import_module(f"benchmarks.{name}") for name in options.names or NAMES]
     lines: list[Line] = []
     with (
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         "names", nargs="*", metavar="name", choices=[[], *NAMES], help=f"of {', '.join(NAMES)}; all if none"
     )
     parser.add_argument("--rows", type=_positive, default=5_000_000, help="rows of the tables (5,000,000)")
-    parser.add_argument("--runs", type=_positive, default=5, help="measured runs of each side (5)")
+    parser.add_argument("--runs", type=_positive, default=5, help="measured turns of each side (5)")
     parser.add_argument(
         "--segments", type=_positive, default=1_000_000, help="segments of the large catalogs (1,000,000)"
     )

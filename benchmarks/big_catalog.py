@@ -1,7 +1,7 @@
 """Lakes whose catalog knows a year of segments that no one wrote: what commits and plans cost depends on facts alone.
 
 The rows go straight into the catalog's SQL tables, as many commits of a hundred segments each would have left them:
-most segments merged and some fifty seconds long, every fiftieth fresh and ten minutes long, one partition a day.
+most segments compacted and some fifty seconds long, every fiftieth fresh and ten minutes long, one partition a day.
 """
 
 from __future__ import annotations

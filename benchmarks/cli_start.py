@@ -59,7 +59,7 @@ def _in_turns(bench: Bench, commands: dict[str, list[str]]) -> dict[str, Sample]
     """Samples of the commands in turns, so that the machine's moods strike all alike, after a warm-up."""
     figures: dict[str, list[float]] = {name: [] for name in commands}
     for turn in range(_RUNS + 1):
-        bench.step(f"starting: run {turn} of {_RUNS}")
+        bench.step(f"starting: turn {turn} of {_RUNS}")
         for name, words in commands.items():
             spent = _cpu_seconds(words)
             if turn:

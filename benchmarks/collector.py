@@ -40,7 +40,7 @@ def run(bench: Bench) -> Iterator[Line]:
         try:
             seconds = []
             for turn in range(bench.runs):
-                bench.step(f"OTLP/{kind}: run {turn + 1} of {bench.runs}")
+                bench.step(f"OTLP/{kind}: turn {turn + 1} of {bench.runs}")
                 seconds.append(asyncio.run(_measure(kind, ports, token, requests)))
         finally:
             process.terminate()

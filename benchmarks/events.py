@@ -53,7 +53,7 @@ def make(rows: int, *, seed: int = 1, first_id: int = 0) -> pa.Table:
 
 
 def _skewed(random: np.random.Generator, rows: int, kinds: int) -> np.ndarray:
-    """Places of a list, the first ones more often."""
+    """Indexes of a list, the first ones more often."""
     return np.minimum(random.geometric(0.3, rows) - 1, kinds - 1)
 
 

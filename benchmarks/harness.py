@@ -212,7 +212,7 @@ class Bench:
         def make() -> Lake:
             import moulin
 
-            # Merges at any scale go to Spark, as large ones would.
+            # Compactions at any scale go to Spark, as large ones would.
             lake = moulin.connect(self.folder / "lake", merge_local_bytes=1)
             lake.create_database("bench")
             return lake

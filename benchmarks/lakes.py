@@ -1,4 +1,4 @@
-"""Tables that several benchmarks read: the same events fresh, and merged."""
+"""Tables that several benchmarks read: the same events fresh, and compacted."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def fresh_table(bench: Bench) -> Table:
 
 
 def merged_table(bench: Bench) -> Table:
-    """The same events after a merge."""
+    """The same events after a compaction."""
 
     def make() -> Table:
         table = _appended(bench, "bench.merged")
-        bench.step("merging bench.merged")
+        bench.step("compacting bench.merged")
         table.compact(everything=True)
         return table
 

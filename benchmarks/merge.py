@@ -1,4 +1,4 @@
-"""Merge of eight sorted runs. Ours also hashes, keeps lineage, writes the journal and commits; peers sort and write."""
+"""Compaction of eight sorted runs. Ours also hashes, keeps lineage, writes a journal, commits; peers sort and write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks import events, lakes
 from benchmarks.harness import Bench, Contender, Line
 from moulin.table.table import Table
 
-TITLE = "merge of 8 sorted runs / Spark SQL, polars"
+TITLE = "compaction of 8 sorted runs / Spark SQL, polars"
 SPARK, POLARS = 0.35, 1.0
 RUNS = 8
 
@@ -59,7 +59,7 @@ def run(bench: Bench) -> Iterator[Line]:
 def _merge(table: Table) -> None:
     done = table.compact(everything=True)
     if done.segments_in != RUNS:
-        raise AssertionError(f"The merge took {done.segments_in} segments, not {RUNS}.")
+        raise AssertionError(f"The compaction took {done.segments_in} segments, not {RUNS}.")
 
 
 def _fresh(run: Callable[[], None], folder: Path) -> Contender:

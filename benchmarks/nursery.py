@@ -43,7 +43,7 @@ def run(bench: Bench) -> Iterator[Line]:
     for where, cores in (("one core", 1), (f"Spark, {_CORES} tasks", _CORES)):
         seconds, stored = [], 0
         for turn in range(bench.runs):
-            bench.step(f"{where}: run {turn + 1} of {bench.runs}")
+            bench.step(f"{where}: turn {turn + 1} of {bench.runs}")
             with moulin.connect(bench.folder / f"nursery-{cores}-{turn}", nursery_batch_bytes=1 << 30) as lake:
                 fill(lake, objects)
                 if cores > 1:

@@ -18,7 +18,7 @@ TARGET = 1.15
 
 
 def run(bench: Bench) -> Iterator[Line]:
-    for kind, make in (("appended", lakes.fresh_table), ("merged", lakes.merged_table)):
+    for kind, make in (("appended", lakes.fresh_table), ("compacted", lakes.merged_table)):
         table = make(bench)
         whole = table.version
         yield _compare(bench, table, f"{kind}, no deletes", TARGET)

@@ -28,7 +28,7 @@ QUERIES = {
 
 def run(bench: Bench) -> Iterator[Line]:
     bench.spark()
-    for kind, make in (("appended", lakes.fresh_table), ("merged", lakes.merged_table)):
+    for kind, make in (("appended", lakes.fresh_table), ("compacted", lakes.merged_table)):
         table = make(bench)
         whole = table.version
         yield from _compare(bench, table, f"{kind}, no deletes", WHOLE)

@@ -1,4 +1,4 @@
-"""Tables of telemetry after merges: how small they are, how fast a merge is, and what a question for one hour reads."""
+"""Tables of telemetry after compaction: how small they are, how fast it is, and what a question for one hour reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from moulin.model.otel import SIGNALS
 from moulin.pipeline.nursery.nursery import Nursery
 from moulin.table.table import Table
 
-TITLE = "telemetry after merges"
+TITLE = "telemetry after compaction"
 STORED = 0.15  # of the bytes of OTLP protobuf
 MERGE = 1.25  # of the time of pyarrow: 0.8 of its rate
 HOUR = 3.0
@@ -42,7 +42,7 @@ def run(bench: Bench) -> Iterator[Line]:
         tables = {signal: lake.table(f"otel.{signal}") for signal in SIGNALS}
         fresh = {signal: table.version for signal, table in tables.items()}
         for table in tables.values():
-            bench.step(f"merging {table.name}")
+            bench.step(f"compacting {table.name}")
             table.compact(everything=True)
         stored = {signal: table.stats().bytes for signal, table in tables.items()}
         for signal in SIGNALS:
@@ -64,7 +64,7 @@ def _files(lake: Lake, table: Table) -> list[Path]:
 
 
 def _merge(bench: Bench, lake: Lake, table: Table, fresh: int) -> Line:
-    """The first merge of what a nursery wrote; pyarrow reads, sorts and writes the same files with the same codec."""
+    """The first compaction after a nursery; pyarrow reads, sorts and writes the same files with the same codec."""
     table.restore(fresh)
     files, target = _files(lake, table), bench.folder / "telemetry.parquet"
 
@@ -73,7 +73,7 @@ def _merge(bench: Bench, lake: Lake, table: Table, fresh: int) -> Line:
         pq.write_table(rows.sort_by("event_time"), target, compression="zstd")
 
     ours = Contender(lambda: table.compact(everything=True), lambda: table.restore(fresh))
-    case = f"merge of {len(files)} fresh segments of {table.name}"
+    case = f"compaction of {len(files)} fresh segments of {table.name}"
     return bench.compare("telemetry", case, ours, {"pyarrow": peer}, target=MERGE)
 
 
@@ -87,7 +87,7 @@ def _hour(bench: Bench, logs: pa.Table) -> Line:
             bench.step(f"a year of logs: day {first + 1}")
             days = range(first, min(first + 30, _DAYS))
             table.append(pa.concat_tables([_day(logs, begin + day * 24 * _HOUR_NS, day) for day in days]))
-        bench.step("merging the year")
+        bench.step("compacting the year")
         table.compact(everything=True)
         start = begin + _DAY * 24 * _HOUR_NS + 10 * _HOUR_NS
         low, high = (np.datetime64(at, "ns").astype(str) for at in (start, start + _HOUR_NS))

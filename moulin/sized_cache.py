@@ -3,6 +3,8 @@
 Values must not be None, and nobody may change one that is held: several threads get the same object.
 """
 
+# Decisions: docs/decisions/0213
+
 from __future__ import annotations
 
 import threading

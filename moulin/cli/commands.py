@@ -1,5 +1,7 @@
 """The commands of `moulin`, each loaded when it is called: help shows this list and imports none of them."""
 
+# Decisions: docs/decisions/0208
+
 from __future__ import annotations
 
 import importlib
@@ -54,23 +56,21 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "get": Entry("tables.get", "Show the row of a key; exit 1 when there is none."),
         "collect": Entry(
             "services.ingest",
-            "Take telemetry (OTLP) and rows from senders, until told to end; Ctrl-C stores what was taken first.",
+            "Take telemetry (OTLP) and rows from senders, until stopped; Ctrl-C stores what was taken first.",
         ),
         "nursery": Entry(
             "services.pipeline",
             "Take what collectors stored into tables, exactly once. Any number may run on one lake.",
         ),
         "worker": Entry(
-            "services.pipeline", "Do merge tasks as the janitor plans them. Any number may run on one lake."
+            "services.pipeline", "Compact: do merge tasks as the janitor plans them. Any number may run on one lake."
         ),
         "janitor": Entry(
             "services.pipeline",
-            "Enforce retention, plan merges and clean up. One of those that run on a lake does the work.",
+            "Enforce retention, plan compaction and clean up. One of those that run on a lake does the work.",
         ),
         "serve": Entry("services.serve", "Serve the lake: gRPC on 9560, HTTP on 8181. SIGTERM drains and stops."),
-        "changes": Entry(
-            "tables.feed", "Show what happened to the rows of a table: inserts, updates with both values, deletes."
-        ),
+        "changes": Entry("tables.feed", "Show the change feed of a table: inserts, updates with both values, deletes."),
         "mirror": Entry("upkeep.mirror", "Copy the lake to TARGET and keep the copy up to date, until stopped."),
         "demo": Entry(
             "demo.demo",
@@ -79,7 +79,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "up": Entry(
             "services.up",
-            "Run server and janitor, collector, nursery and merges, until Ctrl-C. What dies is started again.",
+            "Run server and janitor, collector, nursery and compaction, until Ctrl-C. What dies is started again.",
         ),
         "init": Entry("init", "Make a lake."),
         "db": Entry("tables.databases", "Databases."),

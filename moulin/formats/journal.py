@@ -150,7 +150,7 @@ class _Coverage:
     def _find(self, segment: int) -> slice:
         first, last = (int(np.searchsorted(self._segments, segment, side=side)) for side in ("left", "right"))
         if first == last:
-            raise InvalidInput(f"Segment {segment} is not an input of the merge that wrote this journal.")
+            raise InvalidInput(f"Segment {segment} is not an input of the compaction that wrote this journal.")
         return slice(first, last)
 
 
@@ -221,7 +221,7 @@ class JournalSet(_Coverage):
         order = np.lexsort((starts, segments))
         super().__init__(segments[order], vectors[order], starts[order], stops[order])
         if problem := _find_overlap(self._segments, self._vectors, self._starts, self._stops):
-            raise InvalidInput(f"These journals are not of one merge: {problem}.")
+            raise InvalidInput(f"These journals are not of one compaction: {problem}.")
         sizes = [len(journal._segments) for journal in journals]
         self._journals = tuple(journals)
         self._owners = np.repeat(np.arange(len(sizes)), sizes)[order]

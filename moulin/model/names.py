@@ -74,7 +74,7 @@ def _check_text(name: object, what: str) -> str:
         raise InvalidInput(f"{what.capitalize()} name {name!r} contains a control or invisible character: remove it.")
     for character in ".`":
         if character in name:
-            raise InvalidInput(f"{what.capitalize()} name {name!r} contains {character!r}: use '_' in its place.")
+            raise InvalidInput(f"{what.capitalize()} name {name!r} contains {character!r}: use '_' instead.")
     return name
 
 

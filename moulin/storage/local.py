@@ -53,7 +53,7 @@ def open_folder(folder: str, *, create: bool) -> LocalStore:
     if not os.path.exists(root):
         raise NotFound(f"The folder {root} does not exist.")
     if not os.path.isdir(root):
-        raise FailedPrecondition(f"{root} is a file, not a folder: choose another place for the lake.")
+        raise FailedPrecondition(f"{root} is a file, not a folder: choose another path for the lake.")
     return LocalStore(root)
 
 
@@ -256,7 +256,7 @@ def _link(temporary: str, target: str) -> None:
     except OSError as error:
         if error.errno in _NO_HARD_LINKS:
             raise FailedPrecondition(
-                f"The file system of {target} has no hard links, which put-if-absent needs: choose another place."
+                f"The file system of {target} has no hard links, which put-if-absent needs: choose another folder."
             ) from error
         raise
 

@@ -13,3 +13,5 @@ slice, in the room that plans it.
 Nothing here imports PySpark at run time, SQL drivers, gRPC or HTTP. Read table.py first, then context.py, then
 commit/change.py.
 """
+
+# Decisions: docs/decisions/0200

@@ -3,6 +3,8 @@
 A lake that was opened without them does everything else.
 """
 
+# Decisions: docs/decisions/0202
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

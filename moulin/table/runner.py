@@ -4,6 +4,8 @@ The driver plans from the catalog's facts, a runner maps a kernel over the slice
 the driver commits the results, once. A slice that fails or runs twice leaves files that no commit names.
 """
 
+# Decisions: docs/decisions/0201
+
 from __future__ import annotations
 
 import os

@@ -150,10 +150,10 @@ def _check_merge(table_id: UUID, operation: Merge) -> None:
     for path in operation.journals:
         require(path, FileKind.JOURNAL, table_id)
     if len(set(operation.journals)) != len(operation.journals):
-        raise InvalidInput("A merge names each of its journals once.")
+        raise InvalidInput("A compaction names each of its journals once.")
     if operation.journal_outputs and len(operation.journal_outputs) != len(operation.journals):
         raise InvalidInput(
-            f"A merge names one output for each of its {len(operation.journals)} journals, not "
+            f"A compaction names one output for each of its {len(operation.journals)} journals, not "
             f"{len(operation.journal_outputs)}."
         )
 

@@ -37,7 +37,7 @@ def find_parent(connection: sa.Connection, key: NameOrId) -> Any:
     """The row of a live database that something is made in; FailedPrecondition when it was dropped."""
     row = find(connection, key, include_dropped=True)
     if row.tombstoned_at is not None:
-        raise FailedPrecondition(f"Database {row.name!r} was dropped; resurrect it, or create it anew.")
+        raise FailedPrecondition(f"Database {row.name!r} was dropped; resurrect it, or create a new one.")
     return row
 
 

@@ -186,7 +186,7 @@ class Pool:
         if row.version < self._newest:
             raise Fenced(
                 f"The catalog went back from version {self._newest} to {row.version} while it was open: an older copy "
-                "was put in its place. Stop, and connect to the lake again."
+                "replaced it. Stop, and connect to the lake again."
             )
 
     def give_up(self, reason: str) -> None:

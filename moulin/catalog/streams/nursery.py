@@ -96,7 +96,7 @@ def commit_batch(draft: Draft, batch: NurseryBatch, key: str, asked: bytes) -> N
     if draft.write.routing_seq != batch.routing_seq:
         raise Conflict(
             f"Routing changed since the batch was planned (from {batch.routing_seq} to {draft.write.routing_seq}); "
-            "read the streams again and route anew.",
+            "read the streams and route again.",
             requirement="routing_seq",
             expected=batch.routing_seq,
             found=draft.write.routing_seq,
@@ -134,7 +134,7 @@ def _advance(draft: Draft, table_id: UUID, advance: Advance, *, least: int) -> U
     known = connection.execute(sa.select(t).where(mine)).first()
     found = row.frontier if known is None else max(row.frontier, known.merged_offset)
     if advance.start != found:
-        raise _lost(row.id, f"merged into table {table_id} up to", advance.start, found)
+        raise _lost(row.id, f"committed to table {table_id} up to", advance.start, found)
     time = _whole_seconds(advance.ingest_time)
     if known is None:
         values = {"stream_id": row.id, "table_id": table_id, "created_at": draft.now}
@@ -160,7 +160,7 @@ def _move_frontier(draft: Draft, frontier: Frontier, written: Iterable[UUID]) ->
     ahead = sa.select(sa.func.max(t.c.merged_offset)).where(t.c.stream_id == row.id)
     found = max(row.frontier, draft.connection.execute(ahead).scalar() or row.frontier)
     if frontier.start != found:
-        raise _lost(row.id, "merged up to", frontier.start, found)
+        raise _lost(row.id, "committed up to", frontier.start, found)
     time = max(row.frontier_time, _whole_seconds(frontier.ingest_time))
     draft.connection.execute(
         s.streams.update().where(s.streams.c.id == row.id).values(frontier=frontier.reached, frontier_time=time)
@@ -190,7 +190,7 @@ def _open_stream(draft: Draft, move: Advance | Frontier) -> Any:
 def _lost(stream_id: UUID, what: str, expected: int, found: int) -> Conflict:
     return Conflict(
         f"Stream {stream_id} is {what} offset {found}, not {expected}: another nursery was first. Read the streams "
-        "again and plan anew.",
+        "and plan again.",
         requirement=f"stream {stream_id}",
         expected=expected,
         found=found,

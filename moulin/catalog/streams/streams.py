@@ -149,7 +149,7 @@ def stop(draft: Draft, stream_id: UUID, stopped_at: int, final_offset: int, reas
     furthest = max([row.frontier, *_table_offsets(draft.connection, stream_id).values()])
     if final_offset < furthest:
         raise FailedPrecondition(
-            f"Stream {stream_id} is merged up to offset {furthest} and cannot have ended at {final_offset}."
+            f"Stream {stream_id} is committed up to offset {furthest} and cannot have ended at {final_offset}."
         )
     values = {"stopped_at": stopped_at, "stopped_offset": final_offset, "stop_reason": int(reason)}
     _update(draft, stream_id, **values)
@@ -166,7 +166,7 @@ def set_deleted(draft: Draft, stream_id: UUID, offset: int, ingest_time: int) ->
     merged = max(row.frontier, min(offsets, default=BEFORE_FIRST))
     if offset > merged:
         raise FailedPrecondition(
-            f"Stream {stream_id} is merged up to offset {merged} only: what is up to {offset} must not be deleted."
+            f"Stream {stream_id} is committed up to offset {merged} only: {offset} must not be deleted."
         )
     later = max(row.deleted_time, ingest_time)
     _update(draft, stream_id, deleted_offset=offset, deleted_time=later, frontier=max(row.frontier, offset))
@@ -181,10 +181,12 @@ def remove_table(draft: Draft, stream_id: UUID, table_id: UUID, current_offset: 
         raise NotFound(f"Stream {stream_id} has no table {table_id}.")
     found = max(found, row.frontier)
     if current_offset < found:
-        raise FailedPrecondition(f"The table is merged up to offset {found}, past the current offset {current_offset}.")
+        raise FailedPrecondition(
+            f"The table is committed up to offset {found}, past the current offset {current_offset}."
+        )
     if merged_offset != found or merged_offset != row.deleted_offset:
         raise FailedPrecondition(
-            f"The table is merged up to offset {found} and the stream is deleted up to {row.deleted_offset}; "
+            f"The table is committed up to offset {found} and the stream is deleted up to {row.deleted_offset}; "
             f"both must be {merged_offset}. Read the stream again."
         )
     t, c = s.stream_tables, s.stream_checkpoints

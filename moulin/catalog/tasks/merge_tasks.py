@@ -53,9 +53,9 @@ def create(pool: Pool, planned: Sequence[PlannedMerge], begin: Begin | None = No
     claims = [Claim(new_id(), 0 if begin is None else 1) for _ in planned]
     owners = {number: index for index, plan in enumerate(planned) for number in plan.inputs}
     if len(owners) != sum(len(plan.inputs) for plan in planned):
-        raise InvalidInput("Merges that are planned together share no segment.")
+        raise InvalidInput("Merge tasks that are planned together share no segment.")
     if wrong := [plan.level for plan in planned if not 0 <= plan.level <= MAX_LEVEL]:
-        raise InvalidInput(f"Segments have levels from 0 to {MAX_LEVEL}: none can be merged into level {wrong[0]}.")
+        raise InvalidInput(f"Segments have levels from 0 to {MAX_LEVEL}: none can be compacted into level {wrong[0]}.")
     wanted = sorted(owners)  # in one order, so that two who want the same do not wait for each other in turn
     # One that is claimed at once is of no use to anybody after a power cut, and does not wait for the disk.
     with pool.unordered(durable=begin is None) as connection:

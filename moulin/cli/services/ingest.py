@@ -41,7 +41,7 @@ def collect(
     tls_key: Annotated[Path | None, typer.Option(help="A PEM file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Take telemetry (OTLP) and rows from senders, until told to end; Ctrl-C stores what was taken first."""
+    """Take telemetry (OTLP) and rows from senders, until stopped; Ctrl-C stores what was taken first."""
     from moulin.ingest.collector.collector import Collector, CollectorSettings
     from moulin.ingest.collector.service import Listen, serve
 
@@ -63,7 +63,9 @@ def collect(
 def aside(
     context: typer.Context,
     stream: Annotated[str | None, typer.Argument(help="Only what came from this stream.")] = None,
-    offset: Annotated[int | None, typer.Argument(help="Show the requests of this object of it, one by one.")] = None,
+    offset: Annotated[
+        int | None, typer.Argument(help="Show the requests of the baby segment with this number.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List records that could not be read and were kept aside, each with the reason."""
@@ -75,7 +77,7 @@ def aside(
             return
         kept = [one for _, one in found if one.offset == offset]
         if not kept:
-            raise NotFound(f"Nothing of object {offset} of stream {stream} was set aside.")
+            raise NotFound(f"Nothing of baby segment {offset} of stream {stream} was set aside.")
         show_rows(_requests(lake, kept), as_json)
 
 

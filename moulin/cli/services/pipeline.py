@@ -35,7 +35,7 @@ def nursery(
     interval: Interval = 2.0,
     once: Once = False,
     no_spark: NoSpark = False,
-    merge: Annotated[bool, typer.Option("--merge", help="Also do merge tasks, beside it in this process.")] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="Do merge tasks (compaction) in this process, too.")] = False,
     streaming: Annotated[
         bool, typer.Option("--streaming", help="Tick by Structured Streaming, with its progress in Spark's UI.")
     ] = False,
@@ -89,7 +89,7 @@ def worker(
     no_spark: NoSpark = False,
     as_json: Json = False,
 ) -> None:
-    """Do merge tasks as the janitor plans them. Any number may run on one lake."""
+    """Compact: do merge tasks as the janitor plans them. Any number may run on one lake."""
     with open_lake(context) as lake, ending() as over:
         if once:
             _merge_all(lake, over, no_spark, as_json)
@@ -126,7 +126,7 @@ def _merging(lake: Lake, no_spark: bool, as_json: bool) -> Callable[[], Any]:
 
 
 def janitor(context: typer.Context, once: Once = False, as_json: Json = False) -> None:
-    """Enforce retention, plan merges and clean up. One of those that run on a lake does the work."""
+    """Enforce retention, plan compaction and clean up. One of those that run on a lake does the work."""
     try:
         loop = importlib.import_module("moulin.meta.server.janitor_loop")
     except ModuleNotFoundError as error:
@@ -180,13 +180,13 @@ def _say_batch(done: Any, as_json: bool, *, always: bool = False) -> Any:
     if not (always or done.objects or done.stopped or done.trimmed):
         return done
     sentence = (
-        f"{done.objects:,} objects ({size(done.stored_bytes)}, {size(done.raw_bytes)} of requests) became "
+        f"{done.objects:,} baby segments ({size(done.stored_bytes)}, {size(done.raw_bytes)} of requests) became "
         f"{done.rows:,} rows in {done.segments:,} segments, at version {done.version}, in {done.seconds:.1f} s."
     )
     if done.set_aside:
         sentence += f" {done.set_aside:,} records were set aside."
     if not done.objects:
-        sentence = f"{done.stopped:,} streams ended, {done.trimmed:,} objects were deleted."
+        sentence = f"{done.stopped:,} streams ended, {done.trimmed:,} baby segments were deleted."
     say(
         sentence,
         as_json,

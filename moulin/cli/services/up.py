@@ -41,7 +41,7 @@ def up(
     logs: Annotated[Path | None, typer.Option(help="A folder for what the processes print.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run server and janitor, collector, nursery and merges, until Ctrl-C. What dies is started again."""
+    """Run server and janitor, collector, nursery and compaction, until Ctrl-C. What dies is started again."""
     folder = logs or Path(tempfile.mkdtemp(prefix="moulin-up-"))
     folder.mkdir(parents=True, exist_ok=True)
     grpc, http = (port or _free_port(host) for port in (grpc_port, http_port))
@@ -160,8 +160,15 @@ def _screen(children: Sequence[Child], look: Look) -> RenderableType:
     flows = RichTable("table", "rows", "rows/s", "segments")
     for name, rows, speed, segments in look.tables:
         flows.add_row(name, shown(rows), f"{speed:,.0f}", shown(segments))
-    behind = "nothing taken in yet" if look.behind is None else f"newest object in a version: {look.behind:,.0f} s ago"
-    words: list[Any] = [f"version {look.version:,}", f"{look.streams} streams", behind, f"{look.merges} merges waiting"]
+    behind = (
+        "nothing taken in yet" if look.behind is None else f"newest committed baby segment: {look.behind:,.0f} s ago"
+    )
+    words: list[Any] = [
+        f"version {look.version:,}",
+        f"{look.streams} streams",
+        behind,
+        f"{look.merges} merge tasks waiting",
+    ]
     if look.set_aside:
         words.append(f"[yellow]{look.set_aside:,} records set aside[/yellow]")
     parts: list[RenderableType] = [processes, flows, " · ".join(words)]

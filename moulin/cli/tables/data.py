@@ -26,7 +26,7 @@ def append(
     name: TableName,
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="parquet, csv or ndjson; - for standard input")],
     kind: Annotated[
-        str | None, typer.Option("--format", help="parquet, csv or ndjson, when the ending does not tell.")
+        str | None, typer.Option("--format", help="parquet, csv or ndjson, when the ending does not show it.")
     ] = None,
     request_id: Annotated[str | None, typer.Option(help="Append once, however often this is run.")] = None,
     as_json: Json = False,
@@ -84,7 +84,7 @@ def sql(
     context: typer.Context,
     text: str,
     limit: Limit = 100,
-    fresh: Annotated[bool, typer.Option(help="Also what collectors took and no version has yet.")] = True,
+    fresh: Annotated[bool, typer.Option(help="Include records that were acknowledged but not yet committed.")] = True,
     as_json: Json = False,
 ) -> None:
     """Run Spark SQL over the lake; `database.table version as of 12` reads an older version."""

@@ -25,7 +25,7 @@ def changes(
     limit: Annotated[int, typer.Option(help="How many rows to show.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """Show what happened to the rows of a table: inserts, updates with both values, deletes."""
+    """Show the change feed of a table: inserts, updates with both values, deletes."""
     if limit < 0:
         raise InvalidInput(f"--limit must be zero or more, not {limit}.")
     with open_lake(context) as lake:

@@ -22,7 +22,7 @@ def backfill(
     name: TableName,
     path: Annotated[str, typer.Argument(metavar="PATH", help="A folder, a file, or s3://bucket/prefix.")],
     kind: Annotated[
-        str | None, typer.Option("--format", help="parquet, csv or ndjson, when endings do not tell.")
+        str | None, typer.Option("--format", help="parquet, csv or ndjson, when endings do not show it.")
     ] = None,
     source: Annotated[
         str | None, typer.Option(help="The name under which loaded files are remembered; the address when not given.")

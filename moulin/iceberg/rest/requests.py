@@ -116,7 +116,9 @@ def page(names: Sequence[str], token: str | None, size: int | None) -> tuple[Seq
         try:
             after = base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
         except ValueError:
-            raise InvalidInput("The pageToken is none that this catalog gave.") from None
+            raise InvalidInput(
+                "Unknown pageToken: pass back the next-page-token of the previous page unchanged."
+            ) from None
         names = [name for name in names if name > after]
     size = size or 1000
     shown = names[:size]

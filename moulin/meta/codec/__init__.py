@@ -8,3 +8,5 @@ is named by its noun. Messages of the two wire packages differ, so each package 
 May import the model, formats, storage paths and the value types of the catalog; no other room of meta.
 Read `lake/table.py` first, and `status.py` for errors.
 """
+
+# Decisions: docs/decisions/0211

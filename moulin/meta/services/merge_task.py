@@ -79,9 +79,9 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         table_id = self._tasks.table_of_merge_task(claim.task_id)
         for message in messages:
             if from_message_id(message.table_id, "table_id") != table_id:
-                raise InvalidInput(f"The merge task is of table {table_id}, the merged segment of {message.table_id}.")
+                raise InvalidInput(f"The merge task is of table {table_id}, its output of {message.table_id}.")
             if len(message.audt_hash) != _HASH_BYTES and not message.data_file.sha256:
-                raise InvalidInput("A merged segment comes with the hash of its file (audt_hash).")
+                raise InvalidInput("An output comes with the hash of its file (audt_hash).")
         state = self._catalog.table_by_id(table_id)
         outputs = [from_message_new_segment(message, state, self._site.store) for message in messages]
         journals = [f"{paths.table_prefix(table_id)}/{name}" for name in named if name]

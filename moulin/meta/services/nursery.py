@@ -68,10 +68,10 @@ class NurseryServicer(rpc.NurseryServiceServicer):
     ) -> pb.RegisterMergedSegmentsResponse:
         database_id = from_message_id(request.database_id, "database_id")
         if not request.merges:
-            raise InvalidInput("A registration brings at least one merge.")
+            raise InvalidInput("A registration has at least one entry in merges.")
         table_id = from_message_id(request.merges[0].segment.table_id, "table_id")
         if any(merge.segment.table_id != request.merges[0].segment.table_id for merge in request.merges):
-            raise InvalidInput("All merges of a registration are of one table; register others by themselves.")
+            raise InvalidInput("All entries in merges are of one table; register others by themselves.")
         facts = self._facts([merge.segment for merge in request.merges])
         result = self._ingest.register_segments(
             database_id,

@@ -4,6 +4,8 @@ Values are immutable and hashable. They import nothing heavy, so that opening a 
 JSON, `single_value` the bytes and JSON of one value of a type.
 """
 
+# Decisions: docs/decisions/0207
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator

@@ -6,6 +6,8 @@ takes `negated` where SQL has a negative form; it then returns the rows for whic
 InvalidInput for a literal that has no counterpart in the column's type.
 """
 
+# Decisions: docs/decisions/0210
+
 from __future__ import annotations
 
 from collections.abc import Sequence

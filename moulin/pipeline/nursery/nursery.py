@@ -178,7 +178,9 @@ class Nursery:
                 raise TaskDied("Nurseries died of it.")
             parts = self._mill(listed, baby_segments, size)
         except NotFound as error:
-            raise Conflict(f"Baby segments are gone, because another nursery merged them: {error.message}") from error
+            raise Conflict(
+                f"Baby segments are gone, because another nursery committed them: {error.message}"
+            ) from error
         except Exception as error:  # noqa: BLE001 - whatever a baby segment makes a task do
             parts = [self._failed(baby_segments, error)]
         segments: dict[UUID, list[SegmentFacts]] = defaultdict(list)

@@ -220,7 +220,9 @@ class FreshLane:
             with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="moulin-fresh") as pool:
                 found = list(pool.map(decode_baby_segment, tasks))
         except NotFound as error:
-            raise Unavailable(f"Fresh data was merged and deleted meanwhile; run the query again. {error}") from error
+            raise Unavailable(
+                f"Fresh data was committed and deleted meanwhile; run the query again. {error}"
+            ) from error
         return {
             key: _Decoded(files, time.monotonic()) for key, files in zip(baby_segments.values(), found, strict=True)
         }

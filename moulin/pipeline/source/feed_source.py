@@ -247,10 +247,10 @@ def _check(columns: StructType, state: TableState) -> None:
             raise InvalidInput(
                 f"The changes of {state.full_name} at version {state.version} have no column "
                 f"{column.name!r}.{did_you_mean(column.name, known)} It has: {', '.join(known)}. "
-                "Start a query anew after a column was dropped or renamed."
+                "Start a new query after a column was dropped or renamed."
             )
         if column.dataType.simpleString() != known[column.name]:
             raise InvalidInput(
                 f"Column {column.name} of {state.full_name} is {known[column.name]} in Spark, not "
-                f"{column.dataType.simpleString()}; start the query anew after a column was widened."
+                f"{column.dataType.simpleString()}; start a new query after a column was widened."
             )

@@ -61,7 +61,7 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
         query_id, parts = written[0].query_id, [part for message in written for part in message.parts]
         if query_id is None or any(message.query_id != query_id for message in written):
             raise FailedPrecondition(
-                'Spark did not tell which query this is; give .option("query_id", <a name that lasts>).'
+                'Spark did not report which query this is; give .option("query_id", <a name that lasts>).'
             )
         summary = {"query-id": query_id, "batch-id": str(batchId)}
         with self._source.open() as lake:

@@ -1,5 +1,7 @@
 """Retries of commits: one loop for all who may lose a race or an answer. It raises the error of the last attempt."""
 
+# Decisions: docs/decisions/0203
+
 from __future__ import annotations
 
 import random

@@ -34,10 +34,10 @@ def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], jo
     inputs = _inputs(context, claimed)
     added = [_checked(context, facts, claimed, inputs) for facts in outputs]
     if len({facts.number for facts in added}) != len(added):
-        raise InvalidInput("Two outputs of the merge have the same number.")
+        raise InvalidInput("Two outputs of the merge task have the same number.")
     rows, live = sum(facts.rows for facts in added), sum(segment.live_rows for segment in inputs)
     if rows != live:
-        raise InvalidInput(f"The inputs of the merge have {live} live rows, its outputs {rows}.")
+        raise InvalidInput(f"The inputs of the merge task have {live} live rows, its outputs {rows}.")
     opened = [_journal(context, path, claimed) for path in journals]
     if opened:
         _check_coverage(JournalSet(opened), inputs, added)
@@ -70,7 +70,7 @@ def _checked(
     if not 0 <= facts.number - claimed.first_number < claimed.numbers:
         raise InvalidInput(f"Segment number {facts.number} is not one of those that came with the merge task.")
     if not facts.has_lineage:
-        raise InvalidInput(f"{facts.path} lacks the row ids and sequence numbers that a merge keeps.")
+        raise InvalidInput(f"{facts.path} lacks the row ids and sequence numbers that a compaction keeps.")
     times = [(s.facts.time_min, s.facts.time_max) for s in inputs if s.facts.time_min is not None]
     if facts.time_min is not None and facts.time_max is not None:
         low, high = min(t[0] or 0 for t in times), max(t[1] or 0 for t in times)
@@ -93,7 +93,7 @@ def _checked(
 def _journal(context: Context, path: str, claimed: ClaimedMerge) -> Journal:
     parsed = paths.parse_journal_path(path)
     if parsed is None or parsed[0] != claimed.table_id:
-        raise InvalidInput(f"{path!r} is not a place for a journal of this table: journals/<32 hex>.journal is.")
+        raise InvalidInput(f"{path!r} is not the path of a journal of this table: use journals/<32 hex>.journal.")
     try:
         return Journal.decode(context.store.get(path), source=f"Journal {path}")
     except Lost:

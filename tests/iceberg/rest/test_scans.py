@@ -149,7 +149,7 @@ def test_a_scan_between_two_snapshots_lists_what_was_appended(
     assert "younger" in error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
     orders.overwrite(rows(50, 1), where="id = 5")
     body = {"start-snapshot-id": third, "end-snapshot-id": current(client)}
-    assert "no append (overwrite)" in error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
+    assert "not an append (overwrite)" in error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
 
 
 def test_an_append_that_deletes_its_own_rows_is_no_plain_append(lake: Lake, address: str, client: Client) -> None:

@@ -223,7 +223,7 @@ def _check_snapshot(state: TableState, planned: Plan, base: Json, wanted: Wanted
     if state.schema.identifier_field_ids:
         raise Unsupported(
             f"{state.full_name} has a primary key, and files of other engines could hold a key twice: write to it with "
-            "put, upsert or Spark SQL."
+            "put, append or merge of Moulin's Python API."
         )
     main = base["refs"].get("main", {}).get("snapshot-id")
     by_id = {one["snapshot-id"]: one for one in wanted.snapshots}

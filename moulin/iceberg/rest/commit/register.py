@@ -51,7 +51,7 @@ def register_table(lake: LakeOf, namespace: str, body: Body) -> Response:
     database = namespaces.find(lake, namespace).name
     name = check_name(field(body, "name", str), "table")
     if field(body, "overwrite", bool, False):
-        raise Unsupported("A table is not put in place of another one: drop that first.")
+        raise Unsupported("Registering does not replace a table: drop the other one first.")
     where = field(body, "metadata-location", str)
     path = _path(lake, where)
     try:

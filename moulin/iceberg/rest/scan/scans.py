@@ -110,7 +110,7 @@ def _appended(lake: Lake, since: int, state: TableState, predicate: Predicate) -
         operation = documents.operation(kinds)
         if operation == "overwrite":
             raise InvalidInput(
-                f"Version {version} of {state.full_name}, between the two snapshots, is no append "
+                f"Version {version} of {state.full_name}, between the two snapshots, is not an append "
                 f"({', '.join(sorted(kinds))}): scan the later snapshot whole, or read the table's change feed."
             )
         if operation == "append":
@@ -250,7 +250,7 @@ class _Task:
             if table_id != str(state.id) or not all(isinstance(one, int) for one in (version, *numbers)):
                 raise ValueError
         except (ValueError, TypeError, binascii.Error, zlib.error, MoulinError):
-            raise _no_such_task("The plan-task is none that this catalog gave for this table.") from None
+            raise _no_such_task("Unknown plan-task: pass back a plan-task of this table's plan unchanged.") from None
         return cls(version, tuple(numbers), residual, bool(appended))
 
 

@@ -142,7 +142,7 @@ def _to_message_data(operation: DataOperation) -> pb.DataOperation:
 def _from_message_data(m: pb.DataOperation) -> DataOperation:
     kind = _DATA.get(m.kind)
     if kind is None:
-        raise InvalidInput(f"{m.kind!r} is no change of rows; known are: {', '.join(_DATA)}.")
+        raise InvalidInput(f"{m.kind!r} is not a change of rows; known are: {', '.join(_DATA)}.")
     values: dict[str, Any] = {
         "added": tuple(map(from_message_facts, m.added)),
         "removed": tuple(map(_from_message_expected, m.removed)),
@@ -150,7 +150,7 @@ def _from_message_data(m: pb.DataOperation) -> DataOperation:
         "added_vectors": {v.segment: from_message_vector(v) for v in m.added_vectors},
     }
     if kind is not Merge and (m.journals or m.journal_outputs or m.HasField("claim")):
-        raise InvalidInput(f"Only a merge has journals and a task: leave them out of a change of kind {m.kind!r}.")
+        raise InvalidInput(f"Only kind 'merge' has journals and a task: leave them out of a change of kind {m.kind!r}.")
     if kind is not Overwrite and m.everything:
         raise InvalidInput(f"Only an overwrite removes everything, not a change of kind {m.kind!r}.")
     if len({v.segment for v in m.added_vectors}) != len(m.added_vectors):

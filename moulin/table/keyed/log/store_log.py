@@ -206,9 +206,9 @@ def begin_store_log(store: Store, table_id: UUID, region: int, epoch: int, cover
 
 def _describe(data: bytes) -> str:
     try:
-        return f"an object of epoch {decode_object(data, source='').epoch} in the place of its own"
+        return f"an object of epoch {decode_object(data, source='').epoch} under the name of its own"
     except MoulinError:
-        return "an object that it cannot read in the place of its own"
+        return "an object that it cannot read under the name of its own"
 
 
 __all__ = ["StoreLog", "begin_store_log"]

@@ -234,7 +234,7 @@ def test_an_older_epoch_and_a_foreign_folder_are_refused(folder: Path) -> None:
     with pytest.raises(Fenced, match="epoch 4, but found epoch 5"):
         LocalLog(folder, TABLE, REGION, 4)
     for table, region in ((uuid.uuid4(), REGION), (TABLE, REGION + 1)):
-        with pytest.raises(FailedPrecondition, match="this is not its place"):
+        with pytest.raises(FailedPrecondition, match="this is not its path"):
             LocalLog(folder, table, region, 6)
     LocalLog(folder, TABLE, REGION, 6).close()
 
@@ -602,7 +602,7 @@ def test_a_stale_writer_collides_with_the_fence(flaky: Flaky) -> None:
     position = old.append(b"two")
     new = place.open(keep_others=True)
     for _ in range(2):
-        with pytest.raises(Fenced, match="epoch 1, but found an object of epoch 2 in the place of its own"):
+        with pytest.raises(Fenced, match="epoch 1, but found an object of epoch 2 under the name of its own"):
             old.commit(position)
     with pytest.raises(Fenced):
         old.append(b"three")
@@ -733,7 +733,7 @@ def test_damaged_and_missing_objects_are_named(flaky: Flaky) -> None:
     with pytest.raises(Corrupt, match=f"{path} is damaged"):
         list(log.replay(0))
     flaky.put(path, flaky.get(paths.log_object(TABLE, REGION, 4)))
-    with pytest.raises(Corrupt, match=f"{path} belongs to region 3 .* this is not its place"):
+    with pytest.raises(Corrupt, match=f"{path} belongs to region 3 .* this is not its path"):
         list(log.replay(0))
     flaky.delete([path])
     log = place.open()
