@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "sql": Entry(
             "tables.data", "Run Spark SQL over the lake; `database.table version as of 12` reads an older version."
         ),
-        "merge": Entry("upkeep.maintenance", "Merge fresh, small and worn segments of a table."),
+        "merge": Entry("upkeep.maintenance", "Compact fresh, small and worn segments of a table."),
         "gc": Entry(
             "upkeep.maintenance",
             "Clean up: purge what was dropped, forget old versions, delete files that nothing names.",
@@ -58,7 +58,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "janitor": Entry(
             "services.pipeline",
-            "Enforce retention, plan merges and clean up. One of those that run on a lake does the work.",
+            "Enforce retention, plan compactions and clean up. One of those that run on a lake does the work.",
         ),
         "serve": Entry("services.serve", "Serve the lake: gRPC on 9560, HTTP on 8181. SIGTERM drains and stops."),
         "changes": Entry(
@@ -67,12 +67,12 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "mirror": Entry("upkeep.mirror", "Copy the lake to TARGET and keep the copy up to date, until stopped."),
         "demo": Entry(
             "demo.demo",
-            "The tour: load, query, delete and correct, travel back, merge, take telemetry, "
+            "The tour: load, query, delete and correct, travel back, compact, take telemetry, "
             "lose the catalog and recover.",
         ),
         "up": Entry(
             "services.up",
-            "Run server and janitor, collector, nursery and merges, until Ctrl-C. What dies is started again.",
+            "Run server and janitor, collector, nursery and compactions, until Ctrl-C. What dies is started again.",
         ),
         "init": Entry("init", "Make a lake."),
         "db": Entry("tables.databases", "Databases."),

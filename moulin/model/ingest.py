@@ -1,4 +1,4 @@
-"""What the catalog says of ingest: tokens, streams and how far they are merged, members."""
+"""What the catalog says of ingest: tokens, streams and how far they are taken in, members."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ class Table(TableVersions, TableSettings):
     # Maintenance
 
     def compact(self, *, everything: bool = False, progress: Callable[[int, int], None] | None = None) -> Compaction:
-        """Merge small, fresh and worn segments; on Spark when a session is at hand and the work is large."""
+        """Compact small, fresh and worn segments; on Spark when a session is at hand and the work is large."""
         self._writable()
         keyed = self._keyed()
         if keyed is None:

@@ -26,7 +26,7 @@ from moulin.ingest.setup import set_up
 from moulin.pipeline.nursery.nursery import Nursery
 from moulin.storage import open_store, paths
 from moulin.table.compact.planner import create_due_tasks
-from moulin.table.compact.worker import MergeWorker
+from moulin.table.compact.worker import CompactionWorker
 from tests.commands import Command
 from tests.crash.fleet import ROLES, Fleet, fleet
 from tests.ingest.collector.test_collector_crash import Senders
@@ -109,7 +109,7 @@ def settle(lake: Lake) -> None:
     """What the fleet would do in time: all is taken in, all merges are planned and done."""
     Nursery(lake, spark=False).drain()
     create_due_tasks(lake.context, lake.table("otel.logs").state().id)
-    worker = MergeWorker(lake.context, "the last")
+    worker = CompactionWorker(lake.context, "the last")
     while worker.run_once() is not None:
         pass
 

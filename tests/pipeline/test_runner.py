@@ -13,7 +13,7 @@ from moulin import Lake, Table
 from moulin.errors import Corrupt, Unavailable
 from moulin.formats.journal import Journal
 from moulin.pipeline.runner import SparkRunner
-from moulin.table.compact.kernel import MergeSlice
+from moulin.table.compact.kernel import CompactionSlice
 from moulin.table.runner import R, S
 from moulin.table.write.match import MatchSlice, match
 
@@ -68,12 +68,12 @@ def test_deletes_and_merges_run_on_spark_once_it_has_started(
     inputs = [s.facts.number for s in lake.catalog.segments(orders.id, lake.version)]
     version = lake.version
     done = orders.compact(everything=True)
-    assert all(isinstance(work, MergeSlice) for work in watched.slices)
+    assert all(isinstance(work, CompactionSlice) for work in watched.slices)
     assert watched.slices
     assert (done.merges, done.segments_in, done.segments_out, done.rows) == (1, 4, 1, 397)
     assert ids(orders) == ids(orders.to_spark()) == sorted(set(range(400)) - {5, 105, 399})
     assert lineage(orders) == {key: value for key, value in before.items() if key not in (5, 105, 399)}
-    (merge,) = lake.catalog.merges_of(inputs[:1], version)
+    (merge,) = lake.catalog.compactions_of(inputs[:1], version)
     journals = [Journal.decode(lake.store.get(path)) for path in merge.journals]
     assert {segment for journal in journals for segment in journal.segments()} == set(inputs)
 
@@ -106,7 +106,7 @@ def test_a_delete_that_commits_while_a_merge_runs_is_carried_over(
     orders.append(rows(50, 50))
     orders.delete_where("id = 1")
     before = lineage(orders)
-    watched.meanwhile[MergeSlice] = lambda: orders.delete_where("id in (2, 60)")
+    watched.meanwhile[CompactionSlice] = lambda: orders.delete_where("id in (2, 60)")
     orders.compact(everything=True)
     left = sorted(set(range(100)) - {1, 2, 60})
     assert ids(orders) == ids(orders.to_spark()) == left

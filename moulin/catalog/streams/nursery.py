@@ -1,6 +1,6 @@
 """What a nursery commits: segments from streams, and with them, in the same transaction, how far each stream is.
 
-Every offset is compared with what the caller saw, so of two nurseries that merged the same objects one commits.
+Every offset is compared with what the caller saw, so of two nurseries that took in the same objects one commits.
 """
 
 # Decisions: docs/decisions/0084
@@ -134,7 +134,7 @@ def _advance(draft: Draft, table_id: UUID, advance: Advance, *, least: int) -> U
     known = connection.execute(sa.select(t).where(mine)).first()
     found = row.frontier if known is None else max(row.frontier, known.merged_offset)
     if advance.start != found:
-        raise _lost(row.id, f"merged into table {table_id} up to", advance.start, found)
+        raise _lost(row.id, f"taken into table {table_id} up to", advance.start, found)
     time = _whole_seconds(advance.ingest_time)
     if known is None:
         values = {"stream_id": row.id, "table_id": table_id, "created_at": draft.now}
@@ -160,7 +160,7 @@ def _move_frontier(draft: Draft, frontier: Frontier, written: Iterable[UUID]) ->
     ahead = sa.select(sa.func.max(t.c.merged_offset)).where(t.c.stream_id == row.id)
     found = max(row.frontier, draft.connection.execute(ahead).scalar() or row.frontier)
     if frontier.start != found:
-        raise _lost(row.id, "merged up to", frontier.start, found)
+        raise _lost(row.id, "taken in up to", frontier.start, found)
     time = max(row.frontier_time, _whole_seconds(frontier.ingest_time))
     draft.connection.execute(
         s.streams.update().where(s.streams.c.id == row.id).values(frontier=frontier.reached, frontier_time=time)

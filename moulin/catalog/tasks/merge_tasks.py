@@ -26,8 +26,8 @@ from moulin.model.operations import Claim
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedMerge:
-    """Segments of one partition to be merged into `level`, each with the deletion vector that the plan saw."""
+class PlannedTask:
+    """Segments of one partition to be compacted into `level`, each with the deletion vector that the plan saw."""
 
     table_id: UUID
     inputs: Mapping[int, int]
@@ -43,7 +43,7 @@ class Begin:
     read_version: int
 
 
-def create(pool: Pool, planned: Sequence[PlannedMerge], begin: Begin | None = None) -> list[Claim | None]:
+def create(pool: Pool, planned: Sequence[PlannedTask], begin: Begin | None = None) -> list[Claim | None]:
     """Make a task of each plan whose inputs are all free, in one transaction; None for the others.
 
     A claim's attempt is 0 unless `begin` says who claims it.
@@ -53,9 +53,9 @@ def create(pool: Pool, planned: Sequence[PlannedMerge], begin: Begin | None = No
     claims = [Claim(new_id(), 0 if begin is None else 1) for _ in planned]
     owners = {number: index for index, plan in enumerate(planned) for number in plan.inputs}
     if len(owners) != sum(len(plan.inputs) for plan in planned):
-        raise InvalidInput("Merges that are planned together share no segment.")
+        raise InvalidInput("Compactions that are planned together share no segment.")
     if wrong := [plan.level for plan in planned if not 0 <= plan.level <= MAX_LEVEL]:
-        raise InvalidInput(f"Segments have levels from 0 to {MAX_LEVEL}: none can be merged into level {wrong[0]}.")
+        raise InvalidInput(f"Segments have levels from 0 to {MAX_LEVEL}: none can be compacted into level {wrong[0]}.")
     wanted = sorted(owners)  # in one order, so that two who want the same do not wait for each other in turn
     # One that is claimed at once is of no use to anybody after a power cut, and does not wait for the disk.
     with pool.unordered(durable=begin is None) as connection:
@@ -83,7 +83,7 @@ def create(pool: Pool, planned: Sequence[PlannedMerge], begin: Begin | None = No
     ]
 
 
-def _row(claim: Claim, plan: PlannedMerge, now: int, begin: Begin | None) -> dict[str, Any]:
+def _row(claim: Claim, plan: PlannedTask, now: int, begin: Begin | None) -> dict[str, Any]:
     row = {
         "id": claim.task_id,
         "table_id": plan.table_id,
@@ -104,7 +104,7 @@ def _row(claim: Claim, plan: PlannedMerge, now: int, begin: Begin | None) -> dic
     return row
 
 
-def _input(number: int, claim: Claim, plan: PlannedMerge) -> dict[str, Any]:
+def _input(number: int, claim: Claim, plan: PlannedTask) -> dict[str, Any]:
     return {"segment": number, "task_id": claim.task_id, "vector_id": plan.inputs[number]}
 
 

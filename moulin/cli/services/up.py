@@ -41,7 +41,7 @@ def up(
     logs: Annotated[Path | None, typer.Option(help="A folder for what the processes print.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run server and janitor, collector, nursery and merges, until Ctrl-C. What dies is started again."""
+    """Run server and janitor, collector, nursery and compactions, until Ctrl-C. What dies is started again."""
     folder = logs or Path(tempfile.mkdtemp(prefix="moulin-up-"))
     folder.mkdir(parents=True, exist_ok=True)
     grpc, http = (port or _free_port(host) for port in (grpc_port, http_port))
@@ -103,7 +103,7 @@ class Look:
     streams: int
     behind: float | None
     tables: tuple[tuple[str, int, float, int], ...]  # name, rows, rows per second, segments
-    merges: int
+    tasks: int
     set_aside: int
     problem: str = ""
 
@@ -161,7 +161,12 @@ def _screen(children: Sequence[Child], look: Look) -> RenderableType:
     for name, rows, speed, segments in look.tables:
         flows.add_row(name, shown(rows), f"{speed:,.0f}", shown(segments))
     behind = "nothing taken in yet" if look.behind is None else f"newest object in a version: {look.behind:,.0f} s ago"
-    words: list[Any] = [f"version {look.version:,}", f"{look.streams} streams", behind, f"{look.merges} merges waiting"]
+    words: list[Any] = [
+        f"version {look.version:,}",
+        f"{look.streams} streams",
+        behind,
+        f"{look.tasks} merge tasks waiting",
+    ]
     if look.set_aside:
         words.append(f"[yellow]{look.set_aside:,} records set aside[/yellow]")
     parts: list[RenderableType] = [processes, flows, " · ".join(words)]

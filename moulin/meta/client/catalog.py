@@ -11,14 +11,14 @@ from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.catalog.commit.indexes import Coverage, IndexSize
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
-from moulin.catalog.objects.history import MergeOf
+from moulin.catalog.objects.history import CompactionOf
 from moulin.catalog.objects.tables import NewTable
 from moulin.catalog.segments.feed import FeedEntry
 from moulin.catalog.segments.live import PartitionFilter, TimeRange
 from moulin.config import Config
 from moulin.errors import InvalidInput
 from moulin.meta.client.connection import Connection
-from moulin.meta.client.tasks import ClientMerges
+from moulin.meta.client.tasks import ClientTasks
 from moulin.meta.client.tokens import ClientTokens
 from moulin.meta.codec.lake.change import from_message_changes
 from moulin.meta.codec.lake.commit import from_message_result, to_message_commit
@@ -52,7 +52,7 @@ class ClientCatalog:
         self._connection = connection
         self._stub = connection.stub(CatalogServiceStub)
         self.ingest = ClientTokens(connection)
-        self.maintenance = ClientMerges(connection)
+        self.maintenance = ClientTasks(connection)
 
     @property
     def connection(self) -> Connection:
@@ -226,9 +226,9 @@ class ClientCatalog:
     def count_rows(self, table_id: UUID, version: int) -> int:
         return int(self._call("CountRows", pb.CountRowsRequest, table_id=str(table_id), version=version).rows)
 
-    def merges_of(self, numbers: Sequence[int], after: int) -> list[MergeOf]:
+    def compactions_of(self, numbers: Sequence[int], after: int) -> list[CompactionOf]:
         found = self._call("ListMerges", pb.ListMergesRequest, numbers=list(numbers), after=after)
-        return [MergeOf(m.segment, m.version, tuple(m.journals)) for m in found.merges]
+        return [CompactionOf(m.segment, m.version, tuple(m.journals)) for m in found.merges]
 
     def state_until(self, table_id: UUID, since: int, until: int | None = None) -> TableState:
         fields = {"table_id": str(table_id), "since": since, "until": until}

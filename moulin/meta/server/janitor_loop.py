@@ -1,8 +1,8 @@
 """The janitor: what a lake needs done now and then, by one of the servers that share it.
 
-Segments past their retention are tombstoned, merges are planned, and clean-up purges, expires and deletes. Each step
-goes on where an earlier run was stopped. One that fails does not keep the others from running: it is in the report, in
-the log, and tried again next time.
+Segments past their retention are tombstoned, compactions are planned, and clean-up purges, expires and deletes. Each
+step goes on where an earlier one was stopped. One that fails does not keep the others from running: it is in the
+report, in the log, and tried again next time.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Janitor:
         """Do what is due; None when another server is the janitor."""
         steps: tuple[tuple[str, Callable[[Report], None]], ...] = (
             ("retention", self._expire),
-            ("merge planning", self._plan),
+            ("compaction planning", self._plan),
             ("clean-up", self._collect),
         )
         report = Report()
@@ -133,7 +133,7 @@ class Janitor:
             except NotFound:
                 continue  # dropped meanwhile
             except MoulinError as error:
-                report.failures.append(f"merge planning: {error.message}")
+                report.failures.append(f"compaction planning: {error.message}")
         self._planned = {table_id: head for table_id, head in self._planned.items() if table_id in heads}
         maintenance.prune_merge_tasks()
 

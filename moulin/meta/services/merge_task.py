@@ -15,7 +15,7 @@ from moulin.meta.codec.meta.segment import to_message_segment_id
 from moulin.meta.services.new_segment import from_message_new_segment
 from moulin.meta.site import Site
 from moulin.model.facts import SegmentFacts
-from moulin.model.merge_task import ClaimedMerge
+from moulin.model.merge_task import ClaimedTask
 from moulin.model.operations import Claim
 from moulin.storage import paths
 from moulin.table.compact.completion import complete
@@ -79,15 +79,15 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         table_id = self._tasks.table_of_merge_task(claim.task_id)
         for message in messages:
             if from_message_id(message.table_id, "table_id") != table_id:
-                raise InvalidInput(f"The merge task is of table {table_id}, the merged segment of {message.table_id}.")
+                raise InvalidInput(f"The merge task is of table {table_id}, the new segment of {message.table_id}.")
             if len(message.audt_hash) != _HASH_BYTES and not message.data_file.sha256:
-                raise InvalidInput("A merged segment comes with the hash of its file (audt_hash).")
+                raise InvalidInput("A compacted segment comes with the hash of its file (audt_hash).")
         state = self._catalog.table_by_id(table_id)
         outputs = [from_message_new_segment(message, state, self._site.store) for message in messages]
         journals = [f"{paths.table_prefix(table_id)}/{name}" for name in named if name]
         return complete(self._site.lake.context, claim, outputs, journals), outputs
 
-    def _message(self, claimed: ClaimedMerge) -> common_pb2.SegmentMergeTaskInfo:
+    def _message(self, claimed: ClaimedTask) -> common_pb2.SegmentMergeTaskInfo:
         inputs = self._tasks.segments_with_vectors(claimed.inputs)
         properties = self._catalog.table_by_id(claimed.table_id).properties
         return to_message_claimed(self._site.store, claimed, inputs, properties)

@@ -47,7 +47,7 @@ def mill(work: MillSlice) -> Milled:
     segments = {}
     for table_id, tables in intake.rows.items():
         layout = work.targets.layouts[table_id]
-        # Level 0 whatever their size: a batch should be seen soon, and merges will take it in any case.
+        # Level 0 whatever their size: a batch should be seen soon, and compactions will take it in any case.
         written = write_batches(
             work.store, layout, batches_of(tables), following, segment_bytes=work.segment_bytes, level=0
         )

@@ -103,7 +103,7 @@ class Nursery:
         return total
 
     def trim(self) -> int:
-        """Delete baby segments merged long enough ago; returns how many. A stop object goes with the last before it."""
+        """Delete baby segments taken in long enough ago; returns how many. A stop object goes with the last one."""
         deleted = 0
         limits = self._catalog.ingest.deletable_offsets(self._catalog.published_version())
         for stream in self._catalog.ingest.streams(list(limits)):
@@ -178,7 +178,7 @@ class Nursery:
                 raise TaskDied("Nurseries died of it.")
             parts = self._mill(listed, baby_segments, size)
         except NotFound as error:
-            raise Conflict(f"Baby segments are gone, because another nursery merged them: {error.message}") from error
+            raise Conflict(f"Baby segments are gone, because another nursery took them in: {error.message}") from error
         except Exception as error:  # noqa: BLE001 - whatever a baby segment makes a task do
             parts = [self._failed(baby_segments, error)]
         segments: dict[UUID, list[SegmentFacts]] = defaultdict(list)
@@ -300,7 +300,7 @@ def _wait_for_catalog(attempt: int) -> None:
 
 
 def _is_ahead(stream: Stream) -> bool:
-    """Whether someone registers segments of this stream table by table; what is left of it is theirs to merge."""
+    """Whether someone registers segments of this stream table by table; what is left of it is theirs to take in."""
     return any(table.merged_offset > stream.frontier for table in stream.tables)
 
 

@@ -1,4 +1,4 @@
-"""The merge kernel: live rows of several segments into new ones, in order, with their lineage, and the journal of
+"""The compaction kernel: live rows of several segments into new ones, in order, with their lineage, and the journal of
 what went where.
 """
 
@@ -32,7 +32,7 @@ _TAKE_ROWS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class InputRange:
-    """Positions [start, stop) of an input of a merge."""
+    """Positions [start, stop) of an input of a compaction."""
 
     segment: LiveSegment
     start: int
@@ -40,8 +40,8 @@ class InputRange:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeSlice:
-    """Ranges to merge into new segments of one partition; `numbers` are reserved for the outputs."""
+class CompactionSlice:
+    """Ranges to compact into new segments of one partition; `numbers` are reserved for the outputs."""
 
     store: Store
     layout: Layout
@@ -56,7 +56,7 @@ class MergeSlice:
 
 
 @dataclass(frozen=True, slots=True)
-class MergedSlice:
+class CompactedSlice:
     """The segments written, and the path of their journal. `number` is that of the first one, even if there is none."""
 
     added: tuple[SegmentFacts, ...]
@@ -64,7 +64,7 @@ class MergedSlice:
     number: int
 
 
-def merge_slice(work: MergeSlice) -> MergedSlice:
+def compact_slice(work: CompactionSlice) -> CompactedSlice:
     """Read the ranges, sort once, write. Runs in one thread; memory is about twice the rows of the ranges."""
     tables, kept = _read(work)
     table = pa.concat_tables(tables)
@@ -89,10 +89,10 @@ def merge_slice(work: MergeSlice) -> MergedSlice:
     journal = _journal(work.ranges, kept, order, bounds, [facts.number for facts in added])
     path = paths.journal_path(work.layout.table_id, new_id())
     work.store.put(path, journal)
-    return MergedSlice(tuple(added), path, work.first_number)
+    return CompactedSlice(tuple(added), path, work.first_number)
 
 
-def _read(work: MergeSlice) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] | None]]:
+def _read(work: CompactionSlice) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] | None]]:
     """The live rows of each range with lineage, and which rows of the range they are (None: all)."""
     tables, kept = [arrow_schema(work.layout.schema, lineage=True).empty_table()], []
     for piece in work.ranges:
@@ -119,7 +119,7 @@ def _read(work: MergeSlice) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] 
     return tables, kept
 
 
-def _cut(work: MergeSlice, table: pa.Table) -> list[tuple[int, int]]:
+def _cut(work: CompactionSlice, table: pa.Table) -> list[tuple[int, int]]:
     """Row ranges of the outputs: as many as their size on disk asks for, and no more than there are numbers."""
     if table.num_rows == 0:
         return []

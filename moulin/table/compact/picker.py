@@ -1,4 +1,4 @@
-"""Which segments to merge, and how to cut the work into slices."""
+"""Which segments to compact, and how to cut the work into slices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moulin.model.facts import LiveSegment
 from moulin.model.layout.order import NullOrder, SortDirection
 from moulin.model.layout.size_tier import size_tier
 from moulin.storage.store import Store
-from moulin.table.compact.kernel import InputRange, MergeSlice
+from moulin.table.compact.kernel import CompactionSlice, InputRange
 from moulin.table.write import clustering
 from moulin.table.write.layout import Layout
 
@@ -27,7 +27,7 @@ _SAMPLES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Segments of one partition that one merge takes, and the level it writes."""
+    """Segments of one partition that one compaction takes, and the level it writes."""
 
     segments: tuple[LiveSegment, ...]
     level: int
@@ -39,10 +39,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one merge of an event table may take: time it may span, inputs at least and at most.
+    """What one compaction of an event table may take: time it may span, inputs at least and at most.
 
     A segment that is fresh or worn is rewritten alone only when `min_inputs` is 1. `tiered` keeps segments of very
-    different size apart, so that a row is rewritten a few times and not with every merge.
+    different size apart, so that a row is rewritten a few times and not with every compaction.
     """
 
     span_ns: int | None = None
@@ -59,10 +59,10 @@ def pick(
     everything: bool,
     bounds: Bounds = Bounds(),  # noqa: B008 - it never changes
 ) -> list[Group]:
-    """The groups worth merging. `everything` takes all segments of a partition that are not perfect already."""
+    """The groups worth compacting. `everything` takes all segments of a partition that are not perfect already."""
     shelves: dict[tuple[int, tuple[bytes | None, ...], int], list[LiveSegment]] = defaultdict(list)
     for segment in segments:
-        if everything or _needs_merge(segment, segment_bytes):
+        if everything or _needs_compaction(segment, segment_bytes):
             facts = segment.facts
             shelves[facts.spec_id, facts.partition, size_tier(facts.size) if bounds.tiered else 0].append(segment)
     groups = []
@@ -83,7 +83,7 @@ def rewrite_each(segments: Sequence[LiveSegment]) -> list[Group]:
 
 
 def pick_levels(segments: Sequence[LiveSegment], config: Config, *, due_only: bool, everything: bool) -> list[Group]:
-    """The groups of a keyed table worth merging, level 0 first: 0 -> 1 with what it overlaps there, then 1 -> 2.
+    """The groups of a keyed table worth compacting, level 0 first: 0 -> 1 with what it overlaps there, then 1 -> 2.
 
     Groups share no segment, so they may run at once. `due_only` leaves alone what is not due yet; `everything` takes
     all segments of a region and partition into level 2.
@@ -144,7 +144,7 @@ def _with_overlap(chosen: Sequence[LiveSegment], members: Sequence[LiveSegment],
     return Group(tuple(taken), level)
 
 
-def _needs_merge(segment: LiveSegment, segment_bytes: int) -> bool:
+def _needs_compaction(segment: LiveSegment, segment_bytes: int) -> bool:
     return segment.facts.level == 0 or segment.facts.size < segment_bytes // 2 or _is_worn(segment)
 
 
@@ -184,7 +184,7 @@ def _times(segment: LiveSegment) -> tuple[int, int]:
 
 def cut(
     store: Store, layout: Layout, group: Group, *, segment_bytes: int, cores: int, numbers: Sequence[int]
-) -> list[MergeSlice]:
+) -> list[CompactionSlice]:
     """Slices by ranges of the sort key, about as many as there are cores or outputs; they share the free `numbers`."""
     outputs = group.size // segment_bytes
     parts = int(max(1, min(max(cores, outputs), group.size // _SLICE_BYTES)))
@@ -194,7 +194,7 @@ def cut(
     share = len(numbers) // len(slices)
     facts = group.segments[0].facts
     return [
-        MergeSlice(
+        CompactionSlice(
             store,
             layout,
             ranges,

@@ -45,7 +45,7 @@ class KeyIndexes:
     def index(self, segment: LiveSegment) -> KeyIndex:
         facts = segment.facts
         if not facts.index_size:
-            raise FailedPrecondition(f"Segment {facts.number} has no key index; merge the table to give it one.")
+            raise FailedPrecondition(f"Segment {facts.number} has no key index; compact the table to give it one.")
 
         def load() -> KeyIndex:
             path = paths.key_index_path(facts.path)

@@ -1,4 +1,4 @@
-"""The kernels of secondary indexes: a file from the data of segments, or carried over through a merge's journal."""
+"""The kernels of secondary indexes: a file made from segments, or carried over through a compaction's journal."""
 
 # Decisions: docs/decisions/0054
 
@@ -59,7 +59,7 @@ class IndexSlice:
 
 @dataclass(frozen=True, slots=True)
 class CarrySlice:
-    """Outputs of one slice of a merge that one new file is to cover: the entries of the inputs are carried over.
+    """Outputs of one slice of a compaction that one new file is to cover: the entries of the inputs are carried over.
 
     Of inputs that none of `files` covers, the data is read. `outputs` are the segments written, with their rows.
     """
@@ -90,7 +90,7 @@ def build_index(work: IndexSlice) -> operations.IndexFile:
 
 
 def carry_index(work: CarrySlice) -> operations.IndexFile:
-    """Make one file from the entries of a merge's inputs. Runs in one thread; memory as for `build_index`."""
+    """Make one file from the entries of a compaction's inputs. Runs in one thread; memory as for `build_index`."""
     covered = [CoveredSegment(number, rows) for number, rows in work.outputs]
     return _write(work, covered, _carry(work))
 
@@ -171,7 +171,7 @@ def _carry(work: CarrySlice) -> dict[int, list[_Entries]]:
                 _move(journal, number, entries, found)
                 seen.add(number)
         except (NotFound, Corrupt):
-            continue  # a lost index must not stop a merge: the rows tell the same
+            continue  # a lost index must not stop a compaction: the rows tell the same
     for segment in work.inputs:
         if segment.facts.number in wanted - seen:
             _move(journal, segment.facts.number, _read(work, segment), found)

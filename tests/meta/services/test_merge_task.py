@@ -10,7 +10,7 @@ import pytest
 
 from moulin._proto.moulin.meta.v1 import common_pb2, janitor_pb2, merge_task_pb2
 from moulin.model.schema.arrow import STORED_POSITION
-from moulin.table.compact.worker import MergeWorker
+from moulin.table.compact.worker import CompactionWorker
 from tests.meta.conftest import Live, refused
 from tests.meta.merging import Shop, open_shop
 
@@ -80,7 +80,8 @@ def test_completion_swaps_inputs_for_outputs(shop: Shop) -> None:
     assert shop.list() == []
     assert len(shop.live.catalog.segments(state.id, before)) == 3, "an older version sees the inputs, and only them"
     assert (
-        len(shop.live.catalog.merges_of([s.facts.number for s in shop.live.catalog.segments(state.id, before)], 0)) == 3
+        len(shop.live.catalog.compactions_of([s.facts.number for s in shop.live.catalog.segments(state.id, before)], 0))
+        == 3
     )
     kinds = [commit.kind for commit in shop.table.history(limit=1)]
     assert kinds == ["merge"]
@@ -317,7 +318,7 @@ def test_compaction_and_workers_do_the_tasks_of_the_service(shop: Shop) -> None:
     assert shop.list() == []
     shop.fill(2)
     shop.create()
-    done = MergeWorker(shop.live.lake.context, "in process").run_once(shop.id)
+    done = CompactionWorker(shop.live.lake.context, "in process").run_once(shop.id)
     assert done is not None
     assert len(done.group.segments) >= 2
     assert len(shop.ids()) == 20

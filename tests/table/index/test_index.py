@@ -136,17 +136,17 @@ def test_a_merge_covers_what_was_not_covered(shuffled: Table) -> None:
 
 
 def test_an_index_dropped_while_a_merge_runs_does_not_stop_it(shuffled: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from moulin.table.compact import job as merge_job
+    from moulin.table.compact import job
 
     shuffled.create_index("region")
-    carry = merge_job.carry_indexes
+    carry = job.carry_indexes
 
     def drop_after(*arguments: Any) -> Any:
         found = carry(*arguments)
         shuffled.drop_index("region_btree")
         return found
 
-    monkeypatch.setattr(merge_job, "carry_indexes", drop_after)
+    monkeypatch.setattr(job, "carry_indexes", drop_after)
     assert shuffled.compact(everything=True).merges == 1
     assert shuffled.indexes() == []
     assert shuffled.stats().segments == 1
@@ -156,13 +156,13 @@ def test_deletes_during_a_merge_are_masked(shuffled: Table, monkeypatch: pytest.
     from moulin.table.compact import compaction
 
     shuffled.create_index("region")
-    commit = compaction.commit_merge
+    commit = compaction.commit_compaction
 
     def delete_first(*arguments: Any) -> Any:
         shuffled.delete_where("id = 110")
         return commit(*arguments)
 
-    monkeypatch.setattr(compaction, "commit_merge", delete_first)
+    monkeypatch.setattr(compaction, "commit_compaction", delete_first)
     shuffled.compact(everything=True)
     assert info(shuffled, "region_btree") == (1, 1)
     assert ids(shuffled.scan(where="region = 'r041'")) == []

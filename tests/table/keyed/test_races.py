@@ -17,7 +17,7 @@ from moulin.table.compact.compaction import compact
 from moulin.table.keyed.log import log_file
 from moulin.table.table import Table
 from tests.catalog.conftest import HandClock, files
-from tests.table.commit.test_races import start_merge
+from tests.table.commit.test_races import start_compaction
 from tests.table.conftest import OpenLake
 from tests.table.keyed_tables import ITEMS, by_id, check, check_flushed, plainly, row, rows
 
@@ -69,7 +69,7 @@ def check_versions(lake: Lake, items: Table) -> None:
 
 def test_a_flush_commits_while_a_merge_runs(lake: Lake, items: Table) -> None:
     items.flush()
-    commit = start_merge(items)
+    commit = start_compaction(items)
     expected = change(items)
     items.flush()
     check(lake, items, expected, [2, 12, 27])
@@ -97,7 +97,7 @@ def test_a_merge_commits_while_a_flush_runs(lake: Lake, items: Table, monkeypatc
     items.flush()
     ids = items.scan(columns=["id", "_row_id"]).to_arrow().to_pydict()
     before = dict(zip(ids["id"], ids["_row_id"], strict=True))
-    commit = start_merge(items)
+    commit = start_compaction(items)
     expected = change(items)
     seen: list[dict[int, dict[str, Any]]] = []
 

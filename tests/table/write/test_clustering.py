@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from moulin.lake import Lake
 from moulin.model.table_settings import SHARDING, ShardingField, sharding_columns, sharding_property
-from moulin.table.compact.job import commit_merge, run_group
+from moulin.table.compact.job import commit_compaction, compact_group
 from moulin.table.compact.picker import pick
 from moulin.table.table import Table
 from moulin.table.write.clustering import clustered
@@ -71,10 +71,10 @@ def test_deletes_that_land_while_a_clustered_merge_runs_are_carried_over(spans: 
     context, state = spans._context, spans.state()
     segments = context.catalog.segments(state.id, state.version)
     (group,) = pick(segments, context.config, segment_bytes=SEGMENT_BYTES, everything=True)
-    change = run_group(context, state, group, SEGMENT_BYTES)
+    change = compact_group(context, state, group, SEGMENT_BYTES)
     assert len(change.added) >= 4
     spans.delete_where("id >= 7000 or id = 100")
-    commit_merge(context, change)
+    commit_compaction(context, change)
     assert sorted(spans.scan().to_arrow()["id"].to_pylist()) == [n for n in range(10, 7000) if n != 100]
 
 
