@@ -52,7 +52,7 @@ class Mirror:
         self._lake = lake
         self._target = open_store(target, storage_options)
         if self._target.uri == lake.store.uri:
-            raise FailedPrecondition(f"{self._target.uri} is the lake itself: mirror it to another place.")
+            raise FailedPrecondition(f"{self._target.uri} is the lake itself: mirror it to another address.")
         self._there: dict[str, int] | None = None  # sizes of what the target holds, once it was listed
         self._opened = False  # whether the target has its marker
         self._version = 0
@@ -70,7 +70,7 @@ class Mirror:
             source = mirror_source.take(self._lake.own_catalog(), self._version)
             if mirror_source.has_successor(self._lake.own_catalog(), self._target, source.version):
                 raise FailedPrecondition(
-                    f"The lake in {self._target.uri} was recovered there and goes on by itself: choose another place."
+                    f"The lake in {self._target.uri} was recovered there and goes on by itself: choose another address."
                 )
             try:
                 objects, size = self._copy(source, progress or (lambda done, total: None))
@@ -100,7 +100,7 @@ class Mirror:
     def _look(self) -> None:
         marker = read_marker(self._target)
         if marker is not None and UUID(str(marker["uuid"])) != self._lake.catalog.uuid:
-            raise FailedPrecondition(f"{self._target.uri} holds another lake: mirror to an empty place.")
+            raise FailedPrecondition(f"{self._target.uri} holds another lake: mirror to an empty address.")
         if marker is None:
             self._target.check_put_if_absent()
         self._opened = marker is not None

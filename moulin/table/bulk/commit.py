@@ -150,9 +150,9 @@ def merge(context: Context, keyed: KeyedTable, source: Any, rules: MergeRules) -
 
 def united(upsert: DataChange, delete: DataChange) -> DataChange:
     """An upsert and a delete of the same version as one overwrite."""
-    positions = {n: places for n, places in upsert.positions.items() if n not in delete.whole}
-    for number, places in delete.positions.items():
-        positions[number] = positions[number] | places if number in positions else places
+    positions = {n: bitmap for n, bitmap in upsert.positions.items() if n not in delete.whole}
+    for number, bitmap in delete.positions.items():
+        positions[number] = positions[number] | bitmap if number in positions else bitmap
     return replace(upsert, kind=Kind.OVERWRITE, positions=positions, whole=delete.whole, summary=delete.summary)
 
 

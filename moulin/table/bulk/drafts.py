@@ -95,8 +95,8 @@ class Drafts:
 
 def _unite(whole: UpsertDraft, part: UpsertDraft, region: int) -> None:
     whole.added += [replace(facts, region=region) for facts in part.added]
-    for number, places in part.positions.items():
-        whole.positions[number] = whole.positions[number] | places if number in whole.positions else places
+    for number, bitmap in part.positions.items():
+        whole.positions[number] = whole.positions[number] | bitmap if number in whole.positions else bitmap
     whole.rows_new += part.rows_new
     whole.rows_updated += part.rows_updated
     whole.rows_deleted += part.rows_deleted
@@ -104,8 +104,8 @@ def _unite(whole: UpsertDraft, part: UpsertDraft, region: int) -> None:
 
 def _refuse_common(context: Context, plan: RunPlan, one: UpsertDraft, other: UpsertDraft) -> None:
     """Rows that two tasks replace or delete are rows of a key that came twice, whether it was written or not."""
-    for number, places in other.positions.items():
-        common = one.positions.get(number, BitMap64()) & places
+    for number, bitmap in other.positions.items():
+        common = one.positions.get(number, BitMap64()) & bitmap
         if common:
             facts = next(segment.facts for segment in plan.segments if segment.facts.number == number)
             raise _repeated(context, plan, facts, common[0])
@@ -125,13 +125,13 @@ def _drop_duplicates(context: Context, plan: RunPlan, draft: UpsertDraft) -> Non
     slices = [DuplicateSlice(store, tuple(added), low, high) for low, high in pairwise(cuts)]
     for result in context.runner(sum(facts.size for facts in added)).map(find_duplicates, slices):
         for number, blob in result.positions:
-            places = deletion_vector.decode(blob)
+            bitmap = deletion_vector.decode(blob)
             known = draft.positions.get(number, BitMap64())
             if plan.duplicates == "error":
                 facts = next(facts for facts in added if facts.number == number)
-                raise _repeated(context, plan, facts, places[0])
-            draft.rows_new -= len(places - known)
-            draft.positions[number] = known | places
+                raise _repeated(context, plan, facts, bitmap[0])
+            draft.rows_new -= len(bitmap - known)
+            draft.positions[number] = known | bitmap
         draft.rows_new += result.updated
         draft.rows_updated -= result.updated
 

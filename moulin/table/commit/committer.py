@@ -102,7 +102,7 @@ class Committer:
             elif len(union) > len(deleted):
                 targets[number] = VectorTarget(segment.facts.path, union)
         paths = {facts.number: facts.path for facts in change.added}
-        own = {number: VectorTarget(paths[number], places) for number, places in change.added_positions.items()}
+        own = {number: VectorTarget(paths[number], bitmap) for number, bitmap in change.added_positions.items()}
         written = write_vectors(self._store, change.table_id, targets | own)
         stored = {number: written[number] for number in targets}
         vectors = tuple(
@@ -141,17 +141,17 @@ class Committer:
         result: dict[int, BitMap64] = {}
         waiting = [(number, deletion_vector.to_array(positions), change.read_version)]
         while waiting:
-            segment, places, after = waiting.pop()
+            segment, rows, after = waiting.pop()
             if segment in self._catalog.segments_by_number([segment], version):
-                moved = deletion_vector.from_positions(places)
+                moved = deletion_vector.from_positions(rows)
                 result[segment] = result.get(segment, BitMap64()) | moved
                 continue
-            merges = self._catalog.compactions_of([segment], after)
-            if not merges or not merges[0].journals:
+            compactions = self._catalog.compactions_of([segment], after)
+            if not compactions or not compactions[0].journals:
                 raise _retry(change, segment)
-            targets, where = self._journals(merges[0].journals).lookup(segment, places)
+            targets, where = self._journals(compactions[0].journals).lookup(segment, rows)
             for target in np.unique(targets[targets >= 0]).tolist():
-                waiting.append((target, where[targets == target], merges[0].version))
+                waiting.append((target, where[targets == target], compactions[0].version))
         return result
 
     def _prepare_compaction(self, change: CompactionChange, *, rebased: bool) -> TableCommit:
@@ -171,12 +171,12 @@ class Committer:
             if segment is not None and _vector_id(segment) == (used.id if used else 0):
                 continue
             journals = journals or self._journals(change.journals)
-            for target, places in _moved(journals, number, self._newly_deleted(journals, number, segment, used)):
-                moved[target] = moved.get(target, BitMap64()) | places
-        emptied = {number for number, places in moved.items() if len(places) == outputs[number].rows}
+            for target, bitmap in _moved(journals, number, self._newly_deleted(journals, number, segment, used)):
+                moved[target] = moved.get(target, BitMap64()) | bitmap
+        emptied = {number for number, bitmap in moved.items() if len(bitmap) == outputs[number].rows}
         targets = {
-            number: VectorTarget(outputs[number].path, places)
-            for number, places in moved.items()
+            number: VectorTarget(outputs[number].path, bitmap)
+            for number, bitmap in moved.items()
             if number not in emptied
         }
         operation = Compact(

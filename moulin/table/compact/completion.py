@@ -93,7 +93,7 @@ def _checked(
 def _journal(context: Context, path: str, claimed: ClaimedTask) -> Journal:
     parsed = paths.parse_journal_path(path)
     if parsed is None or parsed[0] != claimed.table_id:
-        raise InvalidInput(f"{path!r} is not a place for a journal of this table: journals/<32 hex>.journal is.")
+        raise InvalidInput(f"{path!r} is not a path for a journal of this table: journals/<32 hex>.journal is.")
     try:
         return Journal.decode(context.store.get(path), source=f"Journal {path}")
     except Lost:

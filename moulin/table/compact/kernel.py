@@ -72,14 +72,14 @@ def compact_slice(work: CompactionSlice) -> CompactedSlice:
     bounds = _cut(work, table)
     order = clustered(table, order, bounds, work.layout.cluster_by)
     added: list[SegmentFacts] = []
-    for place, (start, stop) in enumerate(bounds):
+    for index, (start, stop) in enumerate(bounds):
         added.append(
             write_segment(
                 work.store,
                 work.layout,
                 _pieces(table, order, start, stop),
                 work.partition,
-                work.first_number + place,
+                work.first_number + index,
                 level=work.level,
                 lineage=True,
                 spec_id=work.spec_id,
@@ -144,16 +144,16 @@ def _journal(
 ) -> bytes:
     """Old position -> new position of every row of the ranges."""
     total = bounds[-1][1] if bounds else 0
-    place = np.arange(total, dtype=np.int64)
+    ranks = np.arange(total, dtype=np.int64)
     if order is not None:
-        place = np.empty(total, dtype=np.int64)
-        place[order] = np.arange(total, dtype=np.int64)
+        ranks = np.empty(total, dtype=np.int64)
+        ranks[order] = np.arange(total, dtype=np.int64)
     starts = np.asarray([start for start, _ in bounds], dtype=np.int64)
     entries, at = [], 0
     for piece, keep in zip(ranges, kept, strict=True):
         rows = piece.stop - piece.start
         live = rows if keep is None else int(np.count_nonzero(keep))
-        rank = place[at : at + live]
+        rank = ranks[at : at + live]
         output = np.searchsorted(starts, rank, side="right") - 1 if bounds else rank
         packed = pack(output, rank - starts[output]) if live else rank
         at += live

@@ -201,12 +201,12 @@ def cut(
             facts.partition,
             facts.spec_id,
             group.level,
-            numbers[0] + place * share,
+            numbers[0] + index * share,
             share,
             segment_bytes,
             facts.region,
         )
-        for place, ranges in enumerate(slices)
+        for index, ranges in enumerate(slices)
     ]
 
 

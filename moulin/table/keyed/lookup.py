@@ -113,15 +113,15 @@ class Lookup:
             return rows
         encoded = key.encode(key.to_table(asked))
         order = pc.sort_indices(encoded)
-        places = np.asarray(order)
+        indexes = np.asarray(order)
         context = self._context
         located = locate(context.indexes, context.vectors, context.store, view.segments, encoded.take(order))
         for number in np.unique(located.segments).tolist():
             mine = located.segments == number
             segment = next(s for s in view.segments if s.facts.number == number)
             found = self._read(view, segment, located.positions[mine])
-            for place, row in zip(places[located.places[mine]].tolist(), found, strict=True):
-                rows[asked[place]] = row
+            for index, row in zip(indexes[located.indexes[mine]].tolist(), found, strict=True):
+                rows[asked[index]] = row
         self._keep([(value, rows[value]) for value in asked if value in rows], age)
         return rows
 

@@ -119,20 +119,20 @@ class KeyedReader:
         self.ready()
         age = self._lookup.age()
         with self._moment() as (view, unflushed):
-            for place, key in enumerate(checked):
+            for index, key in enumerate(checked):
                 for source in unflushed:
                     found = source.find(key)
                     if found is not None:
-                        pending.append((place, *found))
+                        pending.append((index, *found))
                         break
                 else:
-                    asked.setdefault(key, []).append(place)
-        for place, memtable, at in pending:
-            rows[place] = memtable.row(at, view.state.schema)
+                    asked.setdefault(key, []).append(index)
+        for index, memtable, at in pending:
+            rows[index] = memtable.row(at, view.state.schema)
         if asked:
             for key, row in self._lookup.get_many(view, self.key, list(asked), age).items():
-                for place in asked[key]:
-                    rows[place] = self._lookup.copy(row)
+                for index in asked[key]:
+                    rows[index] = self._lookup.copy(row)
         return rows
 
     @contextmanager

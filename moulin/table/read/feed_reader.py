@@ -37,7 +37,7 @@ FEED_FIELDS = (
     pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", tz="UTC"), nullable=False),
 )
 
-_UNMATCHED, _UNCHANGED = -1, -2  # what stands in place of a sequence number, which is never negative
+_UNMATCHED, _UNCHANGED = -1, -2  # stands for a sequence number, which is never negative
 _TYPES = ("delete", "update_before", "insert", "update_after")
 _LINEAGE_ROWS = 1 << 20
 
@@ -74,12 +74,12 @@ class ChangeReader:
     ) -> Iterator[pa.RecordBatch]:
         """Rows of the feed, first those that went, then those that came.
 
-        With a `share`, only rows of the segments at these places of the change; matched against all of them.
+        With a `share`, only rows of the segments at these indexes of the change; matched against all of them.
         """
         one = _OneVersion(self, change, vectors)
         for came in (False, True):
-            for place, pair in enumerate(change.segments):
-                if share is None or place in share:
+            for index, pair in enumerate(change.segments):
+                if share is None or index in share:
                     yield from one.read(pair, came)
 
 
@@ -137,23 +137,23 @@ class _OneVersion:
         if not (kept := found != _UNCHANGED).all():
             batch, ids, sequences, found = batch.filter(pa.array(kept)), ids[kept], sequences[kept], found[kept]
         kinds = pa.array(_TYPES).take(pa.array((found != _UNMATCHED) + (2 if came else 0)))
-        places = self._commits_of(sequences if came else found)
+        commits = self._commits_of(sequences if came else found)
         feed = [
             kinds,
             pa.array(ids),
-            pa.array(self._versions[places]),
-            pa.array(self._stamps[places]).cast(FEED_FIELDS[3].type),
+            pa.array(self._versions[commits]),
+            pa.array(self._stamps[commits]).cast(FEED_FIELDS[3].type),
         ]
         return pa.RecordBatch.from_arrays([*feed, *batch.columns[:at]], schema=self._reader.arrow_schema)
 
     def _commits_of(self, sequences: Integers) -> Integers:
-        """Which commit wrote these; the last place stands for the version itself, and for what no commit here wrote."""
+        """Which commit wrote these; the last index stands for the version itself, and for what no commit here wrote."""
         last = len(self._sequences)
         if not last:
             return np.zeros(len(sequences), np.int64)
-        places = np.searchsorted(self._sequences, sequences)
-        exact = self._sequences[np.minimum(places, last - 1)] == sequences
-        return np.where(exact, places, last)
+        indexes = np.searchsorted(self._sequences, sequences)
+        exact = self._sequences[np.minimum(indexes, last - 1)] == sequences
+        return np.where(exact, indexes, last)
 
     def _match(self) -> _Matches | None:
         change = self._change
@@ -238,33 +238,33 @@ class _Matches:
         self.any = False
 
     def note_came(self, ids: Integers, sequences: Integers) -> None:
-        places, found = self._places(ids)
-        self._came[places[found]] = sequences[found]
+        indexes, found = self._indexes(ids)
+        self._came[indexes[found]] = sequences[found]
         self.any = self.any or bool(found.any())
 
     def note_went(self, ids: Integers, sequences: Integers) -> None:
         """Rows that came back with the sequence number that they had did not change."""
-        places, _ = self._places(ids)
-        self._came[places[self._came[places] == sequences]] = _UNCHANGED
+        indexes, _ = self._indexes(ids)
+        self._came[indexes[self._came[indexes] == sequences]] = _UNCHANGED
 
     def look_up(self, ids: Integers) -> Integers:
         """The sequence number that each row came with when it is on both sides; else, or when it did not change, what
         says so.
         """
-        places, found = self._places(ids)
-        return np.where(found, self._came[places], _UNMATCHED)
+        indexes, found = self._indexes(ids)
+        return np.where(found, self._came[indexes], _UNMATCHED)
 
-    def _places(self, ids: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        places = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-        return places, self._ids[places] == ids
+    def _indexes(self, ids: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
+        indexes = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return indexes, self._ids[indexes] == ids
 
 
 def _groups(reader: SegmentReader, rows: _Rows) -> list[int] | None:
     """The row groups that hold any of the rows; None for all."""
     if rows.only is None:
         return None
-    places = np.searchsorted(np.array(reader.group_starts), deletion_vector.to_array(rows.only), side="right") - 1
-    found: list[int] = np.unique(places).tolist()
+    groups = np.searchsorted(np.array(reader.group_starts), deletion_vector.to_array(rows.only), side="right") - 1
+    found: list[int] = np.unique(groups).tolist()
     return found
 
 

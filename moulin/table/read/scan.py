@@ -224,8 +224,8 @@ class Scan:
 
     def _finish(self, table: pa.Table, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Table:
         if LAST_UPDATED_VERSION in self._lineage:
-            place = table.schema.get_field_index(LAST_UPDATED_SEQUENCE)
-            mapped = map_sequences(table.column(place), versions)
+            index = table.schema.get_field_index(LAST_UPDATED_SEQUENCE)
+            mapped = map_sequences(table.column(index), versions)
             table = table.append_column(pa.field(LAST_UPDATED_VERSION, pa.int64()), mapped)
         if table.schema.names != self.schema.names:
             table = table.select(self.schema.names)
@@ -322,8 +322,8 @@ class UnitReader:
         deleted = self._vectors.get(self._store, segment.vector, segment.facts.rows) if segment.vector else None
         if hidden := self._hidden.get(segment.facts.number):
             deleted = hidden if deleted is None else deleted | hidden
-        places = self._positions.get(segment.facts.number)
-        whole = not filtered and places is None
+        positions = self._positions.get(segment.facts.number)
+        whole = not filtered and positions is None
         part = (
             part_of(self._store, segment.facts.path, self._columns, start, stop)
             if whole and not self._lineage
@@ -331,7 +331,7 @@ class UnitReader:
         )
         reader = self._open(segment, verify=part not in VERIFIED)
         table = reader.table(
-            row_groups=None if places is None else groups_of(reader.group_starts, reader.rows, places),
+            row_groups=None if positions is None else groups_of(reader.group_starts, reader.rows, positions),
             deleted=deleted,
             expression=self._predicate.expression if filtered else None,
             extra_columns=self._predicate.columns if filtered else (),

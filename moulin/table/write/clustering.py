@@ -49,15 +49,15 @@ def clustered(
 
 
 def _ranks(column: pa.ChunkedArray) -> Integers:
-    """The place of each value among the different ones, in their order; nulls come first."""
+    """The rank of each value among the different ones, in their order; nulls come first."""
     if pa.types.is_fixed_size_binary(column.type):
         column = column.cast(pa.binary())
     coded = column.combine_chunks().dictionary_encode()
     ranks = np.empty(len(coded.dictionary) + 1, dtype=np.int64)
     ranks[np.asarray(pc.sort_indices(coded.dictionary))] = np.arange(1, len(coded.dictionary) + 1)
     ranks[-1] = 0
-    places: Integers = ranks[np.asarray(coded.indices.fill_null(len(coded.dictionary)))]
-    return places
+    found: Integers = ranks[np.asarray(coded.indices.fill_null(len(coded.dictionary)))]
+    return found
 
 
 def _dense(codes: Integers) -> Integers:

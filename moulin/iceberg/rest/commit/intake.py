@@ -197,7 +197,7 @@ class _Intake:
         if file.status != ADDED:
             raise InvalidInput(f"{where} is listed as existing, and the table does not have it.")
         if not path.startswith(paths.data_prefix(self.state.id) + "/") or paths.parse_segment_path(path):
-            raise InvalidInput(f"{where} is no place for a new data file: write below {self.folder.location}/data.")
+            raise InvalidInput(f"{where} is not where new data files go: write below {self.folder.location}/data.")
         return path
 
     def _own_spec(self, file: DataFile) -> DataFile:
