@@ -33,7 +33,7 @@ _NANOS = 1_000_000_000
 
 @dataclass(slots=True)
 class Report:
-    """What one run did."""
+    """What one round did."""
 
     expired: dict[str, int] = field(default_factory=dict)  # segments by table
     tasks: int = 0

@@ -15,7 +15,7 @@ from moulin.storage.store import Store
 from moulin.table.write.segment_writer import numbers_from, write_batches
 
 NUMBERS = 1 << 16
-"""Segment numbers that a slice may use: one per table, partition and run of `segment_bytes`."""
+"""Segment numbers that a slice may use: one per table, partition and piece of `segment_bytes`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def start(
 ) -> StreamingQuery:
     """Run the nursery at every tick, at least `interval` seconds apart; with None drain what is stored, and end.
 
-    A run that fails is logged, and the next tick tries again; when draining, the query fails with it.
+    A batch that fails is logged, and the next tick tries again; when draining, the query fails with it.
     """
     checkpoint = tempfile.mkdtemp(prefix="moulin-ticks-")
 
@@ -46,7 +46,7 @@ def start(
                 report = nursery.run_once()
                 on_batch(report)
         except MoulinError as error:
-            _log.warning("A run of the nursery failed and is tried again: %s", error.message)
+            _log.warning("A batch of the nursery failed and is tried again: %s", error.message)
 
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
     writer = ticks.writeStream.queryName(NAME).option("checkpointLocation", checkpoint).foreachBatch(tick)

@@ -21,7 +21,7 @@ from moulin.model.operations import Kind
 from moulin.model.rows.rows import to_batches
 from moulin.model.where import Where
 from moulin.table.bulk.drafts import Drafts
-from moulin.table.bulk.writer import OnDuplicate, RegionRun, RunPlan, write_run_rows, write_runs
+from moulin.table.bulk.writer import BulkPlan, OnDuplicate, RegionRun, write_bulk, write_runs
 from moulin.table.commit.change import DataChange
 from moulin.table.commit.retry import retry
 from moulin.table.context import Context
@@ -32,9 +32,9 @@ from moulin.table.write.layout import Layout
 from moulin.table.write.writes import Outcome, number_source, prepare_delete
 
 
-def plan_runs(
+def plan_bulk(
     context: Context, keyed: KeyedTable, *, duplicates: OnDuplicate = "error", replaces_all: bool = False
-) -> RunPlan:
+) -> BulkPlan:
     """The plan of an upsert into the newest version, or of rows that replace all others."""
     keyed.flush()
     return _plan(context, keyed, keyed.refresh(), duplicates=duplicates, replaces_all=replaces_all)
@@ -48,11 +48,11 @@ def _plan(
     rules: MergeRules | None = None,
     duplicates: OnDuplicate = "error",
     replaces_all: bool = False,
-) -> RunPlan:
+) -> BulkPlan:
     regions = {region.value: region.number for region in context.catalog.regions(keyed.id)}
     if not keyed.spec.is_split:
         regions[()] = 0
-    return RunPlan(
+    return BulkPlan(
         context.store,
         Layout.of(view.state),
         view.state.schema if rules is None else rules.source,
@@ -67,21 +67,21 @@ def _plan(
 
 def upsert_frame(context: Context, keyed: KeyedTable, frame: Any, request_id: str | None) -> Outcome:
     """Insert or replace the rows of a DataFrame, which has each key once, in one version."""
-    plan = plan_runs(context, keyed)
-    runs = context.spark().map_frame(write_run_rows, plan, frame)
+    plan = plan_bulk(context, keyed)
+    runs = context.spark().map_frame(write_bulk, plan, frame)
     return commit_upsert(context, keyed, plan, runs, request_id=request_id)
 
 
 def overwrite_frame(context: Context, keyed: KeyedTable, frame: Any, where: Where) -> Outcome:
     """Replace all rows, or those that match, with the rows of a DataFrame; those of its keys are replaced anyway."""
-    plan = plan_runs(context, keyed, replaces_all=where is None)
-    return commit_overwrite(context, keyed, plan, context.spark().map_frame(write_run_rows, plan, frame), where)
+    plan = plan_bulk(context, keyed, replaces_all=where is None)
+    return commit_overwrite(context, keyed, plan, context.spark().map_frame(write_bulk, plan, frame), where)
 
 
 def commit_upsert(
     context: Context,
     keyed: KeyedTable,
-    plan: RunPlan,
+    plan: BulkPlan,
     runs: Iterable[RegionRun],
     *,
     request_id: str | None = None,
@@ -100,7 +100,7 @@ def commit_upsert(
 
 
 def commit_overwrite(
-    context: Context, keyed: KeyedTable, plan: RunPlan, runs: Iterable[RegionRun], where: Where = None
+    context: Context, keyed: KeyedTable, plan: BulkPlan, runs: Iterable[RegionRun], where: Where = None
 ) -> Outcome:
     """One version in which the runs of a plan stand in place of all rows, or of those that match."""
     drafts = Drafts.of(context, keyed, plan, runs)
@@ -132,7 +132,7 @@ def merge(context: Context, keyed: KeyedTable, source: Any, rules: MergeRules) -
             plan = _plan(context, keyed, view, rules=rules)
             runs: Sequence[RegionRun]
             if batches is None:
-                runs = context.spark().map_frame(write_run_rows, plan, source)
+                runs = context.spark().map_frame(write_bulk, plan, source)
             else:
                 runs = write_runs(plan, context, batches, number_source(context))
             drafts = Drafts.of(context, keyed, plan, runs)

@@ -22,7 +22,7 @@ from moulin.model.layout.partition import PartitionTuple
 from moulin.model.layout.region import RegionSpec
 from moulin.model.operations import Kind, RegionUse, Verdict
 from moulin.table.bulk.runs import DuplicateSlice, RelocateSlice, find_duplicates, relocate
-from moulin.table.bulk.writer import RegionRun, RunPlan, duplicate_key
+from moulin.table.bulk.writer import BulkPlan, RegionRun, duplicate_key
 from moulin.table.commit.change import DataChange
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
@@ -41,7 +41,7 @@ class Drafts:
     by_region: dict[int, UpsertDraft] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, context: Context, keyed: KeyedTable, plan: RunPlan, runs: Iterable[RegionRun]) -> Drafts:
+    def of(cls, context: Context, keyed: KeyedTable, plan: BulkPlan, runs: Iterable[RegionRun]) -> Drafts:
         """United in the order of the tasks; keys that several tasks wrote are refused or dropped, as the plan says."""
         made = cls()
         for run in runs:
@@ -64,7 +64,7 @@ class Drafts:
     def has_effect(self) -> bool:
         return any(draft.added or draft.positions for draft in self.by_region.values())
 
-    def settle(self, context: Context, plan: RunPlan, view: View) -> None:
+    def settle(self, context: Context, plan: BulkPlan, view: View) -> None:
         """Locate keys again in regions whose rows are not as planned. REQUIRES: the regions are held."""
         if plan.spec.spec != RegionSpec.of(view.state.schema, view.state.properties).spec:
             raise Conflict("How the table is divided into regions changed meanwhile; try again.")
@@ -102,7 +102,7 @@ def _unite(whole: UpsertDraft, part: UpsertDraft, region: int) -> None:
     whole.rows_deleted += part.rows_deleted
 
 
-def _refuse_common(context: Context, plan: RunPlan, one: UpsertDraft, other: UpsertDraft) -> None:
+def _refuse_common(context: Context, plan: BulkPlan, one: UpsertDraft, other: UpsertDraft) -> None:
     """Rows that two tasks replace or delete are rows of a key that came twice, whether it was written or not."""
     for number, bitmap in other.positions.items():
         common = one.positions.get(number, BitMap64()) & bitmap
@@ -115,7 +115,7 @@ def _content(segments: Iterable[LiveSegment]) -> dict[int, int]:
     return {segment.facts.number: segment.vector.id if segment.vector else 0 for segment in segments}
 
 
-def _drop_duplicates(context: Context, plan: RunPlan, draft: UpsertDraft) -> None:
+def _drop_duplicates(context: Context, plan: BulkPlan, draft: UpsertDraft) -> None:
     """Of rows of one key, which different tasks wrote, only the last counts; or InvalidInput, as the plan says."""
     added = draft.added
     if not _overlap(added):
@@ -155,13 +155,13 @@ def _cuts(context: Context, added: Sequence[SegmentFacts]) -> list[bytes]:
     return found
 
 
-def _repeated(context: Context, plan: RunPlan, facts: SegmentFacts, position: int) -> InvalidInput:
+def _repeated(context: Context, plan: BulkPlan, facts: SegmentFacts, position: int) -> InvalidInput:
     source = context.store.reader(facts.path, facts.size)
     with SegmentReader(source, plan.layout.schema, columns=plan.key.names, name=facts.path) as reader:
         return duplicate_key(plan.key, reader.table(start=position, stop=position + 1), 0)
 
 
-def _relocated(context: Context, plan: RunPlan, draft: UpsertDraft, segments: Sequence[LiveSegment]) -> UpsertDraft:
+def _relocated(context: Context, plan: BulkPlan, draft: UpsertDraft, segments: Sequence[LiveSegment]) -> UpsertDraft:
     """The same rows over the segments of another version."""
     numbers = number_source(context)
     own = {facts.number: draft.positions.get(facts.number) for facts in draft.added}

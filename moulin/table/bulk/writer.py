@@ -41,7 +41,7 @@ _WORKER_CACHE = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class RunPlan:
+class BulkPlan:
     """What a task that writes runs must know. Sent to every task.
 
     `segments` are those of one version in which keys are located; `regions` are the numbers of the regions known then.
@@ -99,13 +99,13 @@ class WorkerTools:
 _workers: dict[str, WorkerTools] = {}
 
 
-def write_run_rows(plan: RunPlan, rows: Iterable[pa.RecordBatch], numbers: NumberSource) -> list[RegionRun]:
+def write_bulk(plan: BulkPlan, rows: Iterable[pa.RecordBatch], numbers: NumberSource) -> list[RegionRun]:
     """As `write_runs`, in a process that has no lake open."""
     return write_runs(plan, WorkerTools.of(plan.store), rows, numbers)
 
 
 def write_runs(
-    plan: RunPlan, tools: Tools, batches: Iterable[pa.RecordBatch], numbers: NumberSource
+    plan: BulkPlan, tools: Tools, batches: Iterable[pa.RecordBatch], numbers: NumberSource
 ) -> list[RegionRun]:
     """Write batches of `plan.source` as segments, one per partition and about `segment_bytes`; nothing is committed."""
     drafts: dict[PartitionTuple, UpsertDraft] = {}
@@ -116,7 +116,7 @@ def write_runs(
 
 
 def _write(
-    plan: RunPlan, tools: Tools, draft: UpsertDraft, value: PartitionTuple, rows: pa.Table, numbers: NumberSource
+    plan: BulkPlan, tools: Tools, draft: UpsertDraft, value: PartitionTuple, rows: pa.Table, numbers: NumberSource
 ) -> None:
     region = plan.regions.get(value, NEW_REGION)
     ordered, keys = _in_order(plan, rows)
@@ -131,7 +131,7 @@ def _write(
         write_located(tools.store, plan.layout, draft, ordered, located, own, numbers, region=region)
 
 
-def _in_order(plan: RunPlan, rows: pa.Table) -> tuple[pa.Table, pa.Array]:
+def _in_order(plan: BulkPlan, rows: pa.Table) -> tuple[pa.Table, pa.Array]:
     """The rows in key order, each key once, and their encoded keys."""
     keys = plan.key.encode(rows)
     order, same = in_key_order(search_form(keys))
@@ -166,7 +166,7 @@ def duplicate_key(key: Key, rows: pa.Table, index: int) -> InvalidInput:
 
 
 def _merged(
-    plan: RunPlan,
+    plan: BulkPlan,
     rules: MergeRules,
     tools: Tools,
     draft: UpsertDraft,
@@ -218,7 +218,7 @@ def _chosen(located: Located, at: Integers) -> Located:
 
 
 def _target_rows(
-    plan: RunPlan, tools: Tools, segments: list[LiveSegment], located: Located, columns: tuple[str, ...]
+    plan: BulkPlan, tools: Tools, segments: list[LiveSegment], located: Located, columns: tuple[str, ...]
 ) -> pa.Table:
     """Some columns of located rows, in their order."""
     if not columns:

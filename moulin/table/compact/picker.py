@@ -68,12 +68,12 @@ def pick(
     groups = []
     for worth in shelves.values():
         worth.sort(key=lambda s: (s.facts.time_min or 0, s.facts.number))
-        for run in _runs(worth, config.merge_max_bytes, bounds):
-            alone = bounds.min_inputs == 1 and any(_is_worn(s) or s.facts.level == 0 for s in run)
-            if len(run) >= max(bounds.min_inputs, 2) or alone:
-                size = sum(s.facts.size for s in run)
-                deepest = max(s.facts.level for s in run)
-                groups.append(Group(tuple(run), max(deepest, 2 if size >= segment_bytes // 2 else 1)))
+        for stretch in _stretches(worth, config.merge_max_bytes, bounds):
+            alone = bounds.min_inputs == 1 and any(_is_worn(s) or s.facts.level == 0 for s in stretch)
+            if len(stretch) >= max(bounds.min_inputs, 2) or alone:
+                size = sum(s.facts.size for s in stretch)
+                deepest = max(s.facts.level for s in stretch)
+                groups.append(Group(tuple(stretch), max(deepest, 2 if size >= segment_bytes // 2 else 1)))
     return groups
 
 
@@ -153,15 +153,15 @@ def _is_worn(segment: LiveSegment) -> bool:
 
 
 def _capped(segments: Sequence[LiveSegment], limit: int) -> list[list[LiveSegment]]:
-    return _runs(segments, limit, Bounds())
+    return _stretches(segments, limit, Bounds())
 
 
-def _runs(segments: Sequence[LiveSegment], limit: int, bounds: Bounds) -> list[list[LiveSegment]]:
-    """Segments, in order of time where time counts, cut where a run would hold or span too much.
+def _stretches(segments: Sequence[LiveSegment], limit: int, bounds: Bounds) -> list[list[LiveSegment]]:
+    """Segments, in order of time where time counts, cut where a stretch would hold or span too much.
 
-    One that spans too much all by itself is a run of its own, and interrupts none.
+    One that spans too much all by itself is a stretch of its own, and interrupts none.
     """
-    runs: list[list[LiveSegment]] = []
+    stretches: list[list[LiveSegment]] = []
     alone: list[list[LiveSegment]] = []
     size, start, end = 0, 0, 0
     for segment in segments:
@@ -169,13 +169,13 @@ def _runs(segments: Sequence[LiveSegment], limit: int, bounds: Bounds) -> list[l
         if bounds.span_ns is not None and high - low > bounds.span_ns:
             alone.append([segment])
             continue
-        full = not runs or size + segment.facts.size > limit or len(runs[-1]) == bounds.max_inputs
+        full = not stretches or size + segment.facts.size > limit or len(stretches[-1]) == bounds.max_inputs
         if full or (bounds.span_ns is not None and max(end, high) - min(start, low) > bounds.span_ns):
-            runs.append([])
+            stretches.append([])
             size, start, end = 0, low, high
-        runs[-1].append(segment)
+        stretches[-1].append(segment)
         size, start, end = size + segment.facts.size, min(start, low), max(end, high)
-    return runs + alone
+    return stretches + alone
 
 
 def _times(segment: LiveSegment) -> tuple[int, int]:
