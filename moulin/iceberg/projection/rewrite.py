@@ -51,17 +51,17 @@ class Delta:
     deletes_removed: dict[int, LiveSegment] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, changes: Iterable[FeedSegment]) -> Delta:
+    def of(cls, segments: Iterable[FeedSegment]) -> Delta:
         delta = cls()
-        for change in changes:
-            if change.before is None and change.after is not None:
-                delta.added.append(change.after)
-            if change.before is not None and change.after is None:
-                delta.removed[change.before.facts.number] = change.before
-            if change.before is not None and change.before.vector is not None:
-                delta.deletes_removed[change.before.facts.number] = change.before
-            if change.after is not None and change.after.vector is not None:
-                delta.deletes_added.append(change.after)
+        for pair in segments:
+            if pair.before is None and pair.after is not None:
+                delta.added.append(pair.after)
+            if pair.before is not None and pair.after is None:
+                delta.removed[pair.before.facts.number] = pair.before
+            if pair.before is not None and pair.before.vector is not None:
+                delta.deletes_removed[pair.before.facts.number] = pair.before
+            if pair.after is not None and pair.after.vector is not None:
+                delta.deletes_added.append(pair.after)
         return delta
 
     @classmethod

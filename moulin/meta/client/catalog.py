@@ -20,9 +20,9 @@ from moulin.errors import InvalidInput
 from moulin.meta.client.connection import Connection
 from moulin.meta.client.tasks import ClientTasks
 from moulin.meta.client.tokens import ClientTokens
-from moulin.meta.codec.lake.change import from_message_changes
 from moulin.meta.codec.lake.commit import from_message_result, to_message_commit
 from moulin.meta.codec.lake.database import from_message_database, from_message_preview
+from moulin.meta.codec.lake.feed import from_message_feed
 from moulin.meta.codec.lake.index import from_message_coverage, from_message_index
 from moulin.meta.codec.lake.partition import from_message_partition, to_message_partition, to_message_tuple
 from moulin.meta.codec.lake.region import from_message_region
@@ -241,13 +241,13 @@ class ClientCatalog:
     def feed(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[FeedEntry]:
         fields = {"table_id": str(table_id), "until": until, "net": net}
         if net:
-            return from_message_changes(self._stream("ListChanges", pb.ChangeRange, since=since, **fields))
+            return from_message_feed(self._stream("ListChanges", pb.ChangeRange, since=since, **fields))
         return self._each_version(since, fields)
 
     def _each_version(self, since: int, fields: Mapping[str, Any]) -> Iterator[FeedEntry]:
         while True:
             pieces = self._stream("ListChanges", pb.ChangeRange, since=since, limit=_VERSIONS, **fields)
-            found = list(from_message_changes(pieces))
+            found = list(from_message_feed(pieces))
             yield from found
             if len(found) < _VERSIONS:
                 return

@@ -16,9 +16,9 @@ from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.errors import InvalidInput
 from moulin.meta.auth import caller
 from moulin.meta.codec.id import from_message_id
-from moulin.meta.codec.lake.change import to_message_changes
 from moulin.meta.codec.lake.commit import from_message_commit, to_message_result
 from moulin.meta.codec.lake.database import to_message_database, to_message_preview
+from moulin.meta.codec.lake.feed import to_message_feed
 from moulin.meta.codec.lake.index import to_message_coverage, to_message_index_info
 from moulin.meta.codec.lake.merge_task import from_message_claim, to_message_claim, to_message_claimed, to_message_task
 from moulin.meta.codec.lake.partition import from_message_partition, from_message_tuple, to_message_partition
@@ -237,7 +237,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         table_id = from_message_id(request.table_id, "table_id")
         found = self._catalog.feed(table_id, request.since, self._last(request), net=request.net)
         for change in islice(found, _limit(request)):
-            yield from to_message_changes(change)
+            yield from to_message_feed(change)
 
     def _last(self, request: pb.ChangeRange) -> int:
         until = _until(request)

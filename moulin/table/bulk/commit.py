@@ -26,7 +26,7 @@ from moulin.table.commit.change import DataChange
 from moulin.table.commit.retry import retry
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
-from moulin.table.keyed.view import View
+from moulin.table.keyed.version import KeyedVersion
 from moulin.table.ports import is_frame
 from moulin.table.write.layout import Layout
 from moulin.table.write.writes import Outcome, number_source, prepare_delete
@@ -43,7 +43,7 @@ def plan_bulk(
 def _plan(
     context: Context,
     keyed: KeyedTable,
-    view: View,
+    seen: KeyedVersion,
     *,
     rules: MergeRules | None = None,
     duplicates: OnDuplicate = "error",
@@ -54,11 +54,11 @@ def _plan(
         regions[()] = 0
     return BulkPlan(
         context.store,
-        Layout.of(view.state),
-        view.state.schema if rules is None else rules.source,
+        Layout.of(seen.state),
+        seen.state.schema if rules is None else rules.source,
         keyed.spec,
         regions,
-        () if replaces_all else view.segments,
+        () if replaces_all else seen.segments,
         keyed.config.append_segment_bytes,
         duplicates,
         rules,
@@ -92,9 +92,9 @@ def commit_upsert(
     drafts = Drafts.of(context, keyed, plan, runs)
     if not drafts.by_region:
         return Outcome(keyed.refresh().state.head_version)
-    with keyed.held(drafts.values) as (view, uses):
-        drafts.settle(context, plan, view)
-        change = replace(drafts.change(view.state, uses), summary=dict(summary or {}))
+    with keyed.held(drafts.values) as (seen, uses):
+        drafts.settle(context, plan, seen)
+        change = replace(drafts.change(seen.state, uses), summary=dict(summary or {}))
         version = context.committer.commit([change], request_id=request_id, digest=digest).version
     return drafts.outcome(version)
 
@@ -108,14 +108,14 @@ def commit_overwrite(
     values = {*known, *drafts.values, *([] if keyed.spec.is_split else [()])}
 
     def run() -> Outcome:
-        with keyed.held(sorted(values, key=repr)) as (view, uses):
+        with keyed.held(sorted(values, key=repr)) as (seen, uses):
             if where is None:
                 gone = context.catalog.table_entry(keyed.id).rows
-                change = replace(drafts.change(view.state, uses), kind=Kind.OVERWRITE, everything=True)
+                change = replace(drafts.change(seen.state, uses), kind=Kind.OVERWRITE, everything=True)
             else:
-                drafts.settle(context, plan, view)
-                matched, gone = prepare_delete(context, view.state, where, kind=Kind.OVERWRITE)
-                change = united(drafts.change(view.state, uses), matched)
+                drafts.settle(context, plan, seen)
+                matched, gone = prepare_delete(context, seen.state, where, kind=Kind.OVERWRITE)
+                change = united(drafts.change(seen.state, uses), matched)
             return replace(drafts.outcome(context.committer.commit([change]).version), rows_deleted=gone)
 
     return retry(context.config.commit_attempts, run)
@@ -126,10 +126,10 @@ def merge(context: Context, keyed: KeyedTable, source: Any, rules: MergeRules) -
     batches = None if is_frame(source) else list(to_batches(source, rules.source))
 
     def run() -> Outcome:
-        with keyed.held() as (view, uses):
-            if view.state.schema_id != rules.schema.schema_id:
+        with keyed.held() as (seen, uses):
+            if seen.state.schema_id != rules.schema.schema_id:
                 raise Conflict("The schema of the table changed while the merge began; try again.")
-            plan = _plan(context, keyed, view, rules=rules)
+            plan = _plan(context, keyed, seen, rules=rules)
             runs: Sequence[RegionRun]
             if batches is None:
                 runs = context.spark().map_frame(write_bulk, plan, source)
@@ -137,7 +137,7 @@ def merge(context: Context, keyed: KeyedTable, source: Any, rules: MergeRules) -
                 runs = write_runs(plan, context, batches, number_source(context))
             drafts = Drafts.of(context, keyed, plan, runs)
             if not drafts.has_effect:
-                return Outcome(view.state.head_version)
+                return Outcome(seen.state.head_version)
             held = {use.number for use in uses}
             fresh = [value for value in drafts.values if drafts.numbers[value] not in held]
             with keyed.held(fresh) as (now, more):  # regions that did not exist when the merge began

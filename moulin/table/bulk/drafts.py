@@ -26,7 +26,7 @@ from moulin.table.bulk.writer import BulkPlan, RegionRun, duplicate_key
 from moulin.table.commit.change import DataChange
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
-from moulin.table.keyed.view import View
+from moulin.table.keyed.version import KeyedVersion
 from moulin.table.write.upsert import UpsertDraft
 from moulin.table.write.writes import Outcome, number_source
 
@@ -64,12 +64,12 @@ class Drafts:
     def has_effect(self) -> bool:
         return any(draft.added or draft.positions for draft in self.by_region.values())
 
-    def settle(self, context: Context, plan: BulkPlan, view: View) -> None:
+    def settle(self, context: Context, plan: BulkPlan, seen: KeyedVersion) -> None:
         """Locate keys again in regions whose rows are not as planned. REQUIRES: the regions are held."""
-        if plan.spec.spec != RegionSpec.of(view.state.schema, view.state.properties).spec:
+        if plan.spec.spec != RegionSpec.of(seen.state.schema, seen.state.properties).spec:
             raise Conflict("How the table is divided into regions changed meanwhile; try again.")
         for number, draft in self.by_region.items():
-            segments = view.of_region(number)
+            segments = seen.of_region(number)
             if _content(segments) == _content(s for s in plan.segments if s.facts.region == number):
                 continue
             if plan.rules is not None:

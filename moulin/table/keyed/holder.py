@@ -65,7 +65,7 @@ class RegionHolder(KeyedReader):
             region,
             self.config,
             wake=self._background.wake,
-            level0=lambda: sum(s.facts.level == 0 for s in self._view.of_region(region.number)),
+            level0=lambda: sum(s.facts.level == 0 for s in self._seen.of_region(region.number)),
             refresh=self.refresh,
             flushing=flushing,
         )
@@ -105,7 +105,7 @@ class RegionHolder(KeyedReader):
             writer.rotate()
         for writer in list(self._regions.values()):
             self._flush_all(writer)
-        return self._view.state.head_version
+        return self._seen.state.head_version
 
     def _flush_all(self, writer: RegionWriter) -> None:
         while (memtable := writer.oldest()) is not None:
@@ -114,9 +114,9 @@ class RegionHolder(KeyedReader):
                     self._flush_one(writer, memtable)
 
     def _flush_one(self, writer: RegionWriter, memtable: Memtable) -> None:
-        view = self.refresh()
-        state, number = view.state, writer.region.number
-        segments = view.of_region(number)
+        seen = self.refresh()
+        state, number = seen.state, writer.region.number
+        segments = seen.of_region(number)
         rows, deleted = memtable.contents()
         rows = to_schema(rows, memtable.record.schema, state.schema)
         draft = UpsertDraft()

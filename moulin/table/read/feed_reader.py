@@ -52,7 +52,7 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class ChangeReader:
+class FeedReader:
     """Reads changed rows with `schema`, by field id. Small, and sent to Spark tasks. Belongs to one thread.
 
     `schema` should let every column be null: rows may be older than a column, or younger than its removal. `columns`
@@ -70,41 +70,41 @@ class ChangeReader:
         return pa.schema([*FEED_FIELDS, *(arrow_field(self.schema.find_field(name)) for name in self.columns)])
 
     def read(
-        self, change: FeedEntry, vectors: VectorCache, share: Collection[int] | None = None
+        self, entry: FeedEntry, vectors: VectorCache, share: Collection[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Rows of the feed, first those that went, then those that came.
 
-        With a `share`, only rows of the segments at these indexes of the change; matched against all of them.
+        With a `share`, only rows of the segments at these indexes of the entry; matched against all of them.
         """
-        one = _OneVersion(self, change, vectors)
+        one = _OneVersion(self, entry, vectors)
         for came in (False, True):
-            for index, pair in enumerate(change.segments):
+            for index, pair in enumerate(entry.segments):
                 if share is None or index in share:
                     yield from one.read(pair, came)
 
 
-def may_match(change: FeedEntry) -> bool:
+def may_match(entry: FeedEntry) -> bool:
     """Whether a row can be on both sides, as far as facts tell. Else every row stands for itself."""
-    return any(pair.before for pair in change.segments) and any(
-        pair.after and not _is_fresh(pair.after, change) for pair in change.segments
+    return any(pair.before for pair in entry.segments) and any(
+        pair.after and not _is_fresh(pair.after, entry) for pair in entry.segments
     )
 
 
-def _is_fresh(segment: LiveSegment, change: FeedEntry) -> bool:
-    """Whether all rows of a segment were given their ids in this change."""
-    return not segment.facts.has_lineage and segment.first_row_id >= change.next_row_id
+def _is_fresh(segment: LiveSegment, entry: FeedEntry) -> bool:
+    """Whether all rows of a segment were given their ids in the version of this entry."""
+    return not segment.facts.has_lineage and segment.first_row_id >= entry.next_row_id
 
 
 class _OneVersion:
-    """Reads the rows of one change."""
+    """Reads the rows of one entry of the feed."""
 
-    def __init__(self, reader: ChangeReader, change: FeedEntry, vectors: VectorCache) -> None:
-        self._reader, self._change, self._vectors = reader, change, vectors
-        self._matches = self._match() if may_match(change) else None
-        commits = change.commits
+    def __init__(self, reader: FeedReader, entry: FeedEntry, vectors: VectorCache) -> None:
+        self._reader, self._entry, self._vectors = reader, entry, vectors
+        self._matches = self._match() if may_match(entry) else None
+        commits = entry.commits
         self._sequences = np.array([commit.sequence for commit in commits], np.int64)
-        self._versions = np.array([commit.version for commit in commits] + [change.version], np.int64)
-        self._stamps = np.array([commit.timestamp_ns for commit in commits] + [change.timestamp_ns], np.int64) // 1000
+        self._versions = np.array([commit.version for commit in commits] + [entry.version], np.int64)
+        self._stamps = np.array([commit.timestamp_ns for commit in commits] + [entry.timestamp_ns], np.int64) // 1000
 
     def read(self, pair: FeedSegment, came: bool) -> Iterator[pa.RecordBatch]:
         rows = self._came(pair) if came else self._went(pair)
@@ -156,12 +156,12 @@ class _OneVersion:
         return np.where(exact, indexes, last)
 
     def _match(self) -> _Matches | None:
-        change = self._change
-        went = [rows for pair in change.segments if (rows := self._went(pair))]
+        entry = self._entry
+        went = [rows for pair in entry.segments if (rows := self._went(pair))]
         came = [
             rows
-            for pair in change.segments
-            if pair.after and not _is_fresh(pair.after, change) and (rows := self._came(pair))
+            for pair in entry.segments
+            if pair.after and not _is_fresh(pair.after, entry) and (rows := self._came(pair))
         ]
         if not went or not came:
             return None

@@ -39,7 +39,7 @@ _UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScanPlan:
     """The segments that may hold matching rows, out of how many the version has.
 
     `index_skipped` are those that only secondary indexes ruled out, `index_narrowed` those of which indexes leave some
@@ -106,11 +106,11 @@ class Scan:
         self._columns = _checked_columns(columns, state)
         self.schema = self._output_schema(columns)
 
-    def plan(self) -> Plan:
+    def plan(self) -> ScanPlan:
         """What a read would touch: the segments left after pruning."""
         kept = self._planned()
         total = self._catalog.segments(self._state.id, self._state.version, with_columns=False)
-        return Plan(tuple(kept.segments), len(total), kept.skipped, len(kept.positions))
+        return ScanPlan(tuple(kept.segments), len(total), kept.skipped, len(kept.positions))
 
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Stream the rows, segment by segment, reading ahead no more than the configuration allows.
