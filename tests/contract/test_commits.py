@@ -203,7 +203,7 @@ def test_restoring_the_same_version_twice_at_once_adds_each_segment_once(catalog
         assert catalog.table_entry(state.id).segments == 1
 
 
-def test_merges_are_found_by_what_they_consumed(catalog: Catalog) -> None:
+def test_compactions_are_found_by_what_they_consumed(catalog: Catalog) -> None:
     state = make_table(catalog)
     a, b, c, d = (segment(catalog, state.id) for _ in range(4))
     commit(catalog, state.id, Append(added=(a, b)))
@@ -256,7 +256,7 @@ def test_inputs_wanted_by_many_at_once_are_given_once(catalog: Catalog) -> None:
     assert len(catalog.maintenance.merge_inputs_held(range(1300))) == 2 * made, "no task has an input of another"
 
 
-def test_a_merge_frees_its_inputs(catalog: Catalog) -> None:
+def test_a_compaction_frees_its_inputs(catalog: Catalog) -> None:
     state = make_table(catalog)
     a = segment(catalog, state.id)
     commit(catalog, state.id, Append(added=(a,)))

@@ -55,7 +55,7 @@ def lineage(table: Table) -> dict[int, tuple[int, int]]:
     return {row["id"]: (row["_row_id"], row["_last_updated_version"]) for row in scan}
 
 
-def test_deletes_and_merges_run_on_spark_once_it_has_started(
+def test_deletes_and_compactions_run_on_spark_once_it_has_started(
     lake: Lake, orders: Table, rows: Rows, ids: Ids, watched: Watched
 ) -> None:
     for n in range(4):
@@ -99,7 +99,7 @@ def test_large_work_starts_spark_only_where_it_may(tmp_path: Path, spark: SparkS
         assert table.scan().to_arrow()["id"].to_pylist() == [0, 1, 2, 3]
 
 
-def test_a_delete_that_commits_while_a_merge_runs_is_carried_over(
+def test_a_delete_that_commits_while_a_compaction_runs_is_carried_over(
     orders: Table, rows: Rows, ids: Ids, watched: Watched
 ) -> None:
     orders.append(rows(0, 50))
@@ -115,7 +115,7 @@ def test_a_delete_that_commits_while_a_merge_runs_is_carried_over(
     assert (stats.segments, stats.deleted_rows) == (1, 2)
 
 
-def test_a_merge_that_commits_while_a_delete_runs_is_followed(
+def test_a_compaction_that_commits_while_a_delete_runs_is_followed(
     orders: Table, rows: Rows, ids: Ids, watched: Watched
 ) -> None:
     orders.append(rows(0, 50))

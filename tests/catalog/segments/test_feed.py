@@ -114,7 +114,7 @@ def test_net_compares_the_two_ends(catalog: Catalog, table: TableState) -> None:
     assert change.segments == ()
 
 
-def test_a_merge_is_silent_but_not_what_is_around_it(catalog: Catalog, table: TableState) -> None:
+def test_a_compaction_is_silent_but_not_what_is_around_it(catalog: Catalog, table: TableState) -> None:
     one, two, merged = segment(catalog, table.id), segment(catalog, table.id), segment(catalog, table.id, rows=20)
     commit(catalog, table.id, Append(added=(one,)))
     base = commit(catalog, table.id, Append(added=(two,))).version

@@ -48,7 +48,7 @@ def test_retention_takes_whole_segments_and_never_early(shop: Shop) -> None:
     assert shop.ids() == [], "a change counts for what is there already"
 
 
-def test_retention_leaves_what_is_being_merged(shop: Shop) -> None:
+def test_retention_leaves_what_is_being_compacted(shop: Shop) -> None:
     """MT-12 as the design has it"""
     janitor = Janitor(shop.live.lake)
     shop.fill(2)
@@ -61,7 +61,7 @@ def test_retention_leaves_what_is_being_merged(shop: Shop) -> None:
     assert shop.ids() == []
 
 
-def test_merges_are_planned_by_tier(shop: Shop) -> None:
+def test_compactions_are_planned_by_tier(shop: Shop) -> None:
     """JN-14; planned by size"""
     janitor = Janitor(shop.live.lake)
     shop.fill(2)

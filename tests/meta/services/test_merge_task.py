@@ -215,7 +215,7 @@ def test_tasks_of_dropped_tables_and_of_gone_inputs_are_not_handed_out(shop: Sho
     assert shop.ids() == []
 
 
-def test_deletes_during_a_merge_are_carried_over(shop: Shop) -> None:
+def test_deletes_during_a_compaction_are_carried_over(shop: Shop) -> None:
     """MT-12 as the design has it; INV-2"""
     shop.fill(2)
     shop.create()
@@ -226,7 +226,7 @@ def test_deletes_during_a_merge_are_carried_over(shop: Shop) -> None:
     assert shop.ids() == [0, 1, 2, 4, 5, 7]
 
 
-def test_without_a_journal_a_delete_during_the_merge_fails_it(shop: Shop) -> None:
+def test_without_a_journal_a_delete_during_the_compaction_fails_it(shop: Shop) -> None:
     shop.fill(2)
     shop.create()
     request = shop.merge(shop.claim())

@@ -31,7 +31,7 @@ def start_compaction(table: Table) -> Callable[[], int]:
     return lambda: commit_compaction(context, change).version
 
 
-def test_a_delete_that_commits_while_a_merge_runs_is_carried_over(orders: Table) -> None:
+def test_a_delete_that_commits_while_a_compaction_runs_is_carried_over(orders: Table) -> None:
     orders.append(rows(1, 50))
     orders.append(rows(51, 50))
     orders.delete_where("id = 1")
@@ -43,7 +43,7 @@ def test_a_delete_that_commits_while_a_merge_runs_is_carried_over(orders: Table)
     assert orders.stats().segments == 2
 
 
-def test_a_delete_that_was_prepared_before_a_merge_commits_after_it(orders: Table) -> None:
+def test_a_delete_that_was_prepared_before_a_compaction_commits_after_it(orders: Table) -> None:
     orders.append(rows(1, 50))
     orders.append(rows(51, 50))
     change, _ = prepare_delete(orders._context, orders.state(), "id in (2, 60)")
@@ -53,7 +53,7 @@ def test_a_delete_that_was_prepared_before_a_merge_commits_after_it(orders: Tabl
     assert ids(orders) == [1, *range(4, 60), *range(61, 101)]
 
 
-def test_a_delete_follows_two_merges(orders: Table) -> None:
+def test_a_delete_follows_two_compactions(orders: Table) -> None:
     orders.append(rows(1, 50))
     orders.append(rows(51, 50))
     change, _ = prepare_delete(orders._context, orders.state(), "id in (2, 60)")
@@ -64,7 +64,7 @@ def test_a_delete_follows_two_merges(orders: Table) -> None:
     assert ids(orders) == [1, *range(3, 60), *range(61, 151)]
 
 
-def test_an_input_emptied_while_a_merge_runs_stays_empty(orders: Table) -> None:
+def test_an_input_emptied_while_a_compaction_runs_stays_empty(orders: Table) -> None:
     orders.append(rows(1, 50))
     orders.append(rows(51, 50))
     commit = start_compaction(orders)
@@ -73,7 +73,7 @@ def test_an_input_emptied_while_a_merge_runs_stays_empty(orders: Table) -> None:
     assert ids(orders) == list(range(1, 51))
 
 
-def test_everything_deleted_while_a_merge_runs_stays_deleted(orders: Table) -> None:
+def test_everything_deleted_while_a_compaction_runs_stays_deleted(orders: Table) -> None:
     orders.append(rows(1, 50))
     orders.append(rows(51, 50))
     commit = start_compaction(orders)
@@ -84,7 +84,7 @@ def test_everything_deleted_while_a_merge_runs_stays_deleted(orders: Table) -> N
 
 
 @pytest.mark.parametrize("win", ["overwrite", "restore", "merge"])
-def test_a_merge_loses_to_overwrite_restore_and_another_merge(orders: Table, win: str) -> None:
+def test_a_compaction_loses_to_overwrite_restore_and_another_compaction(orders: Table, win: str) -> None:
     start = orders.version
     orders.append(rows(1, 50))
     orders.append(rows(51, 50))

@@ -102,7 +102,7 @@ def test_new_segments_are_scanned_until_they_are_covered(shuffled: Table) -> Non
 
 
 @pytest.mark.parametrize("kind", ["btree", "bloom"])
-def test_a_merge_carries_an_index_along_without_reading_the_rows(
+def test_a_compaction_carries_an_index_along_without_reading_the_rows(
     lake: Lake, shuffled: Table, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shuffled.create_index("region", kind)
@@ -125,7 +125,7 @@ def test_a_merge_carries_an_index_along_without_reading_the_rows(
     assert check(lake.catalog) == []
 
 
-def test_a_merge_covers_what_was_not_covered(shuffled: Table) -> None:
+def test_a_compaction_covers_what_was_not_covered(shuffled: Table) -> None:
     shuffled.create_index("region")
     late = rows(1000, 3)
     late[1]["region"] = "r041"
@@ -135,7 +135,9 @@ def test_a_merge_covers_what_was_not_covered(shuffled: Table) -> None:
     assert ids(shuffled.scan(where="region = 'r041'")) == [110, 1001]
 
 
-def test_an_index_dropped_while_a_merge_runs_does_not_stop_it(shuffled: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_dropped_while_a_compaction_runs_does_not_stop_it(
+    shuffled: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from moulin.table.compact import job
 
     shuffled.create_index("region")
@@ -152,7 +154,7 @@ def test_an_index_dropped_while_a_merge_runs_does_not_stop_it(shuffled: Table, m
     assert shuffled.stats().segments == 1
 
 
-def test_deletes_during_a_merge_are_masked(shuffled: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletes_during_a_compaction_are_masked(shuffled: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     from moulin.table.compact import compaction
 
     shuffled.create_index("region")
@@ -326,7 +328,7 @@ def test_a_column_added_later_is_indexed_by_its_default(shuffled: Table) -> None
     assert len(ids(shuffled.scan(where="grade = 'plain'"))) == 200
 
 
-def test_a_merge_that_carries_an_index_is_silent_in_the_change_feed(shuffled: Table) -> None:
+def test_a_compaction_that_carries_an_index_is_silent_in_the_change_feed(shuffled: Table) -> None:
     shuffled.create_index("region")
     before = shuffled.version
     shuffled.compact(everything=True)

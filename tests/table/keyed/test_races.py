@@ -67,7 +67,7 @@ def check_versions(lake: Lake, items: Table) -> None:
     assert check_lake(lake.catalog) == []
 
 
-def test_a_flush_commits_while_a_merge_runs(lake: Lake, items: Table) -> None:
+def test_a_flush_commits_while_a_compaction_runs(lake: Lake, items: Table) -> None:
     items.flush()
     commit = start_compaction(items)
     expected = change(items)
@@ -93,7 +93,7 @@ def before_flush(items: Table, monkeypatch: pytest.MonkeyPatch, act: Callable[[]
     monkeypatch.setattr(committer, "commit", commit_later)
 
 
-def test_a_merge_commits_while_a_flush_runs(lake: Lake, items: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compaction_commits_while_a_flush_runs(lake: Lake, items: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     items.flush()
     ids = items.scan(columns=["id", "_row_id"]).to_arrow().to_pydict()
     before = dict(zip(ids["id"], ids["_row_id"], strict=True))

@@ -47,7 +47,7 @@ def _rows(start: int, count: int) -> pa.Table:
     )
 
 
-def test_a_merge_lets_scans_skip_the_segments_of_other_services(spans: Table) -> None:
+def test_a_compaction_lets_scans_skip_the_segments_of_other_services(spans: Table) -> None:
     assert len(spans.scan(where="service_name = 'pay'").plan().segments) == 4
     spans.compact(everything=True)
     plan = spans.scan(where="service_name = 'pay'").plan()
@@ -58,7 +58,7 @@ def test_a_merge_lets_scans_skip_the_segments_of_other_services(spans: Table) ->
     assert sorted(spans.scan().to_arrow()["id"].to_pylist()) == list(range(8000))
 
 
-def test_each_segment_of_a_clustered_merge_keeps_the_sort_order(spans: Table) -> None:
+def test_each_segment_of_a_clustered_compaction_keeps_the_sort_order(spans: Table) -> None:
     spans.compact(everything=True)
     catalog, store = spans._context.catalog, spans._context.store
     for segment in catalog.segments(spans.id, spans.version):
@@ -66,7 +66,7 @@ def test_each_segment_of_a_clustered_merge_keeps_the_sort_order(spans: Table) ->
         assert times == sorted(times)
 
 
-def test_deletes_that_land_while_a_clustered_merge_runs_are_carried_over(spans: Table) -> None:
+def test_deletes_that_land_while_a_clustered_compaction_runs_are_carried_over(spans: Table) -> None:
     spans.delete_where("id < 10")
     context, state = spans._context, spans.state()
     segments = context.catalog.segments(state.id, state.version)
