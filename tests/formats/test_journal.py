@@ -34,7 +34,7 @@ def example() -> bytes:
 def merge(
     rng: np.random.Generator, inputs: dict[int, int], first_output: int, tasks: int, dropped: float
 ) -> tuple[JournalSet, Model, dict[int, int]]:
-    """A merge of whole inputs {segment: rows} in any order: its journals, what they must say, and its outputs."""
+    """A compaction of whole inputs {segment: rows} in any order: its journals, what they must say, and its outputs."""
     cuts = {
         segment: np.sort([0, rows, *rng.integers(0, rows + 1, tasks - 1)]).tolist() for segment, rows in inputs.items()
     }

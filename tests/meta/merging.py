@@ -30,7 +30,7 @@ COLUMNS = [("id", "long"), ("ts", "timestamptz")]
 
 @dataclass
 class Shop:
-    """A database of its own with one table, and the stubs that the tests of merges use."""
+    """A database of its own with one table, and the stubs that the tests of compactions use."""
 
     live: Live
     table: Table

@@ -1,4 +1,4 @@
-"""Planned tasks on Spark: deletes and merges, what fails in them, and what commits while they run."""
+"""Planned tasks on Spark: deletes and compactions, what fails in them, and what commits while they run."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_task_that_breaks_is_unavailable_and_says_why(spark: SparkSession) -> 
 
 
 def test_an_index_is_made_on_spark(tmp_path: Path, spark: SparkSession) -> None:
-    """The same tasks, as one Spark job; and a merge on Spark carries the index along."""
+    """The same tasks, as one Spark job; and a compaction on Spark carries the index along."""
     with moulin.connect(tmp_path / "lake", spark=spark, merge_local_bytes=1) as lake:
         lake.create_database("shop")
         table = lake.create_table("shop.orders", [("id", "long"), ("name", "string")])

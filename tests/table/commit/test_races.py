@@ -1,4 +1,4 @@
-"""Deletes, merges and appends that meet: nothing lost, nothing back from the dead."""
+"""Deletes, compactions and appends that meet: nothing lost, nothing back from the dead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.table.conftest import EVENTS, OpenLake, ids, rows
 
 
 def start_compaction(table: Table) -> Callable[[], int]:
-    """Run a merge of all segments up to its commit; the result commits it."""
+    """Run a compaction of all segments up to its commit; the result commits it."""
     state = table.state()
     context = table._context
     segments = context.catalog.segments(state.id, state.version)
@@ -119,7 +119,7 @@ def test_two_compactions_share_the_work(orders: Table) -> None:
 
 
 def test_concurrent_writers_lose_nothing(open_lake: OpenLake, lake: Lake) -> None:
-    """Appends, deletes and merges from several threads, each with its own connection."""
+    """Appends, deletes and compactions from several threads, each with its own connection."""
     table = lake.create_table("shop.busy", EVENTS)
     table.append(rows(0, 100))
     failures: list[Exception] = []

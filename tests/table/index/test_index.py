@@ -1,4 +1,4 @@
-"""Secondary indexes: a scan gives the same rows with them as without, and merges carry them along."""
+"""Secondary indexes: a scan gives the same rows with them as without, and compactions carry them along."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ def test_a_damaged_index_is_reported(tmp_path: Path) -> None:
         with pytest.raises(Corrupt, match="index"):
             table.scan(where="id = 7").to_arrow()
         assert [finding.where for finding in check(lake.catalog)] == [f"{paths.indexes_prefix(table.id)}/{file.name}"]
-        table.compact(everything=True)  # a merge reads the rows instead, and leaves a good file
+        table.compact(everything=True)  # a compaction reads the rows instead, and leaves a good file
         assert ids(table.scan(where="id = 7")) == [7, 7]
         assert table.scan(where="id = 7").plan().index_narrowed == 1
         lake.context.secondary.clear()
@@ -402,7 +402,7 @@ def random_where(rng: random.Random, depth: int = 2) -> str:
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("keyed", [False, True], ids=["event", "keyed"])
 def test_scans_give_the_same_rows_with_and_without_indexes(open_lake: OpenLake, seed: int, keyed: bool) -> None:
-    """Random rows, deletes, merges, partial coverage and old versions."""
+    """Random rows, deletes, compactions, partial coverage and old versions."""
     rng = random.Random(seed * 2 + keyed)
     lake = open_lake(settings={"merge_min_inputs": 2})
     lake.create_database("shop")

@@ -1,4 +1,4 @@
-"""Flushes, merges, clean-up and reads of a keyed table that meet: one live row per key, at every version."""
+"""Flushes, compactions, clean-up and reads of a keyed table that meet: one live row per key, at every version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges put rows together by sharding fields: segments are ruled out by them, and nothing else changes."""
+"""Compactions put rows together by sharding fields: segments are ruled out by them, and nothing else changes."""
 
 from __future__ import annotations
 
