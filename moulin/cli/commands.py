@@ -27,7 +27,14 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "sql": Entry(
             "tables.data", "Run Spark SQL over the lake; `database.table version as of 12` reads an older version."
         ),
-        "merge": Entry("upkeep.maintenance", "Compact fresh, small and worn segments of a table."),
+        "compact": Entry(
+            "upkeep.maintenance", "Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones."
+        ),
+        "merge": Entry(
+            "upkeep.maintenance",
+            "Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones.",
+            hidden=True,
+        ),
         "gc": Entry(
             "upkeep.maintenance",
             "Clean up: purge what was dropped, forget old versions, delete files that nothing names.",
