@@ -220,7 +220,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         made = [pb.MergeOf(segment=m.segment, version=m.version, journals=m.journals) for m in found]
         return pb.ListMergesResponse(merges=made)
 
-    # Changes
+    # The feed
 
     def LoadTableUntil(self, request: pb.ChangeRange, context: Any) -> pb.TableState:
         return to_message_state(
@@ -236,8 +236,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def ListChanges(self, request: pb.ChangeRange, context: Any) -> Iterator[pb.VersionChange]:
         table_id = from_message_id(request.table_id, "table_id")
         found = self._catalog.feed(table_id, request.since, self._last(request), net=request.net)
-        for change in islice(found, _limit(request)):
-            yield from to_message_feed(change)
+        for entry in islice(found, _limit(request)):
+            yield from to_message_feed(entry)
 
     def _last(self, request: pb.ChangeRange) -> int:
         until = _until(request)
