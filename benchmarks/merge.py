@@ -21,10 +21,10 @@ def run(bench: Bench) -> Iterator[Line]:
     bench.step(f"loading {RUNS} sorted runs")
     for rows in events.sorted_runs(bench.rows, RUNS):
         table.append(rows)
-    unmerged = table.version
+    uncompacted = table.version
     files = [str(path) for path in segment_files(bench, table)]
     folder = bench.folder / "merged"
-    ours = Contender(lambda: _merge(table), lambda: table.restore(unmerged))
+    ours = Contender(lambda: _compact(table), lambda: table.restore(uncompacted))
 
     def spark_sql() -> None:
         partitions = spark.sparkContext.defaultParallelism
@@ -53,10 +53,10 @@ def run(bench: Bench) -> Iterator[Line]:
 
     peers = {"polars, eager": _fresh(eager, folder), "polars, lazy": _fresh(lazy, folder)}
     yield bench.compare("merge", "8 sorted runs / polars", ours, peers, target=POLARS)
-    table.restore(unmerged)
+    table.restore(uncompacted)
 
 
-def _merge(table: Table) -> None:
+def _compact(table: Table) -> None:
     done = table.compact(everything=True)
     if done.segments_in != RUNS:
         raise AssertionError(f"The compaction took {done.segments_in} segments, not {RUNS}.")

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
-from moulin.meta.codec.convert import to_key
 
 from benchmarks import big_catalog
 from benchmarks.harness import Bench, Contender, Line, Sample, Skipped, take_turns
@@ -19,6 +18,7 @@ from moulin._proto.moulin.meta.v1 import common_pb2, nursery_pb2, segment_lookup
 from moulin._proto.moulin.meta.v1.nursery_pb2_grpc import NurseryServiceStub
 from moulin._proto.moulin.meta.v1.segment_lookup_pb2_grpc import SegmentLookupServiceStub
 from moulin.formats import manifest as codec
+from moulin.meta.codec.meta.address import to_message_key
 from moulin.meta.config import ServeConfig
 from moulin.meta.server.server import MetaServer, build_server
 from moulin.model.facts import LiveSegment
@@ -119,7 +119,7 @@ def _register(served: _Served) -> Contender:
         facts = big_catalog.segment(state, lake.catalog.reserve_segments(1), start, start + 30 * 10**9, 0)
         message = common_pb2.CreateSegment(
             table_id=str(state.id),
-            cloud_object_key=to_key(lake.store, facts.path),
+            cloud_object_key=to_message_key(lake.store, facts.path),
             data_file=codec.segment_to_ref(LiveSegment(facts, 0, 0, 0), codec.ADDED),
         )
         moved = nursery_pb2.StreamOffsetInfo(

@@ -49,7 +49,7 @@ def run(bench: Bench) -> Iterator[Line]:
             yield _stored(signal, stored[signal], size[signal], None)
         yield _stored("all signals", sum(stored.values()), sum(size.values()), STORED)
         for signal in ("logs", "traces"):
-            yield _merge(bench, lake, tables[signal], fresh[signal])
+            yield _compact(bench, lake, tables[signal], fresh[signal])
         yield _hour(bench, tables["logs"].scan().to_arrow())
 
 
@@ -63,7 +63,7 @@ def _files(lake: Lake, table: Table) -> list[Path]:
     return [path for s in segments if (path := lake.store.local_path(s.facts.path)) is not None]
 
 
-def _merge(bench: Bench, lake: Lake, table: Table, fresh: int) -> Line:
+def _compact(bench: Bench, lake: Lake, table: Table, fresh: int) -> Line:
     """The first compaction after a nursery; pyarrow reads, sorts and writes the same files with the same codec."""
     table.restore(fresh)
     files, target = _files(lake, table), bench.folder / "telemetry.parquet"

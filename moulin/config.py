@@ -47,16 +47,16 @@ class Config:
     # A full manifest is written when this many deltas lie on the last one (more for large tables, see
     # docs/formats/manifest.md).
     manifest_deltas: int = 64
-    # Appended rows are cut into segments of about this size in memory; merged ones of about `merge_segment_bytes` on
+    # Appended rows are cut into segments of about this size in memory; compacted ones of about `merge_segment_bytes` on
     # disk.
     append_segment_bytes: int = 256 * MIB
     merge_segment_bytes: int = 256 * MIB
-    # One merge reads at most this much. The janitor plans one when a partition has at least `merge_min_inputs` segments
-    # of about the same size, and at most `merge_max_inputs` of them go into it.
+    # One compaction reads at most this much. The janitor plans one when a partition has at least `merge_min_inputs`
+    # segments of about the same size, and at most `merge_max_inputs` of them go into it.
     merge_max_bytes: int = 8192 * MIB
     merge_min_inputs: int = 4
     merge_max_inputs: int = 100
-    # Merges that read less than this run in-process even when Spark is at hand.
+    # Compactions that read less than this run in-process even when Spark is at hand.
     merge_local_bytes: int = 64 * MIB
     # How long a claimed merge task stays with a worker that sends no heartbeat. After a failure it waits
     # `merge_backoff`, twice as long after each further one; after `merge_failures` it is in quarantine.
@@ -95,7 +95,7 @@ class Config:
     level0_slowdown: int = 24
     level0_stop: int = 48
     stall_seconds: float = 60.0
-    # With `merge_background` on, the process that writes a region merges its level-0 segments when there are
+    # With `merge_background` on, the process that writes a region compacts its level-0 segments when there are
     # `level0_trigger` of them, and those of level 1 into level 2 when they hold more than `level1_bytes`.
     merge_background: str = "on"
     level0_trigger: int = 8
@@ -107,7 +107,7 @@ class Config:
     # Where what never changes of a lake in an object store is kept on this machine; empty: nowhere. And how much of it.
     cache_folder: str = ""
     cache_bytes: int = 10_240 * MIB
-    # One merge of an event table spans at most this much time, unless the table or its retention says otherwise.
+    # One compaction of an event table spans at most this much time, unless the table or its retention says otherwise.
     merge_span: float = 7 * DAY
     # Collectors write an object of their stream when it has so many bytes, or when its first record has waited so long.
     stream_flush_seconds: float = 1.0
@@ -130,7 +130,7 @@ class Config:
     stream_timeout: float = 5 * MINUTE
     # A deleted or re-routed ingest token may still be in use by a collector for this long.
     token_recheck: float = MINUTE
-    # Objects of a stream are kept this long after the commit that merged them; how far which version was, is known for
+    # Objects of a stream are kept this long after the commit that took them in; how far which version was, is known for
     # `checkpoint_keep`.
     blob_keep: float = HOUR
     checkpoint_keep: float = 30 * MINUTE

@@ -89,7 +89,7 @@ class Fenced(MoulinError):
 
 
 class Corrupt(MoulinError):
-    """Stored bytes are not what was written. The message names the object and the place."""
+    """Stored bytes are not what was written. The message names the object, and where in it."""
 
 
 class Unsupported(MoulinError):

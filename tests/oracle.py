@@ -151,7 +151,7 @@ class _Asker:
             case FileKind.JOURNAL:
                 j = s.journals
                 query = sa.select(j.c.path).where(j.c.path == path, j.c.version > oldest)
-                return "a merge after the oldest version left it" if self._any(query) else ""
+                return "a compaction after the oldest version left it" if self._any(query) else ""
             case FileKind.INDEX_FILE:
                 c, p = s.index_coverage, s.segment_spans
                 query = sa.select(c.c.path).join(p, p.c.segment == c.c.segment)

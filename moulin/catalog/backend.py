@@ -11,17 +11,17 @@ from uuid import UUID
 
 from moulin.catalog.commit.indexes import Coverage, IndexSize
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
-from moulin.catalog.objects.history import MergeOf
+from moulin.catalog.objects.history import CompactionOf
 from moulin.catalog.objects.names import NameOrId
 from moulin.catalog.objects.tables import NewTable
 from moulin.catalog.segments.feed import FeedEntry
 from moulin.catalog.segments.live import PartitionFilter, TimeRange
-from moulin.catalog.tasks.merge_tasks import PlannedMerge
+from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.config import Config
 from moulin.model.entities import CommitInfo, Database, DropPreview, Index, Region, TableEntry, TableState, View
 from moulin.model.facts import LiveSegment
 from moulin.model.ingest import NewToken, Routing, StreamList, Token
-from moulin.model.merge_task import ClaimedMerge, MergeTask
+from moulin.model.merge_task import ClaimedTask, MergeTask
 from moulin.model.operations import Claim
 
 
@@ -42,15 +42,15 @@ class TokenBackend(Protocol):
     def snapshot(self) -> StreamList: ...
 
 
-class MergeBackend(Protocol):
-    """Merge tasks, as whoever merges uses them."""
+class TaskBackend(Protocol):
+    """Merge tasks, as those who compact use them."""
 
     def create_merge_tasks(
-        self, planned: Sequence[PlannedMerge], *, worker: str | None = None, read_version: int = 0
+        self, planned: Sequence[PlannedTask], *, worker: str | None = None, read_version: int = 0
     ) -> list[Claim | None]: ...
     def claim_merge_task(
         self, worker: str, *, seconds: float | None = None, table_id: UUID | None = None
-    ) -> ClaimedMerge | None: ...
+    ) -> ClaimedTask | None: ...
     def renew_merge_task(self, claim: Claim, seconds: float | None = None) -> int: ...
     def fail_merge_task(self, claim: Claim, message: str) -> None: ...
     def delete_merge_task(self, task_id: UUID) -> bool: ...
@@ -74,7 +74,7 @@ class CatalogBackend(Protocol):
     @property
     def ingest(self) -> TokenBackend: ...
     @property
-    def maintenance(self) -> MergeBackend: ...
+    def maintenance(self) -> TaskBackend: ...
     def close(self) -> None: ...
 
     # Databases
@@ -135,7 +135,7 @@ class CatalogBackend(Protocol):
 
     def segments_by_number(self, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]: ...
     def count_rows(self, table_id: UUID, version: int) -> int: ...
-    def merges_of(self, numbers: Sequence[int], after: int) -> list[MergeOf]: ...
+    def compactions_of(self, numbers: Sequence[int], after: int) -> list[CompactionOf]: ...
     def state_until(self, table_id: UUID, since: int, until: int | None = None) -> TableState:
         """The table at `until`, by default now; refuses a range of versions whose changes are not all kept."""
 

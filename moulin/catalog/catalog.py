@@ -20,7 +20,7 @@ from moulin.catalog.maintenance import MaintenanceCatalog
 from moulin.catalog.manifests.newest import require_newest
 from moulin.catalog.manifests.publish import Publisher
 from moulin.catalog.objects import databases, history, lookup, pins, tables, views
-from moulin.catalog.objects.history import MergeOf
+from moulin.catalog.objects.history import CompactionOf
 from moulin.catalog.objects.names import NameOrId
 from moulin.catalog.objects.tables import NewTable
 from moulin.catalog.segments import feed
@@ -291,9 +291,9 @@ class Catalog:
         with self.pool.read() as connection:
             return segments.count_rows(connection, table_id, version)
 
-    def merges_of(self, numbers: Sequence[int], after: int) -> list[MergeOf]:
+    def compactions_of(self, numbers: Sequence[int], after: int) -> list[CompactionOf]:
         with self.pool.read() as connection:
-            return history.merges_of(connection, numbers, after)
+            return history.compactions_of(connection, numbers, after)
 
     def state_until(self, table_id: UUID, since: int, until: int | None = None) -> TableState:
         """The table at `until`, by default now; refuses a range of versions whose changes are not all kept."""

@@ -125,7 +125,7 @@ class IngestCatalog:
             streams.stop(draft, stream_id, stopped_at, final_offset, reason)
 
     def deletable_offsets(self, published: int) -> dict[UUID, int]:
-        """Up to where objects of streams may be deleted, `blob_keep` after the commit that merged them."""
+        """Up to where objects of streams may be deleted, `blob_keep` after the commit that took them in."""
         pinned = self._pool.in_use().oldest_pin()
         with self._pool.read() as connection:
             now = self._pool.now(connection)
@@ -166,7 +166,7 @@ class IngestCatalog:
         idle: Sequence[Advance] = (),
         request_id: str,
     ) -> NurseryResult:
-        """Add merged segments to one table, each as a version, and move the streams they came from; all or nothing."""
+        """Add segments to one table, each as a version, and move the streams they came from; all or nothing."""
         if not registrations:
             raise InvalidInput("A registration brings at least one segment.")
         key = nursery.request_key(request_id)

@@ -13,14 +13,14 @@ from moulin.catalog.segments import deletion, live, retention, search, staging, 
 from moulin.catalog.segments.deletion import ReadyJournal, TombstonedSegment
 from moulin.catalog.segments.retention import Expiring
 from moulin.catalog.segments.search import FoundSegment, Page
-from moulin.catalog.segments.stats import Filter, Mergeable, TierStats, Totals
+from moulin.catalog.segments.stats import Compactable, Filter, TierStats, Totals
 from moulin.catalog.sql import leases
 from moulin.catalog.sql.pool import Pool
 from moulin.catalog.streams import streams
 from moulin.catalog.tasks import claims, merge_tasks, task_list
-from moulin.catalog.tasks.merge_tasks import Begin, PlannedMerge
+from moulin.catalog.tasks.merge_tasks import Begin, PlannedTask
 from moulin.model.facts import LiveSegment
-from moulin.model.merge_task import ClaimedMerge, MergeTask, MergeTaskFigures, StagedSegments
+from moulin.model.merge_task import ClaimedTask, MergeTask, MergeTaskFigures, StagedSegments
 from moulin.model.operations import Claim
 
 
@@ -34,7 +34,7 @@ class MaintenanceCatalog:
     # Merge tasks
 
     def create_merge_tasks(
-        self, planned: Sequence[PlannedMerge], *, worker: str | None = None, read_version: int = 0
+        self, planned: Sequence[PlannedTask], *, worker: str | None = None, read_version: int = 0
     ) -> list[Claim | None]:
         """Make a task of each plan whose inputs are free, None for the others; claimed at once if `worker` is given."""
         seconds = self.config.merge_lease_seconds
@@ -43,7 +43,7 @@ class MaintenanceCatalog:
 
     def claim_merge_task(
         self, worker: str, *, seconds: float | None = None, table_id: UUID | None = None
-    ) -> ClaimedMerge | None:
+    ) -> ClaimedTask | None:
         lease = self.config.merge_lease_seconds if seconds is None else seconds
         return claims.claim(self.pool, worker, lease, table_id)
 
@@ -78,11 +78,11 @@ class MaintenanceCatalog:
         with self.pool.read() as connection:
             return task_list.table_of(connection, task_id)
 
-    def claimed_merge(self, claim: Claim) -> ClaimedMerge:
+    def claimed_task(self, claim: Claim) -> ClaimedTask:
         with self.pool.unordered(durable=False) as connection:
-            return claims.claimed_merge(connection, claim)
+            return claims.claimed_task(connection, claim)
 
-    def finished_merge(self, claim: Claim) -> tuple[int, list[str]] | None:
+    def finished_task(self, claim: Claim) -> tuple[int, list[str]] | None:
         """The version and output paths that a claim was finished with, None when it was not."""
         with self.pool.read() as connection:
             return task_list.finished(connection, claim)
@@ -162,7 +162,7 @@ class MaintenanceCatalog:
         with self.pool.read() as connection:
             return stats.size_tiers(connection, table_id, wanted, self.pool.now(connection))
 
-    def mergeable_segments(
+    def compactable_segments(
         self,
         table_id: UUID,
         wanted: Filter,
@@ -171,10 +171,10 @@ class MaintenanceCatalog:
         least: int,
         limit: int,
         after: tuple[int, int, int] | None,
-    ) -> Mergeable:
+    ) -> Compactable:
         with self.pool.read() as connection:
             versions = wanted.versions(connection, self.pool.now(connection))
-            return stats.mergeable(
+            return stats.compactable(
                 connection, table_id, wanted, versions, small=small, least=least, limit=limit, after=after
             )
 

@@ -1,8 +1,8 @@
-"""The rewrite journal: where a merge put each row of its inputs. Layout: docs/formats/journal.md.
+"""The rewrite journal: where a compaction put each row of its inputs. Layout: docs/formats/journal.md.
 
-Every task of a merge writes one journal, which covers slices [start, stop) of the input segments and gives for each
-position its address in an output, or says that the row was dropped. `JournalSet` puts the tasks of one merge together,
-`follow` carries positions through successive merges.
+Every slice of a compaction writes one journal, which covers ranges [start, stop) of the input segments and gives for
+each position its address in an output, or records that the row was dropped. `JournalSet` unites the journals of one
+compaction, `follow` carries positions through successive compactions.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _LEVEL = 1
 class JournalEntry:
     """What became of the positions [start, start + len(addresses)) of one input segment.
 
-    `vector_id` is the deletion vector the merge read the segment with, 0 for none. `addresses` are int64, packed as
-    `pack` does: index into the journal's outputs << 40 | position in that output, or -1 for a dropped row. No two kept
-    rows of a merge share an address.
+    `vector_id` is the deletion vector the compaction read the segment with, 0 for none. `addresses` are int64, packed
+    as `pack` does: index into the journal's outputs << 40 | position in that output, or -1 for a dropped row. No two
+    kept rows of a compaction share an address.
     """
 
     segment: int
@@ -61,7 +61,7 @@ def pack(output: int | npt.NDArray[Any], positions: npt.NDArray[Any]) -> Integer
 
 
 def encode_journal(outputs: Sequence[int], entries: Sequence[JournalEntry]) -> bytes:
-    """The journal of one merge task. Equal input gives equal bytes; entries without addresses are left out.
+    """The journal of one slice. Equal input gives equal bytes; entries without addresses are left out.
 
     Raises InvalidInput when outputs repeat, when slices of a segment overlap or differ in their vector, or when an
     address names no output.
@@ -113,7 +113,7 @@ class _Coverage:
         return list(dict.fromkeys(self._segments.tolist()))
 
     def vector_id(self, segment: int) -> int:
-        """The deletion vector that the merge read this input with, 0 for none."""
+        """The deletion vector that the compaction read this input with, 0 for none."""
         return int(self._vectors[self._find(segment).start])
 
     def coverage(self, segment: int) -> list[tuple[int, int]]:
@@ -207,7 +207,7 @@ class Journal(_Coverage):
 
 
 class JournalSet(_Coverage):
-    """The journals of all tasks of one merge, asked as one.
+    """The journals of all slices of one compaction, asked as one.
 
     Raises InvalidInput when two of them cover the same position, or name different vectors for one input.
     """
@@ -239,17 +239,17 @@ class JournalSet(_Coverage):
 def follow(
     chain: Sequence[Journal | JournalSet], segment: int, positions: npt.NDArray[Any]
 ) -> tuple[Integers, Integers]:
-    """Where these positions of a segment are after the merges of `chain`, oldest first; -1 and -1 for a dropped row.
+    """Where these positions of a segment are after the compactions of `chain`, oldest first; -1 and -1 where dropped.
 
-    A segment that a merge did not take as input stays where it is. Raises as `lookup` does.
+    A segment that a compaction did not take as input stays where it is. Raises as `lookup` does.
     """
     asked = _as_positions(positions).copy()
     segments = np.full(len(asked), segment, dtype=np.int64)
-    for merge in chain:
-        inputs = set(merge.segments())
+    for journals in chain:
+        inputs = set(journals.segments())
         for current, rows in list(_groups(segments)):
             if current in inputs:
-                segments[rows], asked[rows] = merge.lookup(current, asked[rows])
+                segments[rows], asked[rows] = journals.lookup(current, asked[rows])
     return segments, asked
 
 

@@ -2,7 +2,7 @@
 
 A sorted file (`btree`) holds (value, segment, position) in the order of the values, in chunks with a directory. A
 `bloom` file holds for each segment a Bloom filter, which searches read, and the hash of each row, from which the
-filters of merged segments are made. Nulls have no entry.
+filters of compacted segments are made. Nulls have no entry.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ class Database:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A table as a view or a preview names it."""
+class Named:
+    """An object by id and name, as a view lists its tables, and a preview what goes with a drop."""
 
     id: UUID
     name: str
@@ -55,7 +55,7 @@ class View:
     id: UUID
     database: str
     name: str
-    members: tuple[Member, ...]
+    members: tuple[Named, ...]
     created_at: int
     description: str | None = None
     tombstone: Tombstone | None = None
@@ -173,7 +173,7 @@ class DropPreview:
     """What dropping a database with `cascade` would tombstone, and how long it could be brought back."""
 
     database: Database
-    tables: tuple[Member, ...]
-    views: tuple[Member, ...]
+    tables: tuple[Named, ...]
+    views: tuple[Named, ...]
     grace_seconds: float
-    tokens: tuple[Member, ...] = ()
+    tokens: tuple[Named, ...] = ()

@@ -1,4 +1,4 @@
-"""What the catalog says of ingest: tokens, streams and how far they are merged, members."""
+"""What the catalog says of ingest: tokens, streams and how far they are taken in, members."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class NurseryBatch:
-    """What one run of a nursery brings: segments of many tables, one frontier per stream, rows set aside.
+    """What one batch of a nursery brings: segments of many tables, one frontier per stream, rows set aside.
 
     It was routed by what `routing_seq` stood for. A frontier may move without any segment.
     """

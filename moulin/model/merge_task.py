@@ -21,7 +21,7 @@ class TaskState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """A merge to be done. `available_at` is when it can be claimed (again): the end of a back-off, or of a lease."""
+    """Segments to rewrite. `available_at` is when it can be claimed (again): the end of a back-off, or of a lease."""
 
     id: UUID
     table_id: UUID
@@ -49,7 +49,7 @@ class MergeTaskFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimedMerge:
+class ClaimedTask:
     """A merge task that a worker has: its inputs, each with the deletion vector seen (0: none), as of `read_version`.
 
     `first_number` starts a block of `numbers` segment numbers for the outputs.

@@ -26,7 +26,7 @@ class Kind(StrEnum):
     APPEND = "append"
     DELETE = "delete"
     UPSERT = "upsert"
-    MERGE = "merge"
+    COMPACT = "merge"  # this word is in every catalog and manifest
     TRIM = "trim"
     OVERWRITE = "overwrite"
     RESTORE = "restore"
@@ -90,7 +90,7 @@ class DataOperation:
     added: tuple[SegmentFacts, ...] = ()
     removed: tuple[Expected, ...] = ()
     vectors: tuple[NewVector, ...] = ()
-    # Deletion vectors of segments in `added` itself: rows that were deleted in the inputs while a merge ran.
+    # Deletion vectors of segments in `added` itself: rows that were deleted in the inputs while a compaction ran.
     added_vectors: Mapping[int, VectorFacts] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -116,14 +116,14 @@ class Upsert(DataOperation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merge(DataOperation):
+class Compact(DataOperation):
     """The live rows of `removed`, rewritten into `added`; no row changes. `journals` are their old -> new positions.
 
     `journal_outputs` names the first output of each journal. With `claim`, the commit finishes that merge task, and
     fails when the claim no longer holds.
     """
 
-    kind = Kind.MERGE
+    kind = Kind.COMPACT
     journals: tuple[str, ...] = ()
     journal_outputs: tuple[int, ...] = ()
     claim: Claim | None = None
@@ -179,7 +179,7 @@ class SetPartitioning:
 
 @dataclass(frozen=True, slots=True)
 class SetSortOrder:
-    """A new sort order for segments written from now on; older segments keep theirs until they are merged."""
+    """A new sort order for segments written from now on; older segments keep theirs until they are compacted."""
 
     fields: tuple[str, ...]
     kind: ClassVar[Kind] = Kind.SET_SORT_ORDER
@@ -233,11 +233,11 @@ _C, _B, _R, _X = Verdict.COMMUTES, Verdict.REBASE, Verdict.RETRY, Verdict.CONFLI
 
 # Row: what commits now. Column: what committed since it was prepared. Columns in the order of Kind.
 _TABLE: dict[Kind, tuple[Verdict, ...]] = {
-    #             append del ups merge trim over rest alter props part c-index u-index d-index sort
+    #             append del ups compact trim over rest alter props part c-index u-index d-index sort
     Kind.APPEND: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
     Kind.DELETE: (_C, _B, _B, _B, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C),
     Kind.UPSERT: (_B, _B, _B, _B, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C),
-    Kind.MERGE: (_C, _B, _B, _X, _X, _X, _X, _C, _C, _C, _C, _C, _C, _C),
+    Kind.COMPACT: (_C, _B, _B, _X, _X, _X, _X, _C, _C, _C, _C, _C, _C, _C),
     Kind.TRIM: (_C, _B, _B, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C),
     Kind.OVERWRITE: (_C, _R, _R, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C),
     Kind.RESTORE: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C),

@@ -157,10 +157,10 @@ SCHEMAS: Final[Mapping[Signal, pa.Schema]] = MappingProxyType(
 )
 
 SEGMENT_BYTES: Final = 64 << 20
-"""Size of merged segments: a merge of 256 MiB then has four to deal rows out to."""
+"""Size of compacted segments: a compaction of 256 MiB then has four to deal rows out to."""
 PARTITION_BY: Final = (f"day({EVENT_TIME})",)
 SORT_BY: Final = (EVENT_TIME,)
-# By what merges cluster: queries ask for a service, or a metric.
+# By what compactions cluster: queries ask for a service, or a metric.
 SHARD_BY: Final[Mapping[Signal, tuple[ShardingField, ...]]] = MappingProxyType(
     {
         "logs": (ShardingField(SERVICE, 10.0), ShardingField("severity_text", 1.0)),

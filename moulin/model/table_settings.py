@@ -17,7 +17,9 @@ SHARDING = "moulin.sharding-fields"
 
 _MAX = (1 << 63) - 1
 _MAX_FIELDS = 256
-_SHARE = 40  # without an override, a merge spans at most this part of the retention: 4.2 h of 7 days, 18 h of 30 days
+_SHARE = (
+    40  # without an override, a compaction spans at most this part of the retention: 4.2 h of 7 days, 18 h of 30 days
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +51,12 @@ def retention_ns(properties: Mapping[str, str]) -> int | None:
 
 
 def merge_span_override_ns(properties: Mapping[str, str]) -> int | None:
-    """The longest time that one merge may span, where the table says so itself."""
+    """The longest time that one compaction may span, where the table says so itself."""
     return _duration(MERGE_SPAN, properties.get(MERGE_SPAN))
 
 
 def merge_span_ns(properties: Mapping[str, str], cap_seconds: float) -> int:
-    """The longest time that one merge may span: the table's own, else a part of its retention, else the cap."""
+    """The longest time that one compaction may span: the table's own, else a part of its retention, else the cap."""
     own, kept, cap = merge_span_override_ns(properties), retention_ns(properties), int(cap_seconds * 1e9)
     if own is not None:
         return own

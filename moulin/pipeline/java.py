@@ -214,7 +214,7 @@ def _digest(path: Path) -> str:
 
 
 def _has_aot_cache(java: Java) -> bool:
-    """From 25 on, one run records what two runs or an archive at exit recorded before, and method profiles with it."""
+    """From 25 on, one start records what took two starts or an archive at exit before, and method profiles."""
     return java.major >= 25
 
 

@@ -18,10 +18,10 @@ from moulin.errors import MoulinError, Unavailable
 S = TypeVar("S")
 R = TypeVar("R")
 
-RESULT_SCHEMA = "place bigint, result binary, error string, message string"
+RESULT_SCHEMA = "number bigint, result binary, error string, message string"
 _RESULT = pa.schema(
     [
-        pa.field("place", pa.int64()),
+        pa.field("number", pa.int64()),
         pa.field("result", pa.binary()),
         pa.field("error", pa.string()),
         pa.field("message", pa.string()),
@@ -52,15 +52,15 @@ class SparkRunner:
         if not slices:
             return []
         pickled = [pickle.dumps((kernel, work)) for work in slices]
-        places = self._spark.range(0, len(slices), 1, len(slices))
-        results = collect_results(places.mapInArrow(partial(_run_places, pickled), RESULT_SCHEMA))
-        return [results[place] for place in range(len(slices))]
+        numbers = self._spark.range(0, len(slices), 1, len(slices))
+        results = collect_results(numbers.mapInArrow(partial(_run_slices, pickled), RESULT_SCHEMA))
+        return [results[number] for number in range(len(slices))]
 
 
-def _run_places(pickled: Sequence[bytes], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run_slices(pickled: Sequence[bytes], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for place in batch.column(0).to_pylist():
-            yield outcome(place, partial(_run_pickled, pickled[place]))
+        for number in batch.column(0).to_pylist():
+            yield outcome(number, partial(_run_pickled, pickled[number]))
 
 
 def _run_pickled(pickled: bytes) -> Any:
@@ -68,7 +68,7 @@ def _run_pickled(pickled: bytes) -> Any:
     return kernel(work)
 
 
-def outcome(place: int, run: Callable[[], Any]) -> pa.RecordBatch:
+def outcome(number: int, run: Callable[[], Any]) -> pa.RecordBatch:
     """What `run` returns, or the error that another try would meet again, as one row of RESULT_SCHEMA.
 
     An error that another try may not meet is raised, so that Spark tries again.
@@ -76,27 +76,27 @@ def outcome(place: int, run: Callable[[], Any]) -> pa.RecordBatch:
     pa.set_cpu_count(1)
     row: tuple[int, bytes | None, str | None, str | None]
     try:
-        row = (place, pickle.dumps(run()), None, None)
+        row = (number, pickle.dumps(run()), None, None)
     except MoulinError as error:
         if error.retryable:
             raise
-        row = (place, None, type(error).__name__, error.message)
+        row = (number, None, type(error).__name__, error.message)
     return pa.RecordBatch.from_arrays(
         [pa.array([v], f.type) for v, f in zip(row, _RESULT, strict=True)], schema=_RESULT
     )
 
 
 def collect_results(frame: DataFrame) -> dict[int, Any]:
-    """Run the job of a frame of RESULT_SCHEMA: what each place returned. Raises the error of the first that failed."""
+    """Run the job of a frame of RESULT_SCHEMA: results by number. Raises the error of the first that failed."""
     try:
         rows = frame.collect()
     except PySparkException as error:
         raise task_error(error) from error
     results = {}
-    for row in sorted(rows, key=lambda row: int(row.place)):
+    for row in sorted(rows, key=lambda row: int(row.number)):
         if row.error is not None:
             raise named_error(row.error, row.message)
-        results[int(row.place)] = pickle.loads(row.result)
+        results[int(row.number)] = pickle.loads(row.result)
     return results
 
 

@@ -36,7 +36,7 @@ from moulin.table.ports import Backfilled, BatchLoaded, FrameKernel, P, R
 
 _HOLDS: ContextVar[list[Hold]] = ContextVar("holds")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-_SESSION = "session"  # Spark's name for the place of temporary views; a database of the lake goes before it
+_SESSION = "session"  # Spark's name for the database of temporary views; a database of the lake goes before it
 
 
 class LakeSpark:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES: Final = 1 << 20
 _WHOLE_OBJECT_BYTES: Final = 16 << 20  # a reader takes objects up to this size at once
-_RUN_BLOCKS: Final = 16  # asked for in one request
+_STRETCH_BLOCKS: Final = 16  # asked for in one request
 _PARALLEL_READS: Final = 8
 _SIZES_KEPT: Final = 65_536
 _BATCH: Final = 1000
@@ -294,25 +294,25 @@ class CachedStore(Store):
         return mine, others
 
     def _fetch(self, path: str, size: int, flights: dict[int, Future[object]]) -> dict[int, memoryview]:
-        runs = _runs(sorted(flights))
+        stretches = _stretches(sorted(flights))
 
-        def fetch(run: Sequence[int]) -> dict[int, memoryview]:
-            start = run[0] * BLOCK_BYTES
-            data = self._remote.get_range(path, start, min(size, (run[-1] + 1) * BLOCK_BYTES) - start)
-            self._keep(path, size, run[0], data)
+        def fetch(stretch: Sequence[int]) -> dict[int, memoryview]:
+            start = stretch[0] * BLOCK_BYTES
+            data = self._remote.get_range(path, start, min(size, (stretch[-1] + 1) * BLOCK_BYTES) - start)
+            self._keep(path, size, stretch[0], data)
             with self._lock:
-                self._misses += len(run)
+                self._misses += len(stretch)
                 self._miss_bytes += len(data)
             view = memoryview(data)
-            blocks = {b: view[b * BLOCK_BYTES - start : (b + 1) * BLOCK_BYTES - start] for b in run}
+            blocks = {b: view[b * BLOCK_BYTES - start : (b + 1) * BLOCK_BYTES - start] for b in stretch}
             for number, block in blocks.items():
                 flights[number].set_result(block)
             return blocks
 
-        if len(runs) <= 1:
-            return fetch(runs[0]) if runs else {}
+        if len(stretches) <= 1:
+            return fetch(stretches[0]) if stretches else {}
         with ThreadPoolExecutor(_PARALLEL_READS, thread_name_prefix="moulin-cache") as threads:
-            return {b: block for blocks in threads.map(fetch, runs) for b, block in blocks.items()}
+            return {b: block for blocks in threads.map(fetch, stretches) for b, block in blocks.items()}
 
     def _forget(self, path: str) -> None:
         if self._cacheable(path):
@@ -324,15 +324,15 @@ def _numbers(start: int, length: int) -> range:
     return range(start // BLOCK_BYTES, -(-(start + length) // BLOCK_BYTES))
 
 
-def _runs(numbers: Sequence[int]) -> list[list[int]]:
-    """Ascending numbers in runs without gaps, none longer than one request may be."""
-    runs: list[list[int]] = []
+def _stretches(numbers: Sequence[int]) -> list[list[int]]:
+    """Ascending numbers in stretches without gaps, none longer than one request may be."""
+    stretches: list[list[int]] = []
     for number in numbers:
-        if runs and runs[-1][-1] == number - 1 and len(runs[-1]) < _RUN_BLOCKS:
-            runs[-1].append(number)
+        if stretches and stretches[-1][-1] == number - 1 and len(stretches[-1]) < _STRETCH_BLOCKS:
+            stretches[-1].append(number)
         else:
-            runs.append([number])
-    return runs
+            stretches.append([number])
+    return stretches
 
 
 def _cut(blocks: dict[int, memoryview], start: int, length: int) -> bytes:

@@ -17,7 +17,7 @@ from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.keyed.reader import FixedReader
 from moulin.table.keyed.tables import keyed_table, open_keyed
-from moulin.table.keyed.view import View
+from moulin.table.keyed.version import KeyedVersion
 from moulin.table.write.writes import Outcome
 
 
@@ -105,7 +105,7 @@ class TableHandle:
                 raise FailedPrecondition(f"Table {self.name} has no primary key: read it with scan.")
             state, regions = self._fixed_at
             segments = self._context.catalog.segments(self.id, state.version, with_columns=False)
-            self._fixed = FixedReader(self._context, View(state, tuple(segments), 0.0), regions)
+            self._fixed = FixedReader(self._context, KeyedVersion(state, tuple(segments), 0.0), regions)
         return self._fixed
 
     def _state(self, version: int | None = None) -> TableState:

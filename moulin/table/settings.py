@@ -58,7 +58,7 @@ class TableSettings(TableHandle):
         return self._set(SetPartitioning(tuple(fields)))
 
     def set_sort_order(self, fields: Sequence[str]) -> Outcome:
-        """Sort what is written from now on, such as by ["region", "ts desc"]; older segments follow when merged."""
+        """Sort what is written from now on, such as by ["region", "ts desc"]; older segments follow when compacted."""
         return self._set(SetSortOrder(tuple(fields)))
 
     # Secondary indexes
@@ -66,8 +66,8 @@ class TableSettings(TableHandle):
     def create_index(self, column: str, kind: str = "btree", name: str | None = None) -> IndexInfo:
         """Index a column: `btree` finds values and ranges, `bloom` rules out segments without a value.
 
-        Built on Spark when a session is at hand and the table is large. Merges carry it over; segments written later
-        are covered by a merge or by `update_indexes`, and until then read without it.
+        Built on Spark when a session is at hand and the table is large. Compactions carry it over; segments written
+        later are covered by a compaction or by `update_indexes`, and until then read without it.
         """
         state = self._writable()
         version = indexing.create_index(self._context, state, column, kind, name)

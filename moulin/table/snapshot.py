@@ -18,7 +18,7 @@ from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.keyed.key_scan import KeyScan
 from moulin.table.keyed.lookup import Lookup
-from moulin.table.keyed.view import View
+from moulin.table.keyed.version import KeyedVersion
 from moulin.table.pins import Hold
 from moulin.table.read.scan import Scan
 
@@ -64,21 +64,21 @@ class Snapshot:
         c = self._context
         if start is not None or end is not None or prefix is not None or reverse or ordered:
             options = {"start": start, "end": end, "prefix": prefix, "reverse": reverse, "ordered": ordered}
-            return KeyScan(c, self._view, None, columns=columns, where=where, limit=limit, **options)
+            return KeyScan(c, self._seen, None, columns=columns, where=where, limit=limit, **options)
         options = {"columns": columns, "where": where, "limit": limit, "indexes": c.secondary, "pins": c.pins}
         return Scan(c.catalog, c.store, c.vectors, self._state, **options)
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row of a key in this version, or None."""
         columns = self._key()
-        return self._lookup.get(lambda: self._view, columns, columns.check(key))
+        return self._lookup.get(lambda: self._seen, columns, columns.check(key))
 
     def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
         """The row of each key in this version, or None, in the order of the keys."""
         columns = self._key()
         checked = [columns.check(key) for key in keys]
         lookup = self._lookup
-        found = lookup.get_many(self._view, columns, list(dict.fromkeys(checked)), lookup.age())
+        found = lookup.get_many(self._seen, columns, list(dict.fromkeys(checked)), lookup.age())
         return [lookup.copy(found[key]) if key in found else None for key in checked]
 
     def _key(self) -> Key:
@@ -88,9 +88,9 @@ class Snapshot:
         return key
 
     @cached_property
-    def _view(self) -> View:
+    def _seen(self) -> KeyedVersion:
         segments = self._context.catalog.segments(self._state.id, self._state.version, with_columns=False)
-        return View(self._state, tuple(segments), 0.0)
+        return KeyedVersion(self._state, tuple(segments), 0.0)
 
     @cached_property
     def _lookup(self) -> Lookup:

@@ -140,7 +140,7 @@ def _read_amplification(state: TableState, segments: Sequence[LiveSegment]) -> i
         return len(segments)
     known = [(low, high) for low, high in spans if low is not None and high is not None]
     lows, highs = sorted(low for low, _ in known), sorted(high for _, high in known)
-    deepest = max((place + 1 - bisect_left(highs, low) for place, low in enumerate(lows)), default=0)
+    deepest = max((index + 1 - bisect_left(highs, low) for index, low in enumerate(lows)), default=0)
     return deepest + len(spans) - len(known)
 
 

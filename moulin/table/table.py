@@ -100,8 +100,8 @@ class Table(TableVersions, TableSettings):
         options = {"start": start, "end": end, "prefix": prefix, "reverse": reverse, "ordered": ordered}
         keyed = self._to_scan() if version is None else None
         if keyed is not None:
-            view, pending = Pending.of(self._context, keyed)
-            return KeyScan(self._context, view, pending, columns=columns, where=where, limit=limit, **options)
+            seen, pending = Pending.of(self._context, keyed)
+            return KeyScan(self._context, seen, pending, columns=columns, where=where, limit=limit, **options)
         snapshot = Snapshot(self._context, self._state(version))
         return snapshot.scan(columns, where, limit, **options)
 
@@ -251,7 +251,7 @@ class Table(TableVersions, TableSettings):
     # Maintenance
 
     def compact(self, *, everything: bool = False, progress: Callable[[int, int], None] | None = None) -> Compaction:
-        """Merge small, fresh and worn segments; on Spark when a session is at hand and the work is large."""
+        """Compact small, fresh and worn segments; on Spark when a session is at hand and the work is large."""
         self._writable()
         keyed = self._keyed()
         if keyed is None:

@@ -117,9 +117,9 @@ def _combine(first: DataChange, second: DataChange) -> DataChange:
     """Both changes of one table as one; both were read from the same version."""
     whole = {**first.whole, **second.whole}
     positions = dict(first.positions)
-    for number, places in second.positions.items():
-        positions[number] = positions.get(number, BitMap64()) | places
-    positions = {number: places for number, places in positions.items() if number not in whole}
+    for number, bitmap in second.positions.items():
+        positions[number] = positions.get(number, BitMap64()) | bitmap
+    positions = {number: bitmap for number, bitmap in positions.items() if number not in whole}
     added = (*first.added, *second.added)
     deletes = bool(whole or positions or first.everything)
     kind = Kind.APPEND if not deletes else Kind.OVERWRITE if added else Kind.DELETE

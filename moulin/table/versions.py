@@ -12,7 +12,7 @@ from moulin.model.refs import Ref, check_ref_name, refs_of
 from moulin.model.where import Where
 from moulin.table.bulk import bulk
 from moulin.table.handle import TableHandle, whole_number
-from moulin.table.read.feed import Changes
+from moulin.table.read.feed import Feed
 from moulin.table.snapshot import Snapshot
 from moulin.table.write.writes import Outcome
 
@@ -76,7 +76,7 @@ class TableVersions(TableHandle):
         where: Where = None,
         *,
         net: bool = False,
-    ) -> Changes:
+    ) -> Feed:
         """What happened to the rows in the versions after `since`, up to `until` or now.
 
         Version by version; with `net`, what the two ends differ in. Every version from `since` on must be kept.
@@ -86,7 +86,7 @@ class TableVersions(TableHandle):
             self.settle()
         last = self._shown if until is None else whole_number(until)
         state = self._context.catalog.state_until(self.id, whole_number(since), last)
-        return Changes(self._context, state, since, columns=columns, where=where, net=net)
+        return Feed(self._context, state, since, columns=columns, where=where, net=net)
 
     def _ref(self, name: str) -> Ref:
         found = refs_of(self._state().properties)

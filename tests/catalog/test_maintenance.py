@@ -11,7 +11,7 @@ from moulin.catalog.catalog import Catalog
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.drivers import database_url
 from moulin.catalog.sql.pool import HEAD_REVISION
-from moulin.catalog.tasks.merge_tasks import PlannedMerge
+from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.config import Config
 from moulin.model.operations import Append
 from moulin.storage.store import open_store
@@ -53,7 +53,7 @@ def test_a_catalog_from_before_merge_tasks_is_migrated(
         assert again.pool.revision() == HEAD_REVISION
         found = [one.number for one in again.maintenance.newest_segments().segments]
         assert found == [new.number, old.number]
-        plan = PlannedMerge(state.id, {old.number: 0, new.number: 0}, 1)
+        plan = PlannedTask(state.id, {old.number: 0, new.number: 0}, 1)
         assert again.maintenance.create_merge_tasks([plan]) != [None]
         with again.pool.read() as connection:
             inspector = sa.inspect(connection)

@@ -75,7 +75,7 @@ def test_tags_indexes_views_and_request_ids_are_there(old_lake: OldLake) -> None
         assert {one.name for one in lake.databases()} >= {"shop", "spare", "otel"}
 
 
-def test_rows_can_be_written_deleted_and_merged(old_lake: OldLake) -> None:
+def test_rows_can_be_written_deleted_and_compacted(old_lake: OldLake) -> None:
     rows = {name: [json.loads(row) for row in canonical(rows)] for name, rows in old_lake.expected["tables"].items()}
     with old_lake.connect() as lake:
         events = lake.table("shop.events")

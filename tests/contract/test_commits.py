@@ -9,15 +9,15 @@ import pytest
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit.table_commit import CommitResult, Stale, TableCommit
-from moulin.catalog.tasks.merge_tasks import PlannedMerge
+from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.errors import InvalidInput, NotFound
 from moulin.model.operations import (
     AlterSchema,
     Append,
+    Compact,
     Delete,
     Expected,
     Kind,
-    Merge,
     Overwrite,
     Restore,
     SetPartitioning,
@@ -203,7 +203,7 @@ def test_restoring_the_same_version_twice_at_once_adds_each_segment_once(catalog
         assert catalog.table_entry(state.id).segments == 1
 
 
-def test_merges_are_found_by_what_they_consumed(catalog: Catalog) -> None:
+def test_compactions_are_found_by_what_they_consumed(catalog: Catalog) -> None:
     state = make_table(catalog)
     a, b, c, d = (segment(catalog, state.id) for _ in range(4))
     commit(catalog, state.id, Append(added=(a, b)))
@@ -211,22 +211,22 @@ def test_merges_are_found_by_what_they_consumed(catalog: Catalog) -> None:
     first = commit(
         catalog,
         state.id,
-        Merge(removed=(Expected(a.number, 0), Expected(b.number, 0)), added=(c,), journals=(j2, j1)),
+        Compact(removed=(Expected(a.number, 0), Expected(b.number, 0)), added=(c,), journals=(j2, j1)),
     ).version
-    second = commit(catalog, state.id, Merge(removed=(Expected(c.number, 0),), added=(d,), journals=(j3,))).version
-    found = catalog.merges_of([b.number, c.number, d.number], 0)
+    second = commit(catalog, state.id, Compact(removed=(Expected(c.number, 0),), added=(d,), journals=(j3,))).version
+    found = catalog.compactions_of([b.number, c.number, d.number], 0)
     assert [(m.segment, m.version, m.journals) for m in found] == [
         (b.number, first, (j1, j2)),
         (c.number, second, (j3,)),
     ]
-    assert [m.segment for m in catalog.merges_of([a.number, c.number], first)] == [c.number]
+    assert [m.segment for m in catalog.compactions_of([a.number, c.number], first)] == [c.number]
     commit(catalog, state.id, Restore(first - 1))
-    third = commit(catalog, state.id, Merge(removed=(Expected(a.number, 0),), journals=(j4,))).version
-    assert [m.version for m in catalog.merges_of([a.number], 0)] == [first, third], "a segment may come back"
+    third = commit(catalog, state.id, Compact(removed=(Expected(a.number, 0),), journals=(j4,))).version
+    assert [m.version for m in catalog.compactions_of([a.number], 0)] == [first, third], "a segment may come back"
 
 
-def planned(*numbers: int) -> PlannedMerge:
-    return PlannedMerge(UUID(int=0), dict.fromkeys(numbers, 0), 1)
+def planned(*numbers: int) -> PlannedTask:
+    return PlannedTask(UUID(int=0), dict.fromkeys(numbers, 0), 1)
 
 
 def test_a_segment_is_an_input_of_one_merge_task(catalog: Catalog) -> None:
@@ -256,12 +256,12 @@ def test_inputs_wanted_by_many_at_once_are_given_once(catalog: Catalog) -> None:
     assert len(catalog.maintenance.merge_inputs_held(range(1300))) == 2 * made, "no task has an input of another"
 
 
-def test_a_merge_frees_its_inputs(catalog: Catalog) -> None:
+def test_a_compaction_frees_its_inputs(catalog: Catalog) -> None:
     state = make_table(catalog)
     a = segment(catalog, state.id)
     commit(catalog, state.id, Append(added=(a,)))
     catalog.maintenance.create_merge_tasks([planned(a.number)])
-    commit(catalog, state.id, Merge(removed=(Expected(a.number, 0),)))
+    commit(catalog, state.id, Compact(removed=(Expected(a.number, 0),)))
     assert catalog.maintenance.merge_inputs_held([a.number]) == set()
 
 

@@ -17,13 +17,13 @@ from moulin.model.ids import new_id
 from moulin.model.operations import (
     AlterSchema,
     Append,
+    Compact,
     CreateIndex,
     Delete,
     DropIndex,
     Expected,
     IndexFile,
     Kind,
-    Merge,
     Operation,
     Overwrite,
     Restore,
@@ -101,7 +101,7 @@ TOUCHING: dict[Kind, Make] = {
     Kind.APPEND: lambda s, i: Append(added=s.new()),
     Kind.DELETE: lambda s, i: Delete(vectors=(vector(s.table.id, s.segments[i].number, 2),)),
     Kind.UPSERT: lambda s, i: Upsert(vectors=(vector(s.table.id, s.segments[i].number, 2),), added=s.new()),
-    Kind.MERGE: lambda s, i: Merge(removed=(Expected(s.segments[i].number, 0),), added=s.new()),
+    Kind.COMPACT: lambda s, i: Compact(removed=(Expected(s.segments[i].number, 0),), added=s.new()),
     Kind.TRIM: lambda s, i: Trim(removed=(Expected(s.segments[i].number, 0),)),
     Kind.OVERWRITE: lambda s, i: Overwrite(removed=(Expected(s.segments[i].number, 0),), added=s.new()),
     Kind.RESTORE: lambda s, i: Restore(s.table.version),
@@ -119,7 +119,7 @@ APART: dict[Kind, Make] = {
     Kind.APPEND: lambda s, i: Append(),
     Kind.DELETE: lambda s, i: Delete(vectors=(vector(s.table.id, s.segments[i].number, 2),)),
     Kind.UPSERT: lambda s, i: Upsert(vectors=(vector(s.table.id, s.segments[i].number, 2),)),
-    Kind.MERGE: lambda s, i: Merge(removed=(Expected(s.segments[i].number, 0),)),
+    Kind.COMPACT: lambda s, i: Compact(removed=(Expected(s.segments[i].number, 0),)),
     Kind.TRIM: lambda s, i: Trim(removed=(Expected(s.segments[i].number, 0),)),
     Kind.OVERWRITE: lambda s, i: Overwrite(removed=(Expected(s.segments[i].number, 0),)),
     Kind.RESTORE: lambda s, i: Restore(s.read),
@@ -183,7 +183,7 @@ def test_only_what_touched_the_same_segment_counts(scene: Scene) -> None:
 
 
 def test_the_strongest_of_several_decides(scene: Scene) -> None:
-    prepared = TOUCHING[Kind.MERGE](scene, 0)
+    prepared = TOUCHING[Kind.COMPACT](scene, 0)
     scene.commit(TOUCHING[Kind.DELETE](scene, 0))
     seen = scene.catalog.segments_by_number([scene.segments[0].number], scene.catalog.version())
     found = seen[scene.segments[0].number].vector
@@ -242,7 +242,7 @@ def test_columns_added_by_two_are_both_there(scene: Scene) -> None:
         lambda s: Append(added=(s.segments[0],)),
         lambda s: Append(added=(segment(s.catalog, s.table.id, schema_id=9),)),
         lambda s: Append(added=(segment(s.catalog, s.table.id, spec_id=9),)),
-        lambda s: Merge(added=s.new(), added_vectors={1: vector(s.table.id, 1, 2).facts}),
+        lambda s: Compact(added=s.new(), added_vectors={1: vector(s.table.id, 1, 2).facts}),
     ],
 )
 def test_operations_that_make_no_sense_are_refused_and_change_nothing(

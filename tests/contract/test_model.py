@@ -18,9 +18,9 @@ from moulin.model.facts import SegmentFacts
 from moulin.model.operations import (
     AlterSchema,
     Append,
+    Compact,
     Delete,
     Expected,
-    Merge,
     Operation,
     Overwrite,
     Restore,
@@ -98,10 +98,10 @@ def _remove(m: Model, a: int, b: int) -> tuple[Operation, State]:
     return Delete(removed=m.expect(gone)), replace(m.now, segments=m.without(gone))
 
 
-def _merge(m: Model, a: int, b: int) -> tuple[Operation, State]:
+def _compact(m: Model, a: int, b: int) -> tuple[Operation, State]:
     gone, added = m.some(a, 1 + b % 3), m.new(a)
     carried = {added.number: vector(m.table.id, added.number, 2).facts} if b % 2 else {}
-    merge = Merge(removed=m.expect(gone), added=(added,), added_vectors=carried, journals=(journal(m.table.id),))
+    merge = Compact(removed=m.expect(gone), added=(added,), added_vectors=carried, journals=(journal(m.table.id),))
     return merge, replace(m.now, segments={**m.without(gone), added.number: (added, 2 if b % 2 else 0)})
 
 
@@ -140,7 +140,7 @@ STEPS: dict[str, Callable[[Model, int, int], tuple[Operation, State]]] = {
     "append": _append,
     "delete": _delete,
     "remove": _remove,
-    "merge": _merge,
+    "merge": _compact,
     "overwrite": _overwrite,
     "restore": _restore,
     "alter": _alter,

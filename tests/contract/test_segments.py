@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from moulin.catalog.catalog import Catalog
 from moulin.model.facts import ColumnFacts, SegmentFacts
-from moulin.model.operations import Append, Delete, Expected, Merge, Overwrite
+from moulin.model.operations import Append, Compact, Delete, Expected, Overwrite
 from tests.contract.samples import commit, live, make_table, segment, vector
 
 
@@ -59,7 +59,7 @@ def test_versions_see_what_was_live_then(catalog: Catalog) -> None:
     merged = commit(
         catalog,
         state.id,
-        Merge(removed=(Expected(a.number, live_vector(catalog, a)), Expected(b.number, 0)), added=(c,)),
+        Compact(removed=(Expected(a.number, live_vector(catalog, a)), Expected(b.number, 0)), added=(c,)),
     ).version
     emptied = commit(catalog, state.id, Overwrite(everything=True)).version
     assert live(catalog, state.id, state.version) == {}
@@ -112,7 +112,7 @@ def test_added_segments_may_come_with_deleted_rows(catalog: Catalog) -> None:
     commit(catalog, state.id, Append(added=(a,)))
     carried = vector(state.id, b.number, 3).facts
     version = commit(
-        catalog, state.id, Merge(removed=(Expected(a.number, 0),), added=(b,), added_vectors={b.number: carried})
+        catalog, state.id, Compact(removed=(Expected(a.number, 0),), added=(b,), added_vectors={b.number: carried})
     ).version
     assert live(catalog, state.id, version) == {b.number: 5}
     assert catalog.count_rows(state.id, version) == catalog.table_entry(state.id).rows == 5
@@ -230,7 +230,7 @@ def test_time_ranges_look_at_the_version_asked_for(catalog: Catalog) -> None:
     state = make_table(catalog)
     a, b = segment(catalog, state.id, time_min=1, time_max=5), segment(catalog, state.id, time_min=4, time_max=900)
     first = commit(catalog, state.id, Append(added=(a,))).version
-    second = commit(catalog, state.id, Merge(removed=(Expected(a.number, 0),), added=(b,))).version
+    second = commit(catalog, state.id, Compact(removed=(Expected(a.number, 0),), added=(b,))).version
     assert numbers(catalog, state.id, first, time_range=(5, 5)) == [a.number]
     assert numbers(catalog, state.id, second, time_range=(5, 5)) == [b.number]
 

@@ -1,7 +1,7 @@
 """kill -9 of server, collector, nursery, worker and janitor at random under load: the invariants of ingest hold.
 
-INV-1: what was acknowledged is there exactly once, each attempt at most once. INV-2: no merge changes rows. INV-3:
-objects go only when they are merged. INV-4 and INV-5: clean-up takes all that nothing names, and nothing else. INV-6:
+INV-1: what was acknowledged is there exactly once, each attempt at most once. INV-2: no compaction changes rows. INV-3:
+objects go only when they are taken in. INV-4 and INV-5: clean-up takes all that nothing names, and nothing else. INV-6:
 that is so after any kill. INV-7: offsets, versions and watermarks never go back. INV-8: nothing is added below a
 watermark. INV-9: nothing live points to something dead. INV-10: a database dropped and brought back is the same.
 """
@@ -26,7 +26,7 @@ from moulin.ingest.setup import set_up
 from moulin.pipeline.nursery.nursery import Nursery
 from moulin.storage import open_store, paths
 from moulin.table.compact.planner import create_due_tasks
-from moulin.table.compact.worker import MergeWorker
+from moulin.table.compact.worker import CompactionWorker
 from tests.commands import Command
 from tests.crash.fleet import ROLES, Fleet, fleet
 from tests.ingest.collector.test_collector_crash import Senders
@@ -106,10 +106,10 @@ def merges(lake: Lake) -> list[int]:
 
 
 def settle(lake: Lake) -> None:
-    """What the fleet would do in time: all is taken in, all merges are planned and done."""
+    """What the fleet would do in time: all is taken in, all compactions are planned and done."""
     Nursery(lake, spark=False).drain()
     create_due_tasks(lake.context, lake.table("otel.logs").state().id)
-    worker = MergeWorker(lake.context, "the last")
+    worker = CompactionWorker(lake.context, "the last")
     while worker.run_once() is not None:
         pass
 
@@ -141,7 +141,7 @@ def verify(lake: Lake, senders: Senders, watch: Watch) -> None:
 
 
 def _no_gaps(lake: Lake) -> None:
-    """INV-3: of each stream, everything is there that is not merged; what was merged went in order.
+    """INV-3: of each stream, everything is there that is not taken in; what was taken in went in order.
 
     A nursery that is killed between deleting objects and reporting it leaves the report to the next trim.
     """

@@ -34,7 +34,7 @@ def example() -> bytes:
 def merge(
     rng: np.random.Generator, inputs: dict[int, int], first_output: int, tasks: int, dropped: float
 ) -> tuple[JournalSet, Model, dict[int, int]]:
-    """A merge of whole inputs {segment: rows} in any order: its journals, what they must say, and its outputs."""
+    """A compaction of whole inputs {segment: rows} in any order: its journals, what they must say, and its outputs."""
     cuts = {
         segment: np.sort([0, rows, *rng.integers(0, rows + 1, tasks - 1)]).tolist() for segment, rows in inputs.items()
     }
@@ -97,7 +97,9 @@ def test_a_journal_says_what_it_covers() -> None:
     st.sampled_from([0.0, 0.3, 1.0]),
     st.integers(0, 2**32),
 )
-def test_a_merge_in_slices_is_found_as_in_a_dict(inputs: dict[int, int], tasks: int, dropped: float, seed: int) -> None:
+def test_a_compaction_in_slices_is_found_as_in_a_dict(
+    inputs: dict[int, int], tasks: int, dropped: float, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     journals, model, _ = merge(rng, inputs, 100, tasks, dropped)
     assert journals.segments() == sorted(segment for segment, rows in inputs.items() if rows)
@@ -111,7 +113,7 @@ def test_a_merge_in_slices_is_found_as_in_a_dict(inputs: dict[int, int], tasks: 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 5), st.integers(0, 2**32))
-def test_positions_are_carried_through_merges_of_merges(merges: int, seed: int) -> None:
+def test_positions_are_carried_through_compactions_of_compactions(merges: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     live = {segment: int(rng.integers(1, 30)) for segment in range(1, 6)}
     first = dict(live)
@@ -130,7 +132,7 @@ def test_positions_are_carried_through_merges_of_merges(merges: int, seed: int) 
         assert found == [where[segment, position] for position in range(rows)]
 
 
-def test_a_chain_of_no_merges_leaves_rows_where_they_are() -> None:
+def test_a_chain_of_no_compactions_leaves_rows_where_they_are() -> None:
     positions = np.array([5, 1])
     segments, places = follow([], 4, positions)
     assert asked((segments, places)) == [(4, 5), (4, 1)]
@@ -182,13 +184,13 @@ def test_positions_that_are_not_covered_are_refused() -> None:
     assert asked(read.lookup(1, np.array([], dtype=np.int64))) == []
 
 
-def test_a_merge_without_outputs_drops_everything() -> None:
+def test_a_compaction_without_outputs_drops_everything() -> None:
     read = Journal.decode(encode_journal([], [entry(1, 0, [-1, -1])]))
     assert read.outputs == ()
     assert asked(read.lookup(1, np.array([1, 0]))) == [GONE, GONE]
 
 
-def test_a_merge_without_inputs_covers_nothing() -> None:
+def test_a_compaction_without_inputs_covers_nothing() -> None:
     read = Journal.decode(encode_journal([4], [entry(1, 0, [])]))
     assert read.segments() == []
     assert JournalSet([]).segments() == []
@@ -226,7 +228,7 @@ def test_what_fits_no_address_is_refused(output: int, position: int) -> None:
         pack(output, np.array([position]))
 
 
-def test_journals_of_different_merges_are_refused_as_a_set() -> None:
+def test_journals_of_different_compactions_are_refused_as_a_set() -> None:
     first = Journal.decode(encode_journal([5], [entry(1, 0, [0, 1], 8)]))
     overlapping = Journal.decode(encode_journal([6], [entry(1, 1, [0], 8)]))
     other_vector = Journal.decode(encode_journal([6], [entry(1, 2, [0], 9)]))

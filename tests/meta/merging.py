@@ -17,7 +17,7 @@ from moulin._proto.moulin.meta.v1 import (
 from moulin.formats import manifest as codec
 from moulin.meta.codec.meta.address import to_message_key
 from moulin.model.facts import LiveSegment, SegmentFacts
-from moulin.table.compact.kernel import merge_slice
+from moulin.table.compact.kernel import compact_slice
 from moulin.table.compact.picker import Group, cut
 from moulin.table.table import Table
 from moulin.table.write.layout import Layout
@@ -30,7 +30,7 @@ COLUMNS = [("id", "long"), ("ts", "timestamptz")]
 
 @dataclass
 class Shop:
-    """A database of its own with one table, and the stubs that the tests of merges use."""
+    """A database of its own with one table, and the stubs that the tests of compactions use."""
 
     live: Live
     table: Table
@@ -96,7 +96,7 @@ class Shop:
             cores=1,
             numbers=range(task.first_segment_number, task.first_segment_number + min(task.segment_numbers, outputs)),
         )
-        results = [merge_slice(work) for work in slices]
+        results = [compact_slice(work) for work in slices]
         added = [self.message(facts) for result in results for facts in result.added]
         request = merge_task_pb2.CompleteSegmentMergeTaskRequest(
             task_id=task.task_id,

@@ -118,7 +118,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @pytest.mark.long
-def test_append_delete_merge_and_query_on_a_cluster(tmp_path: Path) -> None:
+def test_append_delete_compact_and_query_on_a_cluster(tmp_path: Path) -> None:
     root = Path(moulin.__file__).parent.parent
     with cluster(tmp_path) as address:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Planned tasks on Spark: deletes and merges, what fails in them, and what commits while they run."""
+"""Planned tasks on Spark: deletes and compactions, what fails in them, and what commits while they run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moulin import Lake, Table
 from moulin.errors import Corrupt, Unavailable
 from moulin.formats.journal import Journal
 from moulin.pipeline.runner import SparkRunner
-from moulin.table.compact.kernel import MergeSlice
+from moulin.table.compact.kernel import CompactionSlice
 from moulin.table.runner import R, S
 from moulin.table.write.match import MatchSlice, match
 
@@ -55,7 +55,7 @@ def lineage(table: Table) -> dict[int, tuple[int, int]]:
     return {row["id"]: (row["_row_id"], row["_last_updated_version"]) for row in scan}
 
 
-def test_deletes_and_merges_run_on_spark_once_it_has_started(
+def test_deletes_and_compactions_run_on_spark_once_it_has_started(
     lake: Lake, orders: Table, rows: Rows, ids: Ids, watched: Watched
 ) -> None:
     for n in range(4):
@@ -68,12 +68,12 @@ def test_deletes_and_merges_run_on_spark_once_it_has_started(
     inputs = [s.facts.number for s in lake.catalog.segments(orders.id, lake.version)]
     version = lake.version
     done = orders.compact(everything=True)
-    assert all(isinstance(work, MergeSlice) for work in watched.slices)
+    assert all(isinstance(work, CompactionSlice) for work in watched.slices)
     assert watched.slices
     assert (done.merges, done.segments_in, done.segments_out, done.rows) == (1, 4, 1, 397)
     assert ids(orders) == ids(orders.to_spark()) == sorted(set(range(400)) - {5, 105, 399})
     assert lineage(orders) == {key: value for key, value in before.items() if key not in (5, 105, 399)}
-    (merge,) = lake.catalog.merges_of(inputs[:1], version)
+    (merge,) = lake.catalog.compactions_of(inputs[:1], version)
     journals = [Journal.decode(lake.store.get(path)) for path in merge.journals]
     assert {segment for journal in journals for segment in journal.segments()} == set(inputs)
 
@@ -99,14 +99,14 @@ def test_large_work_starts_spark_only_where_it_may(tmp_path: Path, spark: SparkS
         assert table.scan().to_arrow()["id"].to_pylist() == [0, 1, 2, 3]
 
 
-def test_a_delete_that_commits_while_a_merge_runs_is_carried_over(
+def test_a_delete_that_commits_while_a_compaction_runs_is_carried_over(
     orders: Table, rows: Rows, ids: Ids, watched: Watched
 ) -> None:
     orders.append(rows(0, 50))
     orders.append(rows(50, 50))
     orders.delete_where("id = 1")
     before = lineage(orders)
-    watched.meanwhile[MergeSlice] = lambda: orders.delete_where("id in (2, 60)")
+    watched.meanwhile[CompactionSlice] = lambda: orders.delete_where("id in (2, 60)")
     orders.compact(everything=True)
     left = sorted(set(range(100)) - {1, 2, 60})
     assert ids(orders) == ids(orders.to_spark()) == left
@@ -115,7 +115,7 @@ def test_a_delete_that_commits_while_a_merge_runs_is_carried_over(
     assert (stats.segments, stats.deleted_rows) == (1, 2)
 
 
-def test_a_merge_that_commits_while_a_delete_runs_is_followed(
+def test_a_compaction_that_commits_while_a_delete_runs_is_followed(
     orders: Table, rows: Rows, ids: Ids, watched: Watched
 ) -> None:
     orders.append(rows(0, 50))
@@ -151,7 +151,7 @@ def test_a_task_that_breaks_is_unavailable_and_says_why(spark: SparkSession) -> 
 
 
 def test_an_index_is_made_on_spark(tmp_path: Path, spark: SparkSession) -> None:
-    """The same tasks, as one Spark job; and a merge on Spark carries the index along."""
+    """The same tasks, as one Spark job; and a compaction on Spark carries the index along."""
     with moulin.connect(tmp_path / "lake", spark=spark, merge_local_bytes=1) as lake:
         lake.create_database("shop")
         table = lake.create_table("shop.orders", [("id", "long"), ("name", "string")])

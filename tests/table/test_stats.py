@@ -13,7 +13,7 @@ STOCK = [("id", "long", False), ("name", "string")]
 
 
 def stock(open_lake: OpenLake, **settings: object) -> Table:
-    """A keyed table of a lake that merges nothing by itself."""
+    """A keyed table of a lake that compacts nothing by itself."""
     lake = open_lake(settings={"merge_background": "off", **settings})
     lake.create_database("shop")
     return lake.create_table("shop.stock", STOCK, primary_key=["id"])

@@ -43,7 +43,7 @@ def test_restore_brings_back_rows_and_schema(orders: Table) -> None:
     assert ids(orders)[-1] == 20
 
 
-def test_restore_works_over_a_merge(orders: Table) -> None:
+def test_restore_works_over_a_compaction(orders: Table) -> None:
     orders.append(rows(1, 10))
     orders.append(rows(11, 10))
     before = orders.version
@@ -76,7 +76,7 @@ def test_unknown_versions_are_named(orders: Table) -> None:
         orders.at()
 
 
-def test_row_ids_and_versions_live_through_merges(orders: Table) -> None:
+def test_row_ids_and_versions_live_through_compactions(orders: Table) -> None:
     first = orders.append(rows(1, 10)).version
     second = orders.append(rows(11, 10)).version
     orders.delete_where("id in (2, 12)")

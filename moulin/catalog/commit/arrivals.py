@@ -24,11 +24,11 @@ from moulin.errors import AlreadyExists, InvalidInput
 from moulin.model.facts import MAX_LEVEL, ColumnFacts, SegmentFacts, VectorFacts
 from moulin.model.names import check_name
 from moulin.model.operations import (
+    Compact,
     CreateIndex,
     DataOperation,
     DropIndex,
     IndexFile,
-    Merge,
     Operation,
     RegionUse,
     SetProperties,
@@ -78,8 +78,8 @@ def _check_operation(table_id: UUID, operation: Operation) -> None:
                 check_segment(table_id, facts)
             for vector in (*(new.facts for new in operation.vectors), *operation.added_vectors.values()):
                 _check_vector(table_id, vector)
-            if isinstance(operation, Merge):
-                _check_merge(table_id, operation)
+            if isinstance(operation, Compact):
+                _check_compaction(table_id, operation)
         case CreateIndex() | UpdateIndex():
             check_name(operation.name, "index")
             if isinstance(operation, CreateIndex) and operation.index_kind not in INDEX_KINDS:
@@ -146,7 +146,7 @@ def _check_vector(table_id: UUID, vector: VectorFacts) -> None:
     _within(vector.cardinality, 1, MAX_ROWS, where, "cardinality")
 
 
-def _check_merge(table_id: UUID, operation: Merge) -> None:
+def _check_compaction(table_id: UUID, operation: Compact) -> None:
     for path in operation.journals:
         require(path, FileKind.JOURNAL, table_id)
     if len(set(operation.journals)) != len(operation.journals):
@@ -186,10 +186,10 @@ def _check_pair(least: Any, most: Any, where: str, what: str) -> None:
 def check_numbers(change: TableChange, operation: DataOperation) -> None:
     """Refuse segment numbers that were not handed out, are taken, or were handed out for something else."""
     numbers = [facts.number for facts in operation.added]
-    outputs = operation.journal_outputs if isinstance(operation, Merge) else ()
+    outputs = operation.journal_outputs if isinstance(operation, Compact) else ()
     if not numbers and not outputs:
         return
-    claim = operation.claim if isinstance(operation, Merge) else None
+    claim = operation.claim if isinstance(operation, Compact) else None
     task = None if claim is None else str(claim.task_id)
     for chunk in chunks(numbers or [0]):
         asked = {"numbers": chunk, "low": min(chunk), "high": max(chunk)}

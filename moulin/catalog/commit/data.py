@@ -1,4 +1,4 @@
-"""Commits that change rows: segments come and go, deletion vectors follow one another, merges leave their journals."""
+"""Commits that change rows: segments come and go, vectors replace each other, compactions leave journals."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from moulin.catalog.commit import arrivals
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.segments.live import time_class
 from moulin.catalog.segments.sql_rows import (
+    input_rows,
     journal_rows,
-    merge_rows,
     partition_ids,
     segment_row,
     select_spans,
@@ -25,7 +25,7 @@ from moulin.catalog.tasks import claims
 from moulin.errors import InvalidInput, Unsupported
 from moulin.formats import manifest as codec
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
-from moulin.model.operations import Append, DataOperation, Expected, Merge, NewVector, Overwrite, Upsert
+from moulin.model.operations import Append, Compact, DataOperation, Expected, NewVector, Overwrite, Upsert
 
 
 def apply_data(change: TableChange, operation: DataOperation) -> None:
@@ -38,7 +38,7 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
             f"{change.name} has a primary key: rows are added to it by upsert (Table.append, put), so that no key is "
             "there twice."
         )
-    if isinstance(operation, Upsert) and not change.commit.regions:  # else nobody but a merge can have added any
+    if isinstance(operation, Upsert) and not change.commit.regions:  # else nobody but a compaction can have added any
         _require_no_new_segments(change)
     arrivals.check_numbers(change, operation)
     spans = _expected_spans(change, expected)
@@ -47,8 +47,8 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
         _remove(change, list(open_spans(change)))
     _replace_vectors(change, [(spans[v.expected.segment], v) for v in operation.vectors])
     _add(change, operation.added, operation.added_vectors)
-    if isinstance(operation, Merge):
-        _record_merge(change, operation)
+    if isinstance(operation, Compact):
+        _record_compaction(change, operation)
 
 
 def _require_no_new_segments(change: TableChange) -> None:
@@ -222,11 +222,11 @@ def _check_added(change: TableChange, added: Sequence[SegmentFacts], vectors: Ma
                 raise InvalidInput(f"{change.name} has no {source.c[1].name} {min(unknown)}, which a segment names.")
 
 
-def _record_merge(change: TableChange, operation: Merge) -> None:
+def _record_compaction(change: TableChange, operation: Compact) -> None:
     version = change.draft.version
     inputs = [e.segment for e in operation.removed]
     if inputs:
-        change.connection.execute(s.merge_inputs.insert(), merge_rows(change.table_id, version, inputs))
+        change.connection.execute(s.merge_inputs.insert(), input_rows(change.table_id, version, inputs))
     if operation.journals:
         rows = journal_rows(change.table_id, version, operation.journals, operation.journal_outputs)
         change.connection.execute(s.journals.insert(), rows)

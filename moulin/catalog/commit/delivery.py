@@ -28,7 +28,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, SegmentFacts, VectorFacts
 from moulin.model.layout.bounds import bound_from_bytes
 from moulin.model.layout.partition import decode_partition
-from moulin.model.operations import CreateIndex, DataOperation, IndexFile, Merge, UpdateIndex
+from moulin.model.operations import Compact, CreateIndex, DataOperation, IndexFile, UpdateIndex
 from moulin.model.schema.values import PrimitiveType
 from moulin.storage import paths
 from moulin.storage.store import Store
@@ -163,7 +163,7 @@ def named_objects(commit: TableCommit) -> Iterator[_Object]:
         for vector in _vectors(operation):
             ends[vector.path] = max(ends.get(vector.path, 0), vector.offset + vector.length)
         yield from ((path, end, True) for path, end in ends.items())
-    if isinstance(operation, Merge):
+    if isinstance(operation, Compact):
         yield from ((path, 0, True) for path in operation.journals)
     if isinstance(operation, CreateIndex | UpdateIndex):
         yield from ((file.path, file.size, False) for file in operation.files)

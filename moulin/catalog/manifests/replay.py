@@ -18,7 +18,7 @@ from moulin.catalog.expiry import forget
 from moulin.catalog.objects import tables
 from moulin.catalog.objects.history import EXPIRED
 from moulin.catalog.segments.live import time_class
-from moulin.catalog.segments.sql_rows import journal_rows, merge_rows, partition_ids, segment_row, vector_row
+from moulin.catalog.segments.sql_rows import input_rows, journal_rows, partition_ids, segment_row, vector_row
 from moulin.catalog.sql import schema as s
 from moulin.errors import Corrupt
 from moulin.formats import manifest as codec
@@ -119,7 +119,7 @@ class TableReplay:
                 self._add_vector(ref, version)
                 self._close_span(ref.number, version)
                 self._open_span(ref.number, ref.dv_id, version)
-        for row in merge_rows(self._table_id, version, manifest.merge_inputs):
+        for row in input_rows(self._table_id, version, manifest.merge_inputs):
             self._insert(s.merge_inputs, row)
         for row in journal_rows(self._table_id, version, manifest.journals):
             self._insert(s.journals, row)

@@ -13,7 +13,7 @@ from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombston
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.errors import AlreadyExists, FailedPrecondition, NotFound
-from moulin.model.entities import Database, DropPreview, Member
+from moulin.model.entities import Database, DropPreview, Named
 from moulin.model.ids import new_id
 from moulin.model.names import check_name
 from moulin.model.texts import check_texts
@@ -182,10 +182,10 @@ def _require_free(connection: sa.Connection, name: str) -> None:
         raise AlreadyExists(f"Database {name!r} already exists.")
 
 
-def _children(connection: sa.Connection, table: sa.Table, database_id: UUID) -> tuple[Member, ...]:
+def _children(connection: sa.Connection, table: sa.Table, database_id: UUID) -> tuple[Named, ...]:
     query = (
         sa.select(table.c.id, table.c.name)
         .where(table.c.database_id == database_id, table.c.tombstoned_at.is_(None))
         .order_by(table.c.name, table.c.id)
     )
-    return tuple(Member(row.id, row.name) for row in connection.execute(query))
+    return tuple(Named(row.id, row.name) for row in connection.execute(query))

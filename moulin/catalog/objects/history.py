@@ -1,4 +1,4 @@
-"""Versions: the history of a table, versions by time, and what became of merged segments."""
+"""Versions: the history of a table, versions by time, and what became of compacted segments."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ EXPIRED = "expired"  # the kind of a commit of which only the numbers are still 
 
 
 @dataclass(frozen=True, slots=True)
-class MergeOf:
-    """A merge that consumed a segment, and its journals."""
+class CompactionOf:
+    """A compaction that consumed a segment, and its journals."""
 
     segment: int
     version: int
@@ -79,8 +79,8 @@ def sequence_versions(connection: sa.Connection, table_id: UUID) -> tuple[list[i
     return [row[0] for row in rows], [row[1] for row in rows]
 
 
-def merges_of(connection: sa.Connection, numbers: Sequence[int], after: int) -> list[MergeOf]:
-    """The merges after version `after` that consumed any of the segments, oldest first."""
+def compactions_of(connection: sa.Connection, numbers: Sequence[int], after: int) -> list[CompactionOf]:
+    """The compactions after version `after` that consumed any of the segments, oldest first."""
     m, j = s.merge_inputs, s.journals
     found: list[Any] = []
     for chunk in chunks(numbers):
@@ -91,4 +91,4 @@ def merges_of(connection: sa.Connection, numbers: Sequence[int], after: int) -> 
         query = sa.select(j.c.path).where(j.c.version == version, j.c.table_id == table_id).order_by(j.c.path)
         journals[version, table_id] = tuple(connection.execute(query).scalars())
     found.sort(key=lambda row: (row.version, row.segment))
-    return [MergeOf(row.segment, row.version, journals[row.version, row.table_id]) for row in found]
+    return [CompactionOf(row.segment, row.version, journals[row.version, row.table_id]) for row in found]

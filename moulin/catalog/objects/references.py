@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
 from moulin.errors import FailedPrecondition
-from moulin.model.entities import Member
+from moulin.model.entities import Named
 from moulin.model.ingest import Routing
 
 
@@ -19,7 +19,7 @@ class ViewReference:
 
     id: UUID
     name: str
-    other_members: tuple[Member, ...]
+    other_members: tuple[Named, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def to_table(connection: sa.Connection, table_id: UUID) -> References:
     for view in connection.execute(using).all():
         others = sa.select(m.c.table_id, t.c.name).join(t, t.c.id == m.c.table_id)
         others = others.where(m.c.view_id == view.id, m.c.table_id != table_id).order_by(m.c.ordinal)
-        members = tuple(Member(*row) for row in connection.execute(others))
+        members = tuple(Named(*row) for row in connection.execute(others))
         views.append(ViewReference(view.id, view.name, members))
     targets = sa.or_(*(column == table_id for column in (k.c.traces_table_id, k.c.logs_table_id, k.c.metrics_table_id)))
     routed = sa.select(k).where(targets, k.c.tombstoned_at.is_(None)).order_by(k.c.name, k.c.id)

@@ -14,7 +14,7 @@ from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombston
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.errors import FailedPrecondition, InvalidInput
-from moulin.model.entities import Member, View
+from moulin.model.entities import Named, View
 from moulin.model.ids import new_id
 from moulin.model.names import check_name
 from moulin.model.texts import check_text
@@ -139,7 +139,7 @@ def to_view(connection: sa.Connection, row: Any) -> View:
         row.id,
         database,
         row.name,
-        tuple(Member(member.table_id, member.name or "(purged)") for member in members),
+        tuple(Named(member.table_id, member.name or "(purged)") for member in members),
         row.created_at,
         row.description,
         tombstone_of(row),

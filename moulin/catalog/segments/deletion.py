@@ -1,7 +1,7 @@
 """Tombstoned segments whose bytes may go: offered until somebody confirms that they are gone.
 
 They lie in the trash (expiry.py) once no kept version and no pin needs them, and are offered `byte_floor` after that.
-A journal is ready when the last input of its merge is confirmed. Journals of which nothing is known but their path,
+A journal is ready when the last input of its compaction is confirmed. Journals of which only the path is known,
 after a recovery, are left to the lake's own clean-up.
 """
 

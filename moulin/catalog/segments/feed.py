@@ -30,7 +30,7 @@ _VERSIONS = 128  # versions looked at in one snapshot
 _SPANS = 4096  # spans asked for in one snapshot, when that is more than one version
 _SILENT = {
     tables.CREATE,
-    Kind.MERGE,
+    Kind.COMPACT,
     Kind.ALTER_SCHEMA,
     Kind.SET_PROPERTIES,
     Kind.SET_PARTITIONING,
@@ -121,7 +121,7 @@ def changed_versions(
 
 
 def each_version(pool: Pool, table_id: UUID, since: int, until: int) -> Iterator[FeedEntry]:
-    """Versions in (since, until] that may have changed rows, ascending. Merges and settings change none."""
+    """Versions in (since, until] that may have changed rows, ascending. Compactions and settings change none."""
     while since < until:
         with pool.read() as connection:
             row = tables.find_by_id(connection, table_id)

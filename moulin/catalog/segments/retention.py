@@ -1,8 +1,8 @@
 """Retention: segments whose rows are all older than their table keeps them go, whole, and never early.
 
 A segment has expired when its youngest event is older than the retention. Which ones have is asked of the index on
-event time, from the oldest on, so it costs what there is to do. Inputs of a merge that somebody is working on are left
-alone; their merged rows expire as well.
+event time, from the oldest on, so it costs what there is to do. Inputs of a merge task that a worker has
+claimed are left alone; the rows it rewrites expire as well.
 """
 
 # Decisions: docs/decisions/0095

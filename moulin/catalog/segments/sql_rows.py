@@ -1,4 +1,4 @@
-"""The SQL rows of segments, partitions, deletion vectors, merges and journals: a commit and a replay write the same."""
+"""The SQL rows of segments, partitions, vectors, compactions and journals: a commit and a replay write the same."""
 
 from __future__ import annotations
 
@@ -94,15 +94,15 @@ def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Pa
     return ids
 
 
-def merge_rows(table_id: UUID, version: int, inputs: Iterable[int]) -> list[dict[str, Any]]:
-    """The rows of the segments that a merge consumed."""
+def input_rows(table_id: UUID, version: int, inputs: Iterable[int]) -> list[dict[str, Any]]:
+    """The rows of the segments that a compaction consumed."""
     return [{"segment": number, "version": version, "table_id": table_id} for number in inputs]
 
 
 def journal_rows(
     table_id: UUID, version: int, journals: Sequence[str], outputs: Sequence[int] = ()
 ) -> list[dict[str, Any]]:
-    """The rows of a merge's journals, each with its first output, if known."""
+    """The rows of a compaction's journals, each with its first output, if known."""
     return [
         {"path": path, "table_id": table_id, "version": version, "output": output}
         for path, output in zip(journals, outputs or [0] * len(journals), strict=True)

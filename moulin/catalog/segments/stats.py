@@ -99,14 +99,14 @@ def size_tiers(connection: sa.Connection, table_id: UUID | None, wanted: Filter,
 
 
 @dataclass(frozen=True, slots=True)
-class Mergeable:
-    """A page of segments that merges may take, by partition and time; `last` is where the next page begins, if any."""
+class Compactable:
+    """A page of segments that a compaction may take, by partition and time; `last` is where the next page begins."""
 
     numbers: list[int]
     last: tuple[int, int, int] | None
 
 
-def mergeable(
+def compactable(
     connection: sa.Connection,
     table_id: UUID,
     wanted: Filter,
@@ -116,11 +116,11 @@ def mergeable(
     least: int,
     limit: int,
     after: tuple[int, int, int] | None = None,
-) -> Mergeable:
+) -> Compactable:
     """Live segments that a filter lets through, that no task has, and of which a partition has at least `least`.
 
     `versions` are those of the filter. With `small`, only segments that are fresh, shorter than that or have deleted
-    rows: no merge is due for others. Costs what the filter lets through, and `limit` rows of answer.
+    rows: no compaction is due for others. Costs what the filter lets through, and `limit` rows of answer.
     """
     p, g, i = s.segment_spans, s.segments, s.merge_task_inputs
     together = sa.func.count().over(partition_by=p.c.partition_id).label("together")
@@ -142,7 +142,7 @@ def mergeable(
         query = query.where(sa.tuple_(*order) > sa.tuple_(*(sa.literal(value, sa.BigInteger) for value in after)))
     rows = connection.execute(query).all()
     last = (rows[-1][0], rows[-1][1], rows[-1][2]) if len(rows) == limit else None
-    return Mergeable([row.segment for row in rows], last)
+    return Compactable([row.segment for row in rows], last)
 
 
 def heads(connection: sa.Connection) -> dict[UUID, tuple[int, int]]:

@@ -53,7 +53,7 @@ class Draft:
         return self._tables[table_id]
 
     def request(self, request_id: str, *, versions: int = 1, digest: bytes | None = None) -> None:
-        """Remember an idempotency key with this version, the last of the run of `versions` that it stands for."""
+        """Remember an idempotency key with this version, the last of the `versions` in a row that it stands for."""
         values: dict[str, Any] = {"id": request_id, "version": self.version, "created_at": self.now}
         values["versions"] = versions
         self.connection.execute(s.requests.insert().values({**values, "digest": digest}))

@@ -5,6 +5,6 @@ Read `streams.py` first: a stream is a collector's numbered objects, and its fro
 transaction, by compare-and-set. `members.py` keeps heartbeats.
 
 May import the rooms from `commit` down. `catalog/ingest.py` opens the transactions.
-Ladder: object (at an offset of a stream) -> merged into a table (`stream_tables`) -> below the frontier (in all tables)
+Ladder: object (at an offset of a stream) -> taken into a table (`stream_tables`) -> below the frontier (in all tables)
 -> deleted from storage; a stream is active -> stopped -> retired -> purged.
 """

@@ -1,6 +1,6 @@
 """What a nursery commits: segments from streams, and with them, in the same transaction, how far each stream is.
 
-Every offset is compared with what the caller saw, so of two nurseries that merged the same objects one commits.
+Every offset is compared with what the caller saw, so of two nurseries that took in the same objects one commits.
 """
 
 # Decisions: docs/decisions/0084

@@ -1,7 +1,7 @@
 """Streams of collectors: who writes which, how far each is in segments and deleted from storage, and how they end.
 
-Offsets only ever rise. The objects of a stream hold records of many tables; what is merged is known as one frontier for
-all of them, and for a table that is further, by a row of its own.
+Offsets only ever rise. The objects of a stream hold records of many tables; how far they are taken in is one frontier
+for all of them, and for a table that is further, by a row of its own.
 """
 
 # Decisions: docs/decisions/0082
@@ -163,10 +163,10 @@ def set_deleted(draft: Draft, stream_id: UUID, offset: int, ingest_time: int) ->
     if offset <= row.deleted_offset:
         return
     offsets = _table_offsets(draft.connection, stream_id).values()
-    merged = max(row.frontier, min(offsets, default=BEFORE_FIRST))
-    if offset > merged:
+    taken_in = max(row.frontier, min(offsets, default=BEFORE_FIRST))
+    if offset > taken_in:
         raise FailedPrecondition(
-            f"Stream {stream_id} is committed up to offset {merged} only: {offset} must not be deleted."
+            f"Stream {stream_id} is committed up to offset {taken_in} only: {offset} must not be deleted."
         )
     later = max(row.deleted_time, ingest_time)
     _update(draft, stream_id, deleted_offset=offset, deleted_time=later, frontier=max(row.frontier, offset))
@@ -174,7 +174,7 @@ def set_deleted(draft: Draft, stream_id: UUID, offset: int, ingest_time: int) ->
 
 
 def remove_table(draft: Draft, stream_id: UUID, table_id: UUID, current_offset: int, merged_offset: int) -> None:
-    """Forget how far a table is with a stream; what is merged must be deleted too, and the caller must know it."""
+    """Forget how far a table is with a stream; what it took in must be deleted, and the caller must know it."""
     row = find(draft.connection, stream_id)
     found = _table_offsets(draft.connection, stream_id).get(table_id)
     if found is None:
@@ -231,7 +231,7 @@ def _oldest_pin(connection: sa.Connection, now: int, pinned_here: int | None) ->
 def deletable(
     connection: sa.Connection, now: int, blob_seconds: float, published: int, pinned_here: int | None = None
 ) -> dict[UUID, int]:
-    """How far the objects of each stream may be deleted: merged long enough ago by a version that is published, and
+    """How far the objects of each stream may be deleted: taken in long enough ago by a version that is published, and
     needed by no pinned one. Streams of which nothing may be are left out."""
     r, c = s.streams, s.stream_checkpoints
     pinned = _oldest_pin(connection, now, pinned_here)

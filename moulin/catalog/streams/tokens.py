@@ -97,7 +97,7 @@ def validate(connection: sa.Connection, plaintext: str, now: int) -> Token:
 
 
 def set_routing(draft: Draft, database: NameOrId, key: NameOrId, routing: Routing) -> Token:
-    """Route everything that is not merged yet, and all that comes, to other tables."""
+    """Route everything that is not taken in yet, and all that comes, to other tables."""
     parent = databases.find(draft.connection, database)
     row = find(draft.connection, database, key)
     _check_targets(draft.connection, parent, routing)
@@ -140,7 +140,7 @@ def routing(connection: sa.Connection) -> tuple[TokenRouting, ...]:
 
 
 def purgeable(now: int, recheck_seconds: float) -> sa.ColumnElement[bool]:
-    """Tokens past their grace window that no stream can hold unmerged records of any more.
+    """Tokens past their grace window of which no stream can still hold records that are not taken in.
 
     A collector may use a deleted token until it checks again, `recheck_seconds` later.
     """

@@ -1,7 +1,7 @@
 """Claims of merge tasks: who works on which task, for how long, and who may finish it.
 
 A task is claimed for the time of a lease, which heartbeats renew. Every claim has the next attempt number, and only the
-newest claim can finish the task: in the transaction of the merge's own commit (`finish`).
+newest claim can finish the task: in the transaction that commits its compaction (`finish`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.pool import Pool, chunks, take
 from moulin.catalog.tasks.merge_tasks import delete_all, unknown_task
 from moulin.errors import Fenced, InvalidInput
-from moulin.model.merge_task import ClaimedMerge
-from moulin.model.operations import Claim, Merge
+from moulin.model.merge_task import ClaimedTask
+from moulin.model.operations import Claim, Compact
 
 _NUMBERS = 64  # segment numbers reserved for the outputs of a claimed task
 _LONGEST_BACKOFF = 3600.0
 _LONGEST_ERROR = 2000
 
 
-def claim(pool: Pool, worker: str, seconds: float, table_id: UUID | None = None) -> ClaimedMerge | None:
+def claim(pool: Pool, worker: str, seconds: float, table_id: UUID | None = None) -> ClaimedTask | None:
     """Claim the task that has waited longest, if there is any, for `seconds`. Any number may ask at once."""
     if not worker:
         raise InvalidInput("A worker needs an id to claim a merge task.")
@@ -73,7 +73,7 @@ def _bound_leases(pool: Pool, connection: sa.Connection) -> bool:
     return freed > 0
 
 
-def _claim(pool: Pool, connection: sa.Connection, row: Any, worker: str, seconds: float) -> ClaimedMerge | None:
+def _claim(pool: Pool, connection: sa.Connection, row: Any, worker: str, seconds: float) -> ClaimedTask | None:
     """None when the task turned out to be nothing to claim: then it is gone, or in quarantine."""
     t = s.merge_tasks
     now = pool.now(connection)
@@ -97,7 +97,7 @@ def _claim(pool: Pool, connection: sa.Connection, row: Any, worker: str, seconds
         "numbers": _NUMBERS,
     }
     connection.execute(t.update().where(t.c.id == row.id).values(values))
-    return ClaimedMerge(Claim(row.id, attempt), row.table_id, row.level, inputs, version, lease_until, first, _NUMBERS)
+    return ClaimedTask(Claim(row.id, attempt), row.table_id, row.level, inputs, version, lease_until, first, _NUMBERS)
 
 
 def _live_inputs(connection: sa.Connection, row: Any) -> dict[int, int] | None:
@@ -172,12 +172,12 @@ def unclaim(pool: Pool, task_id: UUID, min_seconds: float) -> bool:
         return bool(connection.execute(t.update().where(mine).values(changed)).rowcount)
 
 
-def claimed_merge(connection: sa.Connection, claim: Claim) -> ClaimedMerge:
+def claimed_task(connection: sa.Connection, claim: Claim) -> ClaimedTask:
     """What a claim that holds stands for."""
     row = _claimed(connection, claim)
     i = s.merge_task_inputs
     inputs = connection.execute(sa.select(i.c.segment, i.c.vector_id).where(i.c.task_id == row.id)).all()
-    return ClaimedMerge(
+    return ClaimedTask(
         Claim(row.id, row.attempt),
         row.table_id,
         row.level,
@@ -189,8 +189,8 @@ def claimed_merge(connection: sa.Connection, claim: Claim) -> ClaimedMerge:
     )
 
 
-def finish(connection: sa.Connection, operation: Merge, table_id: UUID, table: str, version: int) -> None:
-    """Finish the task of a merge in the transaction that commits it to a table (id and name) as `version`.
+def finish(connection: sa.Connection, operation: Compact, table_id: UUID, table: str, version: int) -> None:
+    """Finish the task of a compaction in the transaction that commits it to a table (id and name) as `version`.
 
     Raises Fenced when the claim no longer holds.
     """

@@ -26,8 +26,8 @@ from moulin.model.operations import Claim
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedMerge:
-    """Segments of one partition to be merged into `level`, each with the deletion vector that the plan saw."""
+class PlannedTask:
+    """Segments of one partition to be compacted into `level`, each with the deletion vector that the plan saw."""
 
     table_id: UUID
     inputs: Mapping[int, int]
@@ -43,7 +43,7 @@ class Begin:
     read_version: int
 
 
-def create(pool: Pool, planned: Sequence[PlannedMerge], begin: Begin | None = None) -> list[Claim | None]:
+def create(pool: Pool, planned: Sequence[PlannedTask], begin: Begin | None = None) -> list[Claim | None]:
     """Make a task of each plan whose inputs are all free, in one transaction; None for the others.
 
     A claim's attempt is 0 unless `begin` says who claims it.
@@ -83,7 +83,7 @@ def create(pool: Pool, planned: Sequence[PlannedMerge], begin: Begin | None = No
     ]
 
 
-def _row(claim: Claim, plan: PlannedMerge, now: int, begin: Begin | None) -> dict[str, Any]:
+def _row(claim: Claim, plan: PlannedTask, now: int, begin: Begin | None) -> dict[str, Any]:
     row = {
         "id": claim.task_id,
         "table_id": plan.table_id,
@@ -104,7 +104,7 @@ def _row(claim: Claim, plan: PlannedMerge, now: int, begin: Begin | None) -> dic
     return row
 
 
-def _input(number: int, claim: Claim, plan: PlannedMerge) -> dict[str, Any]:
+def _input(number: int, claim: Claim, plan: PlannedTask) -> dict[str, Any]:
     return {"segment": number, "task_id": claim.task_id, "vector_id": plan.inputs[number]}
 
 

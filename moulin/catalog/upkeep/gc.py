@@ -50,7 +50,7 @@ def collect(
     byte_floor: float | None = None,
     orphans: bool = True,
 ) -> Collection:
-    """Clean up a lake. The times, in seconds, override the configuration for this run.
+    """Clean up a lake. The times, in seconds, override the configuration for this clean-up.
 
     Without `orphans` the storage is not listed for files that no row names. FailedPrecondition, with nothing done, when
     clocks disagree.
@@ -123,7 +123,7 @@ def _expire(catalog: Catalog, result: Collection, keep: float, floor: float) -> 
 
 
 def _forget(catalog: Catalog, result: Collection, floor: float) -> None:
-    """Rows that no kept version needs; also those that an earlier run was stopped at."""
+    """Rows that no kept version needs; including those that an earlier clean-up was stopped at."""
     with catalog.pool.read() as connection:
         oldest = {row.id: row.oldest_version for row in connection.execute(sa.select(s.tables))}
     oldest.update({found.table_id: found.oldest_version for found in result.expired})

@@ -53,12 +53,12 @@ def nursery(
             done = found.drain()
             _say_batch(done, as_json, always=True)
             if merge:
-                _merge_all(lake, over, no_spark, as_json)
+                _compact_all(lake, over, no_spark, as_json)
             return
         say("The nursery runs; Ctrl-C ends it after its batch.", as_json, ready=True)
-        merger = threading.Thread(target=_merge_until, args=(lake, over, no_spark, as_json), name="moulin-merge")
+        compactor = threading.Thread(target=_compact_until, args=(lake, over, no_spark, as_json), name="moulin-compact")
         if merge:
-            merger.start()
+            compactor.start()
         try:
             if streaming:
                 _stream(lake, found, interval, over, as_json)
@@ -67,7 +67,7 @@ def nursery(
         finally:
             over.set()
             if merge:
-                merger.join()
+                compactor.join()
 
 
 def _stream(lake: Lake, nursery: Any, interval: float, over: threading.Event, as_json: bool) -> None:
@@ -92,34 +92,34 @@ def worker(
     """Compact: do merge tasks as the janitor plans them. Any number may run on one lake."""
     with open_lake(context) as lake, ending() as over:
         if once:
-            _merge_all(lake, over, no_spark, as_json)
+            _compact_all(lake, over, no_spark, as_json)
             return
         say("The worker runs; Ctrl-C ends it after its task.", as_json, ready=True)
-        _merge_until(lake, over, no_spark, as_json, interval)
+        _compact_until(lake, over, no_spark, as_json, interval)
 
 
-def _merge_all(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool) -> None:
-    step = _merging(lake, no_spark, as_json)
+def _compact_all(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool) -> None:
+    step = _compacting(lake, no_spark, as_json)
     while not over.is_set() and step() is not None:
         pass
 
 
-def _merge_until(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool, interval: float = 2.0) -> None:
-    every(interval, over, _merging(lake, no_spark, as_json), busy=lambda done: done is not None)
+def _compact_until(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool, interval: float = 2.0) -> None:
+    every(interval, over, _compacting(lake, no_spark, as_json), busy=lambda done: done is not None)
 
 
-def _merging(lake: Lake, no_spark: bool, as_json: bool) -> Callable[[], Any]:
-    """Does one merge task when it is called, and says so."""
-    from moulin.table.compact.worker import MergeWorker
+def _compacting(lake: Lake, no_spark: bool, as_json: bool) -> Callable[[], Any]:
+    """Does one merge task when it is called, and reports it."""
+    from moulin.table.compact.worker import CompactionWorker
 
-    merges = MergeWorker(lake.context, f"{platform.node()} {new_id()}")
-    if not no_spark:  # started when the first merge is large enough for it
+    compactor = CompactionWorker(lake.context, f"{platform.node()} {new_id()}")
+    if not no_spark:  # started when the first compaction is large enough for it
         lake.context.starts_spark = True
 
     def step() -> Any:
-        done = merges.run_once()
+        done = compactor.run_once()
         if done is not None:
-            _say_merge(done, as_json)
+            _say_compaction(done, as_json)
         return done
 
     return step
@@ -205,7 +205,7 @@ def _say_batch(done: Any, as_json: bool, *, always: bool = False) -> Any:
     return done
 
 
-def _say_merge(done: Any, as_json: bool) -> None:
+def _say_compaction(done: Any, as_json: bool) -> None:
     rows = sum(facts.rows for facts in done.change.added)
     written = sum(facts.size for facts in done.change.added)
     say(

@@ -103,7 +103,7 @@ class Look:
     streams: int
     behind: float | None
     tables: tuple[tuple[str, int, float, int], ...]  # name, rows, rows per second, segments
-    merges: int
+    tasks: int
     set_aside: int
     problem: str = ""
 
@@ -167,7 +167,7 @@ def _screen(children: Sequence[Child], look: Look) -> RenderableType:
         f"version {look.version:,}",
         f"{look.streams} streams",
         behind,
-        f"{look.merges} merge tasks waiting",
+        f"{look.tasks} merge tasks waiting",
     ]
     if look.set_aside:
         words.append(f"[yellow]{look.set_aside:,} records set aside[/yellow]")

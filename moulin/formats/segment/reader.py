@@ -210,13 +210,13 @@ class SegmentReader:
         raw = self._decode(ranges, sorted(stored), read.use_threads)
         index_of = {column: at for at, column in enumerate(sorted({self._leaves[leaf].column for leaf in stored}))}
         table = mapping.apply(raw.select(sorted({index_of[self._leaves[leaf].column] for leaf in mapping.leaves})))
-        runs = _runs(ranges)
+        stretches = _stretches(ranges)
         for field, leaf in lineage:
             column = None if leaf is None else raw.column(index_of[leaf.column]).cast(field.type)
-            table = table.append_column(field, self._lineage(field, column, runs, read))
+            table = table.append_column(field, self._lineage(field, column, stretches, read))
         if read.position:
-            table = table.append_column(_POSITION_FIELD, pa.array(_positions(runs)))
-        mask = self._mask(table, runs, read)
+            table = table.append_column(_POSITION_FIELD, pa.array(_positions(stretches)))
+        mask = self._mask(table, stretches, read)
         table = table.drop_columns(extra) if extra else table
         return table if mask is None else table.filter(mask)
 
@@ -240,24 +240,24 @@ class SegmentReader:
         return table if rows == table.num_rows else pa.concat_tables(pieces)
 
     def _lineage(
-        self, field: pa.Field, stored: pa.ChunkedArray | None, runs: Sequence[range], read: _Options
+        self, field: pa.Field, stored: pa.ChunkedArray | None, stretches: Sequence[range], read: _Options
     ) -> pa.Array | pa.ChunkedArray:
         """A lineage column: what is stored, and where nothing is, what follows from the numbers of the commit."""
         if stored is not None and not stored.null_count:
             return stored
         given = read.first_row_id if field is _ROW_ID_FIELD else read.sequence_number
-        if given is None and runs:
+        if given is None and stretches:
             raise InvalidInput(f"{self.name} does not store {field.name} of every row: give the numbers of its commit.")
         given = given or 0
         if field is _ROW_ID_FIELD:
-            derived = pa.array(_positions(runs) + given)
+            derived = pa.array(_positions(stretches) + given)
         else:
-            derived = pa.repeat(pa.scalar(given, pa.int64()), sum(map(len, runs)))
+            derived = pa.repeat(pa.scalar(given, pa.int64()), sum(map(len, stretches)))
         return derived if stored is None else pc.coalesce(stored, derived)
 
-    def _mask(self, table: pa.Table, runs: Sequence[range], read: _Options) -> pa.Array | pa.ChunkedArray | None:
+    def _mask(self, table: pa.Table, stretches: Sequence[range], read: _Options) -> pa.Array | pa.ChunkedArray | None:
         """True for the rows to give; None for all."""
-        kept = None if read.deleted is None else _kept(read.deleted, runs)
+        kept = None if read.deleted is None else _kept(read.deleted, stretches)
         if read.expression is None:
             return kept
         try:
@@ -314,26 +314,31 @@ class SegmentReader:
         return Corrupt(f"{self.name} is damaged: {' '.join(reason.split())[:200].rstrip('.')}. {RESTORE}")
 
 
-def _runs(ranges: Sequence[_Range]) -> list[range]:
+def _stretches(ranges: Sequence[_Range]) -> list[range]:
     """The positions of the ranges, neighbours joined."""
-    runs: list[range] = []
+    stretches: list[range] = []
     for one in ranges:
-        if runs and runs[-1].stop == one.start:
-            runs[-1] = range(runs[-1].start, one.stop)
+        if stretches and stretches[-1].stop == one.start:
+            stretches[-1] = range(stretches[-1].start, one.stop)
         else:
-            runs.append(range(one.start, one.stop))
-    return runs
+            stretches.append(range(one.start, one.stop))
+    return stretches
 
 
-def _positions(runs: Sequence[range]) -> Integers:
-    return np.concatenate([np.empty(0, np.int64), *(np.arange(run.start, run.stop, dtype=np.int64) for run in runs)])
+def _positions(stretches: Sequence[range]) -> Integers:
+    return np.concatenate(
+        [np.empty(0, np.int64), *(np.arange(stretch.start, stretch.stop, dtype=np.int64) for stretch in stretches)]
+    )
 
 
-def _kept(deleted: BitMap64, runs: Sequence[range]) -> pa.Array | None:
-    masks = [keep_mask(deleted, run.start, len(run)) for run in runs]
+def _kept(deleted: BitMap64, stretches: Sequence[range]) -> pa.Array | None:
+    masks = [keep_mask(deleted, stretch.start, len(stretch)) for stretch in stretches]
     if all(mask is None for mask in masks):
         return None
-    every = [np.ones(len(run), np.bool_) if mask is None else mask for mask, run in zip(masks, runs, strict=True)]
+    every = [
+        np.ones(len(stretch), np.bool_) if mask is None else mask
+        for mask, stretch in zip(masks, stretches, strict=True)
+    ]
     return pa.array(np.concatenate(every))
 
 

@@ -15,7 +15,7 @@ from moulin.storage.store import Store
 
 
 class Files:
-    """Reads whole files. What lies in `store` is read through it; `options` are pyiceberg's, for other places."""
+    """Reads whole files. What lies in `store` is read through it; `options` are pyiceberg's, for other addresses."""
 
     def __init__(self, store: Store | None = None, options: dict[str, str] | None = None) -> None:
         self._store, self._options = store, options or {}

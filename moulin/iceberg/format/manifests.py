@@ -91,8 +91,8 @@ class ManifestWriter:
                 made.append(self.manifest(older.pop(segment.facts.spec_id)))
         made += [self.manifest(group) for group in older.values()]
         mine.sort(key=lambda entry: entry.segment.first_row_id)
-        runs = (run for group in _by_spec(mine) for run in _contiguous(group))
-        return [*(self.manifest(block) for run in runs for block in _blocks(run)), *made]
+        stretches = (stretch for group in _by_spec(mine) for stretch in _contiguous(group))
+        return [*(self.manifest(block) for stretch in stretches for block in _blocks(stretch)), *made]
 
     def existing(self, entries: Iterable[Entry]) -> list[ManifestFile]:
         """Manifests of files that earlier ones held."""
@@ -317,7 +317,7 @@ def _by_spec(entries: Iterable[Entry]) -> list[list[Entry]]:
 
 
 def _contiguous(entries: list[Entry]) -> list[list[Entry]]:
-    """Runs whose row ids follow each other, as they do when a reader counts them up from the manifest's first."""
+    """Stretches whose row ids follow each other, as they do when a reader counts them up from the manifest's first."""
     cuts = [0]
     for index, (one, next_one) in enumerate(pairwise(entries), start=1):
         if one.segment.first_row_id + one.segment.facts.rows != next_one.segment.first_row_id:

@@ -36,7 +36,7 @@ _OPERATIONS = {
     Kind.APPEND: "append",
     Kind.DELETE: "delete",
     Kind.TRIM: "delete",
-    Kind.MERGE: "replace",
+    Kind.COMPACT: "replace",
 }
 
 
@@ -92,7 +92,7 @@ def operation(kinds: Iterable[str]) -> str | None:
     return names.pop() if len(names) == 1 else "overwrite" if names else None
 
 
-_DATA_KINDS = {Kind.APPEND, Kind.DELETE, Kind.UPSERT, Kind.MERGE, Kind.TRIM, Kind.OVERWRITE, Kind.RESTORE}
+_DATA_KINDS = {Kind.APPEND, Kind.DELETE, Kind.UPSERT, Kind.COMPACT, Kind.TRIM, Kind.OVERWRITE, Kind.RESTORE}
 
 
 def table_metadata(

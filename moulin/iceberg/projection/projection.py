@@ -251,8 +251,8 @@ class _Projector:
         delta, old, totals = Delta(), list[Json](), Totals()
         dropped: list[str] = []
         if base is not None:
-            (change,) = catalog.feed(state.id, base.version, state.head_version, net=True)
-            delta = Delta.of(change.segments)
+            (entry,) = catalog.feed(state.id, base.version, state.head_version, net=True)
+            delta = Delta.of(entry.segments)
             if before["snapshots"] and base.sequence:
                 last = next(one for one in before["snapshots"] if one["sequence-number"] == base.sequence)
                 path = f"{self.folder}/{last['manifest-list'].rpartition('/')[2]}"

@@ -51,17 +51,17 @@ class Delta:
     deletes_removed: dict[int, LiveSegment] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, changes: Iterable[FeedSegment]) -> Delta:
+    def of(cls, segments: Iterable[FeedSegment]) -> Delta:
         delta = cls()
-        for change in changes:
-            if change.before is None and change.after is not None:
-                delta.added.append(change.after)
-            if change.before is not None and change.after is None:
-                delta.removed[change.before.facts.number] = change.before
-            if change.before is not None and change.before.vector is not None:
-                delta.deletes_removed[change.before.facts.number] = change.before
-            if change.after is not None and change.after.vector is not None:
-                delta.deletes_added.append(change.after)
+        for pair in segments:
+            if pair.before is None and pair.after is not None:
+                delta.added.append(pair.after)
+            if pair.before is not None and pair.after is None:
+                delta.removed[pair.before.facts.number] = pair.before
+            if pair.before is not None and pair.before.vector is not None:
+                delta.deletes_removed[pair.before.facts.number] = pair.before
+            if pair.after is not None and pair.after.vector is not None:
+                delta.deletes_added.append(pair.after)
         return delta
 
     @classmethod
@@ -138,7 +138,7 @@ class Rewriter:
         self.totals.add(Entry(ADDED, segment) for segment in delta.added)
         deletes = [Entry(ADDED, one, file) for one, file in self._delete_files(delta.deletes_added)]
         self.totals.add(deletes)
-        return [*self._merged(kept), *rewritten, *new, *self.writer.deletes(deletes)]
+        return [*self._joined(kept), *rewritten, *new, *self.writer.deletes(deletes)]
 
     def _may_hold(self, manifest: ManifestFile, numbers: Mapping[int, LiveSegment]) -> bool:
         span = paths.parse_iceberg_manifest(manifest["manifest_path"])
@@ -182,7 +182,7 @@ class Rewriter:
             for number, record in zip(numbers, records, strict=False)
         ]
 
-    def _merged(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+    def _joined(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
         """Many small manifests of one kind, spec and tier as few larger ones."""
         groups: dict[tuple[int, int, int], list[ManifestFile]] = {}
         for manifest in manifests:
@@ -197,9 +197,9 @@ class Rewriter:
             for manifest in group:
                 data = self._read(manifest)
                 entries += self._entries(manifest, data, segments_of(data, manifest["manifest_path"]), {})
-            merged = self.writer.deletes(entries) if content == DELETES else self.writer.existing(entries)
+            joined = self.writer.deletes(entries) if content == DELETES else self.writer.existing(entries)
             gone = {id(one) for one in group}
-            result = [*(one for one in result if id(one) not in gone), *merged]
+            result = [*(one for one in result if id(one) not in gone), *joined]
         return result
 
     def _read(self, manifest: ManifestFile) -> bytes:

@@ -1,6 +1,6 @@
 """Views: the lake's own, unions of tables of one database, as SQL that engines can read.
 
-Engines list, load, check, rename and drop them. A view of free SQL has no place in the lake, so none is made here.
+Engines list, load, check, rename and drop them. The lake cannot store a view of free SQL, so none is made here.
 """
 
 from __future__ import annotations

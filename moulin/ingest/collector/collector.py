@@ -149,7 +149,7 @@ class Collector:
         return grant
 
     async def export(self, signal: Signal, grant: Grant, token: str, checked: Checked) -> None:
-        """Stores an OTLP request; returns when it is there for good. One without records needs no place."""
+        """Stores an OTLP request; returns when it is there for good. One without records is not stored."""
         self.counts.rejected_records += checked.rejected
         if checked.records:
             await self._submit(Entry(grant.token_id, PAYLOAD_OF[signal], checked.records, checked.data), token)

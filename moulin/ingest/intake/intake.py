@@ -172,7 +172,7 @@ def _route_signal(signal: Signal, items: Sequence[_Item], targets: Targets, inta
     except Exception:  # noqa: BLE001 - whatever a request makes the decoder do, it must not stop the stream
         _one_by_one(items, lambda some: _decoded(signal, some, targets), intake)
     else:
-        _merge(intake, found)
+        _add(intake, found)
 
 
 def _one_by_one(items: Sequence[_Item], route: Callable[[Sequence[_Item]], Intake], intake: Intake) -> None:
@@ -183,10 +183,10 @@ def _one_by_one(items: Sequence[_Item], route: Callable[[Sequence[_Item]], Intak
             reason = error.message if isinstance(error, MoulinError) else f"{type(error).__name__}: {error}"
             intake.asides.append(Aside(item[0], reason, item[1].records, (item[1],)))
         else:
-            _merge(intake, found)
+            _add(intake, found)
 
 
-def _merge(intake: Intake, more: Intake) -> None:
+def _add(intake: Intake, more: Intake) -> None:
     for table_id, rows in more.rows.items():
         intake.rows[table_id] += rows
         intake.streams[table_id] |= more.streams[table_id]

@@ -11,18 +11,18 @@ from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.catalog.commit.indexes import Coverage, IndexSize
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
-from moulin.catalog.objects.history import MergeOf
+from moulin.catalog.objects.history import CompactionOf
 from moulin.catalog.objects.tables import NewTable
 from moulin.catalog.segments.feed import FeedEntry
 from moulin.catalog.segments.live import PartitionFilter, TimeRange
 from moulin.config import Config
 from moulin.errors import InvalidInput
 from moulin.meta.client.connection import Connection
-from moulin.meta.client.tasks import ClientMerges
+from moulin.meta.client.tasks import ClientTasks
 from moulin.meta.client.tokens import ClientTokens
-from moulin.meta.codec.lake.change import from_message_changes
 from moulin.meta.codec.lake.commit import from_message_result, to_message_commit
 from moulin.meta.codec.lake.database import from_message_database, from_message_preview
+from moulin.meta.codec.lake.feed import from_message_feed
 from moulin.meta.codec.lake.index import from_message_coverage, from_message_index
 from moulin.meta.codec.lake.partition import from_message_partition, to_message_partition, to_message_tuple
 from moulin.meta.codec.lake.region import from_message_region
@@ -52,7 +52,7 @@ class ClientCatalog:
         self._connection = connection
         self._stub = connection.stub(CatalogServiceStub)
         self.ingest = ClientTokens(connection)
-        self.maintenance = ClientMerges(connection)
+        self.maintenance = ClientTasks(connection)
 
     @property
     def connection(self) -> Connection:
@@ -226,9 +226,9 @@ class ClientCatalog:
     def count_rows(self, table_id: UUID, version: int) -> int:
         return int(self._call("CountRows", pb.CountRowsRequest, table_id=str(table_id), version=version).rows)
 
-    def merges_of(self, numbers: Sequence[int], after: int) -> list[MergeOf]:
+    def compactions_of(self, numbers: Sequence[int], after: int) -> list[CompactionOf]:
         found = self._call("ListMerges", pb.ListMergesRequest, numbers=list(numbers), after=after)
-        return [MergeOf(m.segment, m.version, tuple(m.journals)) for m in found.merges]
+        return [CompactionOf(m.segment, m.version, tuple(m.journals)) for m in found.merges]
 
     def state_until(self, table_id: UUID, since: int, until: int | None = None) -> TableState:
         fields = {"table_id": str(table_id), "since": since, "until": until}
@@ -241,13 +241,13 @@ class ClientCatalog:
     def feed(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[FeedEntry]:
         fields = {"table_id": str(table_id), "until": until, "net": net}
         if net:
-            return from_message_changes(self._stream("ListChanges", pb.ChangeRange, since=since, **fields))
+            return from_message_feed(self._stream("ListChanges", pb.ChangeRange, since=since, **fields))
         return self._each_version(since, fields)
 
     def _each_version(self, since: int, fields: Mapping[str, Any]) -> Iterator[FeedEntry]:
         while True:
             pieces = self._stream("ListChanges", pb.ChangeRange, since=since, limit=_VERSIONS, **fields)
-            found = list(from_message_changes(pieces))
+            found = list(from_message_feed(pieces))
             yield from found
             if len(found) < _VERSIONS:
                 return

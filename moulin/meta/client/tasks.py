@@ -8,7 +8,7 @@ from uuid import UUID
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
-from moulin.catalog.tasks.merge_tasks import PlannedMerge
+from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.meta.client.connection import Connection
 from moulin.meta.codec.lake.merge_task import (
     from_message_claim,
@@ -16,12 +16,12 @@ from moulin.meta.codec.lake.merge_task import (
     from_message_task,
     to_message_claim,
 )
-from moulin.model.merge_task import ClaimedMerge, MergeTask
+from moulin.model.merge_task import ClaimedTask, MergeTask
 from moulin.model.operations import Claim
 
 
-class ClientMerges:
-    """Fills `MergeBackend`. Safe to use from several threads."""
+class ClientTasks:
+    """Fills `TaskBackend`. Safe to use from several threads."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -31,7 +31,7 @@ class ClientMerges:
         return self._connection.call(getattr(self._stub, name), request, again=again)
 
     def create_merge_tasks(
-        self, planned: Sequence[PlannedMerge], *, worker: str | None = None, read_version: int = 0
+        self, planned: Sequence[PlannedTask], *, worker: str | None = None, read_version: int = 0
     ) -> list[Claim | None]:
         plans = [pb.PlannedMerge(table_id=str(p.table_id), inputs=dict(p.inputs), level=p.level) for p in planned]
         request = pb.CreateMergeTasksRequest(planned=plans, worker=worker, read_version=read_version)
@@ -40,7 +40,7 @@ class ClientMerges:
 
     def claim_merge_task(
         self, worker: str, *, seconds: float | None = None, table_id: UUID | None = None
-    ) -> ClaimedMerge | None:
+    ) -> ClaimedTask | None:
         scope = None if table_id is None else str(table_id)
         found = self._call("ClaimMergeTask", pb.ClaimMergeTaskRequest(worker=worker, seconds=seconds, table_id=scope))
         return from_message_claimed(found.task) if found.HasField("task") else None

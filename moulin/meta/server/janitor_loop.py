@@ -1,8 +1,8 @@
 """The janitor: what a lake needs done now and then, by one of the servers that share it.
 
-Segments past their retention are tombstoned, merges are planned, and clean-up purges, expires and deletes. Each step
-goes on where an earlier run was stopped. One that fails does not keep the others from running: it is in the report, in
-the log, and tried again next time.
+Segments past their retention are tombstoned, compactions are planned, and clean-up purges, expires and deletes. Each
+step goes on where an earlier one was stopped. One that fails does not keep the others from running: it is in the
+report, in the log, and tried again next time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NANOS = 1_000_000_000
 
 @dataclass(slots=True)
 class Report:
-    """What one run did."""
+    """What one round did."""
 
     expired: dict[str, int] = field(default_factory=dict)  # segments by table
     tasks: int = 0

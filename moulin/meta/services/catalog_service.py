@@ -12,13 +12,13 @@ from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1 import catalog_pb2_grpc
 from moulin.catalog.commit.delivery import require_delivered
 from moulin.catalog.segments.live import PartitionFilter
-from moulin.catalog.tasks.merge_tasks import PlannedMerge
+from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.errors import InvalidInput
 from moulin.meta.auth import caller
 from moulin.meta.codec.id import from_message_id
-from moulin.meta.codec.lake.change import to_message_changes
 from moulin.meta.codec.lake.commit import from_message_commit, to_message_result
 from moulin.meta.codec.lake.database import to_message_database, to_message_preview
+from moulin.meta.codec.lake.feed import to_message_feed
 from moulin.meta.codec.lake.index import to_message_coverage, to_message_index_info
 from moulin.meta.codec.lake.merge_task import from_message_claim, to_message_claim, to_message_claimed, to_message_task
 from moulin.meta.codec.lake.partition import from_message_partition, from_message_tuple, to_message_partition
@@ -149,7 +149,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             raise InvalidInput("A request id is not empty: leave it out, or send a unique one.")
         digest = request.digest if request.HasField("digest") else None
         changes = list(map(from_message_commit, request.changes))
-        # A request that was committed before is answered as it was then: its files may be merged and gone by now.
+        # A request that was committed before is answered as it was then: its files may be compacted and gone by now.
         if request_id is None or self._catalog.committed(request_id) is None:
             require_delivered(self._catalog.pool, self._catalog.store, changes)
         return to_message_result(self._catalog.commit(changes, request_id=request_id, digest=digest))
@@ -216,11 +216,11 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         return pb.CountRowsResponse(rows=rows)
 
     def ListMerges(self, request: pb.ListMergesRequest, context: Any) -> pb.ListMergesResponse:
-        found = self._catalog.merges_of(list(request.numbers), request.after)
+        found = self._catalog.compactions_of(list(request.numbers), request.after)
         made = [pb.MergeOf(segment=m.segment, version=m.version, journals=m.journals) for m in found]
         return pb.ListMergesResponse(merges=made)
 
-    # Changes
+    # The feed
 
     def LoadTableUntil(self, request: pb.ChangeRange, context: Any) -> pb.TableState:
         return to_message_state(
@@ -236,8 +236,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def ListChanges(self, request: pb.ChangeRange, context: Any) -> Iterator[pb.VersionChange]:
         table_id = from_message_id(request.table_id, "table_id")
         found = self._catalog.feed(table_id, request.since, self._last(request), net=request.net)
-        for change in islice(found, _limit(request)):
-            yield from to_message_changes(change)
+        for entry in islice(found, _limit(request)):
+            yield from to_message_feed(entry)
 
     def _last(self, request: pb.ChangeRange) -> int:
         until = _until(request)
@@ -247,7 +247,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def CreateMergeTasks(self, request: pb.CreateMergeTasksRequest, context: Any) -> pb.CreateMergeTasksResponse:
         planned = [
-            PlannedMerge(from_message_id(p.table_id, "table_id"), dict(p.inputs), p.level) for p in request.planned
+            PlannedTask(from_message_id(p.table_id, "table_id"), dict(p.inputs), p.level) for p in request.planned
         ]
         worker = request.worker if request.HasField("worker") else None
         made = self._tasks.create_merge_tasks(planned, worker=worker, read_version=request.read_version)

@@ -15,7 +15,7 @@ from moulin.meta.codec.meta.segment import to_message_segment_id
 from moulin.meta.services.new_segment import from_message_new_segment
 from moulin.meta.site import Site
 from moulin.model.facts import SegmentFacts
-from moulin.model.merge_task import ClaimedMerge
+from moulin.model.merge_task import ClaimedTask
 from moulin.model.operations import Claim
 from moulin.storage import paths
 from moulin.table.compact.completion import complete
@@ -87,7 +87,7 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         journals = [f"{paths.table_prefix(table_id)}/{name}" for name in named if name]
         return complete(self._site.lake.context, claim, outputs, journals), outputs
 
-    def _message(self, claimed: ClaimedMerge) -> common_pb2.SegmentMergeTaskInfo:
+    def _message(self, claimed: ClaimedTask) -> common_pb2.SegmentMergeTaskInfo:
         inputs = self._tasks.segments_with_vectors(claimed.inputs)
         properties = self._catalog.table_by_id(claimed.table_id).properties
         return to_message_claimed(self._site.store, claimed, inputs, properties)

@@ -70,15 +70,15 @@ class NurseryServicer(rpc.NurseryServiceServicer):
         if not request.merges:
             raise InvalidInput("A registration has at least one entry in merges.")
         table_id = from_message_id(request.merges[0].segment.table_id, "table_id")
-        if any(merge.segment.table_id != request.merges[0].segment.table_id for merge in request.merges):
+        if any(part.segment.table_id != request.merges[0].segment.table_id for part in request.merges):
             raise InvalidInput("All entries in merges are of one table; register others by themselves.")
-        facts = self._facts([merge.segment for merge in request.merges])
+        facts = self._facts([part.segment for part in request.merges])
         result = self._ingest.register_segments(
             database_id,
             table_id,
             [
-                Registration(segment, from_message_advances(merge.stream_offsets, table_id))
-                for merge, segment in zip(request.merges, facts, strict=True)
+                Registration(segment, from_message_advances(part.stream_offsets, table_id))
+                for part, segment in zip(request.merges, facts, strict=True)
             ],
             idle=from_message_advances(request.idle_advances, table_id),
             request_id=request.register_request_id,

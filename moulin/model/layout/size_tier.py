@@ -1,4 +1,4 @@
-"""Segments by size: tiers four times as wide as the one below. Merges stay in a tier, and statistics count by it."""
+"""Segments by size: tiers four times as wide as the one below. Compactions stay in a tier; statistics count by it."""
 
 from __future__ import annotations
 

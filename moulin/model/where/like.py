@@ -35,7 +35,7 @@ def _like(term: Column | Formula, parts: list[tuple[str, bool]], ignore_case: bo
 
 
 def _parts(pattern: str, escape: str) -> list[tuple[str, bool]]:
-    """Runs of plain text, and single wildcards (True)."""
+    """Stretches of plain text, and single wildcards (True)."""
     parts: list[tuple[str, bool]] = []
     plain = ""
     characters = iter(pattern)

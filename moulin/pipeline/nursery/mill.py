@@ -15,7 +15,7 @@ from moulin.storage.store import Store
 from moulin.table.write.segment_writer import numbers_from, write_batches
 
 NUMBERS = 1 << 16
-"""Segment numbers that a slice may use: one per table, partition and run of `segment_bytes`."""
+"""Segment numbers that a slice may use: one per table, partition and piece of `segment_bytes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def mill(work: MillSlice) -> Milled:
     segments = {}
     for table_id, tables in intake.rows.items():
         layout = work.targets.layouts[table_id]
-        # Level 0 whatever their size: a batch should be seen soon, and merges will take it in any case.
+        # Level 0 whatever their size: a batch should be seen soon, and compactions will take it in any case.
         written = write_batches(
             work.store, layout, batches_of(tables), following, segment_bytes=work.segment_bytes, level=0
         )

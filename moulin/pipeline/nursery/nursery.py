@@ -46,7 +46,7 @@ _TRIM_SECONDS = 30.0
 
 @dataclass(slots=True)
 class NurseryReport:
-    """What one run did. `version` is 0 when there was nothing to commit; `more` says that a batch was full."""
+    """What one batch did. `version` is 0 when there was nothing to commit; `more` says that a batch was full."""
 
     version: int = 0
     objects: int = 0
@@ -103,7 +103,7 @@ class Nursery:
         return total
 
     def trim(self) -> int:
-        """Delete baby segments merged long enough ago; returns how many. A stop object goes with the last before it."""
+        """Delete baby segments taken in long enough ago; returns how many. A stop object goes with the last one."""
         deleted = 0
         limits = self._catalog.ingest.deletable_offsets(self._catalog.published_version())
         for stream in self._catalog.ingest.streams(list(limits)):
@@ -284,7 +284,7 @@ class Nursery:
             try:
                 self._store.put_if_absent(paths.baby_segment(stream.id, stop.offset), data)
             except AlreadyExists:
-                return 0  # it was not silent after all, or another nursery was first: the next run sees which
+                return 0  # it was not silent after all, or another nursery was first: the next batch sees which
         ingest = self._catalog.ingest
         ingest.stop_stream(stream.id, stop.offset - 1, stopped_at=stop.written_at, reason=stop.reason)
         return 1
@@ -302,12 +302,12 @@ def _wait_for_catalog(attempt: int) -> None:
 
 
 def _is_ahead(stream: Stream) -> bool:
-    """Whether someone registers segments of this stream table by table; what is left of it is theirs to merge."""
+    """Whether someone registers segments of this stream table by table; what is left of it is theirs to take in."""
     return any(table.merged_offset > stream.frontier for table in stream.tables)
 
 
 def _shares(baby_segments: Sequence[BabySegmentFacts], count: int) -> list[list[BabySegmentFacts]]:
-    """At most `count` runs of baby segments of about the same size; small batches stay together, for fewer segments."""
+    """Baby segments in at most `count` parts of about the same size; small batches stay whole, for fewer segments."""
     total = sum(baby_segment.size for baby_segment in baby_segments)
     count = max(1, min(count, total >> 20))
     shares: list[list[BabySegmentFacts]] = [[]]

@@ -31,7 +31,7 @@ def start(
 ) -> StreamingQuery:
     """Run the nursery at every tick, at least `interval` seconds apart; with None drain what is stored, and end.
 
-    A run that fails is logged, and the next tick tries again; when draining, the query fails with it.
+    A batch that fails is logged, and the next tick tries again; when draining, the query fails with it.
     """
     checkpoint = tempfile.mkdtemp(prefix="moulin-ticks-")
 

@@ -120,7 +120,7 @@ class Fresh:
         baby_segments = [
             baby_segment
             for baby_segment in self.baby_segments
-            if baby_segment.offset > self._merged(baby_segment.stream_id, state.id)
+            if baby_segment.offset > self._taken_in(baby_segment.stream_id, state.id)
         ]
         if not self._lane.is_local:
             return _planned(spark, self._lane.lake.store, baby_segments, self.targets, state) if baby_segments else None
@@ -132,7 +132,7 @@ class Fresh:
         reader = spark.read.option("__globPaths__", "false").schema(StructType(declared))
         return reader.parquet(*files).select(*(plan.column() for plan in plans))
 
-    def _merged(self, stream_id: UUID, table_id: UUID) -> int:
+    def _taken_in(self, stream_id: UUID, table_id: UUID) -> int:
         """The last baby segment of a stream that a table has rows of in segments, or need not have."""
         stream = self._streams[stream_id]
         return next((table.merged_offset for table in stream.tables if table.table_id == table_id), stream.frontier)

@@ -54,18 +54,18 @@ class MoulinSource(DataSource):
             return spark_schema(source.state(lake).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from moulin.pipeline.source.feed_source import ChangeSourceReader
+        from moulin.pipeline.source.feed_source import FeedSourceReader
         from moulin.pipeline.source.options import FeedOptions, SourceTable
         from moulin.pipeline.source.table_source import TableSourceReader
 
         source, feed = SourceTable.of(self.options), FeedOptions.of(self.options)
-        return TableSourceReader(source, schema) if feed is None else ChangeSourceReader(source, feed, schema)
+        return TableSourceReader(source, schema) if feed is None else FeedSourceReader(source, feed, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from moulin.pipeline.source.feed_source import ChangeStreamReader
+        from moulin.pipeline.source.feed_source import FeedStreamReader
         from moulin.pipeline.source.options import FeedOptions, SourceTable
 
-        return ChangeStreamReader(SourceTable.of(self.options), FeedOptions.of(self.options), schema)
+        return FeedStreamReader(SourceTable.of(self.options), FeedOptions.of(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         from moulin.pipeline.source.options import source_to_write

@@ -35,7 +35,7 @@ from moulin.pipeline.read.columns import spark_schema
 from moulin.pipeline.source.options import PARTITION_BYTES, FeedOptions, SourceTable
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.read.feed import check_columns, optional
-from moulin.table.read.feed_reader import CHANGE_TYPE, COMMIT_TIMESTAMP, VERSION, ChangeReader, may_match
+from moulin.table.read.feed_reader import CHANGE_TYPE, COMMIT_TIMESTAMP, VERSION, FeedReader, may_match
 
 _MATCHED_SHARES = 64  # each of them is sent, and matches, the whole version
 
@@ -57,9 +57,9 @@ def feed_schema(state: TableState) -> StructType:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Changes of a version that one task reads: all of `change`, or the segments at the indexes `share`."""
+    """What one task reads of a version: all of `entry`, or the segments at the indexes `share`."""
 
-    change: FeedEntry
+    entry: FeedEntry
     share: tuple[int, ...] | None
 
 
@@ -67,12 +67,12 @@ class _Part:
 class _Parts(InputPartition):
     """What one task reads, and how."""
 
-    reader: ChangeReader
+    reader: FeedReader
     parts: tuple[_Part, ...]
 
 
-class ChangeSourceReader(DataSourceReader):
-    """The changes of one range of versions."""
+class FeedSourceReader(DataSourceReader):
+    """The change feed of one range of versions."""
 
     def __init__(self, source: SourceTable, feed: FeedOptions, columns: StructType) -> None:
         if feed.since is None:
@@ -97,7 +97,7 @@ class ChangeSourceReader(DataSourceReader):
         return read_parts(partition, self._columns)
 
 
-class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The change feed of a table from a version on. Runs in a process of its own for as long as the query does."""
 
     def __init__(self, source: SourceTable, feed: FeedOptions | None, columns: StructType) -> None:
@@ -169,29 +169,29 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def plan(lake: Lake, state: TableState, since: int, columns: StructType, *, net: bool = False) -> list[InputPartition]:
-    """The changes in (since, state.version], cut into parts of some size in version order. At least one: without any,
+    """The feed of (since, state.version], cut into parts of some size in version order. At least one: without any,
     Spark makes up one of its own.
     """
     schema = optional(state.schema)
     known = {field.name for field in schema.fields}
     names = tuple(name for name in columns.names if name in known)
-    reader = ChangeReader(
+    reader = FeedReader(
         lake.context.store, schema, names, Predicate.everything(schema), lake.context.config.scan_batch_rows
     )
-    changes = lake.catalog.feed(state.id, since, state.version, net=net) if since < state.version else iter(())
-    groups = packed(_parts(changes), lambda part: part[1], PARTITION_BYTES)
+    entries = lake.catalog.feed(state.id, since, state.version, net=net) if since < state.version else iter(())
+    groups = packed(_parts(entries), lambda part: part[1], PARTITION_BYTES)
     return [_Parts(reader, tuple(part for part, _ in group)) for group in groups] or [_Parts(reader, ())]
 
 
-def _parts(changes: Iterable[FeedEntry]) -> Iterator[tuple[_Part, int]]:
-    """Each change, cut into parts of some size, and about how many bytes each reads.
+def _parts(entries: Iterable[FeedEntry]) -> Iterator[tuple[_Part, int]]:
+    """Each entry, cut into parts of some size, and about how many bytes each reads.
 
-    Where rows must be matched, every part has the whole change; else only the segments that it reads.
+    Where rows must be matched, every part has the whole entry; else only the segments that it reads.
     """
-    for change in changes:
-        slim = replace(change, segments=tuple(map(_slim, change.segments)))
+    for entry in entries:
+        slim = replace(entry, segments=tuple(map(_slim, entry.segments)))
         weights = [_weight(pair) for pair in slim.segments]
-        matched = may_match(change)
+        matched = may_match(entry)
         most = max(PARTITION_BYTES, sum(weights) // _MATCHED_SHARES if matched else 0)
         shares = [*packed(range(len(weights)), weights.__getitem__, most)]
         for share in shares:
@@ -226,7 +226,7 @@ def read_parts(partition: InputPartition, columns: StructType) -> Iterator[pa.Re
     pa.set_cpu_count(1)
     vectors, target = VectorCache(), spark_arrow_schema(columns)
     for part in partition.parts:
-        for batch in partition.reader.read(part.change, vectors, part.share):
+        for batch in partition.reader.read(part.entry, vectors, part.share):
             yield _for_spark(batch, partition.reader.schema, partition.reader.columns, target)
 
 

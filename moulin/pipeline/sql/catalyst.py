@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from moulin.errors import InvalidInput
 
-Plan: TypeAlias = Any
+LogicalPlan: TypeAlias = Any
 """A logical plan in the JVM. Two are equal when they have the same nodes, wherever in a text they stood."""
 
 Expression: TypeAlias = Any
@@ -76,7 +76,7 @@ class Catalyst:
             else:
                 self._sessions.clearActiveSession()
 
-    def parse(self, text: str, args: Arguments | None = None) -> Plan:
+    def parse(self, text: str, args: Arguments | None = None) -> LogicalPlan:
         """The plan of one statement, with `args` for its parameters. REQUIRES: active."""
         return self._parser.parsePlanWithParameters(text, self._parameters(args) if args else self._no_parameters)
 
@@ -84,34 +84,34 @@ class Catalyst:
         """The parts of a name that is written as in SQL, as a sequence of the JVM."""
         return self._parser.parseMultipartIdentifier(name)
 
-    def opened(self, plan: Plan) -> Plan:
+    def opened(self, plan: LogicalPlan) -> LogicalPlan:
         """The plan with its CTEs and named windows where they are used, so that `nodes` gives the nodes in them too.
 
         The first rules of Spark's own analyzer do this. REQUIRES: active.
         """
         return self._substitute_windows.apply(self._substitute_ctes.apply(plan))
 
-    def nodes(self, plan: Plan) -> list[tuple[str, Plan]]:
+    def nodes(self, plan: LogicalPlan) -> list[tuple[str, LogicalPlan]]:
         """The nodes of an opened plan and of its sub-queries, with the names of their classes."""
         return [(node.nodeName(), node) for node in items(plan.collectWithSubqueries(self._every))]
 
-    def names_in(self, node: Plan | Expression) -> int:
+    def names_in(self, node: LogicalPlan | Expression) -> int:
         """How many names of tables there are in a tree, those that `nodes` does not reach included."""
         text = node.toJSON()
         return sum(text.count(f'"class":"org.apache.spark.sql.catalyst.analysis.{name}"') for name in _NAME_CLASSES)
 
-    def is_command(self, plan: Plan) -> bool:
+    def is_command(self, plan: LogicalPlan) -> bool:
         return bool(self._types.isInstanceOf(_COMMAND, plan))
 
-    def replace(self, plan: Plan, replaced: Sequence[tuple[Plan, Plan]]) -> Plan:
+    def replace(self, plan: LogicalPlan, replaced: Sequence[tuple[LogicalPlan, LogicalPlan]]) -> LogicalPlan:
         """The plan with the second of each pair wherever the first stands, nearest the root first; sub-queries too."""
         return plan.transformDownWithSubqueries(self._function(replaced)) if replaced else plan
 
-    def replace_below(self, plan: Plan, old: Plan, new: Plan) -> Plan:
+    def replace_below(self, plan: LogicalPlan, old: LogicalPlan, new: LogicalPlan) -> LogicalPlan:
         """The plan with `new` wherever `old` stands, in sub-queries excepted."""
         return plan.transformDown(self._function([(old, new)]))
 
-    def table(self, database: str, name: str, frame: DataFrame) -> Plan:
+    def table(self, database: str, name: str, frame: DataFrame) -> LogicalPlan:
         """The rows of a frame, as Spark would show a table of this name."""
         if database not in self._qualifiers:
             self._qualifiers[database] = self._sequence([CATALOG, database])
@@ -126,11 +126,11 @@ class Catalyst:
         column = self._unresolved_alias(expression, self._option.empty())
         return self.run(self._project(self._sequence([column]), self._one_row())).toDF("value")
 
-    def run(self, plan: Plan) -> DataFrame:
+    def run(self, plan: LogicalPlan) -> DataFrame:
         """A DataFrame of a plan, analyzed; a command runs at once."""
         return DataFrame(self._dataset.ofRows(self._session, plan), self._spark)
 
-    def _function(self, pairs: Sequence[tuple[Plan, Plan]]) -> Any:
+    def _function(self, pairs: Sequence[tuple[LogicalPlan, LogicalPlan]]) -> Any:
         """From the first of each pair to the second: a Scala map is a partial function."""
         found = self._map()
         for old, new in pairs:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from moulin.errors import InvalidInput, Unsupported
 from moulin.model.names import quote
 from moulin.pipeline.read.reader import NamedFrame
-from moulin.pipeline.sql.catalyst import CATALOG, Arguments, Catalyst, Expression, Plan
+from moulin.pipeline.sql.catalyst import CATALOG, Arguments, Catalyst, Expression, LogicalPlan
 from moulin.pipeline.sql.hints import Known, known_values, literal_text
 from moulin.table.versions import to_nanos
 
@@ -47,9 +47,9 @@ class Reference:
 class _Site:
     """A part of the plan, the table it names, and what stands in its place once the rows of the table are known."""
 
-    plan: Plan
+    plan: LogicalPlan
     reference: Reference
-    made_of: Callable[[NamedFrame], Plan]
+    made_of: Callable[[NamedFrame], LogicalPlan]
 
 
 class Query:
@@ -57,7 +57,7 @@ class Query:
 
     def __init__(self, catalyst: Catalyst, text: str, args: Arguments | None = None) -> None:
         self._catalyst = catalyst
-        self._outer: list[Callable[[Plan], Plan]] = []
+        self._outer: list[Callable[[LogicalPlan], LogicalPlan]] = []
         with catalyst.active():
             plan = catalyst.opened(self._unwrapped(catalyst.parse(text, args)))
         self._plan, nodes = self._identified(plan)
@@ -78,7 +78,7 @@ class Query:
             plan = wrap(plan)
         return self._catalyst.run(plan)
 
-    def _unwrapped(self, plan: Plan) -> Plan:
+    def _unwrapped(self, plan: LogicalPlan) -> LogicalPlan:
         """The query inside EXPLAIN and DESCRIBE QUERY, which keep it out of reach of changes."""
         name = plan.nodeName()
         if name == "ExplainCommand":
@@ -89,7 +89,7 @@ class Query:
             return self._unwrapped(plan.plan())
         return plan
 
-    def _identified(self, plan: Plan) -> tuple[Plan, list[tuple[str, Plan]]]:
+    def _identified(self, plan: LogicalPlan) -> tuple[LogicalPlan, list[tuple[str, LogicalPlan]]]:
         """The plan and its nodes, once each `identifier(expression)` is the name that it stands for."""
         nodes = self._catalyst.nodes(plan)
         named = []
@@ -103,11 +103,11 @@ class Query:
         plan = self._catalyst.replace(plan, named)
         return plan, self._catalyst.nodes(plan)
 
-    def _relation_of(self, node: Plan) -> Plan:
+    def _relation_of(self, node: LogicalPlan) -> LogicalPlan:
         name = self._value(node.identifierExpr(), "identifier", lambda value: value.cast("string"))
         return node.planBuilder().apply(self._catalyst.parts_of(name), node.children())
 
-    def _check(self, nodes: Sequence[tuple[str, Plan]]) -> None:
+    def _check(self, nodes: Sequence[tuple[str, LogicalPlan]]) -> None:
         if any(name in _CHANGES for name, _ in nodes):
             raise InvalidInput(
                 "lake.sql runs queries and changes nothing: use table.append, delete_where or overwrite."
@@ -124,7 +124,7 @@ class Query:
                 "table.to_spark().createOrReplaceTempView(...) and use lake.spark().sql(...)."
             )
 
-    def _find(self, nodes: Sequence[tuple[str, Plan]]) -> list[_Site]:
+    def _find(self, nodes: Sequence[tuple[str, LogicalPlan]]) -> list[_Site]:
         """Filters come first: a table that is read through them alone is not read as a whole."""
         asked = [found for name, node in nodes if name == "Filter" for found in self._asked(node)]
         below = Counter((replace(site.reference, known=()), written) for written, site in asked)
@@ -140,7 +140,7 @@ class Query:
                 plain.append(_Site(node, reference, self._maker(node, name, reference)))
         return [*(site for _, site in asked), *plain]
 
-    def _asked(self, node: Plan) -> list[tuple[str, _Site]]:
+    def _asked(self, node: LogicalPlan) -> list[tuple[str, _Site]]:
         """A filter on a lake table alone that says something for sure of the rows that pass it.
 
         With it, the JSON of the node that names the table.
@@ -160,12 +160,12 @@ class Query:
             return []
         make = self._maker(below, name, reference)
 
-        def filtered(frame: NamedFrame) -> Plan:
+        def filtered(frame: NamedFrame) -> LogicalPlan:
             return self._catalyst.replace_below(node, below, make(frame))
 
         return [(below.toJSON(), _Site(node, replace(reference, known=known), filtered))]
 
-    def _reference(self, node: Plan, name: str) -> Reference | None:
+    def _reference(self, node: LogicalPlan, name: str) -> Reference | None:
         """The lake table that this node names; None when it names none."""
         if name not in _NAMES:
             return None
@@ -180,7 +180,7 @@ class Query:
             return replace(reference, version=_version(node.version().get()))
         return replace(reference, timestamp_ns=self._nanos(node.timestamp().get()))
 
-    def _maker(self, node: Plan, name: str, reference: Reference) -> Callable[[NamedFrame], Plan]:
+    def _maker(self, node: LogicalPlan, name: str, reference: Reference) -> Callable[[NamedFrame], LogicalPlan]:
         if name == "UnresolvedTableOrView":
             rest = (node.commandName(), node.allowTempView(), node.tableNotFoundSearchPathMode())
             return lambda frame: node.copy(self._catalyst.name(frame.view), *rest)
@@ -207,7 +207,7 @@ class Query:
         return str(row[0])
 
 
-def _check_plain(node: Plan, reference: Reference) -> None:
+def _check_plain(node: LogicalPlan, reference: Reference) -> None:
     """Refuse what a lake table does not take."""
     if node.isStreaming():
         raise Unsupported('lake.sql does not stream: use spark.readStream.format("moulin").')
@@ -215,7 +215,7 @@ def _check_plain(node: Plan, reference: Reference) -> None:
         raise Unsupported(f"Table {reference.database}.{reference.name} takes no options: leave out `with (...)`.")
 
 
-def _reference_of(node: Plan) -> Reference | None:
+def _reference_of(node: LogicalPlan) -> Reference | None:
     """The lake table of this name: not one of Spark's temporary views or other catalogs, nor a file's path."""
     parts = node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR)
     if len(parts) == 3 and parts[0].lower() == CATALOG:

@@ -28,12 +28,12 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.names import did_you_mean
 from moulin.pipeline.runner import SparkRunner
-from moulin.pipeline.write.source_write import AppendJob, Part, RunJob, SourceWrite
+from moulin.pipeline.write.source_write import AppendJob, BulkJob, Part, SourceWrite
 from moulin.pipeline.write.writer import FrameJob
 from moulin.storage import paths
 from moulin.storage.store import ObjectInfo, Store, open_store
-from moulin.table.bulk.commit import plan_runs
-from moulin.table.bulk.writer import write_run_rows
+from moulin.table.bulk.commit import plan_bulk
+from moulin.table.bulk.writer import write_bulk
 from moulin.table.keyed.tables import keyed_table
 from moulin.table.ports import Backfilled, BatchLoaded
 from moulin.table.write.append import AppendPlan, append_rows
@@ -59,7 +59,7 @@ class LoadSlice:
     index: int
     source: Store
     files: tuple[_File, ...]
-    job: AppendJob | RunJob
+    job: AppendJob | BulkJob
 
 
 def backfill(
@@ -191,12 +191,12 @@ class _Load:
         committed = self.lake.catalog.committed(request_id)
         return outcome if committed is not None and committed.digest == key else None
 
-    def _job(self, state: TableState) -> AppendJob | RunJob:
+    def _job(self, state: TableState) -> AppendJob | BulkJob:
         keyed = keyed_table(self.lake.context, self.table_id)
         if keyed is None:
             return FrameJob.of(self.lake.context, append_rows, AppendPlan.of(self.lake.context, state))
-        plan = plan_runs(self.lake.context, keyed, duplicates="last")
-        return FrameJob.of(self.lake.context, write_run_rows, plan)
+        plan = plan_bulk(self.lake.context, keyed, duplicates="last")
+        return FrameJob.of(self.lake.context, write_bulk, plan)
 
 
 def load_files(work: LoadSlice) -> Sequence[Part]:
@@ -271,7 +271,7 @@ def _first_batch(files: Sequence[_File], size: int) -> Sequence[_File]:
 
 
 def _shares(files: Sequence[_File], cores: int) -> list[tuple[_File, ...]]:
-    """The files in as many runs of about equal size as there are cores."""
+    """The files in as many parts of about equal size as there are cores."""
     target = max(1, -(-sum(file.loaded.size for file in files) // cores))
     shares: list[list[_File]] = [[]]
     size = 0

@@ -15,8 +15,8 @@ from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.model.operations import Kind
 from moulin.pipeline.write.writer import FrameJob
-from moulin.table.bulk.commit import commit_overwrite, commit_upsert, plan_runs
-from moulin.table.bulk.writer import RegionRun, RunPlan, write_run_rows
+from moulin.table.bulk.commit import commit_overwrite, commit_upsert, plan_bulk
+from moulin.table.bulk.writer import BulkPlan, RegionRun, write_bulk
 from moulin.table.commit.change import DataChange
 from moulin.table.keyed.tables import keyed_table
 from moulin.table.write.append import AppendPlan, append_rows
@@ -25,7 +25,7 @@ from moulin.table.write.writes import Outcome
 WRITE_OPTIONS = ("mode", "duplicates")
 Part = SegmentFacts | RegionRun  # what a task writes: segments of an event table, runs of a keyed one
 AppendJob = FrameJob[AppendPlan, SegmentFacts]
-RunJob = FrameJob[RunPlan, RegionRun]
+BulkJob = FrameJob[BulkPlan, RegionRun]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SourceWrite:
 
     table_id: UUID
     version: int
-    job: AppendJob | RunJob
+    job: AppendJob | BulkJob
     overwrite: bool
 
     @classmethod
@@ -73,10 +73,10 @@ class SourceWrite:
             return cls(state.id, state.version, job, overwrite)
         if options.upserts and overwrite:
             raise InvalidInput('The option mode=upsert goes with .mode("append"), not with overwrite.')
-        plan = plan_runs(
+        plan = plan_bulk(
             lake.context, keyed, duplicates="last" if options.keeps_last else "error", replaces_all=overwrite
         )
-        return cls(state.id, state.version, FrameJob.of(lake.context, write_run_rows, plan, columns), overwrite)
+        return cls(state.id, state.version, FrameJob.of(lake.context, write_bulk, plan, columns), overwrite)
 
     def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> tuple[Part, ...]:
         """Write the rows of one task."""

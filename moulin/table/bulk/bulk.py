@@ -34,10 +34,10 @@ def delete_where(context: Context, keyed: KeyedTable, where: Where) -> Outcome:
     """Delete the rows that match, those that are only in memtables too."""
 
     def run() -> Outcome:
-        with keyed.held() as (view, uses):
-            change, rows = prepare_delete(context, view.state, where)
+        with keyed.held() as (seen, uses):
+            change, rows = prepare_delete(context, seen.state, where)
             if rows == 0:
-                return Outcome(view.state.head_version)
+                return Outcome(seen.state.head_version)
             change = replace(change, regions=tuple(uses))
             return Outcome(context.committer.commit([change]).version, rows_deleted=rows)
 
@@ -53,10 +53,10 @@ def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> O
     batches = list(to_batches(data, schema))  # it may be needed again
 
     def run() -> Outcome:
-        with keyed.held(also=keyed.regions_of(batches)) as (view, uses):
-            state = view.state
+        with keyed.held(also=keyed.regions_of(batches)) as (seen, uses):
+            state = seen.state
             draft, numbers = UpsertDraft(), number_source(context)
-            kept = () if where is None else view.segments
+            kept = () if where is None else seen.segments
             for piece in pieces(batches, schema, keyed.config.append_segment_bytes):
                 rows = to_schema(piece, schema, state.schema)
                 for value, part in keyed.spec.split(newest(keyed.key, rows)):
@@ -78,6 +78,6 @@ def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> O
 
 def restore(context: Context, keyed: KeyedTable, version: int) -> Outcome:
     """Bring back the rows of an older version. Logs, epochs and what they cover go on as they are."""
-    with keyed.held() as (view, uses):
-        change = SettingChange(keyed.id, view.state.version, Restore(version), regions=tuple(uses))
+    with keyed.held() as (seen, uses):
+        change = SettingChange(keyed.id, seen.state.version, Restore(version), regions=tuple(uses))
         return Outcome(context.committer.commit([change]).version)

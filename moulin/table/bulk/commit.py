@@ -21,20 +21,20 @@ from moulin.model.operations import Kind
 from moulin.model.rows.rows import to_batches
 from moulin.model.where import Where
 from moulin.table.bulk.drafts import Drafts
-from moulin.table.bulk.writer import OnDuplicate, RegionRun, RunPlan, write_run_rows, write_runs
+from moulin.table.bulk.writer import BulkPlan, OnDuplicate, RegionRun, write_bulk, write_runs
 from moulin.table.commit.change import DataChange
 from moulin.table.commit.retry import retry
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
-from moulin.table.keyed.view import View
+from moulin.table.keyed.version import KeyedVersion
 from moulin.table.ports import is_frame
 from moulin.table.write.layout import Layout
 from moulin.table.write.writes import Outcome, number_source, prepare_delete
 
 
-def plan_runs(
+def plan_bulk(
     context: Context, keyed: KeyedTable, *, duplicates: OnDuplicate = "error", replaces_all: bool = False
-) -> RunPlan:
+) -> BulkPlan:
     """The plan of an upsert into the newest version, or of rows that replace all others."""
     keyed.flush()
     return _plan(context, keyed, keyed.refresh(), duplicates=duplicates, replaces_all=replaces_all)
@@ -43,22 +43,22 @@ def plan_runs(
 def _plan(
     context: Context,
     keyed: KeyedTable,
-    view: View,
+    seen: KeyedVersion,
     *,
     rules: MergeRules | None = None,
     duplicates: OnDuplicate = "error",
     replaces_all: bool = False,
-) -> RunPlan:
+) -> BulkPlan:
     regions = {region.value: region.number for region in context.catalog.regions(keyed.id)}
     if not keyed.spec.is_split:
         regions[()] = 0
-    return RunPlan(
+    return BulkPlan(
         context.store,
-        Layout.of(view.state),
-        view.state.schema if rules is None else rules.source,
+        Layout.of(seen.state),
+        seen.state.schema if rules is None else rules.source,
         keyed.spec,
         regions,
-        () if replaces_all else view.segments,
+        () if replaces_all else seen.segments,
         keyed.config.append_segment_bytes,
         duplicates,
         rules,
@@ -67,21 +67,21 @@ def _plan(
 
 def upsert_frame(context: Context, keyed: KeyedTable, frame: Any, request_id: str | None) -> Outcome:
     """Insert or replace the rows of a DataFrame, which has each key once, in one version."""
-    plan = plan_runs(context, keyed)
-    runs = context.spark().map_frame(write_run_rows, plan, frame)
+    plan = plan_bulk(context, keyed)
+    runs = context.spark().map_frame(write_bulk, plan, frame)
     return commit_upsert(context, keyed, plan, runs, request_id=request_id)
 
 
 def overwrite_frame(context: Context, keyed: KeyedTable, frame: Any, where: Where) -> Outcome:
     """Replace all rows, or those that match, with the rows of a DataFrame; those of its keys are replaced anyway."""
-    plan = plan_runs(context, keyed, replaces_all=where is None)
-    return commit_overwrite(context, keyed, plan, context.spark().map_frame(write_run_rows, plan, frame), where)
+    plan = plan_bulk(context, keyed, replaces_all=where is None)
+    return commit_overwrite(context, keyed, plan, context.spark().map_frame(write_bulk, plan, frame), where)
 
 
 def commit_upsert(
     context: Context,
     keyed: KeyedTable,
-    plan: RunPlan,
+    plan: BulkPlan,
     runs: Iterable[RegionRun],
     *,
     request_id: str | None = None,
@@ -92,15 +92,15 @@ def commit_upsert(
     drafts = Drafts.of(context, keyed, plan, runs)
     if not drafts.by_region:
         return Outcome(keyed.refresh().state.head_version)
-    with keyed.held(drafts.values) as (view, uses):
-        drafts.settle(context, plan, view)
-        change = replace(drafts.change(view.state, uses), summary=dict(summary or {}))
+    with keyed.held(drafts.values) as (seen, uses):
+        drafts.settle(context, plan, seen)
+        change = replace(drafts.change(seen.state, uses), summary=dict(summary or {}))
         version = context.committer.commit([change], request_id=request_id, digest=digest).version
     return drafts.outcome(version)
 
 
 def commit_overwrite(
-    context: Context, keyed: KeyedTable, plan: RunPlan, runs: Iterable[RegionRun], where: Where = None
+    context: Context, keyed: KeyedTable, plan: BulkPlan, runs: Iterable[RegionRun], where: Where = None
 ) -> Outcome:
     """One version in which the runs of a plan stand in place of all rows, or of those that match."""
     drafts = Drafts.of(context, keyed, plan, runs)
@@ -108,14 +108,14 @@ def commit_overwrite(
     values = {*known, *drafts.values, *([] if keyed.spec.is_split else [()])}
 
     def run() -> Outcome:
-        with keyed.held(sorted(values, key=repr)) as (view, uses):
+        with keyed.held(sorted(values, key=repr)) as (seen, uses):
             if where is None:
                 gone = context.catalog.table_entry(keyed.id).rows
-                change = replace(drafts.change(view.state, uses), kind=Kind.OVERWRITE, everything=True)
+                change = replace(drafts.change(seen.state, uses), kind=Kind.OVERWRITE, everything=True)
             else:
-                drafts.settle(context, plan, view)
-                matched, gone = prepare_delete(context, view.state, where, kind=Kind.OVERWRITE)
-                change = united(drafts.change(view.state, uses), matched)
+                drafts.settle(context, plan, seen)
+                matched, gone = prepare_delete(context, seen.state, where, kind=Kind.OVERWRITE)
+                change = united(drafts.change(seen.state, uses), matched)
             return replace(drafts.outcome(context.committer.commit([change]).version), rows_deleted=gone)
 
     return retry(context.config.commit_attempts, run)
@@ -126,18 +126,18 @@ def merge(context: Context, keyed: KeyedTable, source: Any, rules: MergeRules) -
     batches = None if is_frame(source) else list(to_batches(source, rules.source))
 
     def run() -> Outcome:
-        with keyed.held() as (view, uses):
-            if view.state.schema_id != rules.schema.schema_id:
+        with keyed.held() as (seen, uses):
+            if seen.state.schema_id != rules.schema.schema_id:
                 raise Conflict("The schema of the table changed while the merge began; try again.")
-            plan = _plan(context, keyed, view, rules=rules)
+            plan = _plan(context, keyed, seen, rules=rules)
             runs: Sequence[RegionRun]
             if batches is None:
-                runs = context.spark().map_frame(write_run_rows, plan, source)
+                runs = context.spark().map_frame(write_bulk, plan, source)
             else:
                 runs = write_runs(plan, context, batches, number_source(context))
             drafts = Drafts.of(context, keyed, plan, runs)
             if not drafts.has_effect:
-                return Outcome(view.state.head_version)
+                return Outcome(seen.state.head_version)
             held = {use.number for use in uses}
             fresh = [value for value in drafts.values if drafts.numbers[value] not in held]
             with keyed.held(fresh) as (now, more):  # regions that did not exist when the merge began
@@ -150,9 +150,9 @@ def merge(context: Context, keyed: KeyedTable, source: Any, rules: MergeRules) -
 
 def united(upsert: DataChange, delete: DataChange) -> DataChange:
     """An upsert and a delete of the same version as one overwrite."""
-    positions = {n: places for n, places in upsert.positions.items() if n not in delete.whole}
-    for number, places in delete.positions.items():
-        positions[number] = positions[number] | places if number in positions else places
+    positions = {n: bitmap for n, bitmap in upsert.positions.items() if n not in delete.whole}
+    for number, bitmap in delete.positions.items():
+        positions[number] = positions[number] | bitmap if number in positions else bitmap
     return replace(upsert, kind=Kind.OVERWRITE, positions=positions, whole=delete.whole, summary=delete.summary)
 
 

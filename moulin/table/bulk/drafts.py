@@ -22,11 +22,11 @@ from moulin.model.layout.partition import PartitionTuple
 from moulin.model.layout.region import RegionSpec
 from moulin.model.operations import Kind, RegionUse, Verdict
 from moulin.table.bulk.runs import DuplicateSlice, RelocateSlice, find_duplicates, relocate
-from moulin.table.bulk.writer import RegionRun, RunPlan, duplicate_key
+from moulin.table.bulk.writer import BulkPlan, RegionRun, duplicate_key
 from moulin.table.commit.change import DataChange
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
-from moulin.table.keyed.view import View
+from moulin.table.keyed.version import KeyedVersion
 from moulin.table.write.upsert import UpsertDraft
 from moulin.table.write.writes import Outcome, number_source
 
@@ -41,7 +41,7 @@ class Drafts:
     by_region: dict[int, UpsertDraft] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, context: Context, keyed: KeyedTable, plan: RunPlan, runs: Iterable[RegionRun]) -> Drafts:
+    def of(cls, context: Context, keyed: KeyedTable, plan: BulkPlan, runs: Iterable[RegionRun]) -> Drafts:
         """United in the order of the tasks; keys that several tasks wrote are refused or dropped, as the plan says."""
         made = cls()
         for run in runs:
@@ -64,12 +64,12 @@ class Drafts:
     def has_effect(self) -> bool:
         return any(draft.added or draft.positions for draft in self.by_region.values())
 
-    def settle(self, context: Context, plan: RunPlan, view: View) -> None:
+    def settle(self, context: Context, plan: BulkPlan, seen: KeyedVersion) -> None:
         """Locate keys again in regions whose rows are not as planned. REQUIRES: the regions are held."""
-        if plan.spec.spec != RegionSpec.of(view.state.schema, view.state.properties).spec:
+        if plan.spec.spec != RegionSpec.of(seen.state.schema, seen.state.properties).spec:
             raise Conflict("How the table is divided into regions changed meanwhile; try again.")
         for number, draft in self.by_region.items():
-            segments = view.of_region(number)
+            segments = seen.of_region(number)
             if _content(segments) == _content(s for s in plan.segments if s.facts.region == number):
                 continue
             if plan.rules is not None:
@@ -95,17 +95,17 @@ class Drafts:
 
 def _unite(whole: UpsertDraft, part: UpsertDraft, region: int) -> None:
     whole.added += [replace(facts, region=region) for facts in part.added]
-    for number, places in part.positions.items():
-        whole.positions[number] = whole.positions[number] | places if number in whole.positions else places
+    for number, bitmap in part.positions.items():
+        whole.positions[number] = whole.positions[number] | bitmap if number in whole.positions else bitmap
     whole.rows_new += part.rows_new
     whole.rows_updated += part.rows_updated
     whole.rows_deleted += part.rows_deleted
 
 
-def _refuse_common(context: Context, plan: RunPlan, one: UpsertDraft, other: UpsertDraft) -> None:
+def _refuse_common(context: Context, plan: BulkPlan, one: UpsertDraft, other: UpsertDraft) -> None:
     """Rows that two tasks replace or delete are rows of a key that came twice, whether it was written or not."""
-    for number, places in other.positions.items():
-        common = one.positions.get(number, BitMap64()) & places
+    for number, bitmap in other.positions.items():
+        common = one.positions.get(number, BitMap64()) & bitmap
         if common:
             facts = next(segment.facts for segment in plan.segments if segment.facts.number == number)
             raise _repeated(context, plan, facts, common[0])
@@ -115,7 +115,7 @@ def _content(segments: Iterable[LiveSegment]) -> dict[int, int]:
     return {segment.facts.number: segment.vector.id if segment.vector else 0 for segment in segments}
 
 
-def _drop_duplicates(context: Context, plan: RunPlan, draft: UpsertDraft) -> None:
+def _drop_duplicates(context: Context, plan: BulkPlan, draft: UpsertDraft) -> None:
     """Of rows of one key, which different tasks wrote, only the last counts; or InvalidInput, as the plan says."""
     added = draft.added
     if not _overlap(added):
@@ -125,13 +125,13 @@ def _drop_duplicates(context: Context, plan: RunPlan, draft: UpsertDraft) -> Non
     slices = [DuplicateSlice(store, tuple(added), low, high) for low, high in pairwise(cuts)]
     for result in context.runner(sum(facts.size for facts in added)).map(find_duplicates, slices):
         for number, blob in result.positions:
-            places = deletion_vector.decode(blob)
+            bitmap = deletion_vector.decode(blob)
             known = draft.positions.get(number, BitMap64())
             if plan.duplicates == "error":
                 facts = next(facts for facts in added if facts.number == number)
-                raise _repeated(context, plan, facts, places[0])
-            draft.rows_new -= len(places - known)
-            draft.positions[number] = known | places
+                raise _repeated(context, plan, facts, bitmap[0])
+            draft.rows_new -= len(bitmap - known)
+            draft.positions[number] = known | bitmap
         draft.rows_new += result.updated
         draft.rows_updated -= result.updated
 
@@ -155,13 +155,13 @@ def _cuts(context: Context, added: Sequence[SegmentFacts]) -> list[bytes]:
     return found
 
 
-def _repeated(context: Context, plan: RunPlan, facts: SegmentFacts, position: int) -> InvalidInput:
+def _repeated(context: Context, plan: BulkPlan, facts: SegmentFacts, position: int) -> InvalidInput:
     source = context.store.reader(facts.path, facts.size)
     with SegmentReader(source, plan.layout.schema, columns=plan.key.names, name=facts.path) as reader:
         return duplicate_key(plan.key, reader.table(start=position, stop=position + 1), 0)
 
 
-def _relocated(context: Context, plan: RunPlan, draft: UpsertDraft, segments: Sequence[LiveSegment]) -> UpsertDraft:
+def _relocated(context: Context, plan: BulkPlan, draft: UpsertDraft, segments: Sequence[LiveSegment]) -> UpsertDraft:
     """The same rows over the segments of another version."""
     numbers = number_source(context)
     own = {facts.number: draft.positions.get(facts.number) for facts in draft.added}

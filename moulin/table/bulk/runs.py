@@ -70,12 +70,12 @@ class Relocated:
 def find_duplicates(work: DuplicateSlice) -> Duplicates:
     """Sort the keys of all segments together, and look at neighbours."""
     indexes = WorkerTools.of(work.store).indexes
-    keys, places, numbers, ids = [], [], [], []
+    keys, where, numbers, ids = [], [], [], []
     for facts in work.segments:
         start, found, row_ids = _entries(indexes, facts, work.low, work.high)
         if len(found):
             keys.append(found)
-            places.append(np.arange(start, start + len(found)))
+            where.append(np.arange(start, start + len(found)))
             numbers.append(np.full(len(found), facts.number))
             ids.append(row_ids)
     if len(keys) < 2:
@@ -83,7 +83,7 @@ def find_duplicates(work: DuplicateSlice) -> Duplicates:
     whole = np.concatenate(keys) if isinstance(keys[0], np.ndarray) else pa.concat_arrays(keys)
     order, same = in_key_order(whole)
     dropped = order[:-1][same]
-    segments, positions = np.concatenate(numbers)[dropped], np.concatenate(places)[dropped]
+    segments, positions = np.concatenate(numbers)[dropped], np.concatenate(where)[dropped]
     updated = int(np.count_nonzero(np.concatenate(ids)[dropped] >= 0))
     marked: Positions = {}
     mark(marked, Located(dropped, segments, positions, dropped))
@@ -96,15 +96,15 @@ def relocate(work: RelocateSlice) -> Relocated:
     _, form, stored = _entries(tools.indexes, run, None, None)
     located = locate(tools.indexes, tools.vectors, work.store, work.segments, _encoded_keys(form))
     row_ids = np.full(run.rows, -1, np.int64)
-    row_ids[located.places] = located.row_ids
+    row_ids[located.indexes] = located.row_ids
     if not np.array_equal(row_ids, stored):
         with SegmentReader(work.store.reader(run.path, run.size), work.layout.schema, name=run.path) as reader:
             rows = reader.table(use_threads=False)
-        lineage = bool(len(located.places))
+        lineage = bool(len(located.indexes))
         run = write_segment(
             work.store,
             work.layout,
-            [with_lineage(rows, located.places, located.row_ids) if lineage else rows],
+            [with_lineage(rows, located.indexes, located.row_ids) if lineage else rows],
             run.partition,
             work.number,
             level=run.level,
@@ -114,7 +114,7 @@ def relocate(work: RelocateSlice) -> Relocated:
         )
     marked: Positions = {}
     mark(marked, located)
-    counted = located.places
+    counted = located.indexes
     if work.dropped is not None:
         counted = np.setdiff1d(counted, deletion_vector.to_array(deletion_vector.decode(work.dropped)))
     return Relocated(run, _encoded(marked), len(counted))
@@ -148,4 +148,4 @@ def _encoded_keys(form: Any) -> pa.Array:
 
 
 def _encoded(marked: Positions) -> tuple[tuple[int, bytes], ...]:
-    return tuple((number, deletion_vector.encode(places)) for number, places in marked.items())
+    return tuple((number, deletion_vector.encode(bitmap)) for number, bitmap in marked.items())

@@ -41,7 +41,7 @@ _WORKER_CACHE = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class RunPlan:
+class BulkPlan:
     """What a task that writes runs must know. Sent to every task.
 
     `segments` are those of one version in which keys are located; `regions` are the numbers of the regions known then.
@@ -99,13 +99,13 @@ class WorkerTools:
 _workers: dict[str, WorkerTools] = {}
 
 
-def write_run_rows(plan: RunPlan, rows: Iterable[pa.RecordBatch], numbers: NumberSource) -> list[RegionRun]:
+def write_bulk(plan: BulkPlan, rows: Iterable[pa.RecordBatch], numbers: NumberSource) -> list[RegionRun]:
     """As `write_runs`, in a process that has no lake open."""
     return write_runs(plan, WorkerTools.of(plan.store), rows, numbers)
 
 
 def write_runs(
-    plan: RunPlan, tools: Tools, batches: Iterable[pa.RecordBatch], numbers: NumberSource
+    plan: BulkPlan, tools: Tools, batches: Iterable[pa.RecordBatch], numbers: NumberSource
 ) -> list[RegionRun]:
     """Write batches of `plan.source` as segments, one per partition and about `segment_bytes`; nothing is committed."""
     drafts: dict[PartitionTuple, UpsertDraft] = {}
@@ -116,7 +116,7 @@ def write_runs(
 
 
 def _write(
-    plan: RunPlan, tools: Tools, draft: UpsertDraft, value: PartitionTuple, rows: pa.Table, numbers: NumberSource
+    plan: BulkPlan, tools: Tools, draft: UpsertDraft, value: PartitionTuple, rows: pa.Table, numbers: NumberSource
 ) -> None:
     region = plan.regions.get(value, NEW_REGION)
     ordered, keys = _in_order(plan, rows)
@@ -131,7 +131,7 @@ def _write(
         write_located(tools.store, plan.layout, draft, ordered, located, own, numbers, region=region)
 
 
-def _in_order(plan: RunPlan, rows: pa.Table) -> tuple[pa.Table, pa.Array]:
+def _in_order(plan: BulkPlan, rows: pa.Table) -> tuple[pa.Table, pa.Array]:
     """The rows in key order, each key once, and their encoded keys."""
     keys = plan.key.encode(rows)
     order, same = in_key_order(search_form(keys))
@@ -146,19 +146,19 @@ def _in_order(plan: RunPlan, rows: pa.Table) -> tuple[pa.Table, pa.Array]:
 
 
 def in_key_order(form: Any) -> tuple[Integers, npt.NDArray[np.bool_]]:
-    """The places of keys in search form in ascending order, equal ones as they came; and which equal their next."""
+    """The indexes that sort keys in search form, equal ones as they came; and which keys equal their next."""
     if isinstance(form, np.ndarray):
         order = np.argsort(form, kind="stable")
-        placed = form[order]
-        return order, placed[1:] == placed[:-1]
+        ordered = form[order]
+        return order, ordered[1:] == ordered[:-1]
     order = np.asarray(pc.sort_indices(form)).astype(np.int64)
-    placed = form.take(pa.array(order))
-    return order, np.asarray(pc.equal(placed[1:], placed[:-1]))
+    ordered = form.take(pa.array(order))
+    return order, np.asarray(pc.equal(ordered[1:], ordered[:-1]))
 
 
-def duplicate_key(key: Key, rows: pa.Table, place: int) -> InvalidInput:
+def duplicate_key(key: Key, rows: pa.Table, index: int) -> InvalidInput:
     """The error for a key that comes twice in what may have each only once."""
-    value = key.values(rows.slice(place, 1))[0]
+    value = key.values(rows.slice(index, 1))[0]
     return InvalidInput(
         f"The key {value!r} comes more than once: keep one row per key, for instance with dropDuplicates"
         f"({list(key.names)!r}) or a window over what tells the newest."
@@ -166,7 +166,7 @@ def duplicate_key(key: Key, rows: pa.Table, place: int) -> InvalidInput:
 
 
 def _merged(
-    plan: RunPlan,
+    plan: BulkPlan,
     rules: MergeRules,
     tools: Tools,
     draft: UpsertDraft,
@@ -176,10 +176,10 @@ def _merged(
 ) -> tuple[pa.Table, Located]:
     """What a merge writes for source rows, in key order, and the rows that it replaces; deletes go to the draft."""
     parts = [arrow_schema(plan.layout.schema).empty_table()]
-    places: list[Integers] = [np.empty(0, np.int64)]
+    indexes: list[Integers] = [np.empty(0, np.int64)]
     chosen = _chosen(located, np.zeros(0, np.int64))
-    if rules.matched is not None and len(located.places):
-        source = rows.take(pa.array(located.places))
+    if rules.matched is not None and len(located.indexes):
+        source = rows.take(pa.array(located.indexes))
         target = _target_rows(plan, tools, segments, located, rules.target_columns)
         mask, doomed = rules.choose(source, target), rules.doomed(source, target)
         if doomed is not None:
@@ -187,7 +187,7 @@ def _merged(
             mark(draft.positions, _chosen(located, gone))
             draft.rows_deleted += len(gone)
             mask = pc.invert(doomed) if mask is None else pc.and_not(mask, doomed)
-        at = np.arange(len(located.places)) if mask is None else np.flatnonzero(mask.to_numpy())
+        at = np.arange(len(located.indexes)) if mask is None else np.flatnonzero(mask.to_numpy())
         chosen = _chosen(located, at)
         if rules.matched == "delete":
             mark(draft.positions, chosen)
@@ -197,32 +197,32 @@ def _merged(
             if mask is not None:
                 source, target = source.filter(mask), target.filter(mask) if target.num_columns else target
             parts.append(rules.updated(source, target))
-            places.append(chosen.places)
+            indexes.append(chosen.indexes)
     if rules.not_matched == "insert":
-        fresh = np.setdiff1d(np.arange(rows.num_rows), located.places)
+        fresh = np.setdiff1d(np.arange(rows.num_rows), located.indexes)
         source = rows.take(pa.array(fresh))
         if (mask := rules.insertable(source)) is not None:
             source, fresh = source.filter(mask), fresh[mask.to_numpy()]
         if len(fresh):
             parts.append(rules.inserted(source))
-            places.append(fresh)
-    at = np.concatenate(places)
+            indexes.append(fresh)
+    at = np.concatenate(indexes)
     order = np.argsort(at)
-    where = np.searchsorted(at[order], chosen.places)
+    where = np.searchsorted(at[order], chosen.indexes)
     made = pa.concat_tables(parts).take(pa.array(order))
     return made, Located(where, chosen.segments, chosen.positions, chosen.row_ids)
 
 
 def _chosen(located: Located, at: Integers) -> Located:
-    return Located(located.places[at], located.segments[at], located.positions[at], located.row_ids[at])
+    return Located(located.indexes[at], located.segments[at], located.positions[at], located.row_ids[at])
 
 
 def _target_rows(
-    plan: RunPlan, tools: Tools, segments: list[LiveSegment], located: Located, columns: tuple[str, ...]
+    plan: BulkPlan, tools: Tools, segments: list[LiveSegment], located: Located, columns: tuple[str, ...]
 ) -> pa.Table:
     """Some columns of located rows, in their order."""
     if not columns:
-        return pa.table({"": pa.nulls(len(located.places))}).select([])
+        return pa.table({"": pa.nulls(len(located.indexes))}).select([])
     by_number = {segment.facts.number: segment for segment in segments}
     pieces: list[pa.Table] = []
     order: list[Integers] = []
@@ -238,6 +238,6 @@ def _target_rows(
                 table = reader.table(row_groups=[group], use_threads=False)
                 pieces.append(table.take(pa.array(located.positions[there] - starts[group])))
                 order.append(there)
-    back = np.empty(len(located.places), np.int64)
+    back = np.empty(len(located.indexes), np.int64)
     back[np.concatenate(order)] = np.arange(len(back))
     return pa.concat_tables(pieces).take(pa.array(back))

@@ -48,7 +48,7 @@ class SettingChange:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeChange:
+class CompactionChange:
     """Inputs with the vectors they were read with, the segments written from them, and the journals that map
     positions. `journal_outputs` names the first output of each journal; `claim` is that of the merge task, if any.
     `indexes` are files of secondary indexes that cover what was written, to be committed with it.
@@ -65,7 +65,7 @@ class MergeChange:
     indexes: tuple[SettingChange, ...] = ()
 
 
-Change = DataChange | MergeChange | SettingChange
+Change = DataChange | CompactionChange | SettingChange
 
 
 @contextmanager

@@ -21,10 +21,10 @@ from moulin.formats.journal import Journal, JournalSet
 from moulin.model.facts import LiveSegment, VectorFacts
 from moulin.model.operations import (
     Append,
+    Compact,
     Delete,
     Expected,
     Kind,
-    Merge,
     NewVector,
     Operation,
     Overwrite,
@@ -33,7 +33,7 @@ from moulin.model.operations import (
     Verdict,
 )
 from moulin.storage.store import Store
-from moulin.table.commit.change import Change, DataChange, MergeChange, SettingChange
+from moulin.table.commit.change import Change, CompactionChange, DataChange, SettingChange
 from moulin.table.commit.retry import must_rebase, retry
 from moulin.table.commit.vectors import VectorCache, VectorTarget, write_vectors
 
@@ -75,8 +75,8 @@ class Committer:
                 return TableCommit(
                     change.table_id, change.read_version, change.operation, change.summary, change.regions
                 )
-            case MergeChange():
-                return self._prepare_merge(change, rebased=rebased)
+            case CompactionChange():
+                return self._prepare_compaction(change, rebased=rebased)
             case DataChange() if not change.positions and not change.whole and not change.added_positions:
                 operation: Operation
                 if change.kind is Kind.OVERWRITE:
@@ -102,7 +102,7 @@ class Committer:
             elif len(union) > len(deleted):
                 targets[number] = VectorTarget(segment.facts.path, union)
         paths = {facts.number: facts.path for facts in change.added}
-        own = {number: VectorTarget(paths[number], places) for number, places in change.added_positions.items()}
+        own = {number: VectorTarget(paths[number], bitmap) for number, bitmap in change.added_positions.items()}
         written = write_vectors(self._store, change.table_id, targets | own)
         stored = {number: written[number] for number in targets}
         vectors = tuple(
@@ -117,7 +117,7 @@ class Committer:
         return TableCommit(change.table_id, version, operation, change.summary, change.regions)
 
     def _carry_over(self, change: DataChange, version: int) -> DataChange:
-        """Follow positions through merges that consumed their segments since the change was read."""
+        """Follow positions through compactions that consumed their segments since the change was read."""
         numbers = [*change.positions, *change.whole]
         present = self._catalog.segments_by_number(numbers, version)
         gone = [number for number in numbers if number not in present]
@@ -141,20 +141,20 @@ class Committer:
         result: dict[int, BitMap64] = {}
         waiting = [(number, deletion_vector.to_array(positions), change.read_version)]
         while waiting:
-            segment, places, after = waiting.pop()
+            segment, rows, after = waiting.pop()
             if segment in self._catalog.segments_by_number([segment], version):
-                moved = deletion_vector.from_positions(places)
+                moved = deletion_vector.from_positions(rows)
                 result[segment] = result.get(segment, BitMap64()) | moved
                 continue
-            merges = self._catalog.merges_of([segment], after)
-            if not merges or not merges[0].journals:
+            compactions = self._catalog.compactions_of([segment], after)
+            if not compactions or not compactions[0].journals:
                 raise _retry(change, segment)
-            targets, where = self._journals(merges[0].journals).lookup(segment, places)
+            targets, where = self._journals(compactions[0].journals).lookup(segment, rows)
             for target in np.unique(targets[targets >= 0]).tolist():
-                waiting.append((target, where[targets == target], merges[0].version))
+                waiting.append((target, where[targets == target], compactions[0].version))
         return result
 
-    def _prepare_merge(self, change: MergeChange, *, rebased: bool) -> TableCommit:
+    def _prepare_compaction(self, change: CompactionChange, *, rebased: bool) -> TableCommit:
         """Rows deleted in the inputs since they were read are deleted in the outputs.
 
         An input that is gone stays expected at first, so that the catalog judges by what; only when it says that a
@@ -171,15 +171,15 @@ class Committer:
             if segment is not None and _vector_id(segment) == (used.id if used else 0):
                 continue
             journals = journals or self._journals(change.journals)
-            for target, places in _moved(journals, number, self._newly_deleted(journals, number, segment, used)):
-                moved[target] = moved.get(target, BitMap64()) | places
-        emptied = {number for number, places in moved.items() if len(places) == outputs[number].rows}
+            for target, bitmap in _moved(journals, number, self._newly_deleted(journals, number, segment, used)):
+                moved[target] = moved.get(target, BitMap64()) | bitmap
+        emptied = {number for number, bitmap in moved.items() if len(bitmap) == outputs[number].rows}
         targets = {
-            number: VectorTarget(outputs[number].path, places)
-            for number, places in moved.items()
+            number: VectorTarget(outputs[number].path, bitmap)
+            for number, bitmap in moved.items()
             if number not in emptied
         }
-        operation = Merge(
+        operation = Compact(
             added=tuple(facts for facts in change.added if facts.number not in emptied),
             removed=tuple(
                 Expected(number, _vector_id(live[number]) if number in live else (used.id if used else 0))
@@ -221,7 +221,7 @@ class Committer:
 
 
 def _moved(journals: JournalSet, segment: int, positions: npt.NDArray[np.int64]) -> Iterator[tuple[int, BitMap64]]:
-    """Where these positions of an input are in the outputs; rows the merge dropped are left out."""
+    """Where these positions of an input are in the outputs; rows the compaction dropped are left out."""
     targets, where = journals.lookup(segment, positions)
     for target in np.unique(targets[targets >= 0]).tolist():
         yield target, deletion_vector.from_positions(where[targets == target])

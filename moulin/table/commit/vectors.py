@@ -62,9 +62,9 @@ def write_vectors(store: Store, table_id: UUID, targets: Mapping[int, VectorTarg
         return {}
     path = paths.vector_path(table_id, new_id())
     blobs = [DeletionVectorBlob(store.location(target.path), target.positions) for target in targets.values()]
-    data, places = write_puffin(blobs)
+    data, extents = write_puffin(blobs)
     store.put(path, data)
     return {
-        number: VectorFacts(0, number, path, place.offset, place.length, place.cardinality)
-        for number, place in zip(targets, places, strict=True)
+        number: VectorFacts(0, number, path, extent.offset, extent.length, extent.cardinality)
+        for number, extent in zip(targets, extents, strict=True)
     }

@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from moulin.catalog.commit.table_commit import CommitResult
-from moulin.catalog.tasks.merge_tasks import PlannedMerge
+from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 from moulin.model.operations import Claim
 from moulin.model.table_settings import MERGE_SPAN, RETENTION, merge_span_ns
-from moulin.table.commit.change import MergeChange
-from moulin.table.compact.job import commit_merge, run_group
+from moulin.table.commit.change import CompactionChange
+from moulin.table.compact.job import commit_compaction, compact_group
 from moulin.table.compact.picker import Bounds, Group, pick, pick_levels
-from moulin.table.compact.worker import MergeWorker, heartbeats
+from moulin.table.compact.worker import CompactionWorker, heartbeats
 from moulin.table.context import Context
 from moulin.table.properties import effective
 from moulin.table.runner import TaskRunner
@@ -29,7 +29,7 @@ _SMALL = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What a compaction did: segments and bytes before and after, in the groups it merged."""
+    """What a compaction did: segments and bytes before and after, in the groups it rewrote."""
 
     version: int
     merges: int = 0
@@ -49,7 +49,7 @@ def compact(
     runner: TaskRunner | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Compaction:
-    """Merge what is worth merging. Reads, writes and deletes go on meanwhile; none of them is lost.
+    """Compact what is worth compacting. Reads, writes and deletes go on meanwhile; none of them is lost.
 
     Tasks that wait for a worker are done first. What another worker has is left to it, so several compactions of one
     table share the work. `progress(done, all)` counts input bytes.
@@ -58,7 +58,7 @@ def compact(
     owner = f"compact {new_id()}"
     result = Compaction(state.head_version)
     if not due_only and context.catalog.maintenance.merge_tasks(state.id):
-        worker = MergeWorker(context, owner, runner=runner)
+        worker = CompactionWorker(context, owner, runner=runner)
         for done_task in worker.run_all(state.id):
             result = _sum(result, done_task.version, done_task.group, done_task.change)
         state = load()
@@ -95,7 +95,7 @@ def plan(
     bounds: Bounds | None = None,
     segments: Iterable[LiveSegment] | None = None,
 ) -> list[Group]:
-    """The merges worth doing, of segments that no task has: of all that are live, or of `segments` among them."""
+    """The compactions worth doing, of segments that no task has: of all that are live, or of `segments` among them."""
     config = effective(context.config, state.properties)
     if segments is None:
         segments = context.catalog.segments(state.id, state.version, with_columns=False)
@@ -111,20 +111,20 @@ def plan(
     return pick(free, config, segment_bytes=config.merge_segment_bytes, everything=everything, bounds=limits)
 
 
-def planned(table_id: UUID, group: Group) -> PlannedMerge:
+def planned(table_id: UUID, group: Group) -> PlannedTask:
     """A group as the catalog keeps it."""
     inputs = {s.facts.number: s.vector.id if s.vector else 0 for s in group.segments}
-    return PlannedMerge(table_id, inputs, group.level)
+    return PlannedTask(table_id, inputs, group.level)
 
 
 def _run_claimed(
     context: Context, state: TableState, group: Group, claim: Claim, segment_bytes: int, runner: TaskRunner | None
-) -> tuple[MergeChange, CommitResult]:
+) -> tuple[CompactionChange, CommitResult]:
     """Run and commit one task; whatever goes wrong, its inputs are free again for whoever calls next."""
     try:
         with heartbeats(context.catalog, claim):
-            change = run_group(context, state, group, segment_bytes, runner, claim)
-        return change, commit_merge(context, change)
+            change = compact_group(context, state, group, segment_bytes, runner, claim)
+        return change, commit_compaction(context, change)
     except BaseException:
         context.catalog.maintenance.delete_merge_task(claim.task_id)
         raise
@@ -133,7 +133,7 @@ def _run_claimed(
 def _run_all(run: Callable[[Group], None], groups: Sequence[Group]) -> None:
     """Groups share no segment, so small ones run at once; a large one keeps all cores busy by itself."""
     small = [group for group in groups if group.size < _SMALL]
-    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="moulin-merge") as pool:
+    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="moulin-compact") as pool:
         for _ in pool.map(run, small):
             pass
     for group in groups:
@@ -141,7 +141,7 @@ def _run_all(run: Callable[[Group], None], groups: Sequence[Group]) -> None:
             run(group)
 
 
-def _sum(so_far: Compaction, version: int, group: Group, change: MergeChange) -> Compaction:
+def _sum(so_far: Compaction, version: int, group: Group, change: CompactionChange) -> Compaction:
     return Compaction(
         max(version, so_far.version),
         so_far.merges + 1,

@@ -12,12 +12,12 @@ from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.formats.journal import Journal, JournalSet
 from moulin.formats.segment.footer import check_level, read_footer
 from moulin.model.facts import LiveSegment, SegmentFacts
-from moulin.model.merge_task import ClaimedMerge
+from moulin.model.merge_task import ClaimedTask
 from moulin.model.operations import Claim
 from moulin.storage import paths
 from moulin.storage.table_store import Lost
-from moulin.table.commit.change import MergeChange
-from moulin.table.compact.job import commit_merge
+from moulin.table.commit.change import CompactionChange
+from moulin.table.compact.job import commit_compaction
 from moulin.table.context import Context
 
 
@@ -27,10 +27,10 @@ def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], jo
     `outputs` hold the live rows of the inputs, each once, with their lineage; `journals` say where each went. Deletes
     that landed meanwhile are carried over through the journals, and need them.
     """
-    done = context.own_catalog().maintenance.finished_merge(claim)
+    done = context.own_catalog().maintenance.finished_task(claim)
     if done is not None and {facts.path for facts in outputs} >= set(done[1]):
         return CommitResult(done[0], 0, replayed=True)
-    claimed = context.own_catalog().maintenance.claimed_merge(claim)
+    claimed = context.own_catalog().maintenance.claimed_task(claim)
     inputs = _inputs(context, claimed)
     added = [_checked(context, facts, claimed, inputs) for facts in outputs]
     if len({facts.number for facts in added}) != len(added):
@@ -42,7 +42,7 @@ def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], jo
     if opened:
         _check_coverage(JournalSet(opened), inputs, added)
     numbers = [journal.outputs[0] if journal.outputs else context.catalog.reserve_segments(1) for journal in opened]
-    change = MergeChange(
+    change = CompactionChange(
         claimed.table_id,
         claimed.read_version,
         {segment.facts.number: segment.vector for segment in inputs},
@@ -52,10 +52,10 @@ def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], jo
         tuple(numbers),
         claimed.claim,
     )
-    return commit_merge(context, change)
+    return commit_compaction(context, change)
 
 
-def _inputs(context: Context, claimed: ClaimedMerge) -> list[LiveSegment]:
+def _inputs(context: Context, claimed: ClaimedTask) -> list[LiveSegment]:
     """The inputs with the deletion vectors that the claim gave out, whatever became of them since."""
     found = context.own_catalog().maintenance.segments_with_vectors(claimed.inputs)
     if len(found) < len(claimed.inputs):
@@ -64,7 +64,7 @@ def _inputs(context: Context, claimed: ClaimedMerge) -> list[LiveSegment]:
 
 
 def _checked(
-    context: Context, facts: SegmentFacts, claimed: ClaimedMerge, inputs: Sequence[LiveSegment]
+    context: Context, facts: SegmentFacts, claimed: ClaimedTask, inputs: Sequence[LiveSegment]
 ) -> SegmentFacts:
     """The facts of an output, if it can stand for rows of the inputs."""
     if not 0 <= facts.number - claimed.first_number < claimed.numbers:
@@ -90,7 +90,7 @@ def _checked(
     return replace(facts, level=claimed.level, region=first.region)
 
 
-def _journal(context: Context, path: str, claimed: ClaimedMerge) -> Journal:
+def _journal(context: Context, path: str, claimed: ClaimedTask) -> Journal:
     parsed = paths.parse_journal_path(path)
     if parsed is None or parsed[0] != claimed.table_id:
         raise InvalidInput(f"{path!r} is not the path of a journal of this table: use journals/<32 hex>.journal.")

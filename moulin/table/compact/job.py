@@ -1,4 +1,4 @@
-"""One merge, from a group of segments to its commit. Compaction and merge workers both run it."""
+"""One compaction, from a group of segments to its commit. `compact` and the workers both run it."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from moulin.catalog.commit.table_commit import CommitResult, Stale
 from moulin.errors import NotFound
 from moulin.model.entities import TableState
 from moulin.model.operations import Claim
-from moulin.table.commit.change import MergeChange
-from moulin.table.compact.kernel import merge_slice
+from moulin.table.commit.change import CompactionChange
+from moulin.table.compact.kernel import compact_slice
 from moulin.table.compact.picker import Group, cut
 from moulin.table.context import Context
 from moulin.table.index.index import carry_indexes
 from moulin.table.runner import TaskRunner
 from moulin.table.write.layout import Layout
 
-_NUMBERS = 4096  # segment numbers reserved for one merge: far more than it can need
+_NUMBERS = 4096  # segment numbers reserved for one compaction: far more than it can need
 
 
-def run_group(
+def compact_group(
     context: Context,
     state: TableState,
     group: Group,
     segment_bytes: int,
     runner: TaskRunner | None = None,
     claim: Claim | None = None,
-) -> MergeChange:
-    """Run the slices of one merge; the change still has to be committed."""
+) -> CompactionChange:
+    """Run the slices of one compaction; the change still has to be committed."""
     first = context.catalog.reserve_segments(_NUMBERS)
     slices = cut(
         context.store,
@@ -39,8 +39,8 @@ def run_group(
         numbers=range(first, first + _NUMBERS),
     )
     runner = runner or context.runner(group.size)
-    results = list(runner.map(merge_slice, slices))
-    change = MergeChange(
+    results = list(runner.map(compact_slice, slices))
+    change = CompactionChange(
         state.id,
         state.version,
         {segment.facts.number: segment.vector for segment in group.segments},
@@ -54,10 +54,10 @@ def run_group(
     return replace(change, indexes=tuple(carry_indexes(context, state, change, group.segments, outputs, runner)))
 
 
-def commit_merge(context: Context, change: MergeChange) -> CommitResult:
-    """Commit a merge; deletes that landed while it ran are carried over to its outputs.
+def commit_compaction(context: Context, change: CompactionChange) -> CommitResult:
+    """Commit a compaction; deletes that landed while it ran are carried over to its outputs.
 
-    An index that was dropped meanwhile does not stop it: then the merge is committed by itself.
+    An index that was dropped meanwhile does not stop it: then the compaction is committed by itself.
     """
     try:
         return context.committer.commit([change, *change.indexes])

@@ -1,4 +1,4 @@
-"""The merge kernel: live rows of several segments into new ones, in order, with their lineage, and the journal of
+"""The compaction kernel: live rows of several segments into new ones, in order, with their lineage, and the journal of
 what went where.
 """
 
@@ -32,7 +32,7 @@ _TAKE_ROWS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class InputRange:
-    """Positions [start, stop) of an input of a merge."""
+    """Positions [start, stop) of an input of a compaction."""
 
     segment: LiveSegment
     start: int
@@ -40,8 +40,8 @@ class InputRange:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeSlice:
-    """Ranges to merge into new segments of one partition; `numbers` are reserved for the outputs."""
+class CompactionSlice:
+    """Ranges to compact into new segments of one partition; `numbers` are reserved for the outputs."""
 
     store: Store
     layout: Layout
@@ -56,7 +56,7 @@ class MergeSlice:
 
 
 @dataclass(frozen=True, slots=True)
-class MergedSlice:
+class CompactedSlice:
     """The segments written, and the path of their journal. `number` is that of the first one, even if there is none."""
 
     added: tuple[SegmentFacts, ...]
@@ -64,7 +64,7 @@ class MergedSlice:
     number: int
 
 
-def merge_slice(work: MergeSlice) -> MergedSlice:
+def compact_slice(work: CompactionSlice) -> CompactedSlice:
     """Read the ranges, sort once, write. Runs in one thread; memory is about twice the rows of the ranges."""
     tables, kept = _read(work)
     table = pa.concat_tables(tables)
@@ -72,14 +72,14 @@ def merge_slice(work: MergeSlice) -> MergedSlice:
     bounds = _cut(work, table)
     order = clustered(table, order, bounds, work.layout.cluster_by)
     added: list[SegmentFacts] = []
-    for place, (start, stop) in enumerate(bounds):
+    for index, (start, stop) in enumerate(bounds):
         added.append(
             write_segment(
                 work.store,
                 work.layout,
                 _pieces(table, order, start, stop),
                 work.partition,
-                work.first_number + place,
+                work.first_number + index,
                 level=work.level,
                 lineage=True,
                 spec_id=work.spec_id,
@@ -89,10 +89,10 @@ def merge_slice(work: MergeSlice) -> MergedSlice:
     journal = _journal(work.ranges, kept, order, bounds, [facts.number for facts in added])
     path = paths.journal_path(work.layout.table_id, new_id())
     work.store.put(path, journal)
-    return MergedSlice(tuple(added), path, work.first_number)
+    return CompactedSlice(tuple(added), path, work.first_number)
 
 
-def _read(work: MergeSlice) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] | None]]:
+def _read(work: CompactionSlice) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] | None]]:
     """The live rows of each range with lineage, and which rows of the range they are (None: all)."""
     tables, kept = [arrow_schema(work.layout.schema, lineage=True).empty_table()], []
     for piece in work.ranges:
@@ -119,7 +119,7 @@ def _read(work: MergeSlice) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] 
     return tables, kept
 
 
-def _cut(work: MergeSlice, table: pa.Table) -> list[tuple[int, int]]:
+def _cut(work: CompactionSlice, table: pa.Table) -> list[tuple[int, int]]:
     """Row ranges of the outputs: as many as their size on disk asks for, and no more than there are numbers."""
     if table.num_rows == 0:
         return []
@@ -144,16 +144,16 @@ def _journal(
 ) -> bytes:
     """Old position -> new position of every row of the ranges."""
     total = bounds[-1][1] if bounds else 0
-    place = np.arange(total, dtype=np.int64)
+    ranks = np.arange(total, dtype=np.int64)
     if order is not None:
-        place = np.empty(total, dtype=np.int64)
-        place[order] = np.arange(total, dtype=np.int64)
+        ranks = np.empty(total, dtype=np.int64)
+        ranks[order] = np.arange(total, dtype=np.int64)
     starts = np.asarray([start for start, _ in bounds], dtype=np.int64)
     entries, at = [], 0
     for piece, keep in zip(ranges, kept, strict=True):
         rows = piece.stop - piece.start
         live = rows if keep is None else int(np.count_nonzero(keep))
-        rank = place[at : at + live]
+        rank = ranks[at : at + live]
         output = np.searchsorted(starts, rank, side="right") - 1 if bounds else rank
         packed = pack(output, rank - starts[output]) if live else rank
         at += live

@@ -1,4 +1,4 @@
-"""Which segments to merge, and how to cut the work into slices."""
+"""Which segments to compact, and how to cut the work into slices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moulin.model.facts import LiveSegment
 from moulin.model.layout.order import NullOrder, SortDirection
 from moulin.model.layout.size_tier import size_tier
 from moulin.storage.store import Store
-from moulin.table.compact.kernel import InputRange, MergeSlice
+from moulin.table.compact.kernel import CompactionSlice, InputRange
 from moulin.table.write import clustering
 from moulin.table.write.layout import Layout
 
@@ -27,7 +27,7 @@ _SAMPLES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Segments of one partition that one merge takes, and the level it writes."""
+    """Segments of one partition that one compaction takes, and the level it writes."""
 
     segments: tuple[LiveSegment, ...]
     level: int
@@ -39,10 +39,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one merge of an event table may take: time it may span, inputs at least and at most.
+    """What one compaction of an event table may take: time it may span, inputs at least and at most.
 
     A segment that is fresh or worn is rewritten alone only when `min_inputs` is 1. `tiered` keeps segments of very
-    different size apart, so that a row is rewritten a few times and not with every merge.
+    different size apart, so that a row is rewritten a few times and not with every compaction.
     """
 
     span_ns: int | None = None
@@ -59,21 +59,21 @@ def pick(
     everything: bool,
     bounds: Bounds = Bounds(),  # noqa: B008 - it never changes
 ) -> list[Group]:
-    """The groups worth merging. `everything` takes all segments of a partition that are not perfect already."""
+    """The groups worth compacting. `everything` takes all segments of a partition that are not perfect already."""
     shelves: dict[tuple[int, tuple[bytes | None, ...], int], list[LiveSegment]] = defaultdict(list)
     for segment in segments:
-        if everything or _needs_merge(segment, segment_bytes):
+        if everything or _needs_compaction(segment, segment_bytes):
             facts = segment.facts
             shelves[facts.spec_id, facts.partition, size_tier(facts.size) if bounds.tiered else 0].append(segment)
     groups = []
     for worth in shelves.values():
         worth.sort(key=lambda s: (s.facts.time_min or 0, s.facts.number))
-        for run in _runs(worth, config.merge_max_bytes, bounds):
-            alone = bounds.min_inputs == 1 and any(_is_worn(s) or s.facts.level == 0 for s in run)
-            if len(run) >= max(bounds.min_inputs, 2) or alone:
-                size = sum(s.facts.size for s in run)
-                deepest = max(s.facts.level for s in run)
-                groups.append(Group(tuple(run), max(deepest, 2 if size >= segment_bytes // 2 else 1)))
+        for stretch in _stretches(worth, config.merge_max_bytes, bounds):
+            alone = bounds.min_inputs == 1 and any(_is_worn(s) or s.facts.level == 0 for s in stretch)
+            if len(stretch) >= max(bounds.min_inputs, 2) or alone:
+                size = sum(s.facts.size for s in stretch)
+                deepest = max(s.facts.level for s in stretch)
+                groups.append(Group(tuple(stretch), max(deepest, 2 if size >= segment_bytes // 2 else 1)))
     return groups
 
 
@@ -83,7 +83,7 @@ def rewrite_each(segments: Sequence[LiveSegment]) -> list[Group]:
 
 
 def pick_levels(segments: Sequence[LiveSegment], config: Config, *, due_only: bool, everything: bool) -> list[Group]:
-    """The groups of a keyed table worth merging, level 0 first: 0 -> 1 with what it overlaps there, then 1 -> 2.
+    """The groups of a keyed table worth compacting, level 0 first: 0 -> 1 with what it overlaps there, then 1 -> 2.
 
     Groups share no segment, so they may run at once. `due_only` leaves alone what is not due yet; `everything` takes
     all segments of a region and partition into level 2.
@@ -144,7 +144,7 @@ def _with_overlap(chosen: Sequence[LiveSegment], members: Sequence[LiveSegment],
     return Group(tuple(taken), level)
 
 
-def _needs_merge(segment: LiveSegment, segment_bytes: int) -> bool:
+def _needs_compaction(segment: LiveSegment, segment_bytes: int) -> bool:
     return segment.facts.level == 0 or segment.facts.size < segment_bytes // 2 or _is_worn(segment)
 
 
@@ -153,15 +153,15 @@ def _is_worn(segment: LiveSegment) -> bool:
 
 
 def _capped(segments: Sequence[LiveSegment], limit: int) -> list[list[LiveSegment]]:
-    return _runs(segments, limit, Bounds())
+    return _stretches(segments, limit, Bounds())
 
 
-def _runs(segments: Sequence[LiveSegment], limit: int, bounds: Bounds) -> list[list[LiveSegment]]:
-    """Segments, in order of time where time counts, cut where a run would hold or span too much.
+def _stretches(segments: Sequence[LiveSegment], limit: int, bounds: Bounds) -> list[list[LiveSegment]]:
+    """Segments, in order of time where time counts, cut where a stretch would hold or span too much.
 
-    One that spans too much all by itself is a run of its own, and interrupts none.
+    One that spans too much all by itself is a stretch of its own, and interrupts none.
     """
-    runs: list[list[LiveSegment]] = []
+    stretches: list[list[LiveSegment]] = []
     alone: list[list[LiveSegment]] = []
     size, start, end = 0, 0, 0
     for segment in segments:
@@ -169,13 +169,13 @@ def _runs(segments: Sequence[LiveSegment], limit: int, bounds: Bounds) -> list[l
         if bounds.span_ns is not None and high - low > bounds.span_ns:
             alone.append([segment])
             continue
-        full = not runs or size + segment.facts.size > limit or len(runs[-1]) == bounds.max_inputs
+        full = not stretches or size + segment.facts.size > limit or len(stretches[-1]) == bounds.max_inputs
         if full or (bounds.span_ns is not None and max(end, high) - min(start, low) > bounds.span_ns):
-            runs.append([])
+            stretches.append([])
             size, start, end = 0, low, high
-        runs[-1].append(segment)
+        stretches[-1].append(segment)
         size, start, end = size + segment.facts.size, min(start, low), max(end, high)
-    return runs + alone
+    return stretches + alone
 
 
 def _times(segment: LiveSegment) -> tuple[int, int]:
@@ -184,7 +184,7 @@ def _times(segment: LiveSegment) -> tuple[int, int]:
 
 def cut(
     store: Store, layout: Layout, group: Group, *, segment_bytes: int, cores: int, numbers: Sequence[int]
-) -> list[MergeSlice]:
+) -> list[CompactionSlice]:
     """Slices by ranges of the sort key, about as many as there are cores or outputs; they share the free `numbers`."""
     outputs = group.size // segment_bytes
     parts = int(max(1, min(max(cores, outputs), group.size // _SLICE_BYTES)))
@@ -194,19 +194,19 @@ def cut(
     share = len(numbers) // len(slices)
     facts = group.segments[0].facts
     return [
-        MergeSlice(
+        CompactionSlice(
             store,
             layout,
             ranges,
             facts.partition,
             facts.spec_id,
             group.level,
-            numbers[0] + place * share,
+            numbers[0] + index * share,
             share,
             segment_bytes,
             facts.region,
         )
-        for place, ranges in enumerate(slices)
+        for index, ranges in enumerate(slices)
     ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from moulin.catalog.segments.stats import Filter
-from moulin.catalog.tasks.merge_tasks import PlannedMerge
+from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.errors import NotFound
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
@@ -32,7 +32,7 @@ def create_tasks(context: Context, table_id: UUID | None, wanted: Filter) -> Pla
 
     They have about `_AT_ONCE` segments at most: who has more of them asks again, until nothing is made.
     """
-    plans: list[PlannedMerge] = []
+    plans: list[PlannedTask] = []
     for state in _states(context, table_id):
         plans += _plan_filtered(context, state, wanted)
         if sum(len(one.inputs) for one in plans) >= _AT_ONCE:
@@ -40,8 +40,8 @@ def create_tasks(context: Context, table_id: UUID | None, wanted: Filter) -> Pla
     return _create(context, plans)
 
 
-def _plan_filtered(context: Context, state: TableState, wanted: Filter) -> list[PlannedMerge]:
-    """The first page of what a filter lets through that has anything to merge."""
+def _plan_filtered(context: Context, state: TableState, wanted: Filter) -> list[PlannedTask]:
+    """The first page of what a filter lets through that has anything to compact."""
     bounds = Bounds(min_inputs=2, max_inputs=context.config.merge_max_inputs)
     for page in _pages(context, state, wanted, bounds.min_inputs):
         groups = plan(context, state, bounds=bounds, segments=page)
@@ -51,13 +51,13 @@ def _plan_filtered(context: Context, state: TableState, wanted: Filter) -> list[
 
 
 def _pages(context: Context, state: TableState, wanted: Filter, least: int) -> Iterator[Collection[LiveSegment]]:
-    """What a filter lets through and merges may take, by partition and time."""
+    """What a filter lets through and compactions may take, by partition and time."""
     catalog = context.own_catalog()
     segment_bytes = effective(context.config, state.properties).merge_segment_bytes
     small = None if state.schema.identifier_field_ids else segment_bytes // 2
     after = None
     while True:
-        page = catalog.maintenance.mergeable_segments(
+        page = catalog.maintenance.compactable_segments(
             state.id, wanted, small=small, least=least, limit=_AT_ONCE, after=after
         )
         yield catalog.segments_by_number(page.numbers, state.version, with_columns=False).values()
@@ -96,7 +96,7 @@ def create_due_tasks(context: Context, table_id: UUID, segments: Collection[Live
     return Planned(tasks, inputs)
 
 
-def _create(context: Context, plans: Sequence[PlannedMerge]) -> Planned:
+def _create(context: Context, plans: Sequence[PlannedTask]) -> Planned:
     claims = context.catalog.maintenance.create_merge_tasks(plans)
     made = [one for one, claim in zip(plans, claims, strict=True) if claim is not None]
     return Planned(len(made), sum(len(one.inputs) for one in made))

@@ -10,10 +10,10 @@ from uuid import UUID
 
 from moulin.catalog.backend import CatalogBackend
 from moulin.errors import Conflict, Fenced, MoulinError
-from moulin.model.merge_task import ClaimedMerge
+from moulin.model.merge_task import ClaimedTask
 from moulin.model.operations import Claim
-from moulin.table.commit.change import MergeChange
-from moulin.table.compact.job import commit_merge, run_group
+from moulin.table.commit.change import CompactionChange
+from moulin.table.compact.job import commit_compaction, compact_group
 from moulin.table.compact.picker import Group
 from moulin.table.context import Context
 from moulin.table.properties import effective
@@ -21,16 +21,16 @@ from moulin.table.runner import TaskRunner
 
 
 @dataclass(frozen=True, slots=True)
-class DoneMerge:
+class DoneTask:
     """A task that was done: what it took, what it wrote, and the version that committed it."""
 
     claim: Claim
     version: int
     group: Group
-    change: MergeChange
+    change: CompactionChange
 
 
-class MergeWorker:
+class CompactionWorker:
     """Does merge tasks of a lake, one at a time. `seconds` is the lease it asks for, and renews while it works."""
 
     def __init__(
@@ -39,7 +39,7 @@ class MergeWorker:
         self._context, self._name, self._runner = context, name, runner
         self._seconds = context.config.merge_lease_seconds if seconds is None else seconds
 
-    def run_once(self, table_id: UUID | None = None) -> DoneMerge | None:
+    def run_once(self, table_id: UUID | None = None) -> DoneTask | None:
         """Do the next task, of one table or of any; None when there is none. A failure is noted with it, and raised."""
         tasks = self._context.catalog.maintenance
         claimed = tasks.claim_merge_task(self._name, seconds=self._seconds, table_id=table_id)
@@ -54,12 +54,12 @@ class MergeWorker:
             tasks.fail_merge_task(claimed.claim, reason)
             raise
 
-    def run_all(self, table_id: UUID | None = None) -> Iterator[DoneMerge]:
+    def run_all(self, table_id: UUID | None = None) -> Iterator[DoneTask]:
         """Do all tasks that wait, one after the other."""
         while (done := self.run_once(table_id)) is not None:
             yield done
 
-    def _run(self, claimed: ClaimedMerge) -> DoneMerge:
+    def _run(self, claimed: ClaimedTask) -> DoneTask:
         catalog = self._context.catalog
         state = catalog.table_by_id(claimed.table_id)
         live = catalog.segments_by_number(claimed.inputs, state.version)
@@ -68,8 +68,8 @@ class MergeWorker:
         group = Group(tuple(live[number] for number in sorted(live)), claimed.level)
         size = effective(catalog.config, state.properties).merge_segment_bytes
         with heartbeats(catalog, claimed.claim, self._seconds):
-            change = run_group(self._context, state, group, size, self._runner, claimed.claim)
-        return DoneMerge(claimed.claim, commit_merge(self._context, change).version, group, change)
+            change = compact_group(self._context, state, group, size, self._runner, claimed.claim)
+        return DoneTask(claimed.claim, commit_compaction(self._context, change).version, group, change)
 
 
 @contextmanager

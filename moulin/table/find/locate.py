@@ -83,10 +83,10 @@ class KeyIndexes:
         if number < 0:
             return None
         block = self.block(segment, index, number)
-        place = block.find_one(key)
-        if place is None:
+        at = block.find_one(key)
+        if at is None:
             return None
-        return block.start + place, -1 if block.row_ids is None else int(block.row_ids[place])
+        return block.start + at, -1 if block.row_ids is None else int(block.row_ids[at])
 
     def span(self, segment: LiveSegment, low: bytes | None, high: bytes | None) -> tuple[int, int]:
         """The positions of the keys from `low` on and before `high`; both may be the beginning of a key."""
@@ -109,7 +109,7 @@ class KeyIndexes:
         return block.start + block.before(key)
 
     def find(self, segment: LiveSegment, keys: pa.Array, hashes: Any) -> tuple[Integers, Integers, Integers]:
-        """Which of the ascending `keys` are in a segment: their places in `keys`, positions and row ids."""
+        """Which of the ascending `keys` are in a segment: their indexes in `keys`, positions and row ids."""
         index = self.index(segment)
         asked = np.flatnonzero(index.may_hold(hashes))
         if not len(asked):
@@ -120,16 +120,16 @@ class KeyIndexes:
         wanted = [int(number) for number in numbers[edges] if number >= 0]
         starts = [int(edge) for edge, number in zip(edges, numbers[edges], strict=True) if number >= 0]
         stops = [*starts[1:], len(numbers)]
-        places, positions, row_ids = [_NONE], [_NONE], [_NONE]
+        hits, positions, row_ids = [_NONE], [_NONE], [_NONE]
         for block, start, stop in zip(self.blocks(segment, index, wanted), starts, stops, strict=True):
             found, at = block.find(
                 form[start:stop] if isinstance(form, np.ndarray) else form.slice(start, stop - start)
             )
             at = at[found]
-            places.append(asked[start:stop][found])
+            hits.append(asked[start:stop][found])
             positions.append(at + block.start)
             row_ids.append(np.full(len(at), -1, np.int64) if block.row_ids is None else block.row_ids[at])
-        return np.concatenate(places), np.concatenate(positions), np.concatenate(row_ids)
+        return np.concatenate(hits), np.concatenate(positions), np.concatenate(row_ids)
 
 
 _NONE: Integers = np.empty(0, np.int64)
@@ -148,9 +148,9 @@ class Tools(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Live rows: for each, the place of its key among those asked for, its segment, position and row id."""
+    """Live rows: for each, the index of its key among those asked for, its segment, position and row id."""
 
-    places: Integers
+    indexes: Integers
     segments: Integers
     positions: Integers
     row_ids: Integers
@@ -170,14 +170,14 @@ def locate(
         start, stop = bounds.within(segment)
         if start == stop:
             continue
-        places, positions, row_ids = indexes.find(segment, keys.slice(start, stop - start), hashes[start:stop])
+        hits, positions, row_ids = indexes.find(segment, keys.slice(start, stop - start), hashes[start:stop])
         live = live_mask(vectors, store, segment, positions)
         if live is not None:
-            places, positions, row_ids = places[live], positions[live], row_ids[live]
-        if len(places):
+            hits, positions, row_ids = hits[live], positions[live], row_ids[live]
+        if len(hits):
             row_ids = np.where(row_ids < 0, segment.first_row_id + positions, row_ids)
-            found.append((places + start, segment.facts.number, positions, row_ids))
-            left -= len(places)
+            found.append((hits + start, segment.facts.number, positions, row_ids))
+            left -= len(hits)
     return Located(
         np.concatenate([_NONE, *(part[0] for part in found)]),
         np.concatenate([_NONE, *(np.full(len(part[0]), part[1], np.int64) for part in found)]),

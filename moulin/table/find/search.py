@@ -58,7 +58,7 @@ def narrow(
         return Narrowed(list(segments))
     found = _Search(indexes, coverage).run(predicate.condition, set(numbers))
     kept = [segment for segment in segments if len(found.get(segment.facts.number, (0,)))]
-    positions = {number: places for number, places in found.items() if len(places)}
+    positions = {number: rows for number, rows in found.items() if len(rows)}
     return Narrowed(kept, positions, len(segments) - len(kept))
 
 
@@ -90,9 +90,9 @@ class _Search:
         found: Found = {}
         left = segments
         for child in children:
-            for number, places in self.run(child, left).items():
+            for number, rows in self.run(child, left).items():
                 known = found.get(number)
-                found[number] = places if known is None else np.intersect1d(known, places, assume_unique=True)
+                found[number] = rows if known is None else np.intersect1d(known, rows, assume_unique=True)
             left = {number for number in left if number not in found or len(found[number])}
         return found
 
@@ -103,7 +103,7 @@ class _Search:
             if found is None:
                 found = more
             else:
-                found = {n: np.union1d(places, more[n]) for n, places in found.items() if n in more}
+                found = {number: np.union1d(rows, more[number]) for number, rows in found.items() if number in more}
             if not found:
                 break
         return found or {}
@@ -128,13 +128,13 @@ class _Search:
         entries = sum(map(file.entries_of, chunks))
         if entries > max(_FEW, file.entries // _SHARE):
             return {}
-        places, positions = [_NONE], [_NONE]
+        indexes, positions = [_NONE], [_NONE]
         for number, asked_for in chunks.items():
             chunk = self._indexes.chunk(covering.path, file, number)
             for rows in map(chunk.rows, asked_for):
-                places.append(chunk.indexes[rows])
+                indexes.append(chunk.indexes[rows])
                 positions.append(chunk.positions[rows])
-        owners, rows_of = np.concatenate(places), np.concatenate(positions)
+        owners, rows_of = np.concatenate(indexes), np.concatenate(positions)
         order = np.lexsort((rows_of, owners))
         owners, rows_of = owners[order], rows_of[order]
         asked = np.asarray([file.index_of[number] for number in wanted])

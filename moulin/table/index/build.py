@@ -1,4 +1,4 @@
-"""The kernels of secondary indexes: a file from the data of segments, or carried over through a merge's journal."""
+"""The kernels of secondary indexes: a file made from segments, or carried over through a compaction's journal."""
 
 # Decisions: docs/decisions/0054
 
@@ -59,7 +59,7 @@ class IndexSlice:
 
 @dataclass(frozen=True, slots=True)
 class CarrySlice:
-    """Outputs of one slice of a merge that one new file is to cover: the entries of the inputs are carried over.
+    """Outputs of one slice of a compaction that one new file is to cover: the entries of the inputs are carried over.
 
     Of inputs that none of `files` covers, the data is read. `outputs` are the segments written, with their rows.
     """
@@ -90,7 +90,7 @@ def build_index(work: IndexSlice) -> operations.IndexFile:
 
 
 def carry_index(work: CarrySlice) -> operations.IndexFile:
-    """Make one file from the entries of a merge's inputs. Runs in one thread; memory as for `build_index`."""
+    """Make one file from the entries of a compaction's inputs. Runs in one thread; memory as for `build_index`."""
     covered = [CoveredSegment(number, rows) for number, rows in work.outputs]
     return _write(work, covered, _carry(work))
 
@@ -122,11 +122,11 @@ def _encode(
         return encode_bloom(encoding, covered, entries)
     width = width_of(kind)
     empty = pa.array([], pa.binary(width) if width else pa.binary())
-    every = [(place, part) for place, s in enumerate(covered) for part in found.get(s.number, ())]
+    every = [(index, part) for index, s in enumerate(covered) for part in found.get(s.number, ())]
     values = pa.concat_arrays([empty, *(part.payload for _, part in every)])
-    places = np.concatenate([_NONE, *(np.full(len(part.positions), place) for place, part in every)])
+    indexes = np.concatenate([_NONE, *(np.full(len(part.positions), index) for index, part in every)])
     positions = np.concatenate([_NONE, *(part.positions for _, part in every)])
-    return encode_sorted(encoding, covered, values, places, positions)
+    return encode_sorted(encoding, covered, values, indexes, positions)
 
 
 def _read(work: IndexSlice | CarrySlice, segment: LiveSegment) -> _Entries:
@@ -139,12 +139,12 @@ def _read(work: IndexSlice | CarrySlice, segment: LiveSegment) -> _Entries:
     ) as reader:
         for batch in reader.batches(position=True):
             column = batch.column(field.name)
-            places = batch.column(POSITION).to_numpy()
+            rows = batch.column(POSITION).to_numpy()
             if column.null_count:
                 valid = column.is_valid()
-                places = places[np.asarray(valid)]
+                rows = rows[np.asarray(valid)]
                 column = (column.storage if isinstance(column, pa.ExtensionArray) else column).filter(valid)
-            positions.append(places)
+            positions.append(rows)
             payload.append(_payload(work, encode_values(column, field.field_type)))
     whole = pa.concat_arrays(payload) if payload else _payload(work, _no_values(width_of(field.field_type)))
     return _Entries(np.concatenate(positions), whole)
@@ -159,7 +159,7 @@ def _payload(work: IndexSlice | CarrySlice, values: pa.Array) -> pa.Array:
 
 
 def _carry(work: CarrySlice) -> dict[int, list[_Entries]]:
-    """The entries of the inputs, at the places where the journal says that their rows are now."""
+    """The entries of the inputs, at the positions that the journal gives for their rows."""
     journal = Journal.decode(work.store.get(work.journal), source=f"Journal {work.journal}")
     wanted = set(journal.segments())
     found: dict[int, list[_Entries]] = {}
@@ -171,7 +171,7 @@ def _carry(work: CarrySlice) -> dict[int, list[_Entries]]:
                 _move(journal, number, entries, found)
                 seen.add(number)
         except (NotFound, Corrupt):
-            continue  # a lost index must not stop a merge: the rows tell the same
+            continue  # a lost index must not stop a compaction: the rows tell the same
     for segment in work.inputs:
         if segment.facts.number in wanted - seen:
             _move(journal, segment.facts.number, _read(work, segment), found)
@@ -190,16 +190,16 @@ def _stored(work: CarrySlice, file: CoveringFile, numbers: Sequence[int]) -> Ite
             hashes = index.load_hashes(number)
             yield number, _Entries(hashes.positions, pa.array(hashes.hashes))
         return
-    places = np.asarray([index.index_of[number] for number in numbers])
+    indexes = np.asarray([index.index_of[number] for number in numbers])
     taken: list[tuple[Integers, Integers, pa.Array]] = [(_NONE, _NONE, _no_values(index.width))]
     for chunk in index.every():
-        mask = np.isin(chunk.indexes, places)
+        mask = np.isin(chunk.indexes, indexes)
         if mask.any():
             taken.append((chunk.indexes[mask], chunk.positions[mask], chunk.values.filter(pa.array(mask))))
     owners, positions = (np.concatenate([part[side] for part in taken]) for side in (0, 1))
     values = pa.concat_arrays([part[2] for part in taken])
     order = np.argsort(owners, kind="stable")
-    edges = np.searchsorted(owners[order], np.stack([places, places + 1]))
+    edges = np.searchsorted(owners[order], np.stack([indexes, indexes + 1]))
     for number, start, stop in zip(numbers, *edges.tolist(), strict=True):
         rows = order[start:stop]
         yield number, _Entries(positions[rows], values.take(pa.array(rows)))
@@ -210,8 +210,8 @@ def _move(journal: Journal, segment: int, entries: _Entries, found: dict[int, li
     for start, stop in journal.coverage(segment):
         covered |= (entries.positions >= start) & (entries.positions < stop)
     rows = np.flatnonzero(covered)
-    targets, places = journal.lookup(segment, entries.positions[rows])
+    targets, moved = journal.lookup(segment, entries.positions[rows])
     for target in np.unique(targets[targets >= 0]).tolist():
         mine = targets == target
-        part = _Entries(places[mine], entries.payload.take(pa.array(rows[mine])))
+        part = _Entries(moved[mine], entries.payload.take(pa.array(rows[mine])))
         found.setdefault(target, []).append(part)

@@ -1,4 +1,4 @@
-"""Secondary indexes of a table: made, dropped, brought up to date, and carried through merges.
+"""Secondary indexes of a table: made, dropped, brought up to date, and carried through compactions.
 
 An index has files, each of which covers some segments. Rows of segments that none covers are found by reading them, so
 an index is never wrong for being behind.
@@ -19,13 +19,13 @@ from moulin.model.layout.index_value import encoding_of
 from moulin.model.names import check_name, did_you_mean
 from moulin.model.operations import CreateIndex, DropIndex, IndexFile, UpdateIndex
 from moulin.model.schema.values import NestedField
-from moulin.table.commit.change import MergeChange, SettingChange
+from moulin.table.commit.change import CompactionChange, SettingChange
 from moulin.table.context import Context
 from moulin.table.find.index_files import KINDS
 from moulin.table.index.build import CarrySlice, CoveringFile, IndexSlice, build_index, carry_index
 from moulin.table.runner import TaskRunner
 
-_FILE_ROWS = 8 << 20  # rows that a file covers: what a slice holds in memory, and a merge reads of one file
+_FILE_ROWS = 8 << 20  # rows that a file covers: what a slice holds in memory, and a compaction reads of one file
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +92,12 @@ def update_indexes(context: Context, state: TableState) -> int:
 def carry_indexes(
     context: Context,
     state: TableState,
-    change: MergeChange,
+    change: CompactionChange,
     inputs: Sequence[LiveSegment],
     journals: Sequence[tuple[str, Sequence[tuple[int, int]]]],
     runner: TaskRunner,
 ) -> list[SettingChange]:
-    """Files that cover the outputs of a merge, to be committed with it.
+    """Files that cover the outputs of a compaction, to be committed with it.
 
     `journals` are those of its slices, each with the outputs (number, rows) it wrote. Entries of covered inputs are
     carried over without reading their rows.

@@ -1,4 +1,4 @@
-"""Background work of a keyed table: a thread that flushes memtables, and one that merges segments."""
+"""Background work of a keyed table: a thread that flushes memtables, and one that compacts segments."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ _RETRY = 0.2
 class Background:
     """The threads of one table. They start with its first region, and end with `end`.
 
-    `flush` commits what the writer of a region has ready. `merge` does the merges that are due, and returns whether
-    there were any. Errors of a flush go to the writer when another attempt would not help.
+    `flush` commits what the writer of a region has ready. `compact` does the compactions that are due, and returns
+    whether there were any. Errors of a flush go to the writer when another attempt would not help.
     """
 
     def __init__(
         self,
         writers: Callable[[], Sequence[RegionWriter]],
         flush: Callable[[RegionWriter], None],
-        merge: Callable[[], bool],
+        compact: Callable[[], bool],
     ) -> None:
         self.ending = False  # then no region is opened, and the threads end
-        self._writers, self._flush, self._merge = writers, flush, merge
+        self._writers, self._flush, self._compact = writers, flush, compact
         self._work = threading.Event()
-        self._merge_due = threading.Event()
+        self._compaction_due = threading.Event()
         self._flusher: threading.Thread | None = None
-        self._merger: threading.Thread | None = None
+        self._compactor: threading.Thread | None = None
 
-    def start(self, tick: float, *, merges: bool) -> None:
+    def start(self, tick: float, *, compacts: bool) -> None:
         """Start the threads that do not run yet. Regions are looked at every `tick` seconds, and when woken."""
         if self._flusher is None:
             self._flusher = threading.Thread(target=self._flush_loop, args=(tick,), name="moulin-flush", daemon=True)
             self._flusher.start()
-        if self._merger is None and merges:
-            self._merger = threading.Thread(target=self._merge_loop, name="moulin-merge", daemon=True)
-            self._merger.start()
+        if self._compactor is None and compacts:
+            self._compactor = threading.Thread(target=self._compact_loop, name="moulin-compact", daemon=True)
+            self._compactor.start()
 
     def wake(self) -> None:
         """Flush soon."""
         self._work.set()
 
-    def merge_soon(self) -> None:
-        """Look for merges that are due."""
-        self._merge_due.set()
+    def compact_soon(self) -> None:
+        """Look for compactions that are due."""
+        self._compaction_due.set()
 
     def end(self) -> None:
         """End the threads, and wait for them."""
         self.ending = True
         self._work.set()
-        self._merge_due.set()
-        for thread in (self._flusher, self._merger):
+        self._compaction_due.set()
+        for thread in (self._flusher, self._compactor):
             if thread is not None and thread is not threading.current_thread():
                 thread.join()
-        self._flusher = self._merger = None
+        self._flusher = self._compactor = None
 
     def _flush_loop(self, tick: float) -> None:
         failures = 0
@@ -78,15 +78,15 @@ class Background:
                         time.sleep(min(_RETRY * 2**failures, 5.0))
                         self._work.set()
 
-    def _merge_loop(self) -> None:
+    def _compact_loop(self) -> None:
         while not self.ending:
-            self._merge_due.wait(1.0)
-            if not self._merge_due.is_set() or self.ending:
+            self._compaction_due.wait(1.0)
+            if not self._compaction_due.is_set() or self.ending:
                 continue
-            self._merge_due.clear()
+            self._compaction_due.clear()
             try:
-                if self._merge():
-                    self._merge_due.set()
+                if self._compact():
+                    self._compaction_due.set()
             except Conflict:
                 continue  # it lost to an overwrite or restore: the next look sees the newer version
             except MoulinError:

@@ -29,7 +29,7 @@ class RegionHolder(KeyedReader):
         super().__init__(context, table_id)
         self._flushing = threading.RLock()  # one flush at a time; taken before `_lock`
         self._users = 0
-        self._background = Background(lambda: list(self._regions.values()), self._flush_ready, self._merge)
+        self._background = Background(lambda: list(self._regions.values()), self._flush_ready, self._compact)
 
     def _writer(self, value: tuple[bytes | None, ...]) -> RegionWriter:
         """The writer of a region, claimed when it is first written."""
@@ -51,9 +51,9 @@ class RegionHolder(KeyedReader):
             self._show(self._load())
             writer.look_for_room()
             if writer.is_crowded:
-                self._background.merge_soon()
+                self._background.compact_soon()
             tick = min(1.0, self.config.log_interval) if self.config.log_sync == "interval" else 1.0
-            self._background.start(tick, merges=self.config.merge_background == "on")
+            self._background.start(tick, compacts=self.config.merge_background == "on")
             if writer.oldest() is not None:
                 self._background.wake()
             return writer
@@ -65,7 +65,7 @@ class RegionHolder(KeyedReader):
             region,
             self.config,
             wake=self._background.wake,
-            level0=lambda: sum(s.facts.level == 0 for s in self._view.of_region(region.number)),
+            level0=lambda: sum(s.facts.level == 0 for s in self._seen.of_region(region.number)),
             refresh=self.refresh,
             flushing=flushing,
         )
@@ -105,7 +105,7 @@ class RegionHolder(KeyedReader):
             writer.rotate()
         for writer in list(self._regions.values()):
             self._flush_all(writer)
-        return self._view.state.head_version
+        return self._seen.state.head_version
 
     def _flush_all(self, writer: RegionWriter) -> None:
         while (memtable := writer.oldest()) is not None:
@@ -114,9 +114,9 @@ class RegionHolder(KeyedReader):
                     self._flush_one(writer, memtable)
 
     def _flush_one(self, writer: RegionWriter, memtable: Memtable) -> None:
-        view = self.refresh()
-        state, number = view.state, writer.region.number
-        segments = view.of_region(number)
+        seen = self.refresh()
+        state, number = seen.state, writer.region.number
+        segments = seen.of_region(number)
         rows, deleted = memtable.contents()
         rows = to_schema(rows, memtable.record.schema, state.schema)
         draft = UpsertDraft()
@@ -137,7 +137,7 @@ class RegionHolder(KeyedReader):
         # Should the catalog be lost, the log must still have what no manifest tells of.
         if self._context.catalog.published_version() >= version:
             writer.trim()
-        self._background.merge_soon()
+        self._background.compact_soon()
 
     def _flush_ready(self, writer: RegionWriter) -> None:
         """The turn of a region in the background: flush, and sync its log where that is due."""
@@ -145,14 +145,14 @@ class RegionHolder(KeyedReader):
         if self.config.log_sync == "interval":
             writer.sync()
         if writer.is_crowded:
-            self.refresh()  # another process may have merged
+            self.refresh()  # another process may have compacted
 
-    def _merge(self) -> bool:
-        """Do the merges that are due; whether there were any."""
-        merged = compact(self._context, partial(self._context.catalog.table_by_id, self.id), due_only=True).merges > 0
-        if merged:
+    def _compact(self) -> bool:
+        """Do the compactions that are due; whether there were any."""
+        done = compact(self._context, partial(self._context.catalog.table_by_id, self.id), due_only=True)
+        if done.merges:
             self.refresh()
-        return merged
+        return done.merges > 0
 
     def counters(self) -> Counters:
         """What this process counted of the table."""

@@ -28,7 +28,7 @@ from moulin.table.context import Context
 from moulin.table.find.locate import locate
 from moulin.table.keyed.memtable import to_schema
 from moulin.table.keyed.reader import KeyedReader
-from moulin.table.keyed.view import View
+from moulin.table.keyed.version import KeyedVersion
 from moulin.table.read.scan import Scan, Unit, UnitReader, map_sequences, read_ahead
 from moulin.table.write.upsert import mark
 
@@ -43,11 +43,11 @@ class Pending:
     hidden: Mapping[int, BitMap64]
 
     @classmethod
-    def of(cls, context: Context, keyed: KeyedReader) -> tuple[View, Pending | None]:
+    def of(cls, context: Context, keyed: KeyedReader) -> tuple[KeyedVersion, Pending | None]:
         """One moment of a table."""
-        view, entries = keyed.pending()
+        seen, entries = keyed.pending()
         if not entries:
-            return view, None
+            return seen, None
         key = keyed.key
         by_table: dict[int, tuple[Any, dict[Any, Any]]] = {}
         for value, (memtable, found) in entries.items():
@@ -55,12 +55,12 @@ class Pending:
         tables = []
         for memtable, part in by_table.values():
             rows, _ = memtable.contents(part)
-            tables.append(to_schema(rows, memtable.record.schema, view.state.schema))
+            tables.append(to_schema(rows, memtable.record.schema, seen.state.schema))
         keys = key.encode(key.to_table(list(entries)))
         ordered = keys.take(pc.sort_indices(keys))
         hidden: dict[int, BitMap64] = {}
-        mark(hidden, locate(context.indexes, context.vectors, context.store, view.segments, ordered))
-        return view, cls(pa.concat_tables(tables), hidden)
+        mark(hidden, locate(context.indexes, context.vectors, context.store, seen.segments, ordered))
+        return seen, cls(pa.concat_tables(tables), hidden)
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class KeyScan(Scan):
     def __init__(
         self,
         context: Context,
-        view: View,
+        seen: KeyedVersion,
         pending: Pending | None,
         *,
         columns: Sequence[str] | None = None,
@@ -104,16 +104,16 @@ class KeyScan(Scan):
             context.catalog,
             context.store,
             context.vectors,
-            view.state,
+            seen.state,
             columns=columns,
             where=where,
             limit=limit,
             indexes=context.secondary,
             pins=context.pins,
         )
-        key = Key.of(view.state.schema)
+        key = Key.of(seen.state.schema)
         if key is None:
-            raise InvalidInput(f"Table {view.state.full_name} has no primary key: start, end and reverse need one.")
+            raise InvalidInput(f"Table {seen.state.full_name} has no primary key: start, end and reverse need one.")
         self._context, self._pending, self._key, self._reverse = context, pending, key, reverse
         self._low = None if start is None else key.encode_prefix(start)
         self._high = None if end is None else key.encode_prefix(end)
@@ -134,8 +134,8 @@ class KeyScan(Scan):
 
     def _narrow(self) -> KeyScan:
         """The same rows without columns."""
-        view = View(self._state, (), 0.0)
-        narrow = KeyScan(self._context, view, self._pending, columns=[], ordered=self._ordered)
+        seen = KeyedVersion(self._state, (), 0.0)
+        narrow = KeyScan(self._context, seen, self._pending, columns=[], ordered=self._ordered)
         narrow._predicate, narrow._low, narrow._high = self._predicate, self._low, self._high
         return narrow
 

@@ -23,7 +23,7 @@ from moulin.table.context import Context
 from moulin.table.keyed.memtable import to_schema
 from moulin.table.keyed.region import RegionWriter
 from moulin.table.keyed.settler import LogSettler
-from moulin.table.keyed.view import View
+from moulin.table.keyed.version import KeyedVersion
 from moulin.table.write.pieces import pieces
 from moulin.table.write.upsert import UpsertDraft, newest, put_rows
 from moulin.table.write.writes import number_source
@@ -53,7 +53,7 @@ class KeyedTable(LogSettler):
             return len(data)
         if not self.spec.is_split:
             self._writer(())  # the writer knows the schema best
-        schema = self._view_now().state.schema
+        schema = self._seen_now().state.schema
         rows = pa.Table.from_batches(to_batches(data, schema), arrow_schema(schema))
         for value, part in self.spec.split(rows) if rows.num_rows else ():
             self._writer(value).put_batches(part.to_batches(), schema.schema_id)
@@ -92,7 +92,7 @@ class KeyedTable(LogSettler):
         values: Sequence[tuple[bytes | None, ...]] | None = None,
         *,
         also: Sequence[tuple[bytes | None, ...]] = (),
-    ) -> Iterator[tuple[View, list[RegionUse]]]:
+    ) -> Iterator[tuple[KeyedVersion, list[RegionUse]]]:
         """Hold regions, all known ones (and those in `also`) unless `values` says which: writes wait, all is flushed.
 
         Regions that this process did not write before are claimed, and given up afterwards.
@@ -128,16 +128,16 @@ class KeyedTable(LogSettler):
         if self.spec.is_split:  # which regions to hold is known only when all rows were seen
             batches = list(batches)
             values = self.regions_of(batches)
-        with self.held(values) as (view, uses):
+        with self.held(values) as (seen, uses):
             numbers = number_source(self._context)
             for piece in pieces(batches, schema, self.config.append_segment_bytes):
-                rows = to_schema(piece, schema, view.state.schema)
+                rows = to_schema(piece, schema, seen.state.schema)
                 for value, part in self.spec.split(newest(self.key, rows)):
                     number = self._context.catalog.region(self.id, value).number
-                    put_rows(self._context, view.state, draft, view.of_region(number), part, numbers, region=number)
+                    put_rows(self._context, seen.state, draft, seen.of_region(number), part, numbers, region=number)
             if not draft.added:
-                return view.state.head_version, draft
-            version = commit(draft.change(view.state, uses))
+                return seen.state.head_version, draft
+            version = commit(draft.change(seen.state, uses))
         return version, draft
 
     def regions_of(self, batches: Iterable[pa.RecordBatch]) -> list[tuple[bytes | None, ...]]:

@@ -20,7 +20,7 @@ from moulin.sized_cache import SizedCache
 from moulin.storage.table_store import Lost
 from moulin.table.context import Context
 from moulin.table.find.locate import locate
-from moulin.table.keyed.view import View
+from moulin.table.keyed.version import KeyedVersion
 
 _Group = tuple[str, int, int]  # path of the segment, row group, schema id
 
@@ -55,10 +55,10 @@ class Lookup:
         self.hits = 0
         self.misses = 0
 
-    def get(self, view: Callable[[], View], key: Key, value: Any) -> dict[str, Any] | None:
-        """The row of a key at a view, asked for anew when files of it were cleaned up meanwhile."""
+    def get(self, seen: Callable[[], KeyedVersion], key: Key, value: Any) -> dict[str, Any] | None:
+        """The row of a key at a version, looked up again when files of it were cleaned up meanwhile."""
         age = self._age
-        shown = view()
+        shown = seen()
         row = self._rows.get(value)
         if row is not None:
             self.hits += 1
@@ -68,7 +68,7 @@ class Lookup:
             row = self._find(shown, key, value)
         except Lost:
             age = self._age
-            row = self._find(view(), key, value)
+            row = self._find(seen(), key, value)
         if row is None:
             return None
         self._keep([(value, row)], age)
@@ -78,10 +78,10 @@ class Lookup:
         """A row to hand out: whoever gets it may change it."""
         return deepcopy(row) if self._nested else row.copy()
 
-    def _find(self, view: View, key: Key, value: Any) -> dict[str, Any] | None:
+    def _find(self, seen: KeyedVersion, key: Key, value: Any) -> dict[str, Any] | None:
         encoded = key.encode_one(value)
         context = self._context
-        for segment in view.segments:
+        for segment in seen.segments:
             facts = segment.facts
             if facts.key_min is not None and not (facts.key_min <= encoded <= (facts.key_max or b"")):
                 continue
@@ -91,13 +91,13 @@ class Lookup:
             position = found[0]
             if segment.vector and position in context.vectors.get(context.store, segment.vector, facts.rows):
                 continue
-            return self._read(view, segment, np.asarray([position]))[0]
+            return self._read(seen, segment, np.asarray([position]))[0]
         return None
 
-    def get_many(self, view: View, key: Key, values: Sequence[Any], age: int) -> dict[Any, dict[str, Any]]:
+    def get_many(self, seen: KeyedVersion, key: Key, values: Sequence[Any], age: int) -> dict[Any, dict[str, Any]]:
         """The rows of those keys that are there. The caller hands out `copy` of them.
 
-        `age` is what `age()` was before the view was looked up.
+        `age` is what `age()` was before `seen` was looked up.
         """
         rows: dict[Any, dict[str, Any]] = {}
         asked = []
@@ -113,33 +113,33 @@ class Lookup:
             return rows
         encoded = key.encode(key.to_table(asked))
         order = pc.sort_indices(encoded)
-        places = np.asarray(order)
+        indexes = np.asarray(order)
         context = self._context
-        located = locate(context.indexes, context.vectors, context.store, view.segments, encoded.take(order))
+        located = locate(context.indexes, context.vectors, context.store, seen.segments, encoded.take(order))
         for number in np.unique(located.segments).tolist():
             mine = located.segments == number
-            segment = next(s for s in view.segments if s.facts.number == number)
-            found = self._read(view, segment, located.positions[mine])
-            for place, row in zip(places[located.places[mine]].tolist(), found, strict=True):
-                rows[asked[place]] = row
+            segment = next(s for s in seen.segments if s.facts.number == number)
+            found = self._read(seen, segment, located.positions[mine])
+            for index, row in zip(indexes[located.indexes[mine]].tolist(), found, strict=True):
+                rows[asked[index]] = row
         self._keep([(value, rows[value]) for value in asked if value in rows], age)
         return rows
 
     def age(self) -> int:
-        """To be asked for before the view that rows are read at."""
+        """To be asked for before the version that rows are read at."""
         return self._age
 
-    def _read(self, view: View, segment: LiveSegment, positions: Any) -> list[dict[str, Any]]:
+    def _read(self, seen: KeyedVersion, segment: LiveSegment, positions: Any) -> list[dict[str, Any]]:
         """The rows at these positions of a segment."""
         tables, offsets, total = [], {}, 0
         with ExitStack() as stack:
-            reader = _OnceOpen(lambda: stack.enter_context(self._open(view, segment)))
+            reader = _OnceOpen(lambda: stack.enter_context(self._open(seen, segment)))
             starts = self._starts.get(segment.facts.path)
             if starts is None:
                 starts = self._starts[segment.facts.path] = reader().group_starts
             groups = np.searchsorted(starts, positions, side="right") - 1
             for group in sorted(set(groups.tolist())):
-                table = self._group(reader, segment, view.state.schema_id, group)
+                table = self._group(reader, segment, seen.state.schema_id, group)
                 tables.append(table)
                 offsets[group] = total - starts[group]
                 total += table.num_rows
@@ -152,15 +152,15 @@ class Lookup:
         name = (segment.facts.path, group, schema_id)
         return self._groups.get(name, lambda: reader().table(row_groups=[group]))
 
-    def _open(self, view: View, segment: LiveSegment) -> SegmentReader:
+    def _open(self, seen: KeyedVersion, segment: LiveSegment) -> SegmentReader:
         facts = segment.facts
-        self._nested = self._nested or not all(f.field_type.is_primitive for f in view.state.schema.fields)
-        return SegmentReader(self._context.store.reader(facts.path, facts.size), view.state.schema, name=facts.path)
+        self._nested = self._nested or not all(f.field_type.is_primitive for f in seen.state.schema.fields)
+        return SegmentReader(self._context.store.reader(facts.path, facts.size), seen.state.schema, name=facts.path)
 
     def _keep(self, found: Sequence[tuple[Any, dict[str, Any]]], age: int) -> None:
         with self._lock:
             if age != self._age:
-                return  # a newer view came meanwhile: these rows may be old
+                return  # a newer version came meanwhile: these rows may be old
             rows = self._rows
             for value, row in found:
                 if len(rows) >= self._limit:
@@ -169,7 +169,7 @@ class Lookup:
                 rows[value] = row
 
     def forget(self, values: Iterable[Any]) -> None:
-        """Drop the cached rows of keys that were written. Called once readers are at the view that has them."""
+        """Drop the cached rows of keys that were written. Called once readers are at the version that has them."""
         with self._lock:
             self._age += 1
             if self._rows:
@@ -183,7 +183,7 @@ class Lookup:
         self._starts.clear()
 
     def forget_rows(self) -> None:
-        """Drop all cached rows: another process may have changed them. Called once readers are at the newer view."""
+        """Drop all cached rows: another process may have changed them. Called once readers are at the newer version."""
         with self._lock:
             self._age += 1
             self._rows.clear()

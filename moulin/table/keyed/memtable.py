@@ -77,8 +77,8 @@ class Memtable:
         if not numbers:
             return schema.empty_table()
         if len(numbers) == 1:
-            place = int(np.searchsorted(self._starts, numbers[0], side="right")) - 1
-            return pa.Table.from_batches([self._batches[place].slice(numbers[0] - self._starts[place], 1)])
+            index = int(np.searchsorted(self._starts, numbers[0], side="right")) - 1
+            return pa.Table.from_batches([self._batches[index].slice(numbers[0] - self._starts[index], 1)])
         return pa.Table.from_batches(self._batches, schema).take(pa.array(numbers, pa.int64()))
 
     def contents(self, entries: dict[Any, Any] | None = None) -> tuple[pa.Table, list[Any]]:

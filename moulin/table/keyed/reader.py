@@ -1,8 +1,8 @@
 """A keyed table as readers of this process see it: look-ups and moments, over segments and what is not in them yet.
 
-What they see is one value, `View`, replaced as a whole: the segments of a version. Beside it are the memtables of the
-regions that this process writes, and the tails of logs that were left and that it does not flush. A process that holds
-a region's claim need not ask the catalog before a read, since nobody else changes its rows.
+What they see is one value, `KeyedVersion`, replaced as a whole: the segments of a version. Beside it are the memtables
+of the regions that this process writes, and the tails of logs that were left and that it does not flush. A process that
+holds a region's claim need not ask the catalog before a read, since nobody else changes its rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from moulin.table.keyed.left_logs import Tail, left_logs, read_tail
 from moulin.table.keyed.lookup import Lookup
 from moulin.table.keyed.memtable import Memtable
 from moulin.table.keyed.region import RegionWriter
-from moulin.table.keyed.view import View
+from moulin.table.keyed.version import KeyedVersion
 from moulin.table.properties import effective
 
 _FRESH = 1.0  # seconds for which a reader trusts what it saw, when it holds the claim anyway
@@ -32,14 +32,14 @@ _FRESH = 1.0  # seconds for which a reader trusts what it saw, when it holds the
 class KeyedReader:
     """What can be read of one keyed table. Thread-safe. `KeyedTable` adds what changes it."""
 
-    def __init__(self, context: Context, table_id: UUID, view: View | None = None) -> None:
+    def __init__(self, context: Context, table_id: UUID, seen: KeyedVersion | None = None) -> None:
         self._context, self.id = context, table_id
-        self._lock = threading.RLock()  # regions, tails and the view
+        self._lock = threading.RLock()  # regions, tails and the version seen
         self._regions: dict[tuple[bytes | None, ...], RegionWriter] = {}
         self._sole: RegionWriter | None = None  # the writer of all keys, when the table is not split
         self._tails: tuple[Tail, ...] = ()
-        self._view = self._load() if view is None else view
-        self._use(self._view.state)
+        self._seen = self._load() if seen is None else seen
+        self._use(self._seen.state)
         self._lookup = Lookup(context)
 
     def _use(self, state: TableState) -> None:
@@ -49,43 +49,45 @@ class KeyedReader:
         self.config = effective(self._context.config, state.properties)
         self.spec = RegionSpec.of(state.schema, state.properties)
 
-    def _load(self) -> View:
+    def _load(self) -> KeyedVersion:
         catalog = self._context.catalog
         state = catalog.table_by_id(self.id)
-        return View(state, tuple(catalog.segments(self.id, state.version, with_columns=False)), time.monotonic())
+        return KeyedVersion(
+            state, tuple(catalog.segments(self.id, state.version, with_columns=False)), time.monotonic()
+        )
 
-    def _view_now(self) -> View:
-        """The newest view: as the catalog has it, or as this process left it while it alone can change rows."""
-        view = self._view
-        if self._sole is not None and time.monotonic() - view.at < _FRESH:
-            return view
+    def _seen_now(self) -> KeyedVersion:
+        """The newest version: as the catalog has it, or as this process left it while it alone can change rows."""
+        seen = self._seen
+        if self._sole is not None and time.monotonic() - seen.at < _FRESH:
+            return seen
         return self.refresh()
 
-    def refresh(self) -> View:
+    def refresh(self) -> KeyedVersion:
         """Look into the catalog."""
         with self._lock:
-            view = self._view
-            if self._context.catalog.head_version(self.id) != view.state.head_version:
+            seen = self._seen
+            if self._context.catalog.head_version(self.id) != seen.state.head_version:
                 regions = self._context.catalog.regions(self.id) if self._tails else []
-                view = self._load()
-                self._show(view)
+                seen = self._load()
+                self._show(seen)
                 self._lookup.forget_rows()
                 if self._tails:
-                    self._cut_tails({region.number: region.covered for region in regions}, view.state)
+                    self._cut_tails({region.number: region.covered for region in regions}, seen.state)
             else:
-                view = self._view = View(view.state, view.segments, time.monotonic())
-            return view
+                seen = self._seen = KeyedVersion(seen.state, seen.segments, time.monotonic())
+            return seen
 
-    def _show(self, view: View) -> None:
-        """Move readers to a newer view, and everybody to its schema. REQUIRES: lock is held."""
-        before, self._view = self._view.state, view
-        if view.state.schema_id != before.schema_id or view.state.properties != before.properties:
-            self._use(view.state)
+    def _show(self, seen: KeyedVersion) -> None:
+        """Move readers to a newer version, and everybody to its schema. REQUIRES: lock is held."""
+        before, self._seen = self._seen.state, seen
+        if seen.state.schema_id != before.schema_id or seen.state.properties != before.properties:
+            self._use(seen.state)
             for writer in self._regions.values():
-                writer.use(view.state)
+                writer.use(seen.state)
 
     def _cut_tails(self, covered: Mapping[int, int], state: TableState) -> None:
-        """Forget what is in segments by now; `covered` was looked up before the view. REQUIRES: lock is held."""
+        """Forget what is in segments by now; `covered` was looked up before the version. REQUIRES: lock is held."""
         tails = (tail.beyond(covered.get(tail.region.number, 0), state) for tail in self._tails)
         self._tails = tuple(tail for tail in tails if len(tail))
 
@@ -99,16 +101,16 @@ class KeyedReader:
         if writer is not None:
             found = writer.find(checked)
             if found is not None:
-                return found[0].row(found[1], self._view.state.schema)
+                return found[0].row(found[1], self._seen.state.schema)
         else:
             self.ready()
             if self._tails:
-                view = self._view_now()
+                seen = self._seen_now()
                 for tail in self._tails:
                     found = tail.find(checked)
                     if found is not None:
-                        return found[0].row(found[1], view.state.schema)
-        return self._lookup.get(self._view_now, self.key, checked)
+                        return found[0].row(found[1], seen.state.schema)
+        return self._lookup.get(self._seen_now, self.key, checked)
 
     def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
         """The row of each key, or None, in the order of the keys."""
@@ -118,41 +120,41 @@ class KeyedReader:
         pending: list[tuple[int, Memtable, Any]] = []
         self.ready()
         age = self._lookup.age()
-        with self._moment() as (view, unflushed):
-            for place, key in enumerate(checked):
+        with self._moment() as (seen, unflushed):
+            for index, key in enumerate(checked):
                 for source in unflushed:
                     found = source.find(key)
                     if found is not None:
-                        pending.append((place, *found))
+                        pending.append((index, *found))
                         break
                 else:
-                    asked.setdefault(key, []).append(place)
-        for place, memtable, at in pending:
-            rows[place] = memtable.row(at, view.state.schema)
+                    asked.setdefault(key, []).append(index)
+        for index, memtable, at in pending:
+            rows[index] = memtable.row(at, seen.state.schema)
         if asked:
-            for key, row in self._lookup.get_many(view, self.key, list(asked), age).items():
-                for place in asked[key]:
-                    rows[place] = self._lookup.copy(row)
+            for key, row in self._lookup.get_many(seen, self.key, list(asked), age).items():
+                for index in asked[key]:
+                    rows[index] = self._lookup.copy(row)
         return rows
 
     @contextmanager
-    def _moment(self) -> Iterator[tuple[View, list[RegionWriter | Tail]]]:
-        """A view, and memtables and tails that stand still beside it: no write and no flush comes between."""
+    def _moment(self) -> Iterator[tuple[KeyedVersion, list[RegionWriter | Tail]]]:
+        """A version, and memtables and tails that stand still beside it: no write and no flush comes between."""
         with self._lock, ExitStack() as stack:
-            view = self._view_now()
+            seen = self._seen_now()
             writers = list(self._regions.values())
             for writer in writers:
                 stack.enter_context(writer.lock)
-            yield view, [*self._tails, *writers]
+            yield seen, [*self._tails, *writers]
 
-    def pending(self) -> tuple[View, dict[Any, tuple[Memtable, Any]]]:
-        """One moment of the table: a view, and the newest write of every key that is not in it."""
+    def pending(self) -> tuple[KeyedVersion, dict[Any, tuple[Memtable, Any]]]:
+        """One moment of the table: a version, and the newest write of every key that is not in it."""
         self.ready()
-        with self._moment() as (view, unflushed):
+        with self._moment() as (seen, unflushed):
             entries: dict[Any, tuple[Memtable, Any]] = {}
             for source in unflushed:
                 entries.update(source.pending())
-            return view, entries
+            return seen, entries
 
     def cache_use(self) -> CacheUse:
         """How often the row cache had what was asked for."""
@@ -162,20 +164,20 @@ class KeyedReader:
 class FixedReader(KeyedReader):
     """A keyed table at one version, and on top of it the logs that were left, as they are when it is first read.
 
-    `regions` were looked up before `view`. A log that is flushed before it is read is in a later version.
+    `regions` were looked up before `seen`. A log that is flushed before it is read is in a later version.
     """
 
-    def __init__(self, context: Context, view: View, regions: Sequence[Region]) -> None:
-        super().__init__(context, view.state.id, view)
+    def __init__(self, context: Context, seen: KeyedVersion, regions: Sequence[Region]) -> None:
+        super().__init__(context, seen.state.id, seen)
         self._left: Sequence[Region] | None = regions
 
     def ready(self) -> None:
         with self._lock:
             if self._left is not None:
                 left = left_logs(self._context, self.id, self.config, self._left)
-                tails = (read_tail(log, self._view.state) for log in left)
+                tails = (read_tail(log, self._seen.state) for log in left)
                 self._tails = tuple(tail for tail in tails if tail is not None)
                 self._left = None
 
-    def _view_now(self) -> View:
-        return self._view
+    def _seen_now(self) -> KeyedVersion:
+        return self._seen

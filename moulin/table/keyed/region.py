@@ -83,7 +83,7 @@ class RegionWriter:
         self._failure: MoulinError | None = None
         self._closed = False
         self._paused = 0
-        self._crowded = False  # flushes or merges do not keep pace: the next writer waits
+        self._crowded = False  # flushes or compactions do not keep pace: the next writer waits
         self._blocked = False  # closed, failed, paused or crowded: looked at before every write
         entries = log.replay(self.covered)
         # The newest first, which is the one being written.
@@ -238,7 +238,7 @@ class RegionWriter:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether writers wait for flushes or merges."""
+        """Whether writers wait for flushes or compactions."""
         return self._crowded
 
     # Reads
@@ -269,7 +269,7 @@ class RegionWriter:
                 self.look_for_room()
 
     def look_for_room(self) -> None:
-        """Let the next writer wait when flushes or merges do not keep pace. Called when a memtable is begun."""
+        """Let the next writer wait when flushes or compactions do not keep pace. Called when a memtable is begun."""
         with self._room:
             self._crowded = self._pressure() > 0
             self._change()
@@ -351,7 +351,7 @@ class RegionWriter:
                 self._hold_up()
 
     def _make_room(self) -> None:
-        """Start a new memtable. The next writer waits when flushes or merges do not keep pace."""
+        """Start a new memtable. The next writer waits when flushes or compactions do not keep pace."""
         with self._room:
             if self._active.size <= self._limit:
                 return
@@ -360,7 +360,7 @@ class RegionWriter:
         self._wake()
 
     def _pressure(self) -> float:
-        """How far flushes and merges are behind: above 0 writers wait a little, from 1 on until it is less.
+        """How far flushes and compactions are behind: above 0 writers wait a little, from 1 on until it is less.
 
         A memtable that waits counts as the level-0 segment that it will be.
         """

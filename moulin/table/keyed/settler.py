@@ -71,15 +71,15 @@ class LogSettler(RegionHolder):
             except Fenced:
                 taken = True
         known = {tail.region.number: tail for tail in self._tails}
-        view = self._load()
-        self._show(view)
+        seen = self._load()
+        self._show(seen)
         self._lookup.forget_rows()
         tails = []
         for log in unread:
             tail = known.get(log.region.number)
             if tail is not None and tail.region.epoch == log.region.epoch:
-                tails.append(tail.beyond(log.region.covered, view.state))  # its owner lives, if it went on
-            elif (tail := read_tail(log, view.state)) is not None:
+                tails.append(tail.beyond(log.region.covered, seen.state))  # its owner lives, if it went on
+            elif (tail := read_tail(log, seen.state)) is not None:
                 tails.append(tail)
         self._tails = tuple(tail for tail in tails if len(tail))
         return taken

@@ -15,13 +15,13 @@ from moulin.model.schema.values import IcebergType, ListType, MapType, NestedFie
 from moulin.model.where import Where, parse_where
 from moulin.table.context import Context
 from moulin.table.pins import Hold
-from moulin.table.read.feed_reader import COMMIT_TIMESTAMP, FEED_FIELDS, ChangeReader
+from moulin.table.read.feed_reader import COMMIT_TIMESTAMP, FEED_FIELDS, FeedReader
 
 if TYPE_CHECKING:
     import pandas
 
 
-class Changes:
+class Feed:
     """Rows that changed in the versions after `since`, up to `until`. Nothing is read before one of the methods is
     called; each call reads anew.
 
@@ -46,7 +46,7 @@ class Changes:
         names = check_columns(state, columns)
         schema = optional(state.schema)
         predicate = parse_where(where, schema)
-        self._reader = ChangeReader(context.store, schema, names, predicate, context.config.scan_batch_rows)
+        self._reader = FeedReader(context.store, schema, names, predicate, context.config.scan_batch_rows)
         self.schema: pa.Schema = self._reader.arrow_schema
 
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
@@ -77,16 +77,16 @@ class Changes:
         """How many rows; reads no column but those that `where` names, and row ids where they are stored."""
         return sum(batch.num_rows for batch in self._read(replace(self._reader, columns=())))
 
-    def _read(self, reader: ChangeReader) -> Generator[pa.RecordBatch, None, None]:
+    def _read(self, reader: FeedReader) -> Generator[pa.RecordBatch, None, None]:
         return self._batches(reader, None if self.since == self.until else self._hold())
 
-    def _batches(self, reader: ChangeReader, hold: Hold | None) -> Generator[pa.RecordBatch, None, None]:
+    def _batches(self, reader: FeedReader, hold: Hold | None) -> Generator[pa.RecordBatch, None, None]:
         if hold is None:
             return
         catalog = self._context.catalog
         with hold:
-            for change in catalog.feed(self._table_id, self.since, self.until, net=self._net):
-                for batch in reader.read(change, self._context.vectors):
+            for entry in catalog.feed(self._table_id, self.since, self.until, net=self._net):
+                for batch in reader.read(entry, self._context.vectors):
                     hold.check()
                     yield batch
                 hold.check()

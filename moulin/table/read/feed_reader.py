@@ -37,7 +37,7 @@ FEED_FIELDS = (
     pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", tz="UTC"), nullable=False),
 )
 
-_UNMATCHED, _UNCHANGED = -1, -2  # what stands in place of a sequence number, which is never negative
+_UNMATCHED, _UNCHANGED = -1, -2  # stands for a sequence number, which is never negative
 _TYPES = ("delete", "update_before", "insert", "update_after")
 _LINEAGE_ROWS = 1 << 20
 
@@ -52,7 +52,7 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class ChangeReader:
+class FeedReader:
     """Reads changed rows with `schema`, by field id. Small, and sent to Spark tasks. Belongs to one thread.
 
     `schema` should let every column be null: rows may be older than a column, or younger than its removal. `columns`
@@ -70,41 +70,41 @@ class ChangeReader:
         return pa.schema([*FEED_FIELDS, *(arrow_field(self.schema.find_field(name)) for name in self.columns)])
 
     def read(
-        self, change: FeedEntry, vectors: VectorCache, share: Collection[int] | None = None
+        self, entry: FeedEntry, vectors: VectorCache, share: Collection[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Rows of the feed, first those that went, then those that came.
 
-        With a `share`, only rows of the segments at these places of the change; matched against all of them.
+        With a `share`, only rows of the segments at these indexes of the entry; matched against all of them.
         """
-        one = _OneVersion(self, change, vectors)
+        one = _OneVersion(self, entry, vectors)
         for came in (False, True):
-            for place, pair in enumerate(change.segments):
-                if share is None or place in share:
+            for index, pair in enumerate(entry.segments):
+                if share is None or index in share:
                     yield from one.read(pair, came)
 
 
-def may_match(change: FeedEntry) -> bool:
+def may_match(entry: FeedEntry) -> bool:
     """Whether a row can be on both sides, as far as facts tell. Else every row stands for itself."""
-    return any(pair.before for pair in change.segments) and any(
-        pair.after and not _is_fresh(pair.after, change) for pair in change.segments
+    return any(pair.before for pair in entry.segments) and any(
+        pair.after and not _is_fresh(pair.after, entry) for pair in entry.segments
     )
 
 
-def _is_fresh(segment: LiveSegment, change: FeedEntry) -> bool:
-    """Whether all rows of a segment were given their ids in this change."""
-    return not segment.facts.has_lineage and segment.first_row_id >= change.next_row_id
+def _is_fresh(segment: LiveSegment, entry: FeedEntry) -> bool:
+    """Whether all rows of a segment were given their ids in the version of this entry."""
+    return not segment.facts.has_lineage and segment.first_row_id >= entry.next_row_id
 
 
 class _OneVersion:
-    """Reads the rows of one change."""
+    """Reads the rows of one entry of the feed."""
 
-    def __init__(self, reader: ChangeReader, change: FeedEntry, vectors: VectorCache) -> None:
-        self._reader, self._change, self._vectors = reader, change, vectors
-        self._matches = self._match() if may_match(change) else None
-        commits = change.commits
+    def __init__(self, reader: FeedReader, entry: FeedEntry, vectors: VectorCache) -> None:
+        self._reader, self._entry, self._vectors = reader, entry, vectors
+        self._matches = self._match() if may_match(entry) else None
+        commits = entry.commits
         self._sequences = np.array([commit.sequence for commit in commits], np.int64)
-        self._versions = np.array([commit.version for commit in commits] + [change.version], np.int64)
-        self._stamps = np.array([commit.timestamp_ns for commit in commits] + [change.timestamp_ns], np.int64) // 1000
+        self._versions = np.array([commit.version for commit in commits] + [entry.version], np.int64)
+        self._stamps = np.array([commit.timestamp_ns for commit in commits] + [entry.timestamp_ns], np.int64) // 1000
 
     def read(self, pair: FeedSegment, came: bool) -> Iterator[pa.RecordBatch]:
         rows = self._came(pair) if came else self._went(pair)
@@ -137,31 +137,31 @@ class _OneVersion:
         if not (kept := found != _UNCHANGED).all():
             batch, ids, sequences, found = batch.filter(pa.array(kept)), ids[kept], sequences[kept], found[kept]
         kinds = pa.array(_TYPES).take(pa.array((found != _UNMATCHED) + (2 if came else 0)))
-        places = self._commits_of(sequences if came else found)
+        commits = self._commits_of(sequences if came else found)
         feed = [
             kinds,
             pa.array(ids),
-            pa.array(self._versions[places]),
-            pa.array(self._stamps[places]).cast(FEED_FIELDS[3].type),
+            pa.array(self._versions[commits]),
+            pa.array(self._stamps[commits]).cast(FEED_FIELDS[3].type),
         ]
         return pa.RecordBatch.from_arrays([*feed, *batch.columns[:at]], schema=self._reader.arrow_schema)
 
     def _commits_of(self, sequences: Integers) -> Integers:
-        """Which commit wrote these; the last place stands for the version itself, and for what no commit here wrote."""
+        """Which commit wrote these; the last index stands for the version itself, and for what no commit here wrote."""
         last = len(self._sequences)
         if not last:
             return np.zeros(len(sequences), np.int64)
-        places = np.searchsorted(self._sequences, sequences)
-        exact = self._sequences[np.minimum(places, last - 1)] == sequences
-        return np.where(exact, places, last)
+        indexes = np.searchsorted(self._sequences, sequences)
+        exact = self._sequences[np.minimum(indexes, last - 1)] == sequences
+        return np.where(exact, indexes, last)
 
     def _match(self) -> _Matches | None:
-        change = self._change
-        went = [rows for pair in change.segments if (rows := self._went(pair))]
+        entry = self._entry
+        went = [rows for pair in entry.segments if (rows := self._went(pair))]
         came = [
             rows
-            for pair in change.segments
-            if pair.after and not _is_fresh(pair.after, change) and (rows := self._came(pair))
+            for pair in entry.segments
+            if pair.after and not _is_fresh(pair.after, entry) and (rows := self._came(pair))
         ]
         if not went or not came:
             return None
@@ -238,33 +238,33 @@ class _Matches:
         self.any = False
 
     def note_came(self, ids: Integers, sequences: Integers) -> None:
-        places, found = self._places(ids)
-        self._came[places[found]] = sequences[found]
+        indexes, found = self._indexes(ids)
+        self._came[indexes[found]] = sequences[found]
         self.any = self.any or bool(found.any())
 
     def note_went(self, ids: Integers, sequences: Integers) -> None:
         """Rows that came back with the sequence number that they had did not change."""
-        places, _ = self._places(ids)
-        self._came[places[self._came[places] == sequences]] = _UNCHANGED
+        indexes, _ = self._indexes(ids)
+        self._came[indexes[self._came[indexes] == sequences]] = _UNCHANGED
 
     def look_up(self, ids: Integers) -> Integers:
         """The sequence number that each row came with when it is on both sides; else, or when it did not change, what
         says so.
         """
-        places, found = self._places(ids)
-        return np.where(found, self._came[places], _UNMATCHED)
+        indexes, found = self._indexes(ids)
+        return np.where(found, self._came[indexes], _UNMATCHED)
 
-    def _places(self, ids: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        places = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-        return places, self._ids[places] == ids
+    def _indexes(self, ids: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
+        indexes = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return indexes, self._ids[indexes] == ids
 
 
 def _groups(reader: SegmentReader, rows: _Rows) -> list[int] | None:
     """The row groups that hold any of the rows; None for all."""
     if rows.only is None:
         return None
-    places = np.searchsorted(np.array(reader.group_starts), deletion_vector.to_array(rows.only), side="right") - 1
-    found: list[int] = np.unique(places).tolist()
+    groups = np.searchsorted(np.array(reader.group_starts), deletion_vector.to_array(rows.only), side="right") - 1
+    found: list[int] = np.unique(groups).tolist()
     return found
 
 

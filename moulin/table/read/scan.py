@@ -39,7 +39,7 @@ _UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScanPlan:
     """The segments that may hold matching rows, out of how many the version has.
 
     `index_skipped` are those that only secondary indexes ruled out, `index_narrowed` those of which indexes leave some
@@ -106,11 +106,11 @@ class Scan:
         self._columns = _checked_columns(columns, state)
         self.schema = self._output_schema(columns)
 
-    def plan(self) -> Plan:
+    def plan(self) -> ScanPlan:
         """What a read would touch: the segments left after pruning."""
         kept = self._planned()
         total = self._catalog.segments(self._state.id, self._state.version, with_columns=False)
-        return Plan(tuple(kept.segments), len(total), kept.skipped, len(kept.positions))
+        return ScanPlan(tuple(kept.segments), len(total), kept.skipped, len(kept.positions))
 
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Stream the rows, segment by segment, reading ahead no more than the configuration allows.
@@ -224,8 +224,8 @@ class Scan:
 
     def _finish(self, table: pa.Table, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Table:
         if LAST_UPDATED_VERSION in self._lineage:
-            place = table.schema.get_field_index(LAST_UPDATED_SEQUENCE)
-            mapped = map_sequences(table.column(place), versions)
+            index = table.schema.get_field_index(LAST_UPDATED_SEQUENCE)
+            mapped = map_sequences(table.column(index), versions)
             table = table.append_column(pa.field(LAST_UPDATED_VERSION, pa.int64()), mapped)
         if table.schema.names != self.schema.names:
             table = table.select(self.schema.names)
@@ -322,8 +322,8 @@ class UnitReader:
         deleted = self._vectors.get(self._store, segment.vector, segment.facts.rows) if segment.vector else None
         if hidden := self._hidden.get(segment.facts.number):
             deleted = hidden if deleted is None else deleted | hidden
-        places = self._positions.get(segment.facts.number)
-        whole = not filtered and places is None
+        positions = self._positions.get(segment.facts.number)
+        whole = not filtered and positions is None
         part = (
             part_of(self._store, segment.facts.path, self._columns, start, stop)
             if whole and not self._lineage
@@ -331,7 +331,7 @@ class UnitReader:
         )
         reader = self._open(segment, verify=part not in VERIFIED)
         table = reader.table(
-            row_groups=None if places is None else groups_of(reader.group_starts, reader.rows, places),
+            row_groups=None if positions is None else groups_of(reader.group_starts, reader.rows, positions),
             deleted=deleted,
             expression=self._predicate.expression if filtered else None,
             extra_columns=self._predicate.columns if filtered else (),

@@ -1,8 +1,8 @@
-"""Rows of a merge put together by the table's sharding fields, so that its segments can be ruled out by them.
+"""Rows of a compaction put together by the table's sharding fields, so that its segments can be ruled out by them.
 
 The rows are ordered by the fields, the most heavily weighted first, and cut into the outputs; within each output they
 keep the table's sort order. So the bounds of an output's sharding fields are narrow, and its time range is that of the
-whole merge.
+whole compaction.
 """
 
 # Decisions: docs/decisions/0150
@@ -20,11 +20,11 @@ from moulin.model.entities import TableState
 from moulin.model.table_settings import SHARDING, sharding_columns
 
 OUTPUTS = 4
-"""A task of a clustered merge writes at least so many segments, where there are enough: fewer tell little apart."""
+"""A slice of a clustered compaction writes at least so many segments, if there are enough: fewer tell little apart."""
 
 
 def columns_of(state: TableState) -> tuple[str, ...]:
-    """The columns that merges of a table cluster by, most important first; a keyed table is ordered by its key."""
+    """The columns that compactions of a table cluster by, most important first; a keyed table is ordered by its key."""
     if SHARDING not in state.properties or state.schema.identifier_field_ids:
         return ()
     plain = [field.name for field in state.schema.fields if field.field_type.is_primitive]
@@ -49,15 +49,15 @@ def clustered(
 
 
 def _ranks(column: pa.ChunkedArray) -> Integers:
-    """The place of each value among the different ones, in their order; nulls come first."""
+    """The rank of each value among the different ones, in their order; nulls come first."""
     if pa.types.is_fixed_size_binary(column.type):
         column = column.cast(pa.binary())
     coded = column.combine_chunks().dictionary_encode()
     ranks = np.empty(len(coded.dictionary) + 1, dtype=np.int64)
     ranks[np.asarray(pc.sort_indices(coded.dictionary))] = np.arange(1, len(coded.dictionary) + 1)
     ranks[-1] = 0
-    places: Integers = ranks[np.asarray(coded.indices.fill_null(len(coded.dictionary)))]
-    return places
+    found: Integers = ranks[np.asarray(coded.indices.fill_null(len(coded.dictionary)))]
+    return found
 
 
 def _dense(codes: Integers) -> Integers:

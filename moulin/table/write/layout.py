@@ -20,7 +20,7 @@ from moulin.table.write import clustering
 class Layout:
     """Schema, partitioning and order that new segments of a table are written with.
 
-    `cluster_by` names the columns that merges put rows together by.
+    `cluster_by` names the columns that compactions put rows together by.
     """
 
     table_id: UUID

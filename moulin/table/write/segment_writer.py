@@ -55,7 +55,7 @@ def write_batches(
     """Write batches that fit the table's schema; each piece of about `segment_bytes` becomes one segment per partition.
 
     With no `level` given, rows of `BULK_BYTES` are written at level 1, laid out for scans at once; fewer at level 0,
-    for a merge will write them again. Nothing is committed. On an error the files written so far are left for clean-up.
+    for a compaction will write them again. Nothing is committed. On an error, the files written stay for clean-up.
     """
     written: list[SegmentFacts] = []
     for table in pieces(batches, layout.schema, segment_bytes):

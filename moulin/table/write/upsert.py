@@ -40,27 +40,27 @@ class UpsertDraft:
     rows_deleted: int = 0
 
     def hide(self, tools: Tools, region: int, keys: pa.Array) -> Integers:
-        """Hide the rows of these keys in the segments written so far; returns the places of the keys found."""
+        """Hide the rows of these keys in the segments written so far; returns the indexes of the keys found."""
         written = [LiveSegment(facts, 0, 0, 0) for facts in self.added if facts.region == region]
-        places = [np.empty(0, np.int64)]
+        indexes = [np.empty(0, np.int64)]
         for segment in written:  # one by one: a key may be in several of them, hidden in all but the last
             located = locate(tools.indexes, tools.vectors, tools.store, [segment], keys)
             mark(self.positions, located)
-            places.append(located.places)
-        return np.concatenate(places)
+            indexes.append(located.indexes)
+        return np.concatenate(indexes)
 
     def change(self, state: TableState, regions: Sequence[RegionUse]) -> DataChange:
         """The change to commit. Positions of segments of its own become vectors that these start with."""
         own = {facts.number: facts for facts in self.added}
-        within = {number: places for number, places in self.positions.items() if number in own}
-        emptied = {number for number, places in within.items() if len(places) == own[number].rows}
+        within = {number: bitmap for number, bitmap in self.positions.items() if number in own}
+        emptied = {number for number, bitmap in within.items() if len(bitmap) == own[number].rows}
         return DataChange(
             state.id,
             state.version,
             Kind.UPSERT,
             tuple(facts for facts in self.added if facts.number not in emptied),
-            {number: places for number, places in self.positions.items() if number not in own},
-            added_positions={number: places for number, places in within.items() if number not in emptied},
+            {number: bitmap for number, bitmap in self.positions.items() if number not in own},
+            added_positions={number: bitmap for number, bitmap in within.items() if number not in emptied},
             regions=tuple(regions),
         )
 
@@ -104,15 +104,15 @@ def write_located(
 ) -> None:
     """Write rows in key order, each key once; `located` says which older rows they replace, and gives them their ids.
 
-    `own` are the places of keys that the draft itself wrote before, hidden there by now.
+    `own` are the indexes of keys that the draft itself wrote before, hidden there by now.
     """
     before = sum(map(len, draft.positions.values()))
     mark(draft.positions, located)
     draft.rows_updated += sum(map(len, draft.positions.values())) - before
-    draft.rows_new += rows.num_rows - len(np.union1d(located.places, own))
-    lineage = len(located.places) > 0
+    draft.rows_new += rows.num_rows - len(np.union1d(located.indexes, own))
+    lineage = len(located.indexes) > 0
     if lineage:
-        rows = with_lineage(rows, located.places, located.row_ids)
+        rows = with_lineage(rows, located.indexes, located.row_ids)
     for partition, part in split_by_partition(rows, layout.spec, layout.schema):
         draft.added.append(
             write_segment(store, layout, [part], partition, numbers(), level=0, lineage=lineage, region=region)
@@ -127,7 +127,7 @@ def delete_keys(
         return
     located = locate(context.indexes, context.vectors, context.store, segments, sorted_keys(key, rows))
     mark(draft.positions, located)
-    draft.rows_deleted += len(located.places)
+    draft.rows_deleted += len(located.indexes)
 
 
 def sorted_keys(key: Key, rows: pa.Table) -> pa.Array:
@@ -143,22 +143,22 @@ def newest(key: Key, rows: pa.Table) -> pa.Table:
     if len(codes.dictionary) == rows.num_rows:
         return rows
     last = np.zeros(len(codes.dictionary), np.int64)
-    last[codes.indices.to_numpy()] = np.arange(rows.num_rows)  # the last of equal places wins
+    last[codes.indices.to_numpy()] = np.arange(rows.num_rows)  # the last of equal codes wins
     return rows.take(np.sort(last))
 
 
 def mark(positions: Positions, located: Located) -> None:
     """Add what was located to the positions to delete."""
     for number in np.unique(located.segments).tolist():
-        places = deletion_vector.from_positions(np.sort(located.positions[located.segments == number]))
-        positions[number] = positions.get(number, BitMap64()) | places
+        bitmap = deletion_vector.from_positions(np.sort(located.positions[located.segments == number]))
+        positions[number] = positions.get(number, BitMap64()) | bitmap
 
 
-def with_lineage(rows: pa.Table, places: Integers, row_ids: Integers) -> pa.Table:
-    """The rows with their lineage columns: the old row id at `places`, null where a row is new."""
+def with_lineage(rows: pa.Table, indexes: Integers, row_ids: Integers) -> pa.Table:
+    """The rows with their lineage columns: the old row id at `indexes`, null where a row is new."""
     ids = np.zeros(rows.num_rows, np.int64)
     fresh = np.ones(rows.num_rows, np.bool_)
-    ids[places], fresh[places] = row_ids, False
+    ids[indexes], fresh[indexes] = row_ids, False
     row_id, sequence = lineage_fields()
     rows = rows.append_column(row_id, pa.array(ids, mask=fresh))
     return rows.append_column(sequence, pa.nulls(rows.num_rows, pa.int64()))

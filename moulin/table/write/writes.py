@@ -82,7 +82,7 @@ def prepare_delete(
         else:
             open_question.append(segment)
     positions = _match(context, state, predicate, open_question)
-    rows += sum(len(places) for places in positions.values())
+    rows += sum(len(bitmap) for bitmap in positions.values())
     summary = {"where": predicate.describe()[:200]}
     return DataChange(state.id, state.version, kind, (), positions, whole, summary=summary), rows
 

@@ -36,9 +36,9 @@ from moulin.model.entities import TableState
 from moulin.model.operations import (
     AlterSchema,
     Append,
+    Compact,
     Delete,
     Expected,
-    Merge,
     Overwrite,
     Restore,
     SetPartitioning,
@@ -140,7 +140,7 @@ def keep_busy(catalog: Catalog) -> TableState:
     seen = {n: x.vector.id for n, x in catalog.segments_by_number([a.number, b.number], catalog.version()).items()
             if x.vector}  # fmt: skip
     target = catalog.version()
-    merge = Merge(
+    merge = Compact(
         removed=(Expected(a.number, seen[a.number]), Expected(b.number, seen[b.number])),
         added=(d,),
         added_vectors={d.number: vector(state.id, d.number, 1).facts},

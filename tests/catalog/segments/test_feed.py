@@ -16,7 +16,7 @@ from moulin.catalog.upkeep.gc import collect
 from moulin.config import DAY
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
-from moulin.model.operations import Append, Delete, Expected, Merge, Overwrite, Restore, SetProperties
+from moulin.model.operations import Append, Compact, Delete, Expected, Overwrite, Restore, SetProperties
 from tests.contract.conftest import (
     BACKENDS,
     Backend,
@@ -114,12 +114,12 @@ def test_net_compares_the_two_ends(catalog: Catalog, table: TableState) -> None:
     assert change.segments == ()
 
 
-def test_a_merge_is_silent_but_not_what_is_around_it(catalog: Catalog, table: TableState) -> None:
+def test_a_compaction_is_silent_but_not_what_is_around_it(catalog: Catalog, table: TableState) -> None:
     one, two, merged = segment(catalog, table.id), segment(catalog, table.id), segment(catalog, table.id, rows=20)
     commit(catalog, table.id, Append(added=(one,)))
     base = commit(catalog, table.id, Append(added=(two,))).version
     inputs = (Expected(one.number, 0), Expected(two.number, 0))
-    commit(catalog, table.id, Merge(added=(merged,), removed=inputs))
+    commit(catalog, table.id, Compact(added=(merged,), removed=inputs))
     marked = commit(catalog, table.id, Delete(vectors=(vector(table.id, merged.number, 1),))).version
     assert listed(catalog, table.id, base) == {marked: {merged.number: (0, 1)}}
 

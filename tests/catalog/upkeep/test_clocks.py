@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
-from moulin.catalog.tasks.merge_tasks import PlannedMerge
+from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
 from moulin.config import DAY, HOUR
@@ -170,7 +170,7 @@ def test_a_merge_task_claimed_under_a_wrong_clock_comes_back_in_time(lake: Lake,
     table = lake.table("shop.t")
     table.append(rows(10, 10))
     numbers = {segment.facts.number: 0 for segment in lake.catalog.segments(table.id, lake.version)}
-    [made] = lake.catalog.maintenance.create_merge_tasks([PlannedMerge(table.id, numbers, 1)])
+    [made] = lake.catalog.maintenance.create_merge_tasks([PlannedTask(table.id, numbers, 1)])
     assert made is not None
     assert opened(skew).catalog.maintenance.claim_merge_task("skewed", seconds=60) is not None
     assert lake.catalog.maintenance.claim_merge_task("right", seconds=60) is None, "it is taken"
@@ -185,7 +185,7 @@ def test_a_merge_task_planned_under_a_wrong_clock_can_be_claimed_in_time(lake: L
     table = lake.table("shop.t")
     table.append(rows(10, 10))
     numbers = {segment.facts.number: 0 for segment in lake.catalog.segments(table.id, lake.version)}
-    assert opened(skew).catalog.maintenance.create_merge_tasks([PlannedMerge(table.id, numbers, 1)]) != [None]
+    assert opened(skew).catalog.maintenance.create_merge_tasks([PlannedTask(table.id, numbers, 1)]) != [None]
     assert opened(HOUR + 60).catalog.maintenance.claim_merge_task("right") is not None
 
 

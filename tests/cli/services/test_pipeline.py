@@ -21,7 +21,7 @@ def _run(folder: Path, *words: str) -> Any:
     return json.loads(done.stdout) if done.stdout.strip() else None
 
 
-def test_commands_take_objects_to_merged_segments(tmp_path: Path) -> None:
+def test_commands_take_objects_to_compacted_segments(tmp_path: Path) -> None:
     folder = tmp_path / "lake"
     with moulin.connect(folder) as lake:
         token = set_up(lake).token

@@ -61,7 +61,7 @@ def project(
         for start in range(1, batch.num_rows):
             assert mapping.apply(batch.slice(start)).to_pylist() == table.to_pylist()[start:]
             assert mapping.apply(batch.slice(start, 0)).num_rows == 0
-    # The result can be stored again: a merge does just that.
+    # The result can be stored again: a compaction does just that.
     if mapping.schema.names == [field.name for field in new.fields]:
         writer = SegmentWriter(io.BytesIO(), schema=new, level=1)
         writer.write(table)

@@ -107,7 +107,7 @@ def test_deletes_replace_deletes(lake: Lake, orders: Table) -> None:
     assert file["referenced_data_file"].endswith(".parquet")
 
 
-def test_row_lineage_is_kept_through_a_merge(lake: Lake) -> None:
+def test_row_lineage_is_kept_through_a_compaction(lake: Lake) -> None:
     table = lake.create_table("shop.t", COLUMNS)
     table.append(rows(0, 5))
     table.append(rows(5, 5))
@@ -162,7 +162,7 @@ def test_older_versions_stand_beside_the_line(lake: Lake, orders: Table) -> None
     assert made.metadata["metadata-log"][-1]["metadata-file"] == newest.location
 
 
-def test_small_manifests_are_merged(lake: Lake, orders: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_manifests_are_joined(lake: Lake, orders: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewrite, "MOST_SMALL", 4)
     for n in range(14):
         orders.append(rows(n, 1))

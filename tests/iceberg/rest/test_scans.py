@@ -139,7 +139,7 @@ def test_a_scan_between_two_snapshots_lists_what_was_appended(
     assert between(first, second, filter=compare("gt", "id", 25)) == [none]
     assert between(first, second, filter=compare("lt", "id", 5)) == []
     later = between(second, third)
-    assert len(later) == 1, "neither what a merge wrote, nor without what it merged"
+    assert len(later) == 1, "neither what a compaction wrote, nor without what it rewrote"
     assert between(first, third) == sorted([us, none, *later])
     assert between(third, third) == []
     plan = client.post(f"{T}/plan", json={"start-snapshot-id": first, "end-snapshot-id": third}).json()

@@ -9,7 +9,7 @@ import pytest
 from moulin.config import Config
 from moulin.errors import Unavailable
 from moulin.meta.server.janitor_loop import Janitor
-from moulin.table.compact import planner as merge_planning
+from moulin.table.compact import planner
 from tests.contract.conftest import Backend
 from tests.meta.conftest import Live, serving
 from tests.meta.merging import HOUR, START, Shop, open_shop
@@ -48,7 +48,7 @@ def test_retention_takes_whole_segments_and_never_early(shop: Shop) -> None:
     assert shop.ids() == [], "a change counts for what is there already"
 
 
-def test_retention_leaves_what_is_being_merged(shop: Shop) -> None:
+def test_retention_leaves_what_is_being_compacted(shop: Shop) -> None:
     """MT-12 as the design has it"""
     janitor = Janitor(shop.live.lake)
     shop.fill(2)
@@ -61,7 +61,7 @@ def test_retention_leaves_what_is_being_merged(shop: Shop) -> None:
     assert shop.ids() == []
 
 
-def test_merges_are_planned_by_tier(shop: Shop) -> None:
+def test_compactions_are_planned_by_tier(shop: Shop) -> None:
     """JN-14; planned by size"""
     janitor = Janitor(shop.live.lake)
     shop.fill(2)
@@ -74,7 +74,7 @@ def test_merges_are_planned_by_tier(shop: Shop) -> None:
 
 
 def test_a_large_table_is_planned_page_by_page(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_planning, "_AT_ONCE", 3)
+    monkeypatch.setattr(planner, "_AT_ONCE", 3)
     shop.fill(7)
     assert Janitor(shop.live.lake).run_once().tasks == 2  # type: ignore[union-attr]
     assert [task.segment_count for task in shop.list()] == [3, 3]

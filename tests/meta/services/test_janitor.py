@@ -10,7 +10,7 @@ import pytest
 
 from moulin._proto.moulin.meta.v1 import janitor_pb2 as pb
 from moulin.model.layout.size_tier import TIER_STARTS, size_tier
-from moulin.table.compact import planner as merge_planning
+from moulin.table.compact import planner
 from tests.contract.conftest import Backend
 from tests.meta.conftest import Live, refused, serving
 from tests.meta.merging import HOUR, START, Shop, open_shop
@@ -181,7 +181,7 @@ def test_a_task_stays_within_the_merge_span(shop: Shop) -> None:
 
 def test_tasks_are_planned_page_by_page(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """JN-11, JN-14. A page on which nothing fits together does not hide the pages after it."""
-    monkeypatch.setattr(merge_planning, "_AT_ONCE", 2)
+    monkeypatch.setattr(planner, "_AT_ONCE", 2)
     shop.table.set_properties({"moulin.max-merge-span-ns": str(HOUR)})
     shop.fill(2, step=5 * HOUR)
     shop.fill(4, start=START + 20 * HOUR)

@@ -10,7 +10,7 @@ import pytest
 
 from moulin._proto.moulin.meta.v1 import common_pb2, janitor_pb2, merge_task_pb2
 from moulin.model.schema.arrow import STORED_POSITION
-from moulin.table.compact.worker import MergeWorker
+from moulin.table.compact.worker import CompactionWorker
 from tests.meta.conftest import Live, refused
 from tests.meta.merging import Shop, open_shop
 
@@ -80,7 +80,8 @@ def test_completion_swaps_inputs_for_outputs(shop: Shop) -> None:
     assert shop.list() == []
     assert len(shop.live.catalog.segments(state.id, before)) == 3, "an older version sees the inputs, and only them"
     assert (
-        len(shop.live.catalog.merges_of([s.facts.number for s in shop.live.catalog.segments(state.id, before)], 0)) == 3
+        len(shop.live.catalog.compactions_of([s.facts.number for s in shop.live.catalog.segments(state.id, before)], 0))
+        == 3
     )
     kinds = [commit.kind for commit in shop.table.history(limit=1)]
     assert kinds == ["merge"]
@@ -214,7 +215,7 @@ def test_tasks_of_dropped_tables_and_of_gone_inputs_are_not_handed_out(shop: Sho
     assert shop.ids() == []
 
 
-def test_deletes_during_a_merge_are_carried_over(shop: Shop) -> None:
+def test_deletes_during_a_compaction_are_carried_over(shop: Shop) -> None:
     """MT-12 as the design has it; INV-2"""
     shop.fill(2)
     shop.create()
@@ -225,7 +226,7 @@ def test_deletes_during_a_merge_are_carried_over(shop: Shop) -> None:
     assert shop.ids() == [0, 1, 2, 4, 5, 7]
 
 
-def test_without_a_journal_a_delete_during_the_merge_fails_it(shop: Shop) -> None:
+def test_without_a_journal_a_delete_during_the_compaction_fails_it(shop: Shop) -> None:
     shop.fill(2)
     shop.create()
     request = shop.merge(shop.claim())
@@ -317,7 +318,7 @@ def test_compaction_and_workers_do_the_tasks_of_the_service(shop: Shop) -> None:
     assert shop.list() == []
     shop.fill(2)
     shop.create()
-    done = MergeWorker(shop.live.lake.context, "in process").run_once(shop.id)
+    done = CompactionWorker(shop.live.lake.context, "in process").run_once(shop.id)
     assert done is not None
     assert len(done.group.segments) >= 2
     assert len(shop.ids()) == 20

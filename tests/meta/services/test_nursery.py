@@ -44,7 +44,7 @@ def offsets(api: Api, stream_id: str) -> dict[str, int]:
 
 
 @rule("NU-01", "NU-08", "NU-09", "NU-11", "NU-14", "GEN-14")
-def test_a_new_stream_is_listed_with_nothing_merged(api: Api) -> None:
+def test_a_new_stream_is_listed_with_nothing_taken_in(api: Api) -> None:
     database_id, (table_id,), stream_id = api.ingest()
     listed = api.GetIngestStreamsForNursery()
     found = next(stream for stream in listed.streams if stream.stream_id == stream_id)
@@ -394,7 +394,7 @@ def test_checkpoints_of_the_last_half_hour_and_the_one_before_are_kept(fresh: Li
 
 
 @rule("NU-18", "NU-19", "NU-20", "NU-21")
-def test_a_stream_is_stopped_once_and_not_before_what_is_merged(api: Api) -> None:
+def test_a_stream_is_stopped_once_and_not_before_what_is_taken_in(api: Api) -> None:
     database_id, (table_id,), stream_id = api.ingest()
     assert (pb.STOP_REASON_UNSPECIFIED, pb.STOP_REASON_CLIENT, pb.STOP_REASON_TIMEOUT) == (0, 1, 2)
     api.register(database_id, table_id, stream_id, -1, 5)
@@ -415,7 +415,7 @@ def test_a_stream_is_stopped_once_and_not_before_what_is_merged(api: Api) -> Non
 
 
 @rule("NU-49", "NU-50", "NU-51", "NU-52", "NU-54", "NU-55")
-def test_the_deleted_offset_rises_up_to_what_every_table_has_merged(api: Api) -> None:
+def test_the_deleted_offset_rises_up_to_what_every_table_took_in(api: Api) -> None:
     database_id, (one, two), stream_id = api.ingest(2)
     with refused(StatusCode.FAILED_PRECONDITION):  # no table has merged anything
         api.UpdateDeletedOffset(stream_id=stream_id, deleted_offset=0)
@@ -436,7 +436,7 @@ def test_the_deleted_offset_rises_up_to_what_every_table_has_merged(api: Api) ->
 
 
 @rule("NU-56", "NU-57", "NU-58", "NU-59", "NU-60", "NU-02")
-def test_a_table_leaves_a_stream_when_all_of_it_is_merged_and_deleted(api: Api) -> None:
+def test_a_table_leaves_a_stream_when_all_of_it_is_taken_in_and_deleted(api: Api) -> None:
     database_id, (one, two), stream_id = api.ingest(2)
     for table_id, offset in ((one, 5), (two, 5)):
         api.register(database_id, table_id, stream_id, -1, offset, time=offset * SECOND)

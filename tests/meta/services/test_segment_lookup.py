@@ -100,7 +100,7 @@ def test_all_pages_see_the_version_of_the_first(shop: Shop) -> None:
     shop.table.compact(everything=True)
     rest = ask(shop, cursor=first.page.next_cursor)
     assert rest.current_version == first.current_version < shop.live.catalog.version()
-    assert [s.id for s in (*first.segments, *rest.segments)] == whole, "also what was merged away since"
+    assert [s.id for s in (*first.segments, *rest.segments)] == whole, "also what was compacted away since"
     now = ask(shop)
     assert len(now.segments) == 1
     assert now.segments[0].id not in whole

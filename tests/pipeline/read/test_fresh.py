@@ -33,7 +33,7 @@ def ask(lake: Lake, table: str = "otel.logs", **options: Any) -> Counter[str]:
     return Counter(row.body for row in lake.sql(f"select body from {table}", **options).collect())
 
 
-def test_fresh_records_are_seen_once_before_and_after_they_are_merged(sent: tuple[Lake, Writer]) -> None:
+def test_fresh_records_are_seen_once_before_and_after_they_are_taken_in(sent: tuple[Lake, Writer]) -> None:
     lake, writer = sent
     writer.send(logs("a"), b"\xff poison")
     version = lake.version
@@ -67,7 +67,7 @@ def test_fresh_records_are_seen_through_a_server(sent: tuple[Lake, Writer]) -> N
 
 
 @pytest.mark.parametrize("files", [True, False], ids=["files", "tasks"])
-def test_every_column_is_the_same_fresh_and_merged(
+def test_every_column_is_the_same_fresh_and_taken_in(
     sent: tuple[Lake, Writer], files: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read from local files, and decoded by the tasks of the query as on a cluster."""
@@ -83,7 +83,7 @@ def test_every_column_is_the_same_fresh_and_merged(
     assert fresh.num_rows == 2
 
 
-def test_a_query_keeps_what_it_began_with_while_records_are_merged(sent: tuple[Lake, Writer]) -> None:
+def test_a_query_keeps_what_it_began_with_while_records_are_taken_in(sent: tuple[Lake, Writer]) -> None:
     lake, writer = sent
     writer.send(logs("a"))
     Nursery(lake, spark=False).run_once()

@@ -82,7 +82,7 @@ def floats(lake: Lake) -> Table:
     return lake.create_table("shop.floats", COLUMNS)
 
 
-def test_nan_is_found_after_appends_deletes_and_merges(lake: Lake, floats: Table, spark: SparkSession) -> None:
+def test_nan_is_found_after_appends_deletes_and_compactions(lake: Lake, floats: Table, spark: SparkSession) -> None:
     floats.append(rows())
     floats.append([{"id": 100, "x": 1.0, "f": 1.0, "s": {"v": 1.0, "n": 1}}])
     given = [*rows(), {"id": 100, "x": 1.0, "f": 1.0, "s": {"v": 1.0, "n": 1}}]

@@ -148,7 +148,7 @@ def test_deleted_rows_are_gone_from_the_version_that_deleted_them_on(orders: Tab
     assert orders.to_spark().where("id < 70").count() == 70 - 4
 
 
-def test_deleted_rows_of_fresh_and_merged_segments_are_gone_together(orders: Table, rows: Rows, ids: Ids) -> None:
+def test_deleted_rows_of_fresh_and_compacted_segments_are_gone_together(orders: Table, rows: Rows, ids: Ids) -> None:
     for start in (0, 500):
         orders.append(rows(start, 500))
     orders.compact(everything=True)
@@ -161,7 +161,7 @@ def test_deleted_rows_of_fresh_and_merged_segments_are_gone_together(orders: Tab
     assert orders.to_spark().columns == orders.schema.names
 
 
-def test_a_merged_segment_without_positions_stops_the_query(orders: Table, rows: Rows, tmp_path: Path) -> None:
+def test_a_compacted_segment_without_positions_stops_the_query(orders: Table, rows: Rows, tmp_path: Path) -> None:
     orders.append(rows(0, 10))
     orders.delete_where("id = 3")
     with sqlite3.connect(tmp_path / "lake" / "catalog.sqlite") as catalog:
@@ -265,7 +265,7 @@ def test_fields_of_structs_evolve(lake: Lake) -> None:
     assert frame.where("s.d = 5").count() == 1
 
 
-def test_merged_files_of_several_schemas_are_one_scan_again(lake: Lake) -> None:
+def test_compacted_files_of_several_schemas_are_one_scan_again(lake: Lake) -> None:
     table = lake.create_table("shop.merged", [("a", "long")])
     table.append([{"a": 1}])
     table.add_column("b", "long", default=2)

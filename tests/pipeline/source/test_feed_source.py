@@ -16,7 +16,7 @@ from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.pipeline.source import feed_source
 from moulin.pipeline.source.datasource import MoulinSource
-from moulin.pipeline.source.feed_source import ChangeStreamReader
+from moulin.pipeline.source.feed_source import FeedStreamReader
 from moulin.pipeline.source.options import FeedOptions
 from moulin.pipeline.source.stream_writer import StreamTableWriter, _Written
 from tests.table.read.test_feed import upsert
@@ -126,10 +126,10 @@ def test_parts_of_any_size_give_every_row_once(
     assert as_set(found) == as_set(feed)
 
 
-def stream_reader(lake: Lake, **more: Any) -> ChangeStreamReader:
+def stream_reader(lake: Lake, **more: Any) -> FeedStreamReader:
     source = MoulinSource(options(lake, **more))
     reader = source.streamReader(source.schema())
-    assert isinstance(reader, ChangeStreamReader)
+    assert isinstance(reader, FeedStreamReader)
     return reader
 
 

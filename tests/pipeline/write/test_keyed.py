@@ -163,7 +163,7 @@ def test_puts_that_land_while_a_frame_is_written_count_as_older(lake: Lake, tabl
     assert len(set(after.values())) == len(after)
 
 
-def test_a_merge_of_segments_meanwhile_writes_no_run_again(
+def test_a_compaction_of_segments_meanwhile_writes_no_run_again(
     lake: Lake, plain: Table, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain.append([row(n, "a") for n in range(20)])
@@ -496,7 +496,9 @@ def test_engines_see_rows_that_were_only_put(lake: Lake, plain: Table, spark: Sp
     assert lake.sql("select * from shop.t t join shop.t u on t.id = u.id").count() == 4
 
 
-def test_merged_segments_have_key_indexes_when_spark_writes_them(lake: Lake, table: Table, spark: SparkSession) -> None:
+def test_compacted_segments_have_key_indexes_when_spark_writes_them(
+    lake: Lake, table: Table, spark: SparkSession
+) -> None:
     for n in range(3):
         table.append(frame(spark, [row(key, f"{n}") for key in range(n * 10, n * 10 + 20)]))
     assert lake.context.runner(1 << 30) is not None

@@ -163,7 +163,7 @@ found = {"appended": sorted(r.id for r in table.to_spark().collect()), "segments
 found["files after append"] = sum(i.path.endswith(".parquet") for i in lake.store.list())
 table.compact(everything=True)
 found["merged"] = sorted(r.id for r in table.to_spark().collect())
-found["merged segments"] = table.stats().segments
+found["compacted segments"] = table.stats().segments
 version = table.version
 lake.context.store = FlakyStore(lake.store, failures=3)
 try:
@@ -220,7 +220,7 @@ def test_attempts_that_fail_leave_no_trace_in_the_table(tmp_path: Path, spark: S
     assert found["appended"] == found["merged"] == list(range(100))
     assert found["segments"] == 2
     assert found["files after append"] == 4, "each task wrote its file twice"
-    assert found["merged segments"] == 1
+    assert found["compacted segments"] == 1
     assert "the machine went away" in found["error"]
     assert found["version unchanged"]
     with moulin.connect(tmp_path / "lake") as lake:
@@ -229,5 +229,5 @@ def test_attempts_that_fail_leave_no_trace_in_the_table(tmp_path: Path, spark: S
         assert len(result.deleted) >= 2
         left = {info.path for info in lake.store.list() if info.path.endswith(".parquet")}
         assert kept <= left
-        assert len(left) == 3, "the merged segment, and two that older versions show"
+        assert len(left) == 3, "the compacted segment, and two that older versions show"
         assert lake.table("shop.orders").scan().count() == 100

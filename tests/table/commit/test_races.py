@@ -1,4 +1,4 @@
-"""Deletes, merges and appends that meet: nothing lost, nothing back from the dead."""
+"""Deletes, compactions and appends that meet: nothing lost, nothing back from the dead."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moulin.catalog.tasks.merge_tasks import PlannedMerge
+from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.errors import Conflict
 from moulin.lake import Lake
-from moulin.table.compact.job import commit_merge, run_group
+from moulin.table.compact.job import commit_compaction, compact_group
 from moulin.table.compact.picker import pick
 from moulin.table.table import Table
 from moulin.table.write.writes import prepare_delete
 from tests.table.conftest import EVENTS, OpenLake, ids, rows
 
 
-def start_merge(table: Table) -> Callable[[], int]:
-    """Run a merge of all segments up to its commit; the result commits it."""
+def start_compaction(table: Table) -> Callable[[], int]:
+    """Run a compaction of all segments up to its commit; the result commits it."""
     state = table.state()
     context = table._context
     segments = context.catalog.segments(state.id, state.version)
     (group,) = pick(segments, context.config, segment_bytes=1 << 28, everything=True)
-    change = run_group(context, state, group, 1 << 28)
-    return lambda: commit_merge(context, change).version
+    change = compact_group(context, state, group, 1 << 28)
+    return lambda: commit_compaction(context, change).version
 
 
-def test_a_delete_that_commits_while_a_merge_runs_is_carried_over(orders: Table) -> None:
+def test_a_delete_that_commits_while_a_compaction_runs_is_carried_over(orders: Table) -> None:
     orders.append(rows(1, 50))
     orders.append(rows(51, 50))
     orders.delete_where("id = 1")
-    commit = start_merge(orders)
+    commit = start_compaction(orders)
     orders.delete_where("id in (2, 60)")
     orders.append(rows(200, 1))
     commit()
@@ -43,7 +43,7 @@ def test_a_delete_that_commits_while_a_merge_runs_is_carried_over(orders: Table)
     assert orders.stats().segments == 2
 
 
-def test_a_delete_that_was_prepared_before_a_merge_commits_after_it(orders: Table) -> None:
+def test_a_delete_that_was_prepared_before_a_compaction_commits_after_it(orders: Table) -> None:
     orders.append(rows(1, 50))
     orders.append(rows(51, 50))
     change, _ = prepare_delete(orders._context, orders.state(), "id in (2, 60)")
@@ -53,7 +53,7 @@ def test_a_delete_that_was_prepared_before_a_merge_commits_after_it(orders: Tabl
     assert ids(orders) == [1, *range(4, 60), *range(61, 101)]
 
 
-def test_a_delete_follows_two_merges(orders: Table) -> None:
+def test_a_delete_follows_two_compactions(orders: Table) -> None:
     orders.append(rows(1, 50))
     orders.append(rows(51, 50))
     change, _ = prepare_delete(orders._context, orders.state(), "id in (2, 60)")
@@ -64,19 +64,19 @@ def test_a_delete_follows_two_merges(orders: Table) -> None:
     assert ids(orders) == [1, *range(3, 60), *range(61, 151)]
 
 
-def test_an_input_emptied_while_a_merge_runs_stays_empty(orders: Table) -> None:
+def test_an_input_emptied_while_a_compaction_runs_stays_empty(orders: Table) -> None:
     orders.append(rows(1, 50))
     orders.append(rows(51, 50))
-    commit = start_merge(orders)
+    commit = start_compaction(orders)
     orders.delete_where("id > 50")
     commit()
     assert ids(orders) == list(range(1, 51))
 
 
-def test_everything_deleted_while_a_merge_runs_stays_deleted(orders: Table) -> None:
+def test_everything_deleted_while_a_compaction_runs_stays_deleted(orders: Table) -> None:
     orders.append(rows(1, 50))
     orders.append(rows(51, 50))
-    commit = start_merge(orders)
+    commit = start_compaction(orders)
     orders.delete_where("id >= 2")
     orders.delete_where("id = 1")
     commit()
@@ -84,11 +84,11 @@ def test_everything_deleted_while_a_merge_runs_stays_deleted(orders: Table) -> N
 
 
 @pytest.mark.parametrize("win", ["overwrite", "restore", "merge"])
-def test_a_merge_loses_to_overwrite_restore_and_another_merge(orders: Table, win: str) -> None:
+def test_a_compaction_loses_to_overwrite_restore_and_another_compaction(orders: Table, win: str) -> None:
     start = orders.version
     orders.append(rows(1, 50))
     orders.append(rows(51, 50))
-    commit = start_merge(orders)
+    commit = start_compaction(orders)
     if win == "overwrite":
         orders.overwrite(rows(500, 3))
     elif win == "restore":
@@ -109,7 +109,7 @@ def test_two_compactions_share_the_work(orders: Table) -> None:
     catalog = orders._context.catalog
     first, second, *_ = (s.facts.number for s in catalog.segments(state.id, state.version))
     begun = catalog.maintenance.create_merge_tasks(
-        [PlannedMerge(state.id, {first: 0, second: 0}, 1)], worker="somebody"
+        [PlannedTask(state.id, {first: 0, second: 0}, 1)], worker="somebody"
     )[0]
     assert begun is not None
     assert orders.compact(everything=True).segments_in == 2, "what somebody else works on is left to them"
@@ -119,7 +119,7 @@ def test_two_compactions_share_the_work(orders: Table) -> None:
 
 
 def test_concurrent_writers_lose_nothing(open_lake: OpenLake, lake: Lake) -> None:
-    """Appends, deletes and merges from several threads, each with its own connection."""
+    """Appends, deletes and compactions from several threads, each with its own connection."""
     table = lake.create_table("shop.busy", EVENTS)
     table.append(rows(0, 100))
     failures: list[Exception] = []
@@ -193,7 +193,7 @@ def test_any_sequence_equals_a_plain_model(lake: Lake, steps: list[tuple[str, in
         elif step == "merge":
             table.compact(everything=True)
         elif step == "start merge" and len(table.scan().plan().segments) > 1:
-            running = start_merge(table)
+            running = start_compaction(table)
         elif step == "commit merge" and running is not None:
             with suppress(Conflict):
                 running()

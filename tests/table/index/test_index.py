@@ -1,4 +1,4 @@
-"""Secondary indexes: a scan gives the same rows with them as without, and merges carry them along."""
+"""Secondary indexes: a scan gives the same rows with them as without, and compactions carry them along."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_new_segments_are_scanned_until_they_are_covered(shuffled: Table) -> Non
 
 
 @pytest.mark.parametrize("kind", ["btree", "bloom"])
-def test_a_merge_carries_an_index_along_without_reading_the_rows(
+def test_a_compaction_carries_an_index_along_without_reading_the_rows(
     lake: Lake, shuffled: Table, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shuffled.create_index("region", kind)
@@ -125,7 +125,7 @@ def test_a_merge_carries_an_index_along_without_reading_the_rows(
     assert check(lake.catalog) == []
 
 
-def test_a_merge_covers_what_was_not_covered(shuffled: Table) -> None:
+def test_a_compaction_covers_what_was_not_covered(shuffled: Table) -> None:
     shuffled.create_index("region")
     late = rows(1000, 3)
     late[1]["region"] = "r041"
@@ -135,34 +135,36 @@ def test_a_merge_covers_what_was_not_covered(shuffled: Table) -> None:
     assert ids(shuffled.scan(where="region = 'r041'")) == [110, 1001]
 
 
-def test_an_index_dropped_while_a_merge_runs_does_not_stop_it(shuffled: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from moulin.table.compact import job as merge_job
+def test_an_index_dropped_while_a_compaction_runs_does_not_stop_it(
+    shuffled: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from moulin.table.compact import job
 
     shuffled.create_index("region")
-    carry = merge_job.carry_indexes
+    carry = job.carry_indexes
 
     def drop_after(*arguments: Any) -> Any:
         found = carry(*arguments)
         shuffled.drop_index("region_btree")
         return found
 
-    monkeypatch.setattr(merge_job, "carry_indexes", drop_after)
+    monkeypatch.setattr(job, "carry_indexes", drop_after)
     assert shuffled.compact(everything=True).merges == 1
     assert shuffled.indexes() == []
     assert shuffled.stats().segments == 1
 
 
-def test_deletes_during_a_merge_are_masked(shuffled: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletes_during_a_compaction_are_masked(shuffled: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     from moulin.table.compact import compaction
 
     shuffled.create_index("region")
-    commit = compaction.commit_merge
+    commit = compaction.commit_compaction
 
     def delete_first(*arguments: Any) -> Any:
         shuffled.delete_where("id = 110")
         return commit(*arguments)
 
-    monkeypatch.setattr(compaction, "commit_merge", delete_first)
+    monkeypatch.setattr(compaction, "commit_compaction", delete_first)
     shuffled.compact(everything=True)
     assert info(shuffled, "region_btree") == (1, 1)
     assert ids(shuffled.scan(where="region = 'r041'")) == []
@@ -306,7 +308,7 @@ def test_a_damaged_index_is_reported(tmp_path: Path) -> None:
         with pytest.raises(Corrupt, match="index"):
             table.scan(where="id = 7").to_arrow()
         assert [finding.where for finding in check(lake.catalog)] == [f"{paths.indexes_prefix(table.id)}/{file.name}"]
-        table.compact(everything=True)  # a merge reads the rows instead, and leaves a good file
+        table.compact(everything=True)  # a compaction reads the rows instead, and leaves a good file
         assert ids(table.scan(where="id = 7")) == [7, 7]
         assert table.scan(where="id = 7").plan().index_narrowed == 1
         lake.context.secondary.clear()
@@ -326,7 +328,7 @@ def test_a_column_added_later_is_indexed_by_its_default(shuffled: Table) -> None
     assert len(ids(shuffled.scan(where="grade = 'plain'"))) == 200
 
 
-def test_a_merge_that_carries_an_index_is_silent_in_the_change_feed(shuffled: Table) -> None:
+def test_a_compaction_that_carries_an_index_is_silent_in_the_change_feed(shuffled: Table) -> None:
     shuffled.create_index("region")
     before = shuffled.version
     shuffled.compact(everything=True)
@@ -400,7 +402,7 @@ def random_where(rng: random.Random, depth: int = 2) -> str:
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("keyed", [False, True], ids=["event", "keyed"])
 def test_scans_give_the_same_rows_with_and_without_indexes(open_lake: OpenLake, seed: int, keyed: bool) -> None:
-    """Random rows, deletes, merges, partial coverage and old versions."""
+    """Random rows, deletes, compactions, partial coverage and old versions."""
     rng = random.Random(seed * 2 + keyed)
     lake = open_lake(settings={"merge_min_inputs": 2})
     lake.create_database("shop")

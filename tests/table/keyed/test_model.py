@@ -20,7 +20,7 @@ NAMES = st.sampled_from("abc")
 
 
 class KeyedMachine(RuleBasedStateMachine):
-    """Puts, deletes, flushes, merges and reopening; every version is remembered and looked at again."""
+    """Puts, deletes, flushes, compactions and reopening; every version is remembered and looked at again."""
 
     @initialize()
     def make(self) -> None:

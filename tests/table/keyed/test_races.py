@@ -1,4 +1,4 @@
-"""Flushes, merges, clean-up and reads of a keyed table that meet: one live row per key, at every version."""
+"""Flushes, compactions, clean-up and reads of a keyed table that meet: one live row per key, at every version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moulin.table.compact.compaction import compact
 from moulin.table.keyed.log import log_file
 from moulin.table.table import Table
 from tests.catalog.conftest import HandClock, files
-from tests.table.commit.test_races import start_merge
+from tests.table.commit.test_races import start_compaction
 from tests.table.conftest import OpenLake
 from tests.table.keyed_tables import ITEMS, by_id, check, check_flushed, plainly, row, rows
 
@@ -67,9 +67,9 @@ def check_versions(lake: Lake, items: Table) -> None:
     assert check_lake(lake.catalog) == []
 
 
-def test_a_flush_commits_while_a_merge_runs(lake: Lake, items: Table) -> None:
+def test_a_flush_commits_while_a_compaction_runs(lake: Lake, items: Table) -> None:
     items.flush()
-    commit = start_merge(items)
+    commit = start_compaction(items)
     expected = change(items)
     items.flush()
     check(lake, items, expected, [2, 12, 27])
@@ -93,11 +93,11 @@ def before_flush(items: Table, monkeypatch: pytest.MonkeyPatch, act: Callable[[]
     monkeypatch.setattr(committer, "commit", commit_later)
 
 
-def test_a_merge_commits_while_a_flush_runs(lake: Lake, items: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compaction_commits_while_a_flush_runs(lake: Lake, items: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     items.flush()
     ids = items.scan(columns=["id", "_row_id"]).to_arrow().to_pydict()
     before = dict(zip(ids["id"], ids["_row_id"], strict=True))
-    commit = start_merge(items)
+    commit = start_compaction(items)
     expected = change(items)
     seen: list[dict[int, dict[str, Any]]] = []
 

@@ -151,7 +151,7 @@ def test_net_changes_leave_out_what_came_and_went(orders: Table) -> None:
     assert feed.count() == 7
 
 
-def test_merges_and_settings_are_silent(orders: Table) -> None:
+def test_compactions_and_settings_are_silent(orders: Table) -> None:
     for place in range(4):
         orders.append([row(place * 10 + n, n) for n in range(10)])
     upsert(orders, [row(5, 55)])

@@ -75,7 +75,7 @@ def test_a_file_that_is_gone_is_damage(tmp_path: Path, read: str) -> None:
 
 
 def test_a_journal_that_is_gone_is_damage(tmp_path: Path) -> None:
-    """A delete that was prepared before a merge follows it by its journal."""
+    """A delete that was prepared before a compaction follows it by its journal."""
     with Lake.open(tmp_path / "lake") as lake:
         lake.create_database("shop")
         table = lake.create_table("shop.events", ITEMS)

@@ -1,4 +1,4 @@
-"""Merges put rows together by sharding fields: segments are ruled out by them, and nothing else changes."""
+"""Compactions put rows together by sharding fields: segments are ruled out by them, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from moulin.lake import Lake
 from moulin.model.table_settings import SHARDING, ShardingField, sharding_columns, sharding_property
-from moulin.table.compact.job import commit_merge, run_group
+from moulin.table.compact.job import commit_compaction, compact_group
 from moulin.table.compact.picker import pick
 from moulin.table.table import Table
 from moulin.table.write.clustering import clustered
@@ -47,7 +47,7 @@ def _rows(start: int, count: int) -> pa.Table:
     )
 
 
-def test_a_merge_lets_scans_skip_the_segments_of_other_services(spans: Table) -> None:
+def test_a_compaction_lets_scans_skip_the_segments_of_other_services(spans: Table) -> None:
     assert len(spans.scan(where="service_name = 'pay'").plan().segments) == 4
     spans.compact(everything=True)
     plan = spans.scan(where="service_name = 'pay'").plan()
@@ -58,7 +58,7 @@ def test_a_merge_lets_scans_skip_the_segments_of_other_services(spans: Table) ->
     assert sorted(spans.scan().to_arrow()["id"].to_pylist()) == list(range(8000))
 
 
-def test_each_segment_of_a_clustered_merge_keeps_the_sort_order(spans: Table) -> None:
+def test_each_segment_of_a_clustered_compaction_keeps_the_sort_order(spans: Table) -> None:
     spans.compact(everything=True)
     catalog, store = spans._context.catalog, spans._context.store
     for segment in catalog.segments(spans.id, spans.version):
@@ -66,15 +66,15 @@ def test_each_segment_of_a_clustered_merge_keeps_the_sort_order(spans: Table) ->
         assert times == sorted(times)
 
 
-def test_deletes_that_land_while_a_clustered_merge_runs_are_carried_over(spans: Table) -> None:
+def test_deletes_that_land_while_a_clustered_compaction_runs_are_carried_over(spans: Table) -> None:
     spans.delete_where("id < 10")
     context, state = spans._context, spans.state()
     segments = context.catalog.segments(state.id, state.version)
     (group,) = pick(segments, context.config, segment_bytes=SEGMENT_BYTES, everything=True)
-    change = run_group(context, state, group, SEGMENT_BYTES)
+    change = compact_group(context, state, group, SEGMENT_BYTES)
     assert len(change.added) >= 4
     spans.delete_where("id >= 7000 or id = 100")
-    commit_merge(context, change)
+    commit_compaction(context, change)
     assert sorted(spans.scan().to_arrow()["id"].to_pylist()) == [n for n in range(10, 7000) if n != 100]
 
 

@@ -25,8 +25,8 @@ trash = Table(
     Column("delete_after", BigInteger, nullable=False, index=True),
     Column("failures", Integer, nullable=False),
     Column("last_error", String),
-    # Of a segment: its table and number, and since when no new read has seen it. Of a journal: the merge's version and
-    # the number of the first output.
+    # Of a segment: its table and number, and since when no new read has seen it. Of a journal: the version of its
+    # compaction and the number of the first output.
     Column("table_id", Id),
     Column("segment", BigInteger, index=True),
     Column("tombstoned_at", BigInteger),

@@ -1,4 +1,4 @@
-"""Segments and the spans that place them in versions, deletion vectors, merges, and the regions of keyed tables.
+"""Segments and the versions they are live in, deletion vectors, compactions, and the regions of keyed tables.
 
 A row of `segment_spans` says that a segment, with one deletion vector, belongs to the table from `added_version` until
 `removed_version`. Everything else about a segment never changes.
@@ -106,7 +106,7 @@ deletion_vectors = Table(
     Column("added_version", BigInteger, nullable=False),
 )
 
-# Which merges consumed a segment, and where the journals of a merge lie.
+# Which compactions consumed a segment, and where the journals of a compaction lie.
 merge_inputs = Table(
     "merge_inputs",
     metadata,

@@ -52,7 +52,7 @@ versions = Table(
     Column("kind", String, nullable=False),
 )
 
-# Idempotency keys. A commit may take a run of `versions` versions that ends with `version`; `digest` is that of what
+# Idempotency keys. A commit may take `versions` versions in a row, the last being `version`; `digest` is that of what
 # was asked for, where a key given again with another request is refused.
 requests = Table(
     "requests",

@@ -29,7 +29,7 @@ from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import create, requirements
 from moulin.iceberg.rest.commit.engine_files import TableFolder, check_statistics
 from moulin.iceberg.rest.commit.intake import take_in
-from moulin.iceberg.rest.commit.plan import Plan, current, plan
+from moulin.iceberg.rest.commit.plan import CommitPlan, current, plan
 from moulin.iceberg.rest.commit.updates import Wanted, read_updates, snapshot_properties
 from moulin.iceberg.rest.errors import CommitStateUnknown, commit_failed
 from moulin.iceberg.rest.requests import Body, LakeOf, field
@@ -48,7 +48,7 @@ IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key")]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TableRequest:
     """One table of a commit."""
 
     database: str
@@ -66,7 +66,7 @@ def commit_table(lake: LakeOf, namespace: str, table: str, body: Body, key: Idem
     database = namespaces.find(lake, namespace).name
     if "identifier" in body and identifier(body, "identifier") != (database, table):
         raise InvalidInput("The request's identifier is not the table of its path.")
-    _commit(lake, [_change(database, table, body)], key)
+    _commit(lake, [_table_request(database, table, body)], key)
     try:
         return loaded(lake, lake.catalog.table(database, table))
     except MoulinError as error:
@@ -76,45 +76,47 @@ def commit_table(lake: LakeOf, namespace: str, table: str, body: Body, key: Idem
 @router.post("/transactions/commit")
 def commit_transaction(lake: LakeOf, body: Body, key: IdempotencyKey = None) -> Response:
     """Changes of several tables, all or none of them."""
-    changes = []
+    requests = []
     for one in field(body, "table-changes", list):
         if not isinstance(one, dict):
             raise InvalidInput("A table change is a JSON object.")
         database, name = identifier(one, "identifier")
-        changes.append(_change(namespaces.find(lake, database).name, name, one))
-    if not changes:
+        requests.append(_table_request(namespaces.find(lake, database).name, name, one))
+    if not requests:
         raise InvalidInput("The transaction changes no table.")
-    if len({change.full_name for change in changes}) != len(changes):
+    if len({request.full_name for request in requests}) != len(requests):
         raise InvalidInput("A transaction names each table once.")
-    _commit(lake, changes, key)
+    _commit(lake, requests, key)
     return Response(status_code=204)
 
 
-def _change(database: str, name: str, body: Json) -> Change:
+def _table_request(database: str, name: str, body: Json) -> TableRequest:
     wanted = read_updates(field(body, "updates", list))
-    return Change(database, check_name(name, "table"), field(body, "requirements", list), wanted)
+    return TableRequest(database, check_name(name, "table"), field(body, "requirements", list), wanted)
 
 
-def _commit(lake: Lake, changes: Sequence[Change], key: str | None) -> None:
-    request_id = _request_id(changes, key)
+def _commit(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> None:
+    request_id = _request_id(requests, key)
     if request_id is not None and lake.catalog.committed(request_id) is not None:
         return  # this request was answered, or died, after its commit
     lake.flush()
-    retry(_ATTEMPTS, lambda: _Attempt(lake, changes, request_id).run(), lambda error: isinstance(error, Stale), at_once)
+    retry(
+        _ATTEMPTS, lambda: _Attempt(lake, requests, request_id).run(), lambda error: isinstance(error, Stale), at_once
+    )
 
 
-def _request_id(changes: Sequence[Change], key: str | None) -> str | None:
+def _request_id(requests: Sequence[TableRequest], key: str | None) -> str | None:
     if key is None:
         return None
-    text = repr([(change.full_name, change.requirements, change.wanted) for change in changes])
+    text = repr([(request.full_name, request.requirements, request.wanted) for request in requests])
     return f"{request_ids.ICEBERG}{hashlib.sha256(f'{key} {text}'.encode()).hexdigest()}"
 
 
 class _Attempt:
     """One try at a commit, from the head versions of now."""
 
-    def __init__(self, lake: Lake, changes: Sequence[Change], request_id: str | None) -> None:
-        self.lake, self.changes, self.request_id = lake, changes, request_id
+    def __init__(self, lake: Lake, requests: Sequence[TableRequest], request_id: str | None) -> None:
+        self.lake, self.requests, self.request_id = lake, requests, request_id
         self.context, self.catalog = lake.context, lake.own_catalog()
         self.commits: list[TableCommit] = []
         self.leftovers: list[str] = []
@@ -122,16 +124,16 @@ class _Attempt:
         self.tables: set[UUID] = set()
 
     def run(self) -> None:
-        found = [self._state(change) for change in self.changes]
+        found = [self._state(request) for request in self.requests]
         bases = [None if state is None else project(self.context, state.id, state.version).metadata for state in found]
-        for change, base in zip(self.changes, bases, strict=True):
-            requirements.check(change.requirements, base, change.full_name)
+        for request, base in zip(self.requests, bases, strict=True):
+            requirements.check(request.requirements, base, request.full_name)
         try:
-            for change, state, base in zip(self.changes, found, bases, strict=True):
+            for request, state, base in zip(self.requests, found, bases, strict=True):
                 if state is None or base is None:
-                    self._create(change)
+                    self._create(request)
                 else:
-                    self._update(change, state, base)
+                    self._update(request, state, base)
             if self.commits:
                 self._save()
         except BaseException as error:
@@ -140,33 +142,33 @@ class _Attempt:
             raise
         self._clean_up()
 
-    def _state(self, change: Change) -> TableState | None:
+    def _state(self, request: TableRequest) -> TableState | None:
         try:
-            return self.catalog.table(change.database, change.name)
+            return self.catalog.table(request.database, request.name)
         except NotFound:
             return None
 
-    def _create(self, change: Change) -> None:
+    def _create(self, request: TableRequest) -> None:
         """Make the table; rows that come with it are a version of their own, right after."""
         root = location(self.context.store, "x").removesuffix("x")
-        new = create.from_updates(change.wanted, root)
-        snapshot = current(change.wanted)
-        state = self.catalog.create_table(change.database, change.name, new)
+        new = create.from_updates(request.wanted, root)
+        snapshot = current(request.wanted)
+        state = self.catalog.create_table(request.database, request.name, new)
         self.made.append(state.id)
         if snapshot is not None:
-            self._add(state, Plan((), state, snapshot), {"refs": {}, "snapshots": []}, change)
+            self._add(state, CommitPlan((), state, snapshot), {"refs": {}, "snapshots": []}, request)
 
-    def _update(self, change: Change, state: TableState, base: Json) -> None:
-        planned = plan(state, change.wanted, base)
-        check_statistics(TableFolder(self.context.store, state.id), change.wanted.statistics.values())
-        self._add(state, planned, base, change)
+    def _update(self, request: TableRequest, state: TableState, base: Json) -> None:
+        planned = plan(state, request.wanted, base)
+        check_statistics(TableFolder(self.context.store, state.id), request.wanted.statistics.values())
+        self._add(state, planned, base, request)
 
-    def _add(self, state: TableState, planned: Plan, base: Json, change: Change) -> None:
+    def _add(self, state: TableState, planned: CommitPlan, base: Json, request: TableRequest) -> None:
         operations: list[Operation] = list(planned.operations)
         snapshot_id = None
         summary = {"engine": "iceberg-rest"}
         if planned.snapshot is not None:
-            _check_snapshot(state, planned, base, change.wanted)
+            _check_snapshot(state, planned, base, request.wanted)
             main = base["refs"].get("main", {}).get("snapshot-id")
             before = next((one for one in base["snapshots"] if one["snapshot-id"] == main), None)
             taken = take_in(self.context, planned.state, before, planned.snapshot, planned.state.schema_id)
@@ -175,7 +177,7 @@ class _Attempt:
             if taken.operation is not None:
                 operations.append(taken.operation)
                 snapshot_id = planned.snapshot["snapshot-id"]
-                given = snapshot_properties(change.wanted.snapshots)
+                given = snapshot_properties(request.wanted.snapshots)
                 summary |= {ENGINE_PREFIX + key: value for key, value in given.items()}
         for index, operation in enumerate(operations):
             self.commits.append(
@@ -216,7 +218,7 @@ class _Attempt:
             log.warning("files of a commit stay", extra={"files": len(self.leftovers), "error": error.message})
 
 
-def _check_snapshot(state: TableState, planned: Plan, base: Json, wanted: Wanted) -> None:
+def _check_snapshot(state: TableState, planned: CommitPlan, base: Json, wanted: Wanted) -> None:
     """Whether a snapshot follows the head of the table."""
     snapshot = planned.snapshot
     assert snapshot is not None

@@ -20,7 +20,7 @@ from moulin.model.refs import MAIN, REF_PREFIX, Ref, is_internal
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CommitPlan:
     """Operations on settings, the table as they leave it, and the snapshot that becomes current, if any."""
 
     operations: tuple[Operation, ...]
@@ -28,7 +28,7 @@ class Plan:
     snapshot: Json | None
 
 
-def plan(state: TableState, wanted: Wanted, base: Json) -> Plan:
+def plan(state: TableState, wanted: Wanted, base: Json) -> CommitPlan:
     """What the updates come to for an existing table, whose metadata is `base`."""
     location = base["location"]
     if wanted.uuid not in (None, str(state.id)):
@@ -72,7 +72,7 @@ def plan(state: TableState, wanted: Wanted, base: Json) -> Plan:
     documents.format_version(after)
     if rolling_back and wanted.main is not None:
         operations += _rolled_back(state, wanted.main, base)
-    return Plan(tuple(operations), after, snapshot)
+    return CommitPlan(tuple(operations), after, snapshot)
 
 
 def current(wanted: Wanted) -> Json | None:

@@ -100,7 +100,7 @@ def fetch_tasks(lake: LakeOf, namespace: str, table: str, body: Body) -> Respons
 def _appended(lake: Lake, since: int, state: TableState, predicate: Predicate) -> list[LiveSegment]:
     """Files that appends after version `since` added, up to that of `state`, as they came.
 
-    Deletes and merges in between add no rows. What adds some and is no append is refused: its rows would be missed.
+    Deletes and compactions in between add no rows. Other commits that add rows are refused: their rows would be missed.
     """
     pool = lake.own_catalog().pool
     if since > state.version:

@@ -6,5 +6,5 @@ ids, and one that a commit brings (`facts`), which must come without them.
 Modules are small; `tombstone`, `member`, `partition` and `segment` are used by the others.
 May import `codec.id` and `codec.page`; never `codec.meta`.
 Read `table.py` first, then `commit.py`.
-Nouns: commit -> operation -> segments and vectors; a change is what a version did to them.
+Nouns: commit -> operation -> segments and vectors; the feed lists what each version did to them.
 """

@@ -14,13 +14,13 @@ from moulin.meta.codec.lake.segment import from_message_facts, from_message_vect
 from moulin.model.operations import (
     AlterSchema,
     Append,
+    Compact,
     CreateIndex,
     DataOperation,
     Delete,
     DropIndex,
     Expected,
     IndexFile,
-    Merge,
     NewVector,
     Operation,
     Overwrite,
@@ -38,7 +38,7 @@ from moulin.model.schema.change import change_from_json, change_to_json
 from moulin.table.properties import check_properties
 
 _DATA: Final[dict[str, type[DataOperation]]] = {
-    kind.kind.value: kind for kind in (Append, Delete, Upsert, Merge, Trim, Overwrite)
+    kind.kind.value: kind for kind in (Append, Delete, Upsert, Compact, Trim, Overwrite)
 }
 
 
@@ -129,7 +129,7 @@ def _to_message_data(operation: DataOperation) -> pb.DataOperation:
         if vector.segment != number:
             raise InvalidInput(f"The deletion vector of segment {vector.segment} was given for segment {number}.")
         message.added_vectors.append(to_message_vector(vector))
-    if isinstance(operation, Merge):
+    if isinstance(operation, Compact):
         message.journals.extend(operation.journals)
         message.journal_outputs.extend(operation.journal_outputs)
         if operation.claim is not None:
@@ -149,13 +149,13 @@ def _from_message_data(m: pb.DataOperation) -> DataOperation:
         "vectors": tuple(map(_from_message_new_vector, m.vectors)),
         "added_vectors": {v.segment: from_message_vector(v) for v in m.added_vectors},
     }
-    if kind is not Merge and (m.journals or m.journal_outputs or m.HasField("claim")):
+    if kind is not Compact and (m.journals or m.journal_outputs or m.HasField("claim")):
         raise InvalidInput(f"Only kind 'merge' has journals and a task: leave them out of a change of kind {m.kind!r}.")
     if kind is not Overwrite and m.everything:
         raise InvalidInput(f"Only an overwrite removes everything, not a change of kind {m.kind!r}.")
     if len({v.segment for v in m.added_vectors}) != len(m.added_vectors):
         raise InvalidInput("An added segment has one deletion vector at most.")
-    if kind is Merge:
+    if kind is Compact:
         values["journals"], values["journal_outputs"] = tuple(m.journals), tuple(m.journal_outputs)
         values["claim"] = from_message_claim(m.claim) if m.HasField("claim") else None
     if kind is Overwrite:

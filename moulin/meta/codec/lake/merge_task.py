@@ -6,7 +6,7 @@ from uuid import UUID
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.meta.codec.id import from_message_id
-from moulin.model.merge_task import ClaimedMerge, MergeTask, TaskState
+from moulin.model.merge_task import ClaimedTask, MergeTask, TaskState
 from moulin.model.operations import Claim
 
 
@@ -18,7 +18,7 @@ def from_message_claim(m: pb.Claim) -> Claim:
     return Claim(from_message_id(m.task_id, "task_id"), m.attempt)
 
 
-def to_message_claimed(claimed: ClaimedMerge) -> pb.ClaimedMerge:
+def to_message_claimed(claimed: ClaimedTask) -> pb.ClaimedMerge:
     return pb.ClaimedMerge(
         claim=to_message_claim(claimed.claim),
         table_id=str(claimed.table_id),
@@ -31,8 +31,8 @@ def to_message_claimed(claimed: ClaimedMerge) -> pb.ClaimedMerge:
     )
 
 
-def from_message_claimed(m: pb.ClaimedMerge) -> ClaimedMerge:
-    return ClaimedMerge(
+def from_message_claimed(m: pb.ClaimedMerge) -> ClaimedTask:
+    return ClaimedTask(
         from_message_claim(m.claim),
         UUID(m.table_id),
         m.level,

@@ -9,13 +9,13 @@ from moulin.meta.codec.meta.address import to_message_prefix
 from moulin.meta.codec.meta.segment import to_message_input
 from moulin.meta.codec.meta.table import to_message_sharding
 from moulin.model.facts import LiveSegment
-from moulin.model.merge_task import ClaimedMerge
+from moulin.model.merge_task import ClaimedTask
 from moulin.storage import paths
 from moulin.storage.store import Store
 
 
 def to_message_claimed(
-    store: Store, claimed: ClaimedMerge, inputs: Iterable[LiveSegment], properties: Mapping[str, str]
+    store: Store, claimed: ClaimedTask, inputs: Iterable[LiveSegment], properties: Mapping[str, str]
 ) -> pb.SegmentMergeTaskInfo:
     """A claimed task with its inputs; `properties` are those of the table."""
     return pb.SegmentMergeTaskInfo(

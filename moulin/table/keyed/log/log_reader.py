@@ -109,7 +109,7 @@ class LocalLogReader:
         if (header.table_id, header.region, header.first) != (self._table_id, self._region, first):
             raise FailedPrecondition(
                 f"The log file {path} belongs to region {header.region} of table {header.table_id}, from position "
-                f"{header.first} on: this is not its path. Move it away, or open that table."
+                f"{header.first} on: it does not belong here. Move it away, or open that table."
             )
         return contents
 
@@ -176,7 +176,7 @@ class StoreLogReader:
         if (found.table_id, found.region, found.first) != (self._table_id, self._region, first):
             raise Corrupt(
                 f"{name} belongs to region {found.region} of table {found.table_id}, from position {found.first} on: "
-                "this is not its path. Move it away."
+                "it does not belong here. Move it away."
             )
         return found
 

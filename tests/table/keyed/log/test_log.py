@@ -234,7 +234,7 @@ def test_an_older_epoch_and_a_foreign_folder_are_refused(folder: Path) -> None:
     with pytest.raises(Fenced, match="epoch 4, but found epoch 5"):
         LocalLog(folder, TABLE, REGION, 4)
     for table, region in ((uuid.uuid4(), REGION), (TABLE, REGION + 1)):
-        with pytest.raises(FailedPrecondition, match="this is not its path"):
+        with pytest.raises(FailedPrecondition, match="it does not belong here"):
             LocalLog(folder, table, region, 6)
     LocalLog(folder, TABLE, REGION, 6).close()
 
@@ -733,7 +733,7 @@ def test_damaged_and_missing_objects_are_named(flaky: Flaky) -> None:
     with pytest.raises(Corrupt, match=f"{path} is damaged"):
         list(log.replay(0))
     flaky.put(path, flaky.get(paths.log_object(TABLE, REGION, 4)))
-    with pytest.raises(Corrupt, match=f"{path} belongs to region 3 .* this is not its path"):
+    with pytest.raises(Corrupt, match=f"{path} belongs to region 3 .* it does not belong here"):
         list(log.replay(0))
     flaky.delete([path])
     log = place.open()

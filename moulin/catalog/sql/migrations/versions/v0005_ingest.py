@@ -1,4 +1,4 @@
-"""Ingest: tokens, streams and their offsets, members, and request ids that stand for a run of versions.
+"""Ingest: tokens, streams and their offsets, members, and request ids that stand for several versions in a row.
 
 The first revision makes the tables as they are today, so in a new catalog there is nothing left to do.
 """

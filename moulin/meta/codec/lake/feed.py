@@ -1,4 +1,4 @@
-"""What versions changed in a table: pairs of segments, in pieces."""
+"""The feed of a table: the segments that each version changed, in pieces."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from moulin.meta.codec.lake.segment import from_message_segment, to_message_segm
 from moulin.meta.codec.page import pages
 
 
-def to_message_changes(change: FeedEntry) -> Iterator[pb.VersionChange]:
-    """A version's change, in pieces."""
+def to_message_feed(entry: FeedEntry) -> Iterator[pb.VersionChange]:
+    """An entry of the feed, in pieces."""
     pairs = (
         pb.SegmentChange(
             before=None if pair.before is None else to_message_segment(pair.before),
             after=None if pair.after is None else to_message_segment(pair.after),
         )
-        for pair in change.segments
+        for pair in entry.segments
     )
     numbers = [
-        pb.CommitNumbers(sequence=c.sequence, version=c.version, timestamp_ns=c.timestamp_ns) for c in change.commits
+        pb.CommitNumbers(sequence=c.sequence, version=c.version, timestamp_ns=c.timestamp_ns) for c in entry.commits
     ]
     for index, page in enumerate(pages(pairs)):
         yield pb.VersionChange(
-            version=change.version,
-            timestamp_ns=change.timestamp_ns,
-            next_row_id=change.next_row_id,
+            version=entry.version,
+            timestamp_ns=entry.timestamp_ns,
+            next_row_id=entry.next_row_id,
             segments=page,
             commits=[] if index else numbers,
         )
-    if not change.segments:
+    if not entry.segments:
         yield pb.VersionChange(
-            version=change.version, timestamp_ns=change.timestamp_ns, next_row_id=change.next_row_id, commits=numbers
+            version=entry.version, timestamp_ns=entry.timestamp_ns, next_row_id=entry.next_row_id, commits=numbers
         )
 
 
-def from_message_changes(pieces: Iterable[pb.VersionChange]) -> Iterator[FeedEntry]:
-    """Whole changes from pieces that follow one another."""
+def from_message_feed(pieces: Iterable[pb.VersionChange]) -> Iterator[FeedEntry]:
+    """Whole entries from pieces that follow one another."""
     held: list[pb.VersionChange] = []
     for piece in pieces:
         if held and held[0].version != piece.version:

@@ -1,4 +1,4 @@
-"""A keyed table at a version, as readers see it."""
+"""A version of a keyed table, as readers see it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from moulin.model.facts import LiveSegment
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """The table as readers see it: a version of it, and when that was looked up."""
+class KeyedVersion:
+    """What readers of a keyed table see: its state and segments at a version, and when that was looked up."""
 
     state: TableState
     segments: tuple[LiveSegment, ...]
