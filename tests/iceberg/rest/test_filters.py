@@ -15,6 +15,7 @@ from pyiceberg.expressions.visitors import expression_evaluator
 from pyiceberg.typedef import Record
 
 from moulin.errors import InvalidInput
+from moulin.iceberg.format.pyiceberg_values import to_pyiceberg_schema
 from moulin.iceberg.rest.scan.filter import read_filter
 from moulin.model.predicate.condition import TRUE, Condition
 from moulin.model.schema.arrow import arrow_schema
@@ -107,7 +108,7 @@ def test_a_filter_takes_every_row_that_iceberg_takes(filters: tuple[Any, Any], r
     document, expression = filters
     arrays = [arrow_array(column, value) for column, value in zip(ROWS, row, strict=True)]
     batch = pa.record_batch(arrays, schema=arrow_schema(SCHEMA))
-    if expression_evaluator(SCHEMA, expression, case_sensitive=True)(Record(*row)):
+    if expression_evaluator(to_pyiceberg_schema(SCHEMA), expression, case_sensitive=True)(Record(*row)):
         assert read_filter(document, SCHEMA).mask(batch).to_pylist() == [True], document
 
 
