@@ -5,7 +5,7 @@ other committed and both touch the same thing: the same segment, property, colum
 that do not meet always commute. What happens when they do is data: `verdict(committing, committed)`.
 """
 
-# Decisions: docs/decisions/0005
+# Decisions: docs/decisions/0005, docs/decisions/0220
 
 from __future__ import annotations
 

@@ -199,14 +199,14 @@ def remove_table(draft: Draft, stream_id: UUID, table_id: UUID, current_offset: 
 
 
 def purge(
-    draft: Draft, now: int, blob_seconds: float, checkpoint_seconds: float, pinned_here: int | None = None
+    draft: Draft, now: int, keep_seconds: float, checkpoint_seconds: float, pinned_here: int | None = None
 ) -> None:
     """Remove streams that retired long enough ago, and checkpoints that neither the time kept nor a pin needs.
 
     `pinned_here` is the oldest version that a living process of this machine reads.
     """
     r, c, connection = s.streams, s.stream_checkpoints, draft.connection
-    over = r.c.retired_at <= now - int(blob_seconds * NANOS)
+    over = r.c.retired_at <= now - int(keep_seconds * NANOS)
     ids = connection.execute(sa.select(r.c.id).where(over)).scalars().all()
     for chunk in chunks(ids):
         for source in (c, s.stream_tables):
@@ -229,7 +229,7 @@ def _oldest_pin(connection: sa.Connection, now: int, pinned_here: int | None) ->
 
 
 def deletable(
-    connection: sa.Connection, now: int, blob_seconds: float, published: int, pinned_here: int | None = None
+    connection: sa.Connection, now: int, keep_seconds: float, published: int, pinned_here: int | None = None
 ) -> dict[UUID, int]:
     """How far the objects of each stream may be deleted: taken in long enough ago by a version that is published, and
     needed by no pinned one. Streams of which nothing may be are left out."""
@@ -241,7 +241,7 @@ def deletable(
         sa.select(r.c.id, reached.label("offset"))
         .join(c, c.c.stream_id == r.c.id)
         .where(r.c.retired_at.is_(None), c.c.table_id.is_(None), c.c.version <= last)
-        .where(c.c.created_at <= now - int(blob_seconds * NANOS))
+        .where(c.c.created_at <= now - int(keep_seconds * NANOS))
         .group_by(r.c.id, r.c.deleted_offset)
         .having(reached > r.c.deleted_offset)
     )

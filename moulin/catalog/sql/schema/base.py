@@ -15,7 +15,7 @@ IS_OPEN = f"removed_version = {OPEN}"  # the condition of indexes over what is l
 
 
 class Id(TypeDecorator[uuid.UUID]):
-    """A UUID in 16 bytes: PostgreSQL's own type, a blob on SQLite."""
+    """A UUID in 16 bytes: PostgreSQL's own type, a BLOB on SQLite."""
 
     impl = LargeBinary
     cache_ok = True
