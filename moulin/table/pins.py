@@ -95,7 +95,7 @@ class Pins:
     def _forget(self) -> None:
         # A generator that holds a version may be finalized in the middle of a change here, by the same thread.
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = threading.Event()  # the thread has something to see to
         self._rows.clear()
         self._later.clear()
         self._thread: threading.Thread | None = None
@@ -134,7 +134,7 @@ class Pins:
             self._rows.clear()
             self._later.clear()
             thread, self._thread = self._thread, None
-            self._changed.notify_all()
+            self._changed.set()
         for row in rows:
             self._unpin(row.id)
         if thread is not None and thread is not threading.current_thread():
@@ -211,7 +211,7 @@ class Pins:
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=_tend, args=(weakref.ref(self),), name="moulin-pins", daemon=True)
             self._thread.start()
-        self._changed.notify_all()
+        self._changed.set()
 
     def _step(self) -> float | None:
         """Do what is due; returns for how long to wait, None when nothing is left to do."""
@@ -228,6 +228,8 @@ class Pins:
             with self._lock, suppress(MoulinError):  # tried again soon; `check` reports what lasts
                 self._keep(row)
         with self._lock:
+            if self._thread is not threading.current_thread():
+                return None  # closed
             if not self._rows and not self._later:
                 self._thread = None
                 return None
@@ -261,12 +263,13 @@ def _release_idle(reference: weakref.ref[Pins]) -> None:
 def _tend(reference: weakref.ref[Pins]) -> None:
     """The thread: it ends when there is nothing to keep, or when nobody has the lake any more."""
     while (pins := reference()) is not None and pins._thread is threading.current_thread():
-        pause, changed = pins._step(), pins._changed
+        changed = pins._changed
+        changed.clear()  # before the step: what changes during it ends the wait
+        pause = pins._step()
         del pins
         if pause is None:
             return
-        with changed:
-            changed.wait(pause)
+        changed.wait(pause)
 
 
 def _after_fork() -> None:
