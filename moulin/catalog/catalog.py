@@ -33,7 +33,7 @@ from moulin.catalog.sql.draft import Draft
 from moulin.catalog.sql.drivers import database_url
 from moulin.catalog.sql.pool import Pool
 from moulin.config import Config
-from moulin.errors import Fenced, InvalidInput, Unavailable
+from moulin.errors import FailedPrecondition, Fenced, InvalidInput, Unavailable
 from moulin.model.entities import (
     CommitInfo,
     Database,
@@ -442,6 +442,15 @@ class Catalog:
         """Let clean-up pass what readers of this process have done with."""
         for release in self.idle_pins:
             release()
+
+
+def own_catalog(backend: object) -> Catalog:
+    """The catalog itself, for what must be done where it is; FailedPrecondition for one behind a server or a copy."""
+    if not isinstance(backend, Catalog):
+        raise FailedPrecondition(
+            "This works on the catalog itself, not through a server: open the lake by its folder or database."
+        )
+    return backend
 
 
 def _replay(connection: sa.Connection, request_id: str) -> CommitResult | None:
