@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.formats.segment.reader import SegmentReader
+from moulin.model import compute as pc
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.key import Key
 from moulin.model.rows.numbers import int64_array
