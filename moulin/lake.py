@@ -12,7 +12,6 @@ from uuid import UUID
 from moulin.catalog.backend import CatalogBackend, TokenBackend
 from moulin.catalog.catalog import Catalog, own_catalog
 from moulin.catalog.objects.tables import NewTable
-from moulin.catalog.replica import ReplicaCatalog
 from moulin.catalog.sql.clock import Clock
 from moulin.config import Config, load_config
 from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput
@@ -54,7 +53,7 @@ class Lake:
         make_exporter: Callable[[Lake], Exporter] | None = None,
     ) -> None:
         self.uri = uri
-        self.read_only = isinstance(catalog, ReplicaCatalog)
+        self.read_only = catalog.is_replica
         self.store = store
         self.catalog = catalog
         self._make_spark = make_spark
@@ -90,13 +89,14 @@ class Lake:
         make_exporter: Callable[[Lake], Exporter] | None = None,
     ) -> Lake:
         """A read-only lake from the manifests in storage alone; see `moulin.connect`."""
+        from moulin.catalog.replica import ReplicaCatalog
+
         store, config = locate_replica(str(uri), storage_options, settings)
         return cls(ReplicaCatalog.from_manifests(store, config), store, str(uri), make_spark, make_exporter)
 
     def refresh(self) -> int:
         """The version that reads see from now on. Only a replica has to ask: it follows what was published since."""
-        catalog = self._open_catalog()
-        return catalog.refresh() if isinstance(catalog, ReplicaCatalog) else catalog.version()
+        return self._open_catalog().refresh()
 
     def own_catalog(self) -> Catalog:
         """The catalog itself, for what must be done where it is: clean-up, checks, mirrors, serving."""

@@ -15,7 +15,6 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import regions
 from moulin.catalog.identity import RESERVES, beyond, lock_lake, read_marker
 from moulin.catalog.manifests.full import lake_manifest
@@ -30,6 +29,7 @@ from moulin.catalog.sql.pool import Pool, chunks
 from moulin.config import Config
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec
+from moulin.formats import messages as pb
 from moulin.model.entities import Region, TableState
 from moulin.storage import paths
 from moulin.storage.store import Store
