@@ -27,7 +27,14 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "sql": Entry(
             "tables.data", "Run Spark SQL over the lake; `database.table version as of 12` reads an older version."
         ),
-        "merge": Entry("upkeep.maintenance", "Merge fresh, small and worn segments of a table."),
+        "compact": Entry(
+            "upkeep.maintenance", "Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones."
+        ),
+        "merge": Entry(
+            "upkeep.maintenance",
+            "Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones.",
+            hidden=True,
+        ),
         "gc": Entry(
             "upkeep.maintenance",
             "Clean up: purge what was dropped, forget old versions, delete files that nothing names.",
@@ -67,7 +74,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "mirror": Entry("upkeep.mirror", "Copy the lake to TARGET and keep the copy up to date, until stopped."),
         "demo": Entry(
             "demo.demo",
-            "The tour: load, query, delete and correct, travel back, merge, take telemetry, "
+            "The tour: load, query, delete and correct, travel back, compact, take telemetry, "
             "lose the catalog and recover.",
         ),
         "up": Entry(
