@@ -271,7 +271,9 @@ class Lake:
 
     def flush(self) -> None:
         """Commit what was put into keyed tables and what others left in their logs, so that other engines see it."""
-        self._open_catalog()
+        catalog = self._open_catalog()
+        if self._context is None and not (catalog.may_write and catalog.claimed_tables()):
+            return  # nothing was put from here, and others left nothing
         from moulin.table.keyed.tables import flush_keyed
 
         flush_keyed(self.context)
