@@ -81,7 +81,7 @@ def _start_quickly() -> None:
     """Imports cost less with fewer passes of the garbage collector, and without threads for linear algebra.
 
     So does the end: with everything frozen, the interpreter does not look for cycles in what goes away anyway. The
-    handler is the first to be registered, so it runs after all others.
+    handler is registered before an engine is loaded, so it runs after the engine's own.
     """
     gc.set_threshold(50_000)
     atexit.register(gc.freeze)

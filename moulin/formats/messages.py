@@ -22,7 +22,6 @@ def __getattr__(name: str) -> Any:
     own = globals()
     own.update({key: value for key, value in vars(messages).items() if not key.startswith("_")})
     own["DecodeError"] = importlib.import_module("google.protobuf.message").DecodeError
-    own.pop("__getattr__", None)
     try:
         return own[name]
     except KeyError:

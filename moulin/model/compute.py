@@ -17,5 +17,4 @@ def __getattr__(name: str) -> Any:
     module = importlib.import_module("pyarrow.compute")
     own = globals()
     own.update({key: value for key, value in vars(module).items() if not key.startswith("__")})
-    own.pop("__getattr__", None)
     return getattr(module, name)
