@@ -1,5 +1,7 @@
 """Lake: the front door, thin."""
 
+# Decisions: docs/decisions/0208
+
 from __future__ import annotations
 
 import threading

@@ -1,5 +1,7 @@
 """The commands of `moulin`, each loaded when it is called: help shows this list and imports none of them."""
 
+# Decisions: docs/decisions/0208
+
 from __future__ import annotations
 
 import importlib
