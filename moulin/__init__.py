@@ -86,16 +86,24 @@ def connect(
     if read_only:
         if storage is not None:
             raise errors.InvalidInput("A read-only lake is opened by the address of its storage: leave storage= out.")
-        lake = Lake.open_replica(uri, storage_options=storage_options, settings=settings, make_spark=make_spark)
-    else:
-        lake = Lake.open(
-            uri, storage=storage, storage_options=storage_options, settings=settings, make_spark=make_spark
+        return Lake.open_replica(
+            uri,
+            storage_options=storage_options,
+            settings=settings,
+            make_spark=make_spark,
+            make_exporter=_make_exporter,
         )
-    lake.context.exporter = _exporter(lake)
-    return lake
+    return Lake.open(
+        uri,
+        storage=storage,
+        storage_options=storage_options,
+        settings=settings,
+        make_spark=make_spark,
+        make_exporter=_make_exporter,
+    )
 
 
-def _exporter(lake: Lake) -> Exporter:
+def _make_exporter(lake: Lake) -> Exporter:
     def export(table_id: UUID, directory: str, *, version: int | None, copy: bool) -> Export:
         module = importlib.import_module("moulin.iceberg.projection.export")
         made: Export = module.export(lake.context, table_id, directory, version=version, copy=copy)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,6 +184,8 @@ def read_toml(file: Path) -> dict[str, Any]:
     """What a moulin.toml says; nothing when there is none."""
     if not file.is_file():
         return {}
+    import tomllib  # few lakes have such a file
+
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

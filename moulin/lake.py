@@ -1,7 +1,10 @@
 """Lake: the front door, thin."""
 
+# Decisions: docs/decisions/0208
+
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from moulin.catalog.backend import CatalogBackend, TokenBackend
-from moulin.catalog.catalog import Catalog
+from moulin.catalog.catalog import Catalog, own_catalog
 from moulin.catalog.objects.tables import NewTable
-from moulin.catalog.replica import ReplicaCatalog
 from moulin.catalog.sql.clock import Clock
 from moulin.config import Config, load_config
 from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput
@@ -27,29 +29,40 @@ from moulin.storage import paths
 from moulin.storage.cache import open_cached, with_cache
 from moulin.storage.read_only import ReadOnlyStore
 from moulin.storage.store import Store, open_store
-from moulin.table.context import Context
-from moulin.table.keyed.tables import flush_keyed
-from moulin.table.ports import Spark
 from moulin.table.properties import check_properties
-from moulin.table.table import Table
-from moulin.table.transaction import Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from moulin.table.context import Context
+    from moulin.table.ports import Exporter, Spark
+    from moulin.table.table import Table
+    from moulin.table.transaction import Transaction
+
 
 class Lake:
-    """One catalog and one storage root. Safe to use from several threads; several processes may open the same lake."""
+    """One catalog and one storage root. Safe to use from several threads; several processes may open the same lake.
+
+    What works on rows, Arrow above all, is loaded with the first table: opening a lake loads the catalog only.
+    """
 
     def __init__(
-        self, catalog: CatalogBackend, store: Store, uri: str, make_spark: Callable[[Lake], Spark] | None = None
+        self,
+        catalog: CatalogBackend,
+        store: Store,
+        uri: str,
+        make_spark: Callable[[Lake], Spark] | None = None,
+        make_exporter: Callable[[Lake], Exporter] | None = None,
     ) -> None:
         self.uri = uri
-        self.read_only = isinstance(catalog, ReplicaCatalog)
+        self.read_only = catalog.is_replica
         self.store = store
         self.catalog = catalog
+        self._make_spark = make_spark
+        self._make_exporter = make_exporter
         self._closed = False
-        self.context = Context(catalog, store, None if make_spark is None else partial(make_spark, self))
+        self._context: Context | None = None
+        self._lock = threading.Lock()  # for `_closed` and `_context`
 
     @classmethod
     def open(
@@ -61,10 +74,11 @@ class Lake:
         settings: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         make_spark: Callable[[Lake], Spark] | None = None,
+        make_exporter: Callable[[Lake], Exporter] | None = None,
     ) -> Lake:
         """Open a lake; see `moulin.connect`."""
         catalog_uri, store, config = locate(str(uri), storage, storage_options, settings)
-        return cls(Catalog.open(catalog_uri, store, config, clock=clock), store, str(uri), make_spark)
+        return cls(Catalog.open(catalog_uri, store, config, clock=clock), store, str(uri), make_spark, make_exporter)
 
     @classmethod
     def open_replica(
@@ -74,20 +88,26 @@ class Lake:
         storage_options: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
         make_spark: Callable[[Lake], Spark] | None = None,
+        make_exporter: Callable[[Lake], Exporter] | None = None,
     ) -> Lake:
         """A read-only lake from the manifests in storage alone; see `moulin.connect`."""
+        from moulin.catalog.replica import ReplicaCatalog
+
         store, config = locate_replica(str(uri), storage_options, settings)
-        return cls(ReplicaCatalog.from_manifests(store, config), store, str(uri), make_spark)
+        return cls(ReplicaCatalog.from_manifests(store, config), store, str(uri), make_spark, make_exporter)
 
     def refresh(self) -> int:
         """The version that reads see from now on. Only a replica has to ask: it follows what was published since."""
-        catalog = self._open_catalog()
-        return catalog.refresh() if isinstance(catalog, ReplicaCatalog) else catalog.version()
+        return self._open_catalog().refresh()
 
     def own_catalog(self) -> Catalog:
         """The catalog itself, for what must be done where it is: clean-up, checks, mirrors, serving."""
-        self._open_catalog()
-        return self.context.own_catalog()
+        return own_catalog(self._open_catalog())
+
+    @property
+    def context(self) -> Context:
+        """What the tables of this lake share, made with the first of them."""
+        return self._context or self._make_context()
 
     @property
     def config(self) -> Config:
@@ -230,6 +250,8 @@ class Lake:
         if self.read_only:
             raise FailedPrecondition(f"The lake in {self.store.uri} was opened read-only: write through its catalog.")
         self._open_catalog()
+        from moulin.table.transaction import Transaction
+
         return Transaction(self.context, self._resolve)
 
     def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None, *, fresh: bool = True) -> DataFrame:
@@ -251,17 +273,24 @@ class Lake:
 
     def flush(self) -> None:
         """Commit what was put into keyed tables and what others left in their logs, so that other engines see it."""
-        self._open_catalog()
+        catalog = self._open_catalog()
+        if self._context is None and not (catalog.may_write and catalog.claimed_tables()):
+            return  # nothing was put from here, and others left nothing
+        from moulin.table.keyed.tables import flush_keyed
+
         flush_keyed(self.context)
 
     def close(self) -> None:
         """Flush keyed tables, publish what waits and let go of the catalog. The Spark session, if any, goes on."""
-        if not self._closed:
+        with self._lock:
+            if self._closed:
+                return
             self._closed = True
-            try:
-                self.context.close()
-            finally:
-                self.catalog.close()
+        try:
+            if self._context is not None:
+                self._context.close()
+        finally:
+            self.catalog.close()
 
     def __enter__(self) -> Lake:
         return self
@@ -277,10 +306,25 @@ class Lake:
             raise Closed("The lake was closed; connect again.")
         return self.catalog
 
+    def _make_context(self) -> Context:
+        from moulin.table.context import Context
+
+        with self._lock:
+            if self._context is None:
+                self._context = Context(
+                    self._open_catalog(),
+                    self.store,
+                    None if self._make_spark is None else partial(self._make_spark, self),
+                    None if self._make_exporter is None else self._make_exporter(self),
+                )
+            return self._context
+
     def _resolve(self, name: str) -> UUID:
         return self._open_catalog().table(*parse_table_name(name)).id
 
     def _table(self, table_id: UUID, *, read_only: bool = False) -> Table:
+        from moulin.table.table import Table
+
         return Table(self.context, table_id, read_only=read_only or self.read_only, follow=self.refresh)
 
 

@@ -6,23 +6,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from moulin.catalog.commit.indexes import Coverage, IndexSize
-from moulin.catalog.commit.table_commit import CommitResult, TableCommit
-from moulin.catalog.objects.history import CompactionOf
-from moulin.catalog.objects.names import NameOrId
-from moulin.catalog.objects.tables import NewTable
-from moulin.catalog.segments.feed import FeedEntry
-from moulin.catalog.segments.live import PartitionFilter, TimeRange
-from moulin.catalog.tasks.merge_tasks import PlannedTask
-from moulin.config import Config
-from moulin.model.entities import CommitInfo, Database, DropPreview, Index, Region, TableEntry, TableState, View
-from moulin.model.facts import LiveSegment
-from moulin.model.ingest import NewToken, Routing, StreamList, Token
-from moulin.model.merge_task import ClaimedTask, MergeTask
-from moulin.model.operations import Claim
+if TYPE_CHECKING:
+    from moulin.catalog.commit.indexes import Coverage, IndexSize
+    from moulin.catalog.commit.table_commit import CommitResult, TableCommit
+    from moulin.catalog.objects.history import CompactionOf
+    from moulin.catalog.objects.names import NameOrId
+    from moulin.catalog.objects.tables import NewTable
+    from moulin.catalog.segments.feed import FeedEntry
+    from moulin.catalog.segments.live import PartitionFilter, TimeRange
+    from moulin.catalog.tasks.merge_tasks import PlannedTask
+    from moulin.config import Config
+    from moulin.model.entities import CommitInfo, Database, DropPreview, Index, Region, TableEntry, TableState, View
+    from moulin.model.facts import LiveSegment
+    from moulin.model.ingest import NewToken, Routing, StreamList, Token
+    from moulin.model.merge_task import ClaimedTask, MergeTask
+    from moulin.model.operations import Claim
 
 
 class TokenBackend(Protocol):
@@ -70,11 +71,16 @@ class CatalogBackend(Protocol):
     """Whether this catalog takes changes from here; if not, nobody need try."""
     knows_claims: bool
     """Whether `regions` has every claimed region and its owner: a replica's has only those that manifests name."""
+    is_replica: bool
+    """Whether this is a copy of a catalog, made from manifests. Its pins bind nobody, and only `refresh` renews it."""
 
     @property
     def ingest(self) -> TokenBackend: ...
     @property
     def maintenance(self) -> TaskBackend: ...
+    def refresh(self) -> int:
+        """The version that reads see from now on. Only a replica has to look for it."""
+
     def close(self) -> None: ...
 
     # Databases

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -15,8 +16,6 @@ from moulin.catalog.commit import indexes, regions
 from moulin.catalog.commit.indexes import Coverage, IndexSize
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
-from moulin.catalog.ingest import IngestCatalog
-from moulin.catalog.maintenance import MaintenanceCatalog
 from moulin.catalog.manifests.newest import require_newest
 from moulin.catalog.manifests.publish import Publisher
 from moulin.catalog.objects import databases, history, lookup, pins, tables, views
@@ -33,7 +32,7 @@ from moulin.catalog.sql.draft import Draft
 from moulin.catalog.sql.drivers import database_url
 from moulin.catalog.sql.pool import Pool
 from moulin.config import Config
-from moulin.errors import Fenced, InvalidInput, Unavailable
+from moulin.errors import FailedPrecondition, Fenced, InvalidInput, Unavailable
 from moulin.model.entities import (
     CommitInfo,
     Database,
@@ -50,6 +49,10 @@ from moulin.model.operations import DataOperation
 from moulin.model.texts import check_text
 from moulin.storage.store import Store
 
+if TYPE_CHECKING:
+    from moulin.catalog.ingest import IngestCatalog
+    from moulin.catalog.maintenance import MaintenanceCatalog
+
 MAX_RESERVED: Final = 1 << 32
 """Segment numbers of one reservation: those of a Spark job, which does not know how many tasks it will have."""
 _MAX_REQUEST_ID: Final = 1024
@@ -61,13 +64,12 @@ class Catalog:
 
     may_write = True
     knows_claims = True
+    is_replica = False
 
     def __init__(self, pool: Pool, store: Store, lake_uuid: UUID) -> None:
         self.pool, self.store, self.uuid = pool, store, lake_uuid
         self.config = pool.config
         self.publisher = Publisher(pool, store, lake_uuid)
-        self.maintenance = MaintenanceCatalog(pool)
-        self.ingest = IngestCatalog(pool, lake_uuid, self._mutation, self._publish)
         self.idle_pins: list[Callable[[], None]] = []  # give up pins that this process keeps for its next readers
 
     @classmethod
@@ -92,6 +94,21 @@ class Catalog:
             pool.close()
             raise
         return catalog
+
+    @cached_property
+    def maintenance(self) -> MaintenanceCatalog:
+        from moulin.catalog.maintenance import MaintenanceCatalog
+
+        return MaintenanceCatalog(self.pool)
+
+    @cached_property
+    def ingest(self) -> IngestCatalog:
+        from moulin.catalog.ingest import IngestCatalog
+
+        return IngestCatalog(self.pool, self.uuid, self._mutation, self._publish)
+
+    def refresh(self) -> int:
+        return self.version()
 
     def close(self) -> None:
         self.publisher.close()
@@ -442,6 +459,15 @@ class Catalog:
         """Let clean-up pass what readers of this process have done with."""
         for release in self.idle_pins:
             release()
+
+
+def own_catalog(backend: object) -> Catalog:
+    """The catalog itself, for what must be done where it is; FailedPrecondition for one behind a server or a copy."""
+    if not isinstance(backend, Catalog):
+        raise FailedPrecondition(
+            "This works on the catalog itself, not through a server: open the lake by its folder or database."
+        )
+    return backend
 
 
 def _replay(connection: sa.Connection, request_id: str) -> CommitResult | None:

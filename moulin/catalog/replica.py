@@ -77,6 +77,7 @@ class ReplicaCatalog(Catalog):
     pool: _ReplicaPool
     may_write = False
     knows_claims = False
+    is_replica = True
 
     @classmethod
     def from_manifests(cls, store: Store, config: Config) -> ReplicaCatalog:

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table as RichTable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
@@ -26,6 +27,8 @@ def show_rows(rows: Sequence[Mapping[str, Any]], as_json: bool, *, title: str | 
     if not rows:
         console.print(empty or "Nothing to show.")
         return
+    from rich.table import Table as RichTable
+
     table = RichTable(title=title, title_justify="left", header_style="bold")
     for name in rows[0]:
         numeric = all(isinstance(row[name], int | float) for row in rows)
@@ -101,6 +104,8 @@ def moment(nanos: int | None) -> str | None:
 @contextmanager
 def progress(text: str, *, quiet: bool = False) -> Iterator[Progress]:
     """A progress bar on standard error, gone when done; nothing with `quiet` or when nobody watches."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as bar:
         bar.add_task(text, total=None)

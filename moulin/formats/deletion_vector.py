@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import AbstractBitMap, AbstractBitMap64, BitMap64
 
 from moulin.errors import Corrupt, InvalidInput
+from moulin.model import compute as pc
 from moulin.model.arrays import Integers
 
 MAGIC = b"\xd1\xd3\x39\x64"

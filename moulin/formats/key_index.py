@@ -18,9 +18,9 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.errors import Corrupt, Unsupported
+from moulin.model import compute as pc
 from moulin.model.arrays import Hashes, Integers
 from moulin.model.layout.murmur3 import hash_bytes, hash_longs
 

@@ -12,10 +12,8 @@ import zlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from google.protobuf.message import DecodeError
-
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.errors import Corrupt, Unsupported
+from moulin.formats import messages as pb
 from moulin.model.facts import ColumnFacts, LiveSegment, SegmentFacts, VectorFacts
 
 MAGIC = b"MRUB"
@@ -71,7 +69,7 @@ def decode(data: bytes, name: str) -> DecodedManifest:
     manifest = pb.Manifest()
     try:
         manifest.ParseFromString(body)
-    except DecodeError:
+    except pb.DecodeError:
         raise Corrupt(f"Manifest {name} is not a readable manifest.") from None
     if body is payload and manifest.version:
         raise Corrupt(f"Manifest {name} has lost its checksum.")

@@ -19,10 +19,10 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
 from moulin.formats.key_index import Fetch, checked_footer, filter_holds, key_bytes, make_filter, read_tail
+from moulin.model import compute as pc
 from moulin.model.arrays import Hashes, Integers
 
 # DO NOT CHANGE THESE: they are in files.

@@ -15,9 +15,9 @@ from typing import Literal as Choice
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.errors import InvalidInput
+from moulin.model import compute as pc
 from moulin.model.layout.key import Key
 from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate

@@ -6,7 +6,6 @@ Names are case-sensitive and are kept as given.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from moulin.errors import InvalidInput
 
@@ -56,6 +55,8 @@ def quote(*parts: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A question to append to an error: the nearest of `known`, after a space; empty when none is near."""
+    from difflib import get_close_matches  # only errors need it
+
     by_folded = {candidate.lower(): candidate for candidate in known}
     near = get_close_matches(name.lower(), by_folded, n=1, cutoff=0.6)
     return f" Did you mean {by_folded[near[0]]!r}?" if near else ""

@@ -8,7 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 from moulin.catalog.backend import CatalogBackend
-from moulin.catalog.catalog import Catalog
+from moulin.catalog.catalog import Catalog, own_catalog
 from moulin.config import Config
 from moulin.errors import Closed, FailedPrecondition, MoulinError
 from moulin.storage.store import Store
@@ -62,11 +62,7 @@ class Context:
 
     def own_catalog(self) -> Catalog:
         """The catalog itself, for what must be done where it is: clean-up, checks, mirrors, serving."""
-        if not isinstance(self.catalog, Catalog):
-            raise FailedPrecondition(
-                "This works on the catalog itself, not through a server: open the lake by its folder or database."
-            )
-        return self.catalog
+        return own_catalog(self.catalog)
 
     @property
     def config(self) -> Config:

@@ -25,7 +25,6 @@ from uuid import UUID
 
 from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.replica import ReplicaCatalog
 from moulin.catalog.sql.living import Living, seconds_since_boot
 from moulin.errors import MoulinError, NotFound
 
@@ -83,7 +82,7 @@ class Pins:
 
     def __init__(self, catalog: CatalogBackend) -> None:
         self._catalog, self._seconds = catalog, catalog.config.pin_seconds
-        self._binds = not isinstance(catalog, ReplicaCatalog)
+        self._binds = not catalog.is_replica
         self._living: Living | None = catalog.pool.living if isinstance(catalog, Catalog) else None
         self._rows: dict[UUID, _Row] = {}
         self._later: list[tuple[float, Callable[[], None]]] = []

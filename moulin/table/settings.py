@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moulin.model.operations import AlterSchema, SetPartitioning, SetProperties, SetSortOrder
 from moulin.model.schema.change import (
@@ -17,10 +17,11 @@ from moulin.model.schema.change import (
 )
 from moulin.model.schema.type_reader import to_type
 from moulin.table.handle import TableHandle
-from moulin.table.index import index as indexing
-from moulin.table.index.index import IndexInfo
 from moulin.table.properties import check_properties
 from moulin.table.write.writes import Outcome
+
+if TYPE_CHECKING:
+    from moulin.table.index.index import IndexInfo
 
 
 class TableSettings(TableHandle):
@@ -69,21 +70,29 @@ class TableSettings(TableHandle):
         Built on Spark when a session is at hand and the table is large. Compactions carry it over; segments written
         later are covered by a compaction or by `update_indexes`, and until then read without it.
         """
+        from moulin.table.index.index import create_index
+
         state = self._writable()
-        version = indexing.create_index(self._context, state, column, kind, name)
+        version = create_index(self._context, state, column, kind, name)
         return next(info for info in self.indexes() if info.created_version == version)
 
     def drop_index(self, name: str) -> Outcome:
         """Drop a secondary index."""
-        return Outcome(indexing.drop_index(self._context, self._writable(), name))
+        from moulin.table.index.index import drop_index
+
+        return Outcome(drop_index(self._context, self._writable(), name))
 
     def update_indexes(self) -> Outcome:
         """Let every index cover all segments that there are now."""
-        return Outcome(indexing.update_indexes(self._context, self._writable()))
+        from moulin.table.index.index import update_indexes
+
+        return Outcome(update_indexes(self._context, self._writable()))
 
     def indexes(self) -> list[IndexInfo]:
         """The secondary indexes, by name."""
-        return indexing.list_indexes(self._context, self._state())
+        from moulin.table.index.index import list_indexes
+
+        return list_indexes(self._context, self._state())
 
     def _alter(self, *changes: SchemaChange) -> Outcome:
         return self._set(AlterSchema(changes))

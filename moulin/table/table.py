@@ -1,6 +1,7 @@
 """Table: the front door to one table. Thin: each verb lives in its own module.
 
-Here are its rows and its upkeep; its past is in versions.py, its settings are in settings.py.
+Here are its rows and its upkeep; its past is in versions.py, its settings are in settings.py. What only bulk changes,
+compaction and statistics use is loaded by them, so that a row by its key is there soon.
 """
 
 from __future__ import annotations
@@ -11,12 +12,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from moulin.errors import Closed, FailedPrecondition
-from moulin.model.merge_rules import MergeRules
 from moulin.model.where import Where
-from moulin.table.bulk import bulk
-from moulin.table.bulk.commit import merge, source_schema
 from moulin.table.commit.retry import retry
-from moulin.table.compact.compaction import Compaction, compact
 from moulin.table.context import Context
 from moulin.table.handle import whole_number
 from moulin.table.keyed.key_scan import KeyScan, Pending
@@ -27,12 +24,14 @@ from moulin.table.ports import Backfilled, BatchLoaded, Export, is_frame
 from moulin.table.read.scan import Scan
 from moulin.table.settings import TableSettings
 from moulin.table.snapshot import Snapshot
-from moulin.table.stats import TableStats, table_stats
 from moulin.table.versions import TableVersions
 from moulin.table.write.writes import Outcome, prepare_append, prepare_delete, prepare_overwrite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from moulin.table.compact.compaction import Compaction
+    from moulin.table.stats import TableStats
 
 
 class Table(TableVersions, TableSettings):
@@ -57,6 +56,8 @@ class Table(TableVersions, TableSettings):
 
     def stats(self) -> TableStats:
         """Levels, amplification, caches, stalls, regions and indexes; reads no file."""
+        from moulin.table.stats import table_stats
+
         self.settle()
         return table_stats(self._context, self._state())
 
@@ -71,6 +72,8 @@ class Table(TableVersions, TableSettings):
         if request_id is not None and (earlier := self._context.catalog.committed(request_id)):
             return Outcome(earlier.version)
         if (keyed := self._keyed()) is not None:
+            from moulin.table.bulk import bulk
+
             return bulk.upsert(self._context, keyed, data, request_id)
         change = prepare_append(self._context, state, data)
         if not change.added:
@@ -138,6 +141,8 @@ class Table(TableVersions, TableSettings):
     def delete_where(self, where: Where) -> Outcome:
         """Delete the rows that match; no data is rewritten."""
         if self._writable() and (keyed := self._keyed()) is not None:
+            from moulin.table.bulk import bulk
+
             return bulk.delete_where(self._context, keyed, where)
 
         def run() -> Outcome:
@@ -152,6 +157,8 @@ class Table(TableVersions, TableSettings):
     def overwrite(self, data: object, where: Where = None) -> Outcome:
         """Replace all rows, or those that match, with the rows of `data`, in one version."""
         if self._writable() and (keyed := self._keyed()) is not None:
+            from moulin.table.bulk import bulk
+
             return bulk.overwrite(self._context, keyed, data, where)
         added = prepare_append(self._context, self._writable(), data).added
 
@@ -183,6 +190,9 @@ class Table(TableVersions, TableSettings):
         are inserted where `when_not_matched_if` holds: the columns that the source has, or the key and what
         `when_not_matched_set` says; both name `source` alone.
         """
+        from moulin.model.merge_rules import MergeRules
+        from moulin.table.bulk.commit import merge, source_schema
+
         state = self._writable()
         keyed = self._keyed_only()
         if is_frame(source):
@@ -252,6 +262,8 @@ class Table(TableVersions, TableSettings):
 
     def compact(self, *, everything: bool = False, progress: Callable[[int, int], None] | None = None) -> Compaction:
         """Compact small, fresh and worn segments; on Spark when a session is at hand and the work is large."""
+        from moulin.table.compact.compaction import compact
+
         self._writable()
         keyed = self._keyed()
         if keyed is None:

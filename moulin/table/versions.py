@@ -10,7 +10,6 @@ from moulin.model.entities import CommitInfo
 from moulin.model.operations import Restore, SetProperties
 from moulin.model.refs import Ref, check_ref_name, refs_of
 from moulin.model.where import Where
-from moulin.table.bulk import bulk
 from moulin.table.handle import TableHandle, whole_number
 from moulin.table.read.feed import Feed
 from moulin.table.snapshot import Snapshot
@@ -65,6 +64,8 @@ class TableVersions(TableHandle):
     def restore(self, version: int) -> Outcome:
         """Bring back the rows and the schema of an older version, as a new version."""
         if self._writable() and (keyed := self._keyed()) is not None:
+            from moulin.table.bulk import bulk
+
             return bulk.restore(self._context, keyed, whole_number(version))
         return self._set(Restore(whole_number(version)))
 

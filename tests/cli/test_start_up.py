@@ -13,9 +13,32 @@ import typer
 import moulin
 from moulin.cli.commands import COMMANDS, load
 
-ALWAYS = ["alembic", "grpc", "obstore", "pandas", "pyiceberg", "pyspark", "sqlalchemy.orm", "sqlglot"]
-WITHOUT_TABLES = [*ALWAYS, "numpy", "pyarrow", "pydantic"]
-WITHOUT_A_LAKE = [*WITHOUT_TABLES, "google.protobuf", "moulin.catalog", "moulin.model", "moulin.table", "sqlalchemy"]
+ALWAYS = [
+    "alembic",
+    "grpc",
+    "obstore",
+    "pandas",
+    "psycopg",
+    "pyiceberg",
+    "pyspark",
+    "sqlalchemy.dialects.postgresql",
+    "sqlalchemy.orm",
+    "sqlglot",
+]
+WITHOUT_TABLES = [*ALWAYS, "google.protobuf", "moulin.table.context", "numpy", "pyarrow", "pydantic"]
+WITHOUT_A_LAKE = [*WITHOUT_TABLES, "moulin.catalog", "moulin.model", "moulin.table", "sqlalchemy"]
+WITHOUT_BULK = [
+    *ALWAYS,
+    "google.protobuf",
+    "moulin.catalog.ingest",
+    "moulin.catalog.maintenance",
+    "moulin.catalog.replica",
+    "moulin.table.bulk.bulk",
+    "moulin.table.compact.compaction",
+    "moulin.table.index.index",
+    "pyarrow.compute",
+    "pyarrow.dataset",
+]
 
 COMMAND = "from moulin.cli.main import main\nmain()"
 
@@ -44,22 +67,38 @@ def test_the_catalog_loads_no_arrow() -> None:
     assert not found.intersection(WITHOUT_TABLES)
 
 
-def test_opening_a_lake_loads_no_service(tmp_path: Path) -> None:
-    """Arrow is loaded here for tables; it belongs to WITHOUT_TABLES once the lake loads them with the first table."""
+def test_opening_and_closing_a_lake_loads_no_tables(tmp_path: Path) -> None:
     code = "import sys, moulin\nmoulin.connect(sys.argv[1]).close()"
     imported(code, str(tmp_path))
-    assert not imported(code, str(tmp_path)).intersection([*ALWAYS, "pydantic"])
+    found = imported(code, str(tmp_path))
+    assert "moulin.lake" in found
+    assert not found.intersection(WITHOUT_TABLES)
 
 
-def test_getting_a_row_loads_no_service(tmp_path: Path) -> None:
+def test_making_a_lake_loads_no_migrations_and_no_tables(tmp_path: Path) -> None:
+    found = imported("import sys, moulin\nmoulin.connect(sys.argv[1]).databases()", str(tmp_path))
+    assert not found.intersection({*WITHOUT_TABLES} - {"google.protobuf"}), "the first manifest is a message"
+
+
+def test_getting_a_row_loads_no_service_and_no_bulk_work(tmp_path: Path) -> None:
     """typer itself loads pydantic, to read the arguments of a command."""
-    with moulin.connect(tmp_path) as lake:
+    _make_table(tmp_path)
+    found = imported(COMMAND, "--lake", str(tmp_path), "get", "shop.t", "1")
+    assert "moulin.table.table" in found
+    assert not found.intersection(WITHOUT_BULK)
+
+
+def test_getting_a_row_without_the_command_line_loads_no_pydantic(tmp_path: Path) -> None:
+    _make_table(tmp_path)
+    code = "import sys, moulin\nassert moulin.connect(sys.argv[1]).table('shop.t').get(1) == {'id': 1, 'name': 'a'}"
+    assert not imported(code, str(tmp_path)).intersection([*WITHOUT_BULK, "pydantic"])
+
+
+def _make_table(folder: Path) -> None:
+    with moulin.connect(folder) as lake:
         lake.create_database("shop")
         table = lake.create_table("shop.t", [("id", "long"), ("name", "string")], primary_key=["id"])
         table.put({"id": 1, "name": "a"})
-    found = imported(COMMAND, "--lake", str(tmp_path), "get", "shop.t", "1")
-    assert "moulin.table.table" in found
-    assert not found.intersection(ALWAYS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -7,7 +7,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import arrivals
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.segments.live import time_class
@@ -24,6 +23,7 @@ from moulin.catalog.sql.pool import chunks, take
 from moulin.catalog.tasks import claims
 from moulin.errors import InvalidInput, Unsupported
 from moulin.formats import manifest as codec
+from moulin.formats import messages as pb
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 from moulin.model.operations import Append, Compact, DataOperation, Expected, NewVector, Overwrite, Upsert
 

@@ -14,12 +14,12 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
 from moulin.errors import AlreadyExists, NotFound
+from moulin.formats import messages as pb
 from moulin.model.entities import Index
 from moulin.model.operations import CreateIndex, DropIndex, IndexFile, IndexOperation, Kind, UpdateIndex
 from moulin.model.schema.values import Schema

@@ -13,13 +13,13 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects.tables import find_by_id, load
 from moulin.catalog.segments.live import decode_partition, encode_partition
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import Pool
 from moulin.errors import Fenced, InvalidInput, NotFound
+from moulin.formats import messages as pb
 from moulin.model.entities import Region, TableState
 from moulin.model.layout.region import RegionSpec
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import indexes
 from moulin.catalog.commit.data import close_spans, reopen_span
 from moulin.catalog.commit.table_change import TableChange
@@ -18,6 +17,7 @@ from moulin.catalog.segments import live as segments
 from moulin.catalog.segments.sql_rows import select_spans
 from moulin.catalog.sql import schema as s
 from moulin.formats import manifest as codec
+from moulin.formats import messages as pb
 from moulin.model.operations import Restore
 
 

@@ -12,7 +12,6 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.expiry import forget
 from moulin.catalog.manifests import lake_replay as rows
 from moulin.catalog.manifests.index import ManifestIndex
@@ -25,6 +24,7 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import table_entry
 from moulin.catalog.sql.pool import Pool, chunks
 from moulin.errors import NotFound
+from moulin.formats import messages as pb
 from moulin.storage import paths
 from moulin.storage.store import Store
 

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import indexes, regions
 from moulin.catalog.objects import tables
 from moulin.catalog.segments import live as segments
@@ -16,6 +15,7 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import database_entry, start_manifest, stream_entry, table_entry, token_entry, view_entry
 from moulin.catalog.sql.pool import Pool
 from moulin.formats import manifest as codec
+from moulin.formats import messages as pb
 from moulin.storage import paths
 
 

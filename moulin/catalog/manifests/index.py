@@ -10,9 +10,9 @@ from contextlib import suppress
 from itertools import islice
 from uuid import UUID
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.errors import Corrupt, Unsupported
 from moulin.formats import manifest as codec
+from moulin.formats import messages as pb
 from moulin.storage import paths
 from moulin.storage.store import ObjectInfo, Store
 

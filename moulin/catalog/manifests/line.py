@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.identity import first_of_life
 from moulin.catalog.manifests.index import ManifestIndex
 from moulin.catalog.manifests.lake_replay import LakeReplay
 from moulin.errors import Corrupt
+from moulin.formats import messages as pb
 from moulin.storage import paths
 from moulin.storage.store import Store
 

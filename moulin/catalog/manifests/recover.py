@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import regions
 from moulin.catalog.identity import RESERVES, beyond, lock_lake, read_marker
 from moulin.catalog.manifests.full import lake_manifest
@@ -26,11 +24,12 @@ from moulin.catalog.manifests.replay import TableReplay
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import Clock
-from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.drivers import database_url, upsert
 from moulin.catalog.sql.pool import Pool, chunks
 from moulin.config import Config
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec
+from moulin.formats import messages as pb
 from moulin.model.entities import Region, TableState
 from moulin.storage import paths
 from moulin.storage.store import Store
@@ -247,10 +246,9 @@ def _deltas_since_full(versions: Versions, line: Line) -> int:
 
 
 def insert_versions(pool: Pool, connection: sa.Connection, versions: dict[int, tuple[int, str]]) -> None:
-    insert = sqlite.insert if pool.is_sqlite else postgresql.insert
     for chunk in chunks(sorted(versions)):
         rows = [{"version": v, "timestamp_ns": versions[v][0], "kind": versions[v][1]} for v in chunk]
-        connection.execute(insert(s.versions).values(rows).on_conflict_do_nothing())
+        connection.execute(upsert(connection, s.versions).values(rows).on_conflict_do_nothing())
 
 
 def _start_incarnation(

@@ -12,7 +12,6 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import indexes, regions
 from moulin.catalog.expiry import forget
 from moulin.catalog.objects import tables
@@ -22,6 +21,7 @@ from moulin.catalog.segments.sql_rows import input_rows, journal_rows, partition
 from moulin.catalog.sql import schema as s
 from moulin.errors import Corrupt
 from moulin.formats import manifest as codec
+from moulin.formats import messages as pb
 
 _FLUSH = 4096  # rows held back before they are inserted
 

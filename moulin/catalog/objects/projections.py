@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.drivers import upsert
 from moulin.catalog.sql.pool import Pool, chunks
 
 ENGINE_PREFIX = "iceberg."  # of keys in a commit's summary: what an engine wrote into that of its snapshot
@@ -98,7 +98,6 @@ def record(
     """
     f = s.projection_files
     until = s.OPEN if parent is not None else made.version + 1
-    insert = sqlite.insert if pool.is_sqlite else postgresql.insert
     with pool.unordered() as connection:
         tables.find_by_id(connection, table_id)
         row = {
@@ -110,7 +109,9 @@ def record(
             "path": made.path,
             "created_at": pool.now(connection),
         }
-        query = insert(s.projections).values(row).on_conflict_do_nothing().returning(s.projections.c.version)
+        query = (
+            upsert(connection, s.projections).values(row).on_conflict_do_nothing().returning(s.projections.c.version)
+        )
         if connection.execute(query).scalar_one_or_none() is None:
             return False
         connection.execute(

@@ -57,6 +57,7 @@ class InUse(FailedPrecondition):
 
 def to_table(connection: sa.Connection, table_id: UUID) -> References:
     """All live views and tokens that refer to a table, by name."""
+
     v, m, t, k = s.views, s.view_members, s.tables, s.ingest_tokens
     using = sa.select(v.c.id, v.c.name).join(m, m.c.view_id == v.c.id)
     using = using.where(m.c.table_id == table_id, v.c.tombstoned_at.is_(None)).order_by(v.c.name, v.c.id)

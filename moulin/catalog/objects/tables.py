@@ -9,7 +9,6 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.objects import databases, new_table, references
 from moulin.catalog.objects.names import NameOrId, by_key, require_free_name, same
 from moulin.catalog.objects.new_table import NewTable as NewTable
@@ -18,6 +17,7 @@ from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombston
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.errors import AlreadyExists, NotFound
+from moulin.formats import messages as pb
 from moulin.model.entities import TableEntry, TableState
 from moulin.model.ids import new_id, new_snapshot_id
 from moulin.model.layout.order import sort_from_json, sort_to_json

@@ -17,11 +17,11 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
 from moulin.formats import manifest as codec
+from moulin.formats import messages as pb
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 
 NO_TIME = -1
@@ -50,6 +50,8 @@ def encode_partition(values: Sequence[bytes | None]) -> bytes:
 @lru_cache(maxsize=1 << 14)
 def decode_partition(data: bytes) -> tuple[bytes | None, ...]:
     """The inverse of `encode_partition`; segments share few partitions, so what was decoded is kept for a while."""
+    if not data:
+        return ()  # of a table without partitioning
     values = pb.PartitionTuple.FromString(data).values
     return tuple(value.value if value.HasField("value") else None for value in values)
 
@@ -285,7 +287,7 @@ def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = Non
         seq_min, seq_max, key_min, key_max, sort_order_id, first_row_id, sequence, added_version, region,
         index_size, vector_id, vector_path, offset, length, cardinality, _, _, spec_id, partition,
     ) = row  # fmt: skip
-    details = pb.SegmentColumns.FromString(stored) if with_columns else _NO_COLUMNS
+    details = pb.SegmentColumns.FromString(stored) if with_columns else None
     facts = SegmentFacts(
         number,
         path,
@@ -296,7 +298,7 @@ def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = Non
         spec_id,
         decode_partition(partition),
         sha256,
-        codec.decode_columns(details, columns),
+        codec.decode_columns(details, columns) if details is not None else (),
         time_min,
         time_max,
         has_lineage,
@@ -305,12 +307,9 @@ def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = Non
         key_min,
         key_max,
         sort_order_id,
-        tuple(details.split_offsets),
+        tuple(details.split_offsets) if details is not None else (),
         region,
         index_size,
     )
     vector = VectorFacts(vector_id, number, vector_path, offset, length, cardinality) if vector_id else None
     return LiveSegment(facts, first_row_id, sequence, added_version, vector)
-
-
-_NO_COLUMNS = pb.SegmentColumns()

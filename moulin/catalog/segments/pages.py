@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from moulin.catalog.sql import schema as s
 
@@ -36,7 +35,7 @@ def first_rows(
     """
     if connection.dialect.name == "postgresql":
         bounds = {name: [scan[name] for scan in scans] for name in _BOUNDS}
-        return connection.execute(_LATERAL, {**bounds, "version": version, "limit": limit}).all()
+        return connection.execute(_lateral(), {**bounds, "version": version, "limit": limit}).all()
     bounds = {f"{name}_{n}": scan[name] for n, scan in enumerate(scans) for name in _BOUNDS}
     return connection.execute(_union(len(scans)), {**bounds, "version": version, "limit": limit}).all()
 
@@ -76,8 +75,9 @@ def _ordered(first: Any) -> sa.Select[Any]:
     return with_facts(first, first.c.scan).order_by(first.c.scan, first.c.time_min, first.c.segment)
 
 
+@cache
 def _lateral() -> sa.Select[Any]:
-    arrays = [sa.bindparam(name, type_=ARRAY(kind)) for name, kind in _BOUNDS.items()]
+    arrays = [sa.bindparam(name, type_=sa.ARRAY(kind)) for name, kind in _BOUNDS.items()]
     columns = [sa.column(name, kind) for name, kind in _BOUNDS.items()]
     bounds = sa.func.unnest(*arrays).table_valued(*columns, with_ordinality="scan").render_derived("bounds")
     found = _scan(bounds.c).lateral("found")
@@ -94,6 +94,3 @@ def _union(scans: int) -> sa.Select[Any]:
         each.append(sa.select(sa.literal_column(str(n + 1)).label("scan"), *(found.c[name] for name in _SPAN)))
     every = sa.union_all(*each).subquery()
     return _ordered(_page(every, every.c.scan).subquery("page"))
-
-
-_LATERAL = _lateral()

@@ -19,7 +19,6 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin._proto.moulin.format.v1 import manifest_pb2
 from moulin.catalog.objects import tables
 from moulin.catalog.objects.names import check_text
 from moulin.catalog.segments import live as segments
@@ -28,6 +27,7 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec
+from moulin.formats import messages as pb
 from moulin.model.ingest import Stream
 from moulin.model.schema.values import TimestampNanoType, TimestampType, TimestamptzNanoType, TimestamptzType
 
@@ -254,7 +254,7 @@ def _told_ranges(
     for chunk in chunks(sorted(wanted)):
         for number, stored in connection.execute(_STORED, {"numbers": chunk}):
             field_id, unit = wanted[number]
-            for facts in codec.decode_columns(manifest_pb2.SegmentColumns.FromString(stored), (field_id,)):
+            for facts in codec.decode_columns(pb.SegmentColumns.FromString(stored), (field_id,)):
                 if facts.lower is not None and facts.upper is not None:
                     low, high = struct.unpack("<q", facts.lower)[0], struct.unpack("<q", facts.upper)[0]
                     told[number] = low * unit, high * unit

@@ -9,7 +9,7 @@ from functools import lru_cache
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from moulin.catalog.sql.schema import SPAN_STATISTICS, metadata
+from moulin.catalog.sql.schema import SPAN_STATISTICS, complete_metadata
 
 # As Alembic makes it.
 _REVISIONS = sa.Table(
@@ -44,7 +44,7 @@ def _statements(dialect: str) -> tuple[str, ...]:
     """Compiled once: that takes longer than running them."""
     kind = sa.URL.create(dialect if dialect == "sqlite" else f"{dialect}+psycopg").get_dialect()()
     made: list[str] = []
-    for table in metadata.sorted_tables:
+    for table in complete_metadata(dialect).sorted_tables:
         made.append(str(CreateTable(table).compile(dialect=kind)))
         made += (
             str(CreateIndex(index).compile(dialect=kind))

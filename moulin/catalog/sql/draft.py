@@ -12,10 +12,10 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import Write
 from moulin.formats import manifest as codec
+from moulin.formats import messages as pb
 from moulin.storage import paths
 
 

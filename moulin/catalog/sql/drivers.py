@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from moulin.config import Config
 from moulin.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql as _postgresql
+    from sqlalchemy.dialects import sqlite as _sqlite
 
 _SQLITE = "sqlite:///"
 
@@ -43,6 +47,17 @@ def postgresql(url: sa.URL, config: Config) -> sa.Engine:
         max_overflow=27,  # with the five that stay open, one for each call that a server runs at a time
         connect_args={"options": options, "connect_timeout": max(2, int(config.lock_seconds))},
     )
+
+
+def upsert(connection: sa.Connection, table: sa.Table) -> _sqlite.Insert | _postgresql.Insert:
+    """An INSERT that can say what to do `on_conflict`. The dialect of the other database is not loaded."""
+    if connection.dialect.name == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+        return sqlite_insert(table)
+    from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+
+    return postgresql_insert(table)
 
 
 def database_url(uri: str) -> sa.URL:

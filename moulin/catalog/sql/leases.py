@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
+from moulin.catalog.sql.drivers import upsert
 from moulin.catalog.sql.pool import Pool
 
 
 def take(pool: Pool, name: str, owner: str, seconds: float) -> bool:
     """Whether `owner` does the work `name` for the next `seconds`: it had it already, or nobody has."""
     t = s.leases
-    insert = sqlite.insert if pool.is_sqlite else postgresql.insert
     with pool.unordered(durable=False) as connection:
         now = pool.now(connection)
         values = {"name": name, "owner": owner, "expires_at": now + int(seconds * NANOS)}
         # Nobody has it for longer than that from now on: one that was taken under a clock ahead ends in time, too.
         ahead = sa.and_(t.c.name == name, t.c.expires_at > values["expires_at"])
         connection.execute(t.update().where(ahead).values(expires_at=values["expires_at"]))
-        query = insert(t).values(values)
+        query = upsert(connection, t).values(values)
         free = sa.or_(t.c.owner == owner, t.c.expires_at <= now)
         changed = {"owner": owner, "expires_at": values["expires_at"]}
         query = query.on_conflict_do_update(index_elements=[t.c.name], set_=changed, where=free)

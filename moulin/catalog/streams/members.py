@@ -9,10 +9,10 @@ heard of before.
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
+from moulin.catalog.sql.drivers import upsert
 from moulin.catalog.sql.pool import Pool
 from moulin.errors import InvalidInput
 from moulin.model.ingest import Member, MemberKind
@@ -31,7 +31,7 @@ def beat(pool: Pool, server: str, member_id: str, kind: MemberKind, endpoint: st
     m = s.members
     with pool.unordered(durable=False) as connection:
         now = pool.now(connection)
-        insert = (sqlite.insert if pool.is_sqlite else postgresql.insert)(m)
+        insert = upsert(connection, m)
         values = {"server": server, "kind": int(kind), "endpoint": endpoint, "weight": weight}
         later = sa.case((m.c.heartbeat_at > now, m.c.heartbeat_at), else_=now)
         connection.execute(

@@ -14,7 +14,6 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.commit import commit as commits
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.sql import schema as s
@@ -23,6 +22,7 @@ from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import Write
 from moulin.catalog.streams import streams
 from moulin.errors import Conflict, FailedPrecondition, InvalidInput
+from moulin.formats import messages as pb
 from moulin.model import request_ids
 from moulin.model.facts import SegmentFacts
 from moulin.model.ingest import Advance, Frontier, NurseryBatch, Registration, SetAside

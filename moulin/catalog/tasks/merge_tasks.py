@@ -14,10 +14,10 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
+from moulin.catalog.sql.drivers import upsert
 from moulin.catalog.sql.pool import Pool, chunks
 from moulin.errors import InvalidInput, NotFound
 from moulin.model.facts import MAX_LEVEL
@@ -49,7 +49,6 @@ def create(pool: Pool, planned: Sequence[PlannedTask], begin: Begin | None = Non
     A claim's attempt is 0 unless `begin` says who claims it.
     """
     t, i = s.merge_tasks, s.merge_task_inputs
-    insert = sqlite.insert if pool.is_sqlite else postgresql.insert
     claims = [Claim(new_id(), 0 if begin is None else 1) for _ in planned]
     owners = {number: index for index, plan in enumerate(planned) for number in plan.inputs}
     if len(owners) != sum(len(plan.inputs) for plan in planned):
@@ -73,7 +72,7 @@ def create(pool: Pool, planned: Sequence[PlannedTask], begin: Begin | None = Non
         free = [number for number in wanted if owners[number] not in lost]
         for chunk in chunks(free):
             inputs = [_input(number, claims[owners[number]], planned[owners[number]]) for number in chunk]
-            query = insert(i).values(inputs).on_conflict_do_nothing().returning(i.c.segment)
+            query = upsert(connection, i).values(inputs).on_conflict_do_nothing().returning(i.c.segment)
             granted.update(connection.execute(query).scalars())
         late = {owners[number] for number in free if number not in granted}
         delete_all(connection, [claims[index].task_id for index in sorted(late)])

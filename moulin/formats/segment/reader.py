@@ -12,7 +12,6 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
@@ -20,6 +19,7 @@ from moulin.errors import Closed, Corrupt, InvalidInput, MoulinError, NotFound, 
 from moulin.formats.deletion_vector import keep_mask
 from moulin.formats.segment.footer import LEVEL_KEY, RESTORE, FooterColumn, GroupFacts, footer_columns, read_footer
 from moulin.formats.segment.row_mapping import RowMapping
+from moulin.model import compute as pc
 from moulin.model.arrays import Integers
 from moulin.model.facts import ColumnFacts
 from moulin.model.predicate.evaluation import evaluate

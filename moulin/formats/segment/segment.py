@@ -13,7 +13,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -29,6 +28,7 @@ from moulin.formats.segment.footer import (
     split_offsets,
 )
 from moulin.formats.segment.tuning import LEVELS, LevelTuning, encodings, tuning
+from moulin.model import compute as pc
 from moulin.model.facts import ColumnFacts, SegmentFacts
 from moulin.model.layout.bounds import time_range_ns
 from moulin.model.schema.arrow import arrow_schema, field_id, leaves, stored_position_field

@@ -46,6 +46,7 @@ class ClientCatalog:
     """Fills `CatalogBackend`. Safe to use from several threads."""
 
     knows_claims = True
+    is_replica = False
 
     def __init__(self, connection: Connection, uuid: UUID, config: Config, *, may_write: bool = True) -> None:
         self.uuid, self.config, self.may_write = uuid, config, may_write
@@ -157,6 +158,9 @@ class ClientCatalog:
         return from_message_view(self._call("ResurrectView", pb.TableRef, database=database, name=name))
 
     # Versions and segments
+
+    def refresh(self) -> int:
+        return self.version()
 
     def version(self) -> int:
         return int(self._call("GetVersion", pb.GetVersionRequest).version)

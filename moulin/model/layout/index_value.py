@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from moulin.model import compute as pc
 from moulin.model.layout.key import Key
 from moulin.model.schema.values import (
     BinaryType,

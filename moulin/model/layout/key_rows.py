@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.errors import InvalidInput
+from moulin.model import compute as pc
 from moulin.model.layout.key_value import SIGN, VARIABLE
 from moulin.model.layout.transform import raw_values
 from moulin.model.schema.arrow import arrow_field

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.errors import Unsupported
+from moulin.model import compute as pc
 from moulin.model.layout.order import NullOrder, SortDirection, SortOrder
 from moulin.model.layout.spec import IdentityTransform
 from moulin.model.layout.transform import raw_values, source_column

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.errors import InvalidInput, Unsupported
+from moulin.model import compute as pc
 from moulin.model.arrays import Integers
 from moulin.model.layout.murmur3 import hash_bytes, hash_longs
 from moulin.model.layout.spec import (

@@ -18,8 +18,8 @@ from decimal import Decimal
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from moulin.model import compute as pc
 from moulin.model.schema.arrow import arrow_type
 from moulin.model.schema.values import BooleanType, DecimalType, DoubleType, FloatType, IcebergType, UUIDType
 
@@ -156,14 +156,19 @@ FALSE = Constant(False)
 
 NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 FLIPPED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-ARROW: dict[Operator, Callable[[object, object], pc.Expression]] = {
-    "=": pc.equal,
-    "!=": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
+_FUNCTIONS: dict[Operator, str] = {
+    "=": "equal",
+    "!=": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
 }
+
+
+def arrow_comparison(operator: Operator, one: object, other: object) -> pc.Expression:
+    """The comparison of two expressions in Arrow."""
+    return getattr(pc, _FUNCTIONS[operator])(one, other)
 
 
 def conjunction(children: Iterable[Condition]) -> Condition:
@@ -249,7 +254,7 @@ def expression_of(condition: Condition) -> pc.Expression:
         case Or(children):
             return _balanced([expression_of(child) for child in children], pc.or_kleene)
         case Compare(column, operator, comparand):
-            found = ARROW[operator](column.comparable, column.scalar(comparand))
+            found = arrow_comparison(operator, column.comparable, column.scalar(comparand))
             # For Arrow no comparison with NaN holds but !=.
             return found | pc.is_nan(column.stored) if column.is_floating and operator in (">", ">=") else found
         case In(column, comparands, negated):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from moulin.model import compute as pc
 
 
 def evaluate(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.errors import InvalidInput
+from moulin.model import compute as pc
 from moulin.model.facts import ColumnFacts
 from moulin.model.layout.spec import PartitionSpec
 from moulin.model.predicate.condition import FALSE, TRUE, Column, Condition, columns_of, complement, expression_of

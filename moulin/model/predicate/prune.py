@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.errors import Corrupt
+from moulin.model import compute as pc
 from moulin.model.facts import ColumnFacts
 from moulin.model.layout.bounds import INT64_MAX, INT64_MIN, bound_from_bytes
 from moulin.model.layout.spec import (

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from moulin.model import compute as pc
 from moulin.model.names import did_you_mean
 from moulin.model.rows.leaf_conversion import convert_leaf
 from moulin.model.schema.arrow import arrow_type

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
+
+from moulin.model import compute as pc
 
 
 def convert_leaf(array: pa.Array, target: pa.DataType, rounding: bool) -> pa.Array | None:

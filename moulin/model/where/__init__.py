@@ -19,16 +19,15 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import pyarrow.compute as pc
-
 from moulin.errors import InvalidInput
+from moulin.model import compute as pc
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Computed, leaves
 from moulin.model.schema.values import Schema
 from moulin.model.where.foreign import bind, foreign
 from moulin.model.where.formula import Term
 
-Where: TypeAlias = str | pc.Expression | None
+Where: TypeAlias = "str | pc.Expression | None"
 """What a user may pass as `where=`. None takes every row."""
 
 

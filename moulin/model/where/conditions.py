@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow.compute as pc
-
 from moulin.errors import InvalidInput
+from moulin.model import compute as pc
 from moulin.model.predicate.condition import (
     FALSE,
     FLIPPED,

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.errors import InvalidInput
+from moulin.model import compute as pc
 from moulin.model.predicate.condition import Column, Computed
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.schema import unknown_column

@@ -6,17 +6,17 @@ digits. A float makes the result a double, and so does `/`, which gives null for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Literal as Choice
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.errors import InvalidInput
-from moulin.model.predicate.condition import ARROW, FALSE, Column, Computed, Condition, Constant, Operator
+from moulin.model import compute as pc
+from moulin.model.predicate.condition import FALSE, Column, Computed, Condition, Constant, Operator, arrow_comparison
 from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
@@ -61,11 +61,7 @@ _KINDS: Mapping[type[IcebergType], Kind] = {
     TimestamptzType: "timestamp with time zone",
     TimestamptzNanoType: "timestamp with time zone",
 }
-_ARITHMETIC: Mapping[Arithmetic, Callable[[object, object], pc.Expression]] = {
-    "+": pc.add_checked,
-    "-": pc.subtract_checked,
-    "*": pc.multiply_checked,
-}
+_ARITHMETIC: Mapping[Arithmetic, str] = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
 # Digits enough for any product of two literals that fit a column, and exponents that cannot grow into memory.
 _EXACT = Context(prec=200, traps=[])
 
@@ -124,7 +120,7 @@ def arithmetic(operator: Arithmetic, left: Term, right: Term) -> Term:
         nothing = pa.scalar(None, pa.float64())
         return Formula(pc.if_else(divisor == 0.0, nothing, pc.divide(dividend, divisor)), "floating", columns)
     kind = _wider(one, other)
-    return Formula(_ARITHMETIC[operator](one.as_number(kind), other.as_number(kind)), kind, columns)
+    return Formula(getattr(pc, _ARITHMETIC[operator])(one.as_number(kind), other.as_number(kind)), kind, columns)
 
 
 def negative(term: Term) -> Term:
@@ -159,10 +155,10 @@ def compared(operator: Operator, left: Term, right: Term) -> Condition:
             raise InvalidInput(
                 f"{_named(one).capitalize()} cannot be compared with {_named(other)}; compare values of one type."
             )
-        return Computed(ARROW[operator](one.expression, other.expression), columns)
+        return Computed(arrow_comparison(operator, one.expression, other.expression), columns)
     kind = _wider(one, other)
     a, b = one.as_number(kind), other.as_number(kind)
-    return Computed(_total_order(operator, a, b) if kind == "floating" else ARROW[operator](a, b), columns)
+    return Computed(_total_order(operator, a, b) if kind == "floating" else arrow_comparison(operator, a, b), columns)
 
 
 def compared_literals(operator: Operator, left: Literal, right: Literal) -> Condition:
@@ -222,7 +218,7 @@ def _folded(operator: Arithmetic, left: Literal, right: Literal) -> Literal:
 def _total_order(operator: Operator, a: pc.Expression, b: pc.Expression) -> pc.Expression:
     """Arrow's comparison of doubles, corrected where NaN is involved: equal to itself and above all else."""
     nan_a, nan_b = pc.is_nan(a), pc.is_nan(b)
-    plain = ARROW[operator](a, b)
+    plain = arrow_comparison(operator, a, b)
     match operator:
         case "=":
             return plain | (nan_a & nan_b)

@@ -2,9 +2,8 @@ r"""Patterns of `like`: % is any text, _ one character, and the escape character
 
 from __future__ import annotations
 
-import pyarrow.compute as pc
-
 from moulin.errors import InvalidInput
+from moulin.model import compute as pc
 from moulin.model.predicate.condition import FALSE, Column, Compare, Computed, Condition, IsNull, Like
 from moulin.model.where.formula import Formula
 

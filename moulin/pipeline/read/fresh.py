@@ -27,7 +27,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from moulin.catalog.replica import ReplicaCatalog
 from moulin.errors import NotFound, Unavailable
 from moulin.ingest.intake.backlog import backlog
 from moulin.ingest.intake.intake import BabySegmentFacts, Kind, Targets, batches_of, candidates, take_in
@@ -175,7 +174,7 @@ class FreshLane:
         self._held: dict[Hashable, _Decoded] = {}
         self._lock = threading.Lock()
         self.is_local = is_local(str(spark.sparkContext.master))
-        self._catalog = None if isinstance(lake.catalog, ReplicaCatalog) else lake.catalog
+        self._catalog = None if lake.catalog.is_replica else lake.catalog
 
     def take(self) -> Fresh | None:
         """The fresh rows of now; None on a replica."""

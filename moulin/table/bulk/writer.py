@@ -13,11 +13,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.errors import InvalidInput
 from moulin.formats.key_index import search_form
 from moulin.formats.segment.reader import SegmentReader
+from moulin.model import compute as pc
 from moulin.model.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.key import Key

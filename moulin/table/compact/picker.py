@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from moulin.config import Config
 from moulin.formats.segment.reader import SegmentReader
+from moulin.model import compute as pc
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.order import NullOrder, SortDirection
 from moulin.model.layout.size_tier import size_tier

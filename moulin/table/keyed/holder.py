@@ -10,7 +10,6 @@ from uuid import UUID
 
 from moulin.errors import Closed, Fenced, MoulinError
 from moulin.model.entities import Region
-from moulin.table.compact.compaction import compact
 from moulin.table.context import Context
 from moulin.table.keyed.background import Background
 from moulin.table.keyed.claim import claim_region
@@ -149,6 +148,8 @@ class RegionHolder(KeyedReader):
 
     def _compact(self) -> bool:
         """Do the compactions that are due; whether there were any."""
+        from moulin.table.compact.compaction import compact
+
         done = compact(self._context, partial(self._context.catalog.table_by_id, self.id), due_only=True)
         if done.merges:
             self.refresh()

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from moulin.errors import InvalidInput
+from moulin.model import compute as pc
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.key import Key, successor
 from moulin.model.predicate.evaluation import evaluate

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from moulin.model import compute as pc
 from moulin.model.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.table_settings import SHARDING, sharding_columns

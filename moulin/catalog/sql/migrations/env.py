@@ -2,7 +2,8 @@
 
 from alembic import context
 
-from moulin.catalog.sql.schema import metadata
+from moulin.catalog.sql.schema import complete_metadata
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, target_metadata=complete_metadata(connection.dialect.name))
 context.run_migrations()

@@ -12,7 +12,7 @@ that are open at it.
 
 # Decisions: docs/decisions/0205
 
-from moulin.catalog.sql.schema.base import FORMAT, IS_OPEN, MAIN, OPEN, Id, metadata
+from moulin.catalog.sql.schema.base import FORMAT, IS_OPEN, MAIN, OPEN, Id, complete_metadata, metadata
 from moulin.catalog.sql.schema.file import outbox, trash
 from moulin.catalog.sql.schema.index import index_coverage, index_files, indexes, projection_files, projections
 from moulin.catalog.sql.schema.ingest import (
@@ -54,6 +54,7 @@ __all__ = [
     "OPEN",
     "SPAN_STATISTICS",
     "Id",
+    "complete_metadata",
     "counter",
     "databases",
     "deletion_vectors",

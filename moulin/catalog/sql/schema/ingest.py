@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, SmallInteger, String, Table, text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, SmallInteger, String, Table
 
-from moulin.catalog.sql.schema.base import Id, metadata, serial
+from moulin.catalog.sql.schema.base import Id, metadata, partial_index, serial
 
 # Ingest tokens say to which tables the three signals go. A token may have several secrets: rotation gives it a new one
 # while the old one still counts. Only hashes are kept; `selector` is the public part of a plaintext.
@@ -20,9 +20,8 @@ ingest_tokens = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("tombstoned_at", BigInteger),
     Column("delete_at", BigInteger),
-    Index("ingest_tokens_live_name", "database_id", "name", unique=True,
-          sqlite_where=text("tombstoned_at IS NULL"), postgresql_where=text("tombstoned_at IS NULL")),
-)  # fmt: skip
+    partial_index("ingest_tokens_live_name", "database_id", "name", unique=True, where="tombstoned_at IS NULL"),
+)
 
 token_secrets = Table(
     "token_secrets",
@@ -53,9 +52,8 @@ streams = Table(
     Column("deleted_offset", BigInteger, nullable=False),
     Column("deleted_time", BigInteger, nullable=False),
     Column("retired_at", BigInteger),
-    Index("streams_active", "collector_id", unique=True, sqlite_where=text("stopped_at IS NULL"),
-          postgresql_where=text("stopped_at IS NULL")),
-)  # fmt: skip
+    partial_index("streams_active", "collector_id", unique=True, where="stopped_at IS NULL"),
+)
 
 stream_tables = Table(
     "stream_tables",

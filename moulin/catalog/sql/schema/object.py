@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, String, Table, text
+from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, String, Table
 
-from moulin.catalog.sql.schema.base import Id, metadata
+from moulin.catalog.sql.schema.base import Id, metadata, partial_index
 
 databases = Table(
     "databases",
@@ -15,9 +15,8 @@ databases = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("tombstoned_at", BigInteger),
     Column("delete_at", BigInteger),
-    Index("databases_live_name", "name", unique=True, sqlite_where=text("tombstoned_at IS NULL"),
-          postgresql_where=text("tombstoned_at IS NULL")),
-)  # fmt: skip
+    partial_index("databases_live_name", "name", unique=True, where="tombstoned_at IS NULL"),
+)
 
 tables = Table(
     "tables",
@@ -45,9 +44,8 @@ tables = Table(
     Column("deltas", BigInteger, nullable=False),  # delta manifests since the last full one
     Column("tombstoned_at", BigInteger),
     Column("delete_at", BigInteger),
-    Index("tables_live_name", "database_id", "name", unique=True, sqlite_where=text("tombstoned_at IS NULL"),
-          postgresql_where=text("tombstoned_at IS NULL")),
-)  # fmt: skip
+    partial_index("tables_live_name", "database_id", "name", unique=True, where="tombstoned_at IS NULL"),
+)
 
 table_schemas = Table(
     "table_schemas",
@@ -104,9 +102,8 @@ views = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("tombstoned_at", BigInteger),
     Column("delete_at", BigInteger),
-    Index("views_live_name", "database_id", "name", unique=True, sqlite_where=text("tombstoned_at IS NULL"),
-          postgresql_where=text("tombstoned_at IS NULL")),
-)  # fmt: skip
+    partial_index("views_live_name", "database_id", "name", unique=True, where="tombstoned_at IS NULL"),
+)
 
 view_members = Table(
     "view_members",

@@ -18,10 +18,9 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
-    text,
 )
 
-from moulin.catalog.sql.schema.base import IS_OPEN, Id, metadata, serial
+from moulin.catalog.sql.schema.base import IS_OPEN, Id, metadata, partial_index, serial
 
 partitions = Table(
     "partitions",
@@ -80,7 +79,7 @@ segment_spans = Table(
     Index("spans_time", "table_id", "branch", "time_class", "time_min", "removed_version"),
     Index("spans_partition", "table_id", "branch", "partition_id", "removed_version"),
     Index("spans_removed", "table_id", "branch", "removed_version", "added_version"),
-    Index("spans_warm", "time_max", "segment", sqlite_where=text(IS_OPEN), postgresql_where=text(IS_OPEN)),
+    partial_index("spans_warm", "time_max", "segment", where=IS_OPEN),
 )
 
 # What SQLite's planner should believe about the spans of a large table: rows in all, then rows per distinct value of
