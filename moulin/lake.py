@@ -18,10 +18,10 @@ from moulin.catalog.sql.clock import Clock
 from moulin.config import Config, load_config
 from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput
 from moulin.model.entities import Database, DropPreview, TableEntry, View
+from moulin.model.key.key import with_key
+from moulin.model.key.region import RegionSpec
 from moulin.model.layout.event_time import event_time_id
-from moulin.model.layout.key import with_key
 from moulin.model.layout.partition import parse_spec
-from moulin.model.layout.region import RegionSpec
 from moulin.model.layout.sort import parse_sort
 from moulin.model.names import check_name, parse_table_name
 from moulin.model.schema.schema import make_schema

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from moulin.errors import InvalidInput
 from moulin.model import compute as pc
-from moulin.model.layout.key import Key
+from moulin.model.key.key import Key
 from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Column, columns_of

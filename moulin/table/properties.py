@@ -10,7 +10,7 @@ from typing import Any
 
 from moulin.config import Config
 from moulin.errors import InvalidInput
-from moulin.model.layout import region as regions
+from moulin.model.key import region as regions
 from moulin.model.names import did_you_mean
 from moulin.model.table_settings import MERGE_SPAN, RETENTION, SHARDING, check_setting
 

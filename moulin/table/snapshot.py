@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from moulin.errors import FailedPrecondition
 from moulin.model.entities import TableState
-from moulin.model.layout.key import Key
+from moulin.model.key.key import Key
 from moulin.model.refs import shown
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.where import Where

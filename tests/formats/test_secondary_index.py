@@ -25,7 +25,7 @@ from moulin.formats.secondary_index import (
     encode_sorted,
     filter_holds,
 )
-from moulin.model.layout.index_value import LONGEST, cut, encode_literal, encode_values, encoding_of, width_of
+from moulin.model.key.index_value import LONGEST, cut, encode_literal, encode_values, encoding_of, width_of
 from moulin.model.schema.arrow import arrow_type
 from moulin.model.schema.values import (
     BinaryType,

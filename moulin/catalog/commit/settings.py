@@ -11,10 +11,10 @@ from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.errors import Conflict, FailedPrecondition, InvalidInput, MoulinError, NotFound
+from moulin.model.key.region import PROPERTY as REGIONS
+from moulin.model.key.region import RegionSpec
 from moulin.model.layout.order import sort_to_json
 from moulin.model.layout.partition import parse_spec
-from moulin.model.layout.region import PROPERTY as REGIONS
-from moulin.model.layout.region import RegionSpec
 from moulin.model.layout.sort import parse_sort
 from moulin.model.layout.spec import spec_to_json
 from moulin.model.operations import (

@@ -8,10 +8,10 @@ from typing import Final
 from uuid import UUID
 
 from moulin.errors import InvalidInput, NotFound
+from moulin.model.key.key import with_key
+from moulin.model.key.region import RegionSpec
 from moulin.model.layout.event_time import event_time_id
-from moulin.model.layout.key import with_key
 from moulin.model.layout.order import SortOrder
-from moulin.model.layout.region import RegionSpec
 from moulin.model.layout.spec import (
     BucketTransform,
     IdentityTransform,

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from moulin.catalog.sql import schema as s
 from moulin.errors import FailedPrecondition
 from moulin.model.entities import Named
-from moulin.model.ingest import Routing
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +56,7 @@ class InUse(FailedPrecondition):
 
 def to_table(connection: sa.Connection, table_id: UUID) -> References:
     """All live views and tokens that refer to a table, by name."""
+    from moulin.model.ingest import Routing
 
     v, m, t, k = s.views, s.view_members, s.tables, s.ingest_tokens
     using = sa.select(v.c.id, v.c.name).join(m, m.c.view_id == v.c.id)

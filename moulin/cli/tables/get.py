@@ -13,7 +13,7 @@ import typer
 from moulin.cli.options import Json, TableName, open_lake
 from moulin.cli.output import show_json, show_values
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
-from moulin.model.layout.key import Key
+from moulin.model.key.key import Key
 from moulin.model.schema.values import (
     BinaryType,
     BooleanType,

@@ -31,7 +31,7 @@ from moulin.meta.codec.lake.view import to_message_view
 from moulin.meta.codec.page import pages
 from moulin.meta.roles import Role
 from moulin.meta.site import Site
-from moulin.model.layout.region import RegionSpec
+from moulin.model.key.region import RegionSpec
 from moulin.table.properties import check_properties
 
 

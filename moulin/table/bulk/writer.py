@@ -20,9 +20,9 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model import compute as pc
 from moulin.model.arrays import Integers
 from moulin.model.facts import LiveSegment
-from moulin.model.layout.key import Key
+from moulin.model.key.key import Key
+from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition import PartitionTuple
-from moulin.model.layout.region import RegionSpec
 from moulin.model.merge_rules import MergeRules
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.values import Schema

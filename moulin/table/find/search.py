@@ -19,8 +19,8 @@ from moulin.formats.secondary_index import IndexFile, IndexKind, Span, filter_ho
 from moulin.model.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
-from moulin.model.layout.index_value import LONGEST, encode_literal, encoding_of, width_of
-from moulin.model.layout.key import successor
+from moulin.model.key.index_value import LONGEST, encode_literal, encoding_of, width_of
+from moulin.model.key.key import successor
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import And, Column, Compare, Condition, In, IsNan, Like, Or, leaves
 from moulin.storage.table_store import Lost

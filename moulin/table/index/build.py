@@ -26,7 +26,7 @@ from moulin.model import operations
 from moulin.model.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
-from moulin.model.layout.index_value import cut, encode_values, encoding_of, width_of
+from moulin.model.key.index_value import cut, encode_values, encoding_of, width_of
 from moulin.model.schema.arrow import POSITION
 from moulin.model.schema.values import Schema
 from moulin.storage import paths

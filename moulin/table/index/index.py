@@ -15,7 +15,7 @@ from moulin.errors import InvalidInput, NotFound
 from moulin.model.entities import Index, TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
-from moulin.model.layout.index_value import encoding_of
+from moulin.model.key.index_value import encoding_of
 from moulin.model.names import check_name, did_you_mean
 from moulin.model.operations import CreateIndex, DropIndex, IndexFile, UpdateIndex
 from moulin.model.schema.values import NestedField

@@ -14,7 +14,7 @@ from moulin.errors import Corrupt, InvalidInput
 from moulin.model.entities import Region
 from moulin.storage import paths
 from moulin.table.context import Context
-from moulin.table.keyed import owner
+from moulin.table.keyed.log import owner
 from moulin.table.keyed.log.local_log import LocalLog, begin_local_log, lock_folder
 from moulin.table.keyed.log.log import Log
 from moulin.table.keyed.log.log_reader import LocalLogReader, LogReader, StoreLogReader

@@ -20,7 +20,7 @@ from pyroaring import BitMap64
 from moulin.errors import InvalidInput
 from moulin.model import compute as pc
 from moulin.model.facts import LiveSegment
-from moulin.model.layout.key import Key, successor
+from moulin.model.key.key import Key, successor
 from moulin.model.predicate.evaluation import evaluate
 from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, LAST_UPDATED_VERSION, ROW_ID
 from moulin.model.where import Where

@@ -21,12 +21,12 @@ from uuid import UUID
 from moulin.config import Config
 from moulin.errors import Corrupt, MoulinError
 from moulin.model.entities import Region, TableState
-from moulin.model.layout.region import RegionSpec
+from moulin.model.key.region import RegionSpec
 from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.table.context import Context
-from moulin.table.keyed import owner
 from moulin.table.keyed.claim import check_left, log_folder
+from moulin.table.keyed.log import owner
 from moulin.table.keyed.log.log_reader import LocalLogReader, LogReader, StoreLogReader
 from moulin.table.keyed.memtable import MISSING, Memtable
 from moulin.table.keyed.replay import replay

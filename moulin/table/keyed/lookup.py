@@ -14,7 +14,7 @@ import pyarrow as pa
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model import compute as pc
 from moulin.model.facts import LiveSegment
-from moulin.model.layout.key import Key
+from moulin.model.key.key import Key
 from moulin.model.rows.numbers import int64_array
 from moulin.sized_cache import SizedCache
 from moulin.storage.table_store import Lost

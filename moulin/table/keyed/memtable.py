@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from moulin.formats.segment.reader import SegmentReader
 from moulin.formats.segment.segment import SegmentWriter
-from moulin.model.layout.key import Key
+from moulin.model.key.key import Key
 from moulin.model.rows.record import RecordType
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.values import Schema

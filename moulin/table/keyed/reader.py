@@ -15,8 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from moulin.model.entities import Region, TableState
-from moulin.model.layout.key import Key
-from moulin.model.layout.region import RegionSpec
+from moulin.model.key.key import Key
+from moulin.model.key.region import RegionSpec
 from moulin.table.context import Context
 from moulin.table.keyed.counters import CacheUse
 from moulin.table.keyed.left_logs import Tail, left_logs, read_tail

@@ -19,7 +19,7 @@ import pyarrow as pa
 from moulin.errors import Closed, Conflict, InvalidInput, MoulinError, Unavailable
 from moulin.formats import log_entry
 from moulin.model.entities import Region, TableState
-from moulin.model.layout.key import Key
+from moulin.model.key.key import Key
 from moulin.model.operations import RegionUse
 from moulin.model.rows.record import NATIVE, RecordType
 from moulin.model.rows.rows import to_batches

@@ -9,7 +9,7 @@ from typing import Any
 from moulin.formats import log_entry
 from moulin.formats.log_entry import EntryKind
 from moulin.model.entities import TableState
-from moulin.model.layout.key import Key
+from moulin.model.key.key import Key
 from moulin.model.rows.record import RecordType
 from moulin.model.schema.arrow import arrow_schema
 from moulin.table.keyed.memtable import Memtable

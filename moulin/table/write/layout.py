@@ -9,7 +9,7 @@ from functools import cached_property
 from uuid import UUID
 
 from moulin.model.entities import TableState
-from moulin.model.layout.key import Key
+from moulin.model.key.key import Key
 from moulin.model.layout.order import SortOrder
 from moulin.model.layout.spec import PartitionSpec
 from moulin.model.schema.values import Schema

@@ -17,7 +17,7 @@ from moulin.formats.segment.segment import SegmentWriter, nan_fields, segment_fa
 from moulin.formats.segment.tuning import tuning
 from moulin.model.arrays import Integers
 from moulin.model.facts import SegmentFacts
-from moulin.model.layout.key import Key
+from moulin.model.key.key import Key
 from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.layout.sort_rows import sort_indices
 from moulin.model.schema.arrow import ROW_ID

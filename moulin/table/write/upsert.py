@@ -14,7 +14,7 @@ from moulin.model import compute as pc
 from moulin.model.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
-from moulin.model.layout.key import Key
+from moulin.model.key.key import Key
 from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.layout.sort_rows import sort_indices
 from moulin.model.operations import Kind, RegionUse

@@ -300,7 +300,7 @@ def test_a_log_in_a_store_whose_owner_may_live_elsewhere_is_read_and_not_taken(
 ) -> None:
     """Its rows are shown, and go over into versions as its owner flushes; only `take_over` fences it."""
     make(address)
-    monkeypatch.setattr("moulin.table.keyed.owner.is_alive", lambda owner: None)
+    monkeypatch.setattr("moulin.table.keyed.log.owner.is_alive", lambda owner: None)
     with writer(address) as process, Lake.open(**address) as lake:
         for number in range(8):
             process.call("put", item(number))
@@ -321,7 +321,7 @@ def test_a_log_in_a_store_whose_owner_may_live_elsewhere_is_read_and_not_taken(
 @pytest.mark.parametrize("address", PLACES[:1], indirect=True)
 def test_a_process_of_the_same_number_is_not_the_owner(address: Address) -> None:
     """A pid is used again: the time at which a process began tells two of them apart."""
-    from moulin.table.keyed import owner
+    from moulin.table.keyed.log import owner
 
     mine = owner.this_process("always")
     assert owner.is_alive(mine) is True

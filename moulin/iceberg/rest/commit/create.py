@@ -22,9 +22,9 @@ from moulin.iceberg.rest.tables import loaded
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
-from moulin.model.layout.key import with_key
+from moulin.model.key.key import with_key
+from moulin.model.key.region import RegionSpec
 from moulin.model.layout.order import UNSORTED_SORT_ORDER, SortOrder
-from moulin.model.layout.region import RegionSpec
 from moulin.model.layout.sort import parse_sort
 from moulin.model.layout.spec import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from moulin.model.names import check_name

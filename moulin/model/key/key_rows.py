@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from moulin.errors import InvalidInput
 from moulin.model import compute as pc
-from moulin.model.layout.key_value import SIGN, VARIABLE
+from moulin.model.key.key_value import SIGN, VARIABLE
 from moulin.model.layout.transform import raw_values
 from moulin.model.schema.arrow import arrow_field
 from moulin.model.schema.values import (

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moulin.errors import InvalidInput, NotFound
-from moulin.model.layout.key import Key, with_key
-from moulin.model.layout.region import PROPERTY, RegionSpec
+from moulin.model.key.key import Key, with_key
+from moulin.model.key.region import PROPERTY, RegionSpec
 from moulin.model.schema.schema import make_schema
 
 SCHEMA = with_key(

@@ -1,6 +1,6 @@
 """Values of an indexed column as bytes that compare as the values do.
 
-All types but floats are encoded as in a key (model/layout/key.py). A float is encoded as a double, so that widening
+All types but floats are encoded as in a key (model/key/key.py). A float is encoded as a double, so that widening
 changes nothing: -0.0 as 0.0, every NaN as one that is above infinity; then the sign bit is turned over, and of negative
 values all bits. DO NOT CHANGE: files of indexes hold these bytes.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from moulin.model import compute as pc
-from moulin.model.layout.key import Key
+from moulin.model.key.key import Key
 from moulin.model.schema.values import (
     BinaryType,
     BooleanType,

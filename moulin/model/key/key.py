@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from moulin.errors import InvalidInput
-from moulin.model.layout.key_value import CHECKS, ENCODERS, VARIABLE
+from moulin.model.key.key_value import CHECKS, ENCODERS, VARIABLE
 from moulin.model.names import did_you_mean
 from moulin.model.schema.values import (
     BooleanType,
@@ -128,19 +128,19 @@ class Key:
 
     def values(self, rows: pa.Table | pa.RecordBatch) -> list[Any]:
         """The key values of rows, as `check` gives them."""
-        from moulin.model.layout.key_rows import key_values
+        from moulin.model.key.key_rows import key_values
 
         return key_values(self.fields, rows)
 
     def encode(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
         """The encoded keys of rows: fixed-size binary when `width` is known, else binary."""
-        from moulin.model.layout.key_rows import encode_keys
+        from moulin.model.key.key_rows import encode_keys
 
         return encode_keys(self.fields, self.width, rows)
 
     def to_table(self, values: Sequence[Any]) -> pa.Table:
         """Key values, as `check` gives them, as rows of the key's columns."""
-        from moulin.model.layout.key_rows import key_table
+        from moulin.model.key.key_rows import key_table
 
         return key_table(self.fields, values)
 

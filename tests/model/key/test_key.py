@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moulin.errors import InvalidInput
-from moulin.model.layout.key import Key, successor, with_key
+from moulin.model.key.key import Key, successor, with_key
 from moulin.model.schema.schema import make_schema
 from moulin.model.schema.values import Schema
 
