@@ -15,8 +15,8 @@ from rich.markup import escape
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-console = Console(highlight=False)
-errors = Console(stderr=True, highlight=False)
+console = Console(highlight=False, emoji=False)
+errors = Console(stderr=True, highlight=False, emoji=False)
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], as_json: bool, *, title: str | None = None, empty: str = "") -> None:
