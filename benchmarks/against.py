@@ -1,0 +1,106 @@
+"""`python -m benchmarks.against TREE`: this tree beside another one, such as a checkout of the commit before.
+
+Each run is a process of its own, and runs of the two trees alternate, so that both see the same machine. The work uses
+the public API alone. Printed are the CPU seconds of each step, the median over the runs, and their ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+HERE = Path(__file__).parents[1]
+COLUMNS = [("id", "long"), ("user", "long"), ("amount", "double"), ("text", "string")]
+ROWS = 1_000_000
+
+
+def work(folder: str) -> dict[str, float]:
+    """The CPU seconds of each step, with the Moulin that this process imports."""
+    import moulin
+
+    spent: dict[str, float] = {}
+
+    def step(name: str, call: Callable[[], object], times: int = 1) -> None:
+        began = time.process_time()
+        for _ in range(times):
+            call()
+        spent[name] = time.process_time() - began
+
+    data = _data()
+    few = data.slice(0, 100)
+    rows = data.slice(0, 3_000).to_pylist()
+    keys = range(0, 300_000, 100)
+    with tempfile.TemporaryDirectory(dir=folder) as home, moulin.connect(Path(home) / "lake") as lake:
+        lake.create_database("b")
+        events = lake.create_table("b.events", COLUMNS)
+        step("append of 1M rows", lambda: events.append(data))
+        step("300 appends of 100 rows", lambda: events.append(few), 300)
+        step("scan of all", lambda: events.scan().to_arrow(), 3)
+        step("3 filtered scans", lambda: events.scan(["id", "amount"], where="user < 500").to_arrow(), 3)
+        step("100 counts of one id", lambda: events.scan(where="id = 777").count(), 100)
+        step("delete_where", lambda: events.delete_where("user < 2500"))
+        step("scan after the delete", lambda: events.scan().to_arrow(), 3)
+        step("compact", lambda: events.compact(everything=True))
+        keyed = lake.create_table("b.keyed", COLUMNS, primary_key=["id"])
+        step("put_batch of 1M rows", lambda: keyed.put_batch(data))
+        step("flush", keyed.flush)
+        step("3,000 gets, first", lambda: [keyed.get(key) for key in keys])
+        step("3,000 gets, again", lambda: [keyed.get(key) for key in keys])
+        step("20 get_many of 1,000", lambda: keyed.get_many(list(range(5, ROWS, 1_000))), 20)
+        step("scan in key order", lambda: keyed.scan(ordered=True).to_arrow())
+        small = lake.create_table("b.small", COLUMNS, primary_key=["id"])
+        step("3,000 puts", lambda: [small.put(row) for row in rows])
+    return spent
+
+
+def _data() -> pa.Table:
+    random = np.random.default_rng(7)
+    texts = pa.array(random.integers(0, 1_000, ROWS)).cast(pa.string())
+    users, amounts = random.integers(0, 50_000, ROWS), random.random(ROWS)
+    return pa.table({"id": np.arange(ROWS), "user": users, "amount": amounts, "text": texts})
+
+
+def one_run(tree: Path, folder: str) -> dict[str, float]:
+    """The work in a new process that imports the Moulin of `tree`."""
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": ""}
+    command = [sys.executable, str(Path(__file__).resolve()), "--work", str(tree), "--folder", folder]
+    done = subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tree", type=Path, help="the root of the other tree")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--folder", default=tempfile.gettempdir(), help="where the lakes are made")
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        print(json.dumps(work(options.folder)))
+        return
+    found: dict[Path, list[dict[str, float]]] = {HERE: [], options.tree.resolve(): []}
+    for number in range(1, options.runs + 1):
+        for tree, runs in found.items():
+            runs.append(one_run(tree, options.folder))
+        print(f"run {number} of {options.runs}", file=sys.stderr)
+    here, there = found.values()
+    print(f"{'CPU seconds':28}{'this tree':>12}{'the other':>12}{'ratio':>8}")
+    for name in here[0]:
+        one, other = (statistics.median(run[name] for run in runs) for runs in (here, there))
+        print(f"{name:28}{one:12.3f}{other:12.3f}{one / other:8.2f}")
+
+
+if __name__ == "__main__":
+    main()
