@@ -68,6 +68,7 @@ _PLAIN: Mapping[str, IcebergType] = MappingProxyType(
         )
     }
 )
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _FIXED = re.compile(r"fixed\[(\d+)\]")
 
@@ -173,14 +174,21 @@ def part(document: Mapping[str, Any], name: str, kind: type[_T], default: _T | N
 
 def to_text(value: Any) -> str:
     """A document as JSON without spaces, text as UTF-8."""
+    if not _holds_float(value):
+        return _ENCODER.encode(value)
     match value:
         case dict():
-            return "{" + ",".join(f"{_quoted(name)}:{to_text(inner)}" for name, inner in value.items()) + "}"
+            return "{" + ",".join(f"{_ENCODER.encode(name)}:{to_text(inner)}" for name, inner in value.items()) + "}"
         case list():
             return "[" + ",".join(map(to_text, value)) + "]"
-        case float():
-            return _number(value)
-    return _quoted(value)
+    return _number(value)
+
+
+def _holds_float(value: Any) -> bool:
+    """Whether a document holds a number that JSON's own encoder spells in another way."""
+    if isinstance(value, dict | list):
+        return any(map(_holds_float, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float)
 
 
 def _number(value: float) -> str:
@@ -191,10 +199,6 @@ def _number(value: float) -> str:
     if not exponent:
         return digits
     return format(Decimal(repr(value)), "f") if int(exponent) == -5 else f"{digits}e{int(exponent):+d}"
-
-
-def _quoted(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _field_document(field: NestedField) -> Document:
