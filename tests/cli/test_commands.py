@@ -78,7 +78,8 @@ def test_a_view_blocks_the_drop_of_its_tables_until_it_is_dropped(lake: Run) -> 
 def test_merge_still_compacts_and_names_the_new_command(lake: Run) -> None:
     for n in range(4):
         assert lake("append", "shop.orders", "-", stdin=ndjson(n * 10, 10)).code == 0
-    done = lake("merge", "shop.orders", "--json")
+    with pytest.warns(DeprecationWarning, match="moulin compact"):
+        done = lake("merge", "shop.orders", "--json")
     assert (done.code, done.json()["segments_in"]) == (0, 4)
     assert "moulin compact" in done.err
     listed = [line.split()[1] for line in lake("--help").out.splitlines() if line.startswith("\u2502 ")]

@@ -14,6 +14,7 @@ from moulin.catalog.upkeep.gc import collect
 from moulin.catalog.upkeep.published import write_full_manifests
 from moulin.cli.options import DryRun, Json, TableName, open_lake, require_address
 from moulin.cli.output import console, progress, say, show_json, show_rows, show_values, size, warn
+from moulin.deprecation import warn_renamed
 from moulin.lake import locate
 from moulin.table.keyed.left_logs import regions_in_logs
 
@@ -62,7 +63,7 @@ def compact(
 @wraps(compact)
 def _merge(*arguments: Any, **options: Any) -> None:
     """The old name of `compact`, for one release."""
-    warn("`moulin merge` is now `moulin compact`; the old name goes with the next release.")
+    warn(warn_renamed("`moulin merge`", "`moulin compact`"))
     compact(*arguments, **options)
 
 
