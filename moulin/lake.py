@@ -16,6 +16,7 @@ from moulin.catalog.catalog import Catalog, own_catalog
 from moulin.catalog.objects.tables import NewTable
 from moulin.catalog.sql.clock import Clock
 from moulin.config import Config, load_config
+from moulin.deprecation import warn_renamed
 from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput
 from moulin.model.entities import Database, DropPreview, TableEntry, View
 from moulin.model.key.key import with_key
@@ -270,6 +271,12 @@ class Lake:
         session = self.context.spark().session()
         self.flush()
         return session
+
+    def engine(self) -> Spark:
+        """Deprecated: use `sql` and `spark`."""
+        warn_renamed("Lake.engine()", "Lake.spark() and Lake.sql()")
+        self._open_catalog()
+        return self.context.spark()
 
     def flush(self) -> None:
         """Commit what was put into keyed tables and what others left in their logs, so that other engines see it."""

@@ -90,3 +90,9 @@ def test_a_lake_closes_twice(lake: Lake) -> None:
     lake.create_table("d.t", _COLUMNS, primary_key=["id"]).put({"id": 1, "name": "a"})
     lake.close()
     lake.close()
+
+
+def test_the_old_name_of_the_way_to_spark_works_and_warns(lake: Lake) -> None:
+    with pytest.warns(DeprecationWarning, match=r"Lake\.spark\(\)"):
+        engine = lake.engine()
+    assert engine is lake.context.spark()
