@@ -22,7 +22,7 @@ from moulin.catalog.upkeep.mirror_source import Source
 from moulin.catalog.upkeep.verification import KnownFile
 from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unavailable
 from moulin.lake import Lake
-from moulin.model.batching import batched
+from moulin.model.columns.batching import batched
 from moulin.storage import paths
 from moulin.storage.store import Store, open_store
 

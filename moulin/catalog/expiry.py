@@ -19,7 +19,7 @@ from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import chunks
 from moulin.catalog.streams import tokens
 from moulin.catalog.tasks import merge_tasks
-from moulin.model.refs import refs_of
+from moulin.model.tags import refs_of
 from moulin.storage import paths
 
 KEEP_PROPERTY = "moulin.history-keep-seconds"

@@ -9,10 +9,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from moulin.catalog.segments import deletion, live, retention, search, staging, stats
+from moulin.catalog.segments import deletion, live, retention, staging, stats
+from moulin.catalog.segments import lookup as search
 from moulin.catalog.segments.deletion import ReadyJournal, TombstonedSegment
+from moulin.catalog.segments.lookup import FoundSegment, Page
 from moulin.catalog.segments.retention import Expiring
-from moulin.catalog.segments.search import FoundSegment, Page
 from moulin.catalog.segments.stats import Compactable, Filter, TierStats, Totals
 from moulin.catalog.sql import leases
 from moulin.catalog.sql.pool import Pool

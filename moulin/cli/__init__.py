@@ -1,8 +1,8 @@
 """The command line: `moulin --lake URI COMMAND ...`.
 
-`main` puts the commands together. `tables/` has those for databases, tables and rows, `services/` the processes that
-run until told to end, `upkeep/` those that keep a lake in shape, `demo/` the tour. `options` reads what commands
-share, `output` prints.
+`main` is the program, `commands` lists the commands, each loaded when it is called; `init` makes a lake. `tables/` has
+those for databases, tables and rows, `services/` the processes that run until told to end, `upkeep/` those that keep a
+lake in shape, `demo/` the tour. `options` reads what commands share, `output` prints.
 
 May import: every layer. Nothing imports this package.
 Read first: `main.py`, then `tables/data.py` as the pattern of a command.

@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyroaring import AbstractBitMap, AbstractBitMap64, BitMap64
 
 from moulin.errors import Corrupt, InvalidInput
-from moulin.model import compute as pc
-from moulin.model.arrays import Integers
+from moulin.model.columns import compute as pc
+from moulin.model.columns.arrays import Integers
 
 MAGIC = b"\xd1\xd3\x39\x64"
 FRAME_BYTES = 12

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 
 MAGIC = b"MJNL"
 FORMAT = 1

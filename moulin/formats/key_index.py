@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.errors import Corrupt, Unsupported
-from moulin.model import compute as pc
-from moulin.model.arrays import Hashes, Integers
+from moulin.model.columns import compute as pc
+from moulin.model.columns.arrays import Hashes, Integers
 from moulin.model.layout.murmur3 import hash_bytes, hash_longs
 
 # DO NOT CHANGE THESE: they are in files.

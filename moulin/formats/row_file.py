@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from moulin.errors import InvalidInput
-from moulin.model.batching import batched
+from moulin.model.columns.batching import batched
 from moulin.model.rows.rows import CHUNK_ROWS, to_batches
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.values import Schema

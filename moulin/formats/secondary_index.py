@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
 from moulin.formats.key_index import Fetch, checked_footer, filter_holds, key_bytes, make_filter, read_tail
-from moulin.model import compute as pc
-from moulin.model.arrays import Hashes, Integers
+from moulin.model.columns import compute as pc
+from moulin.model.columns.arrays import Hashes, Integers
 
 # DO NOT CHANGE THESE: they are in files.
 _MAGIC: Final = b"MSIX"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from moulin.model.layout.order import SortOrder
-from moulin.model.layout.spec import PartitionSpec
+from moulin.model.layout.partition_spec import PartitionSpec
+from moulin.model.layout.sort_order import SortOrder
 from moulin.model.operations import Kind
 from moulin.model.schema.values import NestedField, Schema
 

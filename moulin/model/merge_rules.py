@@ -17,7 +17,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from moulin.errors import InvalidInput
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.key.key import Key
 from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate

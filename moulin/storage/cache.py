@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from moulin.config import Config
 from moulin.errors import Corrupt, MoulinError
-from moulin.model.batching import batched
+from moulin.model.columns.batching import batched
 from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.storage.block_folder import BlockFolder

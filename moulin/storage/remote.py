@@ -18,7 +18,7 @@ from obstore import exceptions
 from obstore.store import MemoryStore, from_url
 
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound, Unavailable
-from moulin.model.batching import batched
+from moulin.model.columns.batching import batched
 from moulin.storage import paths, range_file
 from moulin.storage.interface import ObjectInfo, Store, checked_prefix, checked_ranges, checked_size, complete
 

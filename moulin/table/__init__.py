@@ -1,6 +1,7 @@
 """One table: how it is written, read, changed and committed.
 
-The facade is table.py, with versions.py and settings.py; transaction.py and snapshot.py stand beside it. Below it the
+The facade is table.py, with versions.py and settings.py; handle.py is what they share; transaction.py,
+snapshot.py and stats.py stand beside it. Below it the
 rooms form an order, and imports point down only:
 
     facade > bulk > keyed > compact > index > write > read > context > find > commit

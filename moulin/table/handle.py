@@ -10,8 +10,8 @@ import pyarrow as pa
 from moulin.errors import Closed, FailedPrecondition, InvalidInput
 from moulin.model.entities import Region, TableState
 from moulin.model.operations import Operation
-from moulin.model.refs import shown
 from moulin.model.schema.arrow import arrow_schema
+from moulin.model.tags import shown
 from moulin.table.commit.change import SettingChange, after_commit
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable

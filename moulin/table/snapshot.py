@@ -12,8 +12,8 @@ import pyarrow as pa
 from moulin.errors import FailedPrecondition
 from moulin.model.entities import TableState
 from moulin.model.key.key import Key
-from moulin.model.refs import shown
 from moulin.model.schema.arrow import arrow_schema
+from moulin.model.tags import shown
 from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.keyed.key_scan import KeyScan

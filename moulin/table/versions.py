@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from moulin.errors import InvalidInput, NotFound
 from moulin.model.entities import CommitInfo
 from moulin.model.operations import Restore, SetProperties
-from moulin.model.refs import Ref, check_ref_name, refs_of
+from moulin.model.tags import Ref, check_ref_name, refs_of
 from moulin.model.where import Where
 from moulin.table.handle import TableHandle, whole_number
 from moulin.table.read.feed import Feed

@@ -11,6 +11,7 @@ import pytest
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.errors import AlreadyExists, InvalidInput, NotFound
+from moulin.model.conflicts import Verdict, verdict
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
@@ -33,8 +34,6 @@ from moulin.model.operations import (
     Trim,
     UpdateIndex,
     Upsert,
-    Verdict,
-    verdict,
 )
 from moulin.model.schema.change import AddColumn, DropColumn, RenameColumn
 from moulin.storage import paths

@@ -18,7 +18,7 @@ from moulin.catalog.catalog import Catalog
 from moulin.config import Config
 from moulin.errors import MoulinError
 from moulin.lake import Lake
-from moulin.meta.codec.status import from_rpc_error
+from moulin.meta.codec.errors import from_rpc_error
 from moulin.meta.config import ServeConfig
 from moulin.meta.server.server import MetaServer, build_server
 from moulin.storage.store import Store, open_store

@@ -13,8 +13,8 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.types import IcebergType as TheirType
 
 import moulin.iceberg.format.pyiceberg_values  # noqa: F401  so that pyiceberg takes defaults in nanoseconds
-from moulin.model.layout.order import SortOrder, sort_to_json
-from moulin.model.layout.spec import PartitionSpec, Transform, spec_to_json
+from moulin.model.layout.partition_spec import PartitionSpec, Transform, spec_to_json
+from moulin.model.layout.sort_order import SortOrder, sort_to_json
 from moulin.model.schema.documents import schema_to_json, type_document
 from moulin.model.schema.values import IcebergType, Schema
 

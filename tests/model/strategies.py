@@ -8,8 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from moulin.model.layout.order import NullOrder, SortDirection, SortField, SortOrder
-from moulin.model.layout.spec import (
+from moulin.model.layout.partition_spec import (
     BucketTransform,
     DayTransform,
     HourTransform,
@@ -22,6 +21,7 @@ from moulin.model.layout.spec import (
     VoidTransform,
     YearTransform,
 )
+from moulin.model.layout.sort_order import NullOrder, SortDirection, SortField, SortOrder
 from moulin.model.schema.single_value import unscaled_to_decimal
 from moulin.model.schema.types import PLAIN_TYPES, renumber
 from moulin.model.schema.values import (

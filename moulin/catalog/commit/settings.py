@@ -11,26 +11,18 @@ from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.errors import Conflict, FailedPrecondition, InvalidInput, MoulinError, NotFound
+from moulin.model.conflicts import Verdict, verdict
 from moulin.model.key.region import PROPERTY as REGIONS
 from moulin.model.key.region import RegionSpec
-from moulin.model.layout.order import sort_to_json
 from moulin.model.layout.partition import parse_spec
+from moulin.model.layout.partition_spec import spec_to_json
 from moulin.model.layout.sort import parse_sort
-from moulin.model.layout.spec import spec_to_json
-from moulin.model.operations import (
-    AlterSchema,
-    Kind,
-    Operation,
-    SetPartitioning,
-    SetProperties,
-    SetSortOrder,
-    Verdict,
-    verdict,
-)
-from moulin.model.refs import REF_PREFIX, read_ref
+from moulin.model.layout.sort_order import sort_to_json
+from moulin.model.operations import AlterSchema, Kind, Operation, SetPartitioning, SetProperties, SetSortOrder
 from moulin.model.schema.documents import schema_to_json
 from moulin.model.schema.evolution import apply_changes
 from moulin.model.schema.values import Schema
+from moulin.model.tags import REF_PREFIX, read_ref
 
 
 def apply_setting(change: TableChange, operation: Operation) -> None:

@@ -14,7 +14,8 @@ from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
 from moulin.errors import InvalidInput
-from moulin.model.operations import Kind, Verdict, strongest, verdict
+from moulin.model.conflicts import Verdict, strongest, verdict
+from moulin.model.operations import Kind
 
 
 class TableChange:

@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from moulin.errors import Conflict
-from moulin.model.operations import Operation, RegionUse, Verdict
+from moulin.model.conflicts import Verdict
+from moulin.model.operations import Operation, RegionUse
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from moulin.errors import InvalidInput, NotFound
 from moulin.model.key.key import with_key
 from moulin.model.key.region import RegionSpec
 from moulin.model.layout.event_time import event_time_id
-from moulin.model.layout.order import SortOrder
-from moulin.model.layout.spec import (
+from moulin.model.layout.partition_spec import (
     BucketTransform,
     IdentityTransform,
     PartitionSpec,
@@ -20,6 +19,7 @@ from moulin.model.layout.spec import (
     TruncateTransform,
     UnknownTransform,
 )
+from moulin.model.layout.sort_order import SortOrder
 from moulin.model.names import check_column_name
 from moulin.model.schema.defaults import coerce_default
 from moulin.model.schema.schema import MAX_FIELD_ID, check_field_count, column_path

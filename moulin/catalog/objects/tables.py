@@ -20,8 +20,8 @@ from moulin.errors import AlreadyExists, NotFound
 from moulin.formats import messages as pb
 from moulin.model.entities import TableEntry, TableState
 from moulin.model.ids import new_id, new_snapshot_id
-from moulin.model.layout.order import sort_from_json, sort_to_json
-from moulin.model.layout.spec import spec_from_json, spec_to_json
+from moulin.model.layout.partition_spec import spec_from_json, spec_to_json
+from moulin.model.layout.sort_order import sort_from_json, sort_to_json
 from moulin.model.names import check_name
 from moulin.model.schema.documents import schema_from_json, schema_to_json
 from moulin.model.schema.values import Schema

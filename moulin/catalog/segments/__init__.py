@@ -1,9 +1,10 @@
 """Segments in the catalog: which are live at a version, how they are found, counted, fed to readers and given up.
 
-Read `live.py` first: spans, and the time classes that make a range cheap. `search.py` answers in pages (its SQL is in
-`pages.py`), `stats.py` counts, `feed.py` compares two versions. `sql_rows.py` has the rows that a commit and a replay
-write. A segment's life outside of versions: `staging.py` hands out numbers before files are written, `retention.py`
-finds segments past their time, `deletion.py` offers tombstoned ones until somebody confirms that they are gone.
+Read `live.py` first: spans, and the time classes that make a range cheap. `lookup.py` finds segments in pages (its SQL
+is in `pages.py`), `stats.py` counts, `feed.py` compares two versions. `sql_rows.py` has the rows that a commit and a
+replay write. A segment's life outside of versions: `staging.py` hands out numbers before files are written,
+`retention.py` finds segments past their time, `deletion.py` offers tombstoned ones until somebody confirms that they
+are gone.
 
 May import `objects`, `identity` and `sql`. Everything here reads, or takes no version; commits are in `commit/`.
 Ladder: number (reserved or staged) -> segment (committed, live in spans) -> tombstoned (in the trash) -> gone.

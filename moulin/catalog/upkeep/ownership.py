@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import Pool, chunks
-from moulin.model.refs import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, statistics_of
+from moulin.model.tags import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, statistics_of
 from moulin.storage import paths
 from moulin.storage.file_kinds import FileKind, identify
 

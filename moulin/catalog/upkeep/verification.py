@@ -24,7 +24,7 @@ from moulin.formats.journal import Journal
 from moulin.formats.key_index import KeyIndex
 from moulin.formats.puffin import read_deletion_vectors
 from moulin.formats.secondary_index import IndexFile
-from moulin.model.refs import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, statistics_of
+from moulin.model.tags import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, statistics_of
 from moulin.storage import paths
 
 Verify = Callable[[bytes], str | None]

@@ -11,7 +11,7 @@ from moulin.cli.output import moment, progress, say, show_json, show_rows, show_
 from moulin.cli.tables.stats import as_values, draw
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
-from moulin.model.refs import refs_of, shown
+from moulin.model.tags import refs_of, shown
 from moulin.table.stats import TableStats
 from moulin.table.table import Table
 

@@ -1,11 +1,11 @@
 """Segments: the immutable Parquet files that hold the rows of tables.
 
-`segment` writes them, tuned per level by `tuning`; `reader` reads them, and Parquet files of other engines that carry
+`writer` writes them, tuned per level by `tuning`; `reader` reads them, and Parquet files of other engines that carry
 field ids. `footer` turns a footer into facts of columns. `row_mapping` brings rows of an older schema to the schema
 they are read with.
 
 May import: `moulin.model` and `formats.deletion_vector`.
-Read first: docs/formats/segment.md, then `segment.py` and `reader.py`.
+Read first: docs/formats/segment.md, then `writer.py` and `reader.py`.
 
 Nouns: a file has row groups; a row group has a chunk per leaf column; a leaf is a column without fields inside.
 """

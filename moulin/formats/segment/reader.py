@@ -19,8 +19,8 @@ from moulin.errors import Closed, Corrupt, InvalidInput, MoulinError, NotFound, 
 from moulin.formats.deletion_vector import keep_mask
 from moulin.formats.segment.footer import LEVEL_KEY, RESTORE, FooterColumn, GroupFacts, footer_columns, read_footer
 from moulin.formats.segment.row_mapping import RowMapping
-from moulin.model import compute as pc
-from moulin.model.arrays import Integers
+from moulin.model.columns import compute as pc
+from moulin.model.columns.arrays import Integers
 from moulin.model.facts import ColumnFacts
 from moulin.model.predicate.evaluation import evaluate
 from moulin.model.schema.arrow import (

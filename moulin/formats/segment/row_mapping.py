@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from moulin.errors import Corrupt, FailedPrecondition, InvalidInput
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.schema.arrow import arrow_field, arrow_type, field_id
 from moulin.model.schema.defaults import default_value
 from moulin.model.schema.values import IcebergType, ListType, MapType, NestedField, Schema, StructType

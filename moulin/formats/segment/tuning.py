@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.schema.arrow import leaves
 
 # A dictionary may be this large: values inside of maps share one, and one that is full costs more than it saved.

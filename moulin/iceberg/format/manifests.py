@@ -21,7 +21,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes
-from moulin.model.layout.spec import PartitionSpec
+from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.schema.documents import schema_to_json
 from moulin.model.schema.values import IcebergType, PrimitiveType
 from moulin.storage import paths

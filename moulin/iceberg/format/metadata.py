@@ -14,13 +14,13 @@ from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.pyiceberg_values import to_pyiceberg_schema
 from moulin.model.entities import TableState
-from moulin.model.layout.order import UNSORTED_SORT_ORDER, order_document
 from moulin.model.layout.partition import FIRST_FIELD_ID
-from moulin.model.layout.spec import spec_document
+from moulin.model.layout.partition_spec import spec_document
+from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, order_document
 from moulin.model.operations import Kind
-from moulin.model.refs import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, Ref, shown, statistics_of
 from moulin.model.schema.documents import schema_document
 from moulin.model.schema.values import Schema, TimestampNanoType, TimestamptzNanoType
+from moulin.model.tags import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, Ref, shown, statistics_of
 
 FORMAT_PROPERTY = "format-version"
 NAME_MAPPING = "schema.name-mapping.default"

@@ -11,8 +11,8 @@ from typing import Any
 from pyiceberg import conversions, partitioning, schema, types
 from pyiceberg.table import sorting
 
-from moulin.model.layout.order import SortOrder, order_of
-from moulin.model.layout.spec import PartitionSpec, spec_of
+from moulin.model.layout.partition_spec import PartitionSpec, spec_of
+from moulin.model.layout.sort_order import SortOrder, order_of
 from moulin.model.schema import single_value
 from moulin.model.schema.defaults import coerce_default
 from moulin.model.schema.documents import schema_to_json

@@ -27,7 +27,7 @@ from moulin.iceberg.format.manifests import ManifestWriter, is_live, write_manif
 from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
-from moulin.model.refs import Ref, refs_of
+from moulin.model.tags import Ref, refs_of
 from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.table.context import Context

@@ -9,7 +9,7 @@ import moulin
 from moulin.iceberg.rest import errors, namespaces, tables, views
 from moulin.iceberg.rest.commit import commit, create, register
 from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
-from moulin.iceberg.rest.scan import scans
+from moulin.iceberg.rest.scan import plan as scans
 from moulin.lake import Lake
 
 PREFIX = "/iceberg"

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from moulin.errors import InvalidInput
 from moulin.ingest.otlp.otlp import Decoded
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 from moulin.model.ingest import RoutedTable, TokenRouting
 from moulin.model.otel import Signal
 

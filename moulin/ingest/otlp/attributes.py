@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from moulin.ingest.otlp.wire import BYTES, FIXED64, VARINT, Buffer, Fields, Odd, offsets, scan
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 
 _STRING, _BOOL, _INT, _DOUBLE, _ARRAY, _KVLIST, _RAW = 1, 2, 3, 4, 5, 6, 7
 _ESCAPED = r'["\\\x00-\x1f]'

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from moulin.ingest.otlp import wire
 from moulin.ingest.otlp.wire import Fields
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 from moulin.model.otel import SPAN_ID, TIME, TRACE_ID
 
 _LATEST = np.iinfo(np.int64).max

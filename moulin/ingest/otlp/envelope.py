@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from moulin.ingest.otlp.attributes import attributes
 from moulin.ingest.otlp.wire import BYTES, Buffer, Fields, Odd, scan, walk
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 
 ROUTE_ATTRIBUTE = "moulin.table"
 SERVICE_ATTRIBUTE = "service.name"

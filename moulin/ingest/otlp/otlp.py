@@ -26,8 +26,8 @@ from moulin.ingest.otlp.logs import log_rows
 from moulin.ingest.otlp.points import point_rows
 from moulin.ingest.otlp.spans import span_rows
 from moulin.ingest.otlp.wire import Odd
-from moulin.model.arrays import Integers
-from moulin.model.batching import packed
+from moulin.model.columns.arrays import Integers
+from moulin.model.columns.batching import packed
 from moulin.model.otel import EVENT_TIME, INGEST_TIME, REPORTED_TIME, SCHEMAS, SIGNALS, TIME, Signal
 
 REQUESTS: Final[Mapping[Signal, Any]] = MappingProxyType(

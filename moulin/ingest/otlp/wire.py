@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 

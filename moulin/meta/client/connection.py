@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import grpc
 
 from moulin.errors import Closed, InvalidInput, MoulinError, Unavailable
-from moulin.meta.codec.status import DETAIL, from_rpc_error
+from moulin.meta.codec.errors import DETAIL, from_rpc_error
 
 PORT: Final = 9560
 CLUSTER: Final = "x-moulin-cluster"  # the metadata of a call that says which cluster it is meant for

@@ -18,7 +18,7 @@ import grpc
 from moulin.catalog.sql.pool import gave_up
 from moulin.errors import MoulinError
 from moulin.meta.auth import ANYONE, Authenticate, caller
-from moulin.meta.codec import status
+from moulin.meta.codec import errors as status
 from moulin.model.ids import new_id
 
 REQUEST_ID: Final = "x-request-id"

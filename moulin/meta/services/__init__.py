@@ -1,5 +1,6 @@
 """One module for each gRPC service, with one servicer in it; one method for each call, in the order of the proto file.
 
+ClusterService alone is in `server/cluster.py`.
 A servicer checks what a request names, calls the catalog, and answers. It holds no state but its `Site`, and makes no
 decision that the catalog can make. `catalog_service` serves `moulin.lake.v1`, for lakes in other processes; all others
 serve `moulin.meta.v1`, the public services. `new_segment` is not a service: it returns the facts of a segment that a

@@ -6,7 +6,7 @@ from typing import Any
 
 from moulin._proto.moulin.meta.v1 import segment_lookup_pb2 as pb
 from moulin._proto.moulin.meta.v1 import segment_lookup_pb2_grpc as rpc
-from moulin.catalog.segments.search import MAX_LIMIT
+from moulin.catalog.segments.lookup import MAX_LIMIT
 from moulin.meta.codec.id import from_message_id
 from moulin.meta.codec.meta.moment import from_message_range
 from moulin.meta.codec.meta.segment import from_message_segment_ids, to_message_segments

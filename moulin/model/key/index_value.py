@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.key.key import Key
 from moulin.model.schema.values import (
     BinaryType,

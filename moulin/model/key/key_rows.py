@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.errors import InvalidInput
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.key.key_value import SIGN, VARIABLE
 from moulin.model.layout.transform import raw_values
 from moulin.model.schema.arrow import arrow_field

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from moulin.errors import InvalidInput
 from moulin.model.key.key import Key
 from moulin.model.layout.partition import PartitionTuple, parse_spec
-from moulin.model.layout.spec import PartitionSpec
+from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.schema.values import Schema
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
-from moulin.model.arrays import Hashes, Integers
+from moulin.model.columns.arrays import Hashes, Integers
 
 # Longer values are hashed one by one: each four bytes of the longest would cost a pass over the column.
 _LONGEST = 256

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from moulin.errors import Corrupt, InvalidInput
-from moulin.model.layout.spec import (
+from moulin.model.layout.partition_spec import (
     BucketTransform,
     DayTransform,
     HourTransform,

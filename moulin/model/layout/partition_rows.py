@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.model.layout.partition import PartitionTuple
-from moulin.model.layout.spec import PartitionSpec
+from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.transform import source_column, transform_array
 from moulin.model.schema.single_value import decimal_to_bytes, to_bytes
 from moulin.model.schema.values import DecimalType, IcebergType, Schema

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from moulin.errors import InvalidInput
-from moulin.model.layout.order import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
-from moulin.model.layout.spec import IdentityTransform
+from moulin.model.layout.partition_spec import IdentityTransform
+from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
 from moulin.model.schema.schema import column_path, find_column
 from moulin.model.schema.values import PrimitiveType, Schema
 

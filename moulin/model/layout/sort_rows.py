@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.errors import Unsupported
-from moulin.model import compute as pc
-from moulin.model.layout.order import NullOrder, SortDirection, SortOrder
-from moulin.model.layout.spec import IdentityTransform
+from moulin.model.columns import compute as pc
+from moulin.model.layout.partition_spec import IdentityTransform
+from moulin.model.layout.sort_order import NullOrder, SortDirection, SortOrder
 from moulin.model.layout.transform import raw_values, source_column
 from moulin.model.schema.values import (
     BooleanType,

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.errors import InvalidInput, Unsupported
-from moulin.model import compute as pc
-from moulin.model.arrays import Integers
+from moulin.model.columns import compute as pc
+from moulin.model.columns.arrays import Integers
 from moulin.model.layout.murmur3 import hash_bytes, hash_longs
-from moulin.model.layout.spec import (
+from moulin.model.layout.partition_spec import (
     BucketTransform,
     DayTransform,
     HourTransform,

@@ -3,8 +3,8 @@
 `condition` is the tree and its algebra, `predicate` the tree with what callers ask of it. `evaluation` runs it over
 Arrow tables, `prune` judges it by the facts of a file, `domain` is what a column may hold as far as is known.
 
-May import: `model.layout`, `model.schema`, `model.facts`. How text becomes a condition is in `model.where`.
-Read first: `condition.py`.
+May import: `model.layout`, `model.schema`, `model.columns`, `model.facts`. How text becomes a condition is in
+`model.where`. Read first: `condition.py`.
 
 Nouns: a condition is a tree of leaves; a predicate is a condition over the schema of one table; a domain is the set
 of values that a column may have.

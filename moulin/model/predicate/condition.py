@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.schema.arrow import arrow_type
 from moulin.model.schema.values import BooleanType, DecimalType, DoubleType, FloatType, IcebergType, UUIDType
 

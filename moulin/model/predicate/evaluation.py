@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 
 
 def evaluate(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:

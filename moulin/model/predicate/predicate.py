@@ -16,9 +16,9 @@ from functools import cached_property
 import pyarrow as pa
 
 from moulin.errors import InvalidInput
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.facts import ColumnFacts
-from moulin.model.layout.spec import PartitionSpec
+from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.predicate.condition import FALSE, TRUE, Column, Condition, columns_of, complement, expression_of
 from moulin.model.predicate.evaluation import evaluate
 from moulin.model.predicate.prune import narrow, possible, state_of_facts, state_of_partition, time_range

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from moulin.errors import Corrupt
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.facts import ColumnFacts
 from moulin.model.layout.bounds import INT64_MAX, INT64_MIN, bound_from_bytes
-from moulin.model.layout.spec import (
+from moulin.model.layout.partition_spec import (
     BucketTransform,
     DayTransform,
     HourTransform,

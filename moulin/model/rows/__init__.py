@@ -4,6 +4,6 @@
 `leaf_conversion` for single values; `python_values` makes arrays of Python values. `record` checks one row at a time
 for puts, where Arrow would cost more than it saves.
 
-May import: `model.schema`, `model.names`, `model.batching`.
+May import: `model.schema`, `model.names`, `model.columns`.
 Read first: `rows.py`, whose `to_batches` is the entry for every write that is not a single put.
 """

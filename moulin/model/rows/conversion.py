@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.names import did_you_mean
 from moulin.model.rows.leaf_conversion import convert_leaf
 from moulin.model.schema.arrow import arrow_type

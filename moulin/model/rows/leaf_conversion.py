@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 
 
 def convert_leaf(array: pa.Array, target: pa.DataType, rounding: bool) -> pa.Array | None:

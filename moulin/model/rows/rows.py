@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from moulin.errors import InvalidInput
-from moulin.model.batching import batched
+from moulin.model.columns.batching import batched
 from moulin.model.names import did_you_mean
 from moulin.model.rows.conversion import Misfit, Target, TypeMisfit, absent, fit
 from moulin.model.rows.python_values import from_python

@@ -10,7 +10,7 @@ A *where* is what the user wrote. It is parsed once, at the call that takes it: 
 are joined into a *condition* by the functions of `conditions`, which front ends that take no text call directly. A
 *predicate* is the condition with its schema; this is what scans prune by and what tasks get.
 
-Room: `syntax` has the text parsed by sqlglot, `reader` makes the condition, with `literal`, `moment` and `like` for
+Room: `parser` has the text parsed by sqlglot, `reader` makes the condition, with `literal`, `moment` and `like` for
 values and `formula` for what is computed; `foreign` is for pyarrow expressions. May import: `model.predicate` and
 what lies below it. Read first: `reader.py`.
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from moulin.errors import InvalidInput
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Computed, leaves
 from moulin.model.schema.values import Schema
@@ -39,8 +39,8 @@ def parse_where(where: Where, schema: Schema) -> Predicate:
         return Predicate.of(schema, foreign(where, schema), str(where))
     if not isinstance(where, str):
         raise InvalidInput(f"A where is SQL text or a pyarrow expression, not {type(where).__name__}.")
+    from moulin.model.where.parser import TOO_DEEP, parse_text
     from moulin.model.where.reader import Reader  # with the SQL parser, whose import takes a tenth of a second
-    from moulin.model.where.syntax import TOO_DEEP, parse_text
 
     try:
         condition = Reader(schema).condition(parse_text(where), False)
@@ -54,8 +54,8 @@ def parse_where(where: Where, schema: Schema) -> Predicate:
 
 def parse_term(text: str, schema: Schema) -> Term:
     """The value that an SQL expression over the columns of `schema` describes."""
+    from moulin.model.where.parser import parse_text
     from moulin.model.where.reader import Reader
-    from moulin.model.where.syntax import parse_text
 
     return Reader(schema).term(parse_text(text))
 

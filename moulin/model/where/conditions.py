@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moulin.errors import InvalidInput
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.predicate.condition import (
     FALSE,
     FLIPPED,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from moulin.errors import InvalidInput
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.predicate.condition import Column, Computed
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.schema import unknown_column

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from moulin.errors import InvalidInput
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.predicate.condition import FALSE, Column, Computed, Condition, Constant, Operator, arrow_comparison
 from moulin.model.schema.values import (
     BinaryType,

@@ -3,7 +3,7 @@ r"""Patterns of `like`: % is any text, _ one character, and the escape character
 from __future__ import annotations
 
 from moulin.errors import InvalidInput
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.predicate.condition import FALSE, Column, Compare, Computed, Condition, IsNull, Like
 from moulin.model.where.formula import Formula
 

@@ -23,7 +23,7 @@ from moulin.model.schema.values import BooleanType, NestedField, Schema, StructT
 from moulin.model.where.conditions import between, compare, is_nan, is_null, matches, one_of, same
 from moulin.model.where.formula import Arithmetic, Term, absolute, arithmetic, changed_case, negative
 from moulin.model.where.literal import Literal, cast, read_number, shown
-from moulin.model.where.syntax import MAX_DEPTH, TOO_DEEP, chain, cut, described, only, operand, path, refuse
+from moulin.model.where.parser import MAX_DEPTH, TOO_DEEP, chain, cut, described, only, operand, path, refuse
 
 _COMPARISONS: Mapping[type[exp.Expression], Operator] = {
     exp.EQ: "=",

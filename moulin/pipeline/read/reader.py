@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from moulin.formats import deletion_vector
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
@@ -36,7 +36,7 @@ from moulin.pipeline.read.staging import Staging
 from moulin.pipeline.session import is_local
 from moulin.sized_cache import SizedCache
 from moulin.table.context import Context
-from moulin.table.find.search import narrow
+from moulin.table.find.index_search import narrow
 from moulin.table.read.scan import plan_segments
 
 # Spark's Parquet reader fills a declared column of this name with the position of each row in its file. It is what

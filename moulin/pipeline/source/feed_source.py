@@ -23,7 +23,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from moulin.catalog.segments.feed import FeedEntry, FeedSegment
 from moulin.errors import FailedPrecondition, InvalidInput, MoulinError
 from moulin.lake import Lake
-from moulin.model.batching import packed
+from moulin.model.columns.batching import packed
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.names import did_you_mean

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from moulin.errors import InvalidInput
-from moulin.model.batching import packed
+from moulin.model.columns.batching import packed
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.names import did_you_mean
@@ -25,7 +25,7 @@ from moulin.pipeline.read.segment_scan import SegmentScan
 from moulin.pipeline.source.options import PARTITION_BYTES, SourceTable
 from moulin.pipeline.write.source_write import Part, SourceWrite, WriteOptions
 from moulin.pipeline.write.writer import current_task
-from moulin.table.find.search import narrow
+from moulin.table.find.index_search import narrow
 from moulin.table.read.scan import plan_segments
 
 

@@ -1,7 +1,7 @@
 """`lake.sql`: which statements it takes, which tables they name, and what they ask of those for sure.
 
 `sql` refuses what is not a query and names the call to use instead. `catalyst` is the only module that knows the
-classes of Spark's parser and plans. `names` finds the lake's tables in a plan and puts their rows there. `where`
+classes of Spark's parser and plans. `names` finds the lake's tables in a plan and puts their rows there. `hints`
 takes from a plan the conditions that spare files.
 
 May import: `pipeline.read` and the layers below; not `write/` or `source/`.

@@ -16,11 +16,12 @@ from moulin.catalog.commit.table_commit import Stale
 from moulin.errors import Conflict, InvalidInput
 from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader
+from moulin.model.conflicts import Verdict
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition import PartitionTuple
-from moulin.model.operations import Kind, RegionUse, Verdict
+from moulin.model.operations import Kind, RegionUse
 from moulin.table.bulk.runs import DuplicateSlice, RelocateSlice, find_duplicates, relocate
 from moulin.table.bulk.writer import BulkPlan, RegionRun, duplicate_key
 from moulin.table.commit.change import DataChange

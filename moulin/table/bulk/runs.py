@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.storage.store import Store
 from moulin.table.bulk.writer import WorkerTools, in_key_order

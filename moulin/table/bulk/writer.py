@@ -17,8 +17,8 @@ import pyarrow as pa
 from moulin.errors import InvalidInput
 from moulin.formats.key_index import search_form
 from moulin.formats.segment.reader import SegmentReader
-from moulin.model import compute as pc
-from moulin.model.arrays import Integers
+from moulin.model.columns import compute as pc
+from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.model.key.key import Key
 from moulin.model.key.region import RegionSpec

@@ -18,6 +18,7 @@ from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.commit.table_commit import CommitResult, Stale, TableCommit
 from moulin.formats import deletion_vector
 from moulin.formats.journal import Journal, JournalSet
+from moulin.model.conflicts import Verdict
 from moulin.model.facts import LiveSegment, VectorFacts
 from moulin.model.operations import (
     Append,
@@ -30,7 +31,6 @@ from moulin.model.operations import (
     Overwrite,
     Trim,
     Upsert,
-    Verdict,
 )
 from moulin.storage.store import Store
 from moulin.table.commit.change import Change, CompactionChange, DataChange, SettingChange

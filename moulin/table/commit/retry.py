@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from moulin.catalog.commit.table_commit import Stale
 from moulin.errors import MoulinError
-from moulin.model.operations import Verdict
+from moulin.model.conflicts import Verdict
 
 _T = TypeVar("_T")
 

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 from moulin.formats import deletion_vector
 from moulin.formats.journal import JournalEntry, encode_journal, pack
 from moulin.formats.segment.reader import SegmentReader
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.ids import new_id
 from moulin.model.layout.sort_rows import sort_indices

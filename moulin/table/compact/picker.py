@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from moulin.config import Config
 from moulin.formats.segment.reader import SegmentReader
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.facts import LiveSegment
-from moulin.model.layout.order import NullOrder, SortDirection
 from moulin.model.layout.size_tier import size_tier
+from moulin.model.layout.sort_order import NullOrder, SortDirection
 from moulin.storage.store import Store
 from moulin.table.compact.kernel import CompactionSlice, InputRange
 from moulin.table.write import clustering

@@ -14,7 +14,7 @@ import pyarrow as pa
 from moulin.errors import FailedPrecondition
 from moulin.formats import deletion_vector
 from moulin.formats.key_index import Block, KeyIndex, hash_keys, search_form
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.sized_cache import SizedCache
 from moulin.storage import paths

@@ -23,7 +23,7 @@ from moulin.formats.secondary_index import (
 )
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model import operations
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 from moulin.model.key.index_value import cut, encode_values, encoding_of, width_of

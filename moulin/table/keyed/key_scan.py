@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from moulin.errors import InvalidInput
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.facts import LiveSegment
 from moulin.model.key.key import Key, successor
 from moulin.model.predicate.evaluation import evaluate

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from moulin.formats.segment.reader import SegmentReader
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.facts import LiveSegment
 from moulin.model.key.key import Key
 from moulin.model.rows.numbers import int64_array

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from moulin.formats.segment.reader import SegmentReader
-from moulin.formats.segment.segment import SegmentWriter
+from moulin.formats.segment.writer import SegmentWriter
 from moulin.model.key.key import Key
 from moulin.model.rows.record import RecordType
 from moulin.model.schema.arrow import arrow_schema

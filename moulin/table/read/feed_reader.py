@@ -19,7 +19,7 @@ from pyroaring import BitMap64
 from moulin.catalog.segments.feed import FeedEntry, FeedSegment
 from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import ROW_ID, arrow_field

@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from moulin.catalog.backend import CatalogBackend
 from moulin.errors import InvalidInput, NotFound
 from moulin.formats.segment.reader import SegmentReader
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, LiveSegment
 from moulin.model.names import did_you_mean
@@ -28,7 +28,7 @@ from moulin.storage.store import Store
 from moulin.storage.table_store import Lost
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.index_files import SecondaryIndexes
-from moulin.table.find.search import Narrowed, groups_of, narrow
+from moulin.table.find.index_search import Narrowed, groups_of, narrow
 from moulin.table.pins import Hold, Pins
 from moulin.table.read.verified import VERIFIED, part_of
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from moulin.model import compute as pc
-from moulin.model.arrays import Integers
+from moulin.model.columns import compute as pc
+from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.table_settings import SHARDING, sharding_columns
 

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from moulin.model.entities import TableState
 from moulin.model.key.key import Key
-from moulin.model.layout.order import SortOrder
-from moulin.model.layout.spec import PartitionSpec
+from moulin.model.layout.partition_spec import PartitionSpec
+from moulin.model.layout.sort_order import SortOrder
 from moulin.model.schema.values import Schema
 from moulin.table.write import clustering
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from moulin.model.batching import packed
+from moulin.model.columns.batching import packed
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.values import Schema
 

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from moulin.formats.key_index import encode_key_index
-from moulin.formats.segment.segment import SegmentWriter, nan_fields, segment_facts
 from moulin.formats.segment.tuning import tuning
-from moulin.model.arrays import Integers
+from moulin.formats.segment.writer import SegmentWriter, nan_fields, segment_facts
+from moulin.model.columns.arrays import Integers
 from moulin.model.facts import SegmentFacts
 from moulin.model.key.key import Key
 from moulin.model.layout.partition_rows import split_by_partition

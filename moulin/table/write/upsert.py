@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from moulin.formats import deletion_vector
-from moulin.model import compute as pc
-from moulin.model.arrays import Integers
+from moulin.model.columns import compute as pc
+from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.key.key import Key

@@ -18,7 +18,7 @@ from moulin.model.rows.rows import to_batches
 from moulin.model.where import Where, parse_where
 from moulin.table.commit.change import DataChange
 from moulin.table.context import Context
-from moulin.table.find.search import narrow
+from moulin.table.find.index_search import narrow
 from moulin.table.ports import is_frame
 from moulin.table.read.scan import facts_by_field, plan_segments
 from moulin.table.write.append import AppendPlan, append_rows

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from moulin.errors import Closed, Corrupt, InvalidInput, NotFound, Unavailable
-from moulin.formats.segment import segment
+from moulin.formats.segment import writer as segment
 from moulin.formats.segment.reader import POSITION, SegmentReader
-from moulin.formats.segment.segment import LevelTuning, SegmentWriter
+from moulin.formats.segment.writer import LevelTuning, SegmentWriter
 from moulin.model.facts import ColumnFacts
 from moulin.model.layout.bounds import bound_from_bytes
 from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, ROW_ID, arrow_schema

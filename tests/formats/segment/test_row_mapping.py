@@ -13,7 +13,7 @@ import pytest
 
 from moulin.errors import Corrupt, FailedPrecondition, InvalidInput
 from moulin.formats.segment.row_mapping import RowMapping
-from moulin.formats.segment.segment import SegmentWriter
+from moulin.formats.segment.writer import SegmentWriter
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.values import (
     BinaryType,

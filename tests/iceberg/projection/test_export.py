@@ -17,7 +17,7 @@ from moulin.iceberg.check import checker
 from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from moulin.model.operations import SetProperties
-from moulin.model.refs import STATISTICS_PREFIX
+from moulin.model.tags import STATISTICS_PREFIX
 from moulin.table.commit.change import SettingChange
 from moulin.table.table import Table
 from tests.iceberg.conftest import rows

@@ -28,7 +28,7 @@ from moulin.errors import (
     Unavailable,
 )
 from moulin.lake import Lake
-from moulin.meta.codec.status import kind_of
+from moulin.meta.codec.errors import kind_of
 from moulin.meta.config import ServeConfig
 from moulin.meta.server.server import MetaServer, build_server
 from moulin.model.operations import SetProperties

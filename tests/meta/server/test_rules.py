@@ -29,7 +29,7 @@ ELSEWHERE = {
     "SD-12": "journals: tests/formats/test_journal.py",
     "SL-17": "hashes: tests/catalog/upkeep/test_check.py and tests/test_mirror.py",
     "JN-15": "a pointer to moulin/config.py, which promises nothing by itself",
-    "SG-04": "segments never change: tests/formats/segment/test_segment.py",
+    "SG-04": "segments never change: tests/formats/segment/test_writer.py",
     "SG-05": "ingest times: the nursery pipeline",
     "INV-1": "tests/crash/test_storm.py",
     "INV-3": "tests/crash/test_storm.py",

@@ -13,7 +13,7 @@ from grpc import StatusCode
 from moulin._proto.moulin.meta.v1 import nursery_pb2 as pb
 from moulin.catalog.upkeep.gc import collect
 from moulin.formats import manifest as codec
-from moulin.formats.segment import segment
+from moulin.formats.segment import writer as segment
 from moulin.formats.segment.tuning import LEVELS
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from moulin.errors import Corrupt, InvalidInput, NotFound
 from moulin.model.layout.partition import decode_partition, format_partition, parse_spec
 from moulin.model.layout.partition_rows import split_by_partition
-from moulin.model.layout.spec import (
+from moulin.model.layout.partition_spec import (
     BucketTransform,
     IdentityTransform,
     PartitionField,

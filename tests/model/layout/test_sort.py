@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moulin.errors import Corrupt, InvalidInput, NotFound, Unsupported
-from moulin.model.layout.order import (
+from moulin.model.layout.partition_spec import DayTransform
+from moulin.model.layout.sort import parse_sort
+from moulin.model.layout.sort_order import (
     UNSORTED_SORT_ORDER,
     NullOrder,
     SortDirection,
@@ -23,9 +25,7 @@ from moulin.model.layout.order import (
     sort_from_json,
     sort_to_json,
 )
-from moulin.model.layout.sort import parse_sort
 from moulin.model.layout.sort_rows import is_sorted, sort_indices
-from moulin.model.layout.spec import DayTransform
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.schema import make_schema
 

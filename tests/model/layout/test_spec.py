@@ -13,8 +13,7 @@ from pyiceberg.table.sorting import SortOrder as TheirOrder
 
 from moulin.errors import Corrupt
 from moulin.iceberg.format.pyiceberg_values import from_pyiceberg_order, from_pyiceberg_spec
-from moulin.model.layout.order import SortOrder, sort_from_json, sort_to_json
-from moulin.model.layout.spec import (
+from moulin.model.layout.partition_spec import (
     BucketTransform,
     PartitionSpec,
     TimeTransform,
@@ -24,6 +23,7 @@ from moulin.model.layout.spec import (
     spec_to_json,
     transform_of,
 )
+from moulin.model.layout.sort_order import SortOrder, sort_from_json, sort_to_json
 from moulin.model.schema.single_value import from_bytes, to_bytes
 from moulin.model.schema.types import PLAIN_TYPES
 from moulin.model.schema.values import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from moulin.errors import InvalidInput
 from moulin.model.layout.murmur3 import hash_bytes
-from moulin.model.layout.spec import (
+from moulin.model.layout.partition_spec import (
     BucketTransform,
     DayTransform,
     HourTransform,

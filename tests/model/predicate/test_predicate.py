@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from moulin.model.facts import ColumnFacts
 from moulin.model.layout.partition_rows import split_by_partition
-from moulin.model.layout.spec import (
+from moulin.model.layout.partition_spec import (
     BucketTransform,
     DayTransform,
     HourTransform,

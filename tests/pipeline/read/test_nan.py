@@ -15,7 +15,7 @@ import pytest
 
 import moulin
 from moulin import Lake, Table
-from moulin.formats.segment import segment
+from moulin.formats.segment import writer as segment
 from tests.compat.make_lakes import HERE
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from moulin.catalog.commit.table_commit import Stale
 from moulin.errors import Conflict, MoulinError, NotFound, Unavailable
-from moulin.model.operations import Verdict
+from moulin.model.conflicts import Verdict
 from moulin.table.commit.retry import must_rebase, must_recompute, retry
 
 RACE = Stale("lost", Verdict.RETRY)

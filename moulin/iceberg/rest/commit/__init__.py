@@ -1,8 +1,8 @@
 """Writes of engines: create, register and commit.
 
-`commit` is the endpoint: it checks `requirements`, reads `updates`, turns them into operations with `plan`, and takes
-in snapshots with `intake`, which reads `engine_files`. `create` makes tables, at once or staged; `register` adopts
-tables that other software wrote. `shapes` has schemas, specs and orders.
+`commit` is the endpoint: it reads `updates`, checks `requirements`, turns updates into `operations`, and takes in
+snapshots with `intake`, for which `engine_files` reads and checks files. `create` makes tables, at once or staged;
+`register` adopts tables that other software wrote. `shapes` has schemas, specs and orders.
 
 May import: the rest of `rest/` below `app`, `iceberg.projection`, `iceberg.format`.
 Read first: `commit.py`.

@@ -29,7 +29,7 @@ from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import create, requirements
 from moulin.iceberg.rest.commit.engine_files import TableFolder, check_statistics
 from moulin.iceberg.rest.commit.intake import take_in
-from moulin.iceberg.rest.commit.plan import CommitPlan, current, plan
+from moulin.iceberg.rest.commit.operations import CommitPlan, current, plan
 from moulin.iceberg.rest.commit.updates import Wanted, read_updates, snapshot_properties
 from moulin.iceberg.rest.errors import CommitStateUnknown, commit_failed
 from moulin.iceberg.rest.requests import Body, LakeOf, field

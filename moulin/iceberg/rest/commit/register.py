@@ -34,9 +34,9 @@ from moulin.iceberg.rest.tables import loaded
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
-from moulin.model.layout.order import SortOrder
 from moulin.model.layout.partition import FIRST_FIELD_ID
-from moulin.model.layout.spec import IdentityTransform, PartitionSpec
+from moulin.model.layout.partition_spec import IdentityTransform, PartitionSpec
+from moulin.model.layout.sort_order import SortOrder
 from moulin.model.names import check_name
 from moulin.model.operations import Restore
 from moulin.model.schema.values import Schema

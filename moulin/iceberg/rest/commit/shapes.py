@@ -13,15 +13,15 @@ from moulin.errors import InvalidInput, Unsupported
 from moulin.iceberg.format import pyiceberg_values
 from moulin.iceberg.format.json import Json
 from moulin.model.entities import TableState
-from moulin.model.layout.order import UNSORTED_SORT_ORDER, NullOrder, SortField, SortOrder
 from moulin.model.layout.partition import FIRST_FIELD_ID, parse_spec
-from moulin.model.layout.spec import (
+from moulin.model.layout.partition_spec import (
     BucketTransform,
     IdentityTransform,
     PartitionField,
     PartitionSpec,
     TruncateTransform,
 )
+from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, NullOrder, SortField, SortOrder
 from moulin.model.schema.change import (
     AddColumn,
     DropColumn,

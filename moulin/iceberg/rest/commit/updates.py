@@ -15,10 +15,10 @@ from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.requests import field as member
 from moulin.iceberg.rest.requests import texts, words
-from moulin.model.layout.order import SortOrder
-from moulin.model.layout.spec import PartitionSpec
-from moulin.model.refs import BRANCH, MAIN, PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, TAG, check_ref_name
+from moulin.model.layout.partition_spec import PartitionSpec
+from moulin.model.layout.sort_order import SortOrder
 from moulin.model.schema.values import Schema
+from moulin.model.tags import BRANCH, MAIN, PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, TAG, check_ref_name
 from moulin.table.properties import check_properties
 
 REF_OPTIONS: Final = ("min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms")

@@ -1,11 +1,11 @@
 """Scan planning for engines: which files of a table a scan has to read.
 
-`scans` is the endpoint: it asks the catalog with a filter and answers with file tasks, without reading manifests.
+`plan` is the endpoint: it asks the catalog with a filter and answers with file tasks, without reading manifests.
 `filter` makes a predicate of the filter of a request; it may let through more than matches, because engines filter
 again.
 
 May import: `rest.tables` and what lies below it, `iceberg.projection`, `iceberg.format`.
-Read first: `scans.py`.
+Read first: `plan.py`.
 
 Nouns: a plan is the answer to a scan; a task of it names a data file and its delete files.
 """

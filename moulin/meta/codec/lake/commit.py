@@ -33,8 +33,8 @@ from moulin.model.operations import (
     UpdateIndex,
     Upsert,
 )
-from moulin.model.refs import REF_PREFIX, read_ref
 from moulin.model.schema.change import change_from_json, change_to_json
+from moulin.model.tags import REF_PREFIX, read_ref
 from moulin.table.properties import check_properties
 
 _DATA: Final[dict[str, type[DataOperation]]] = {

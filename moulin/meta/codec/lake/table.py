@@ -12,8 +12,8 @@ from moulin.catalog.objects.tables import NewTable
 from moulin.errors import Corrupt, InvalidInput
 from moulin.meta.codec.lake.tombstone import from_message_tombstone, to_message_tombstone
 from moulin.model.entities import TableEntry, TableState
-from moulin.model.layout.order import sort_from_json, sort_to_json
-from moulin.model.layout.spec import spec_from_json, spec_to_json
+from moulin.model.layout.partition_spec import spec_from_json, spec_to_json
+from moulin.model.layout.sort_order import sort_from_json, sort_to_json
 from moulin.model.schema.documents import schema_from_json, schema_to_json
 
 

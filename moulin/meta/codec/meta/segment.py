@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
 
 from moulin._proto.moulin.meta.v1 import common_pb2 as pb
-from moulin.catalog.segments.search import FoundSegment
+from moulin.catalog.segments.lookup import FoundSegment
 from moulin.errors import InvalidInput
 from moulin.formats import manifest
 from moulin.meta.codec.id import from_message_id

@@ -10,8 +10,8 @@ import pytest
 from moulin import errors
 from moulin.catalog.commit.table_commit import Stale
 from moulin.errors import Conflict, MoulinError
-from moulin.meta.codec import status
-from moulin.model.operations import Verdict
+from moulin.meta.codec import errors as status
+from moulin.model.conflicts import Verdict
 
 KINDS = [kind for kind in (getattr(errors, name) for name in errors.__all__) if kind is not MoulinError]
 

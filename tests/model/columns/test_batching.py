@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from moulin.model.batching import batched, packed
+from moulin.model.columns.batching import batched, packed
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moulin.iceberg.rest.scan import scans
+from moulin.iceberg.rest.scan import plan as scans
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
 from moulin.meta.roles import Role

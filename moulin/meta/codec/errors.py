@@ -19,7 +19,7 @@ from moulin import errors
 from moulin._proto.moulin.lake.v1 import error_pb2 as pb
 from moulin.catalog.commit.table_commit import Stale
 from moulin.errors import Conflict, MoulinError
-from moulin.model.operations import Verdict
+from moulin.model.conflicts import Verdict
 
 DETAIL: Final = "moulin-error-bin"
 _LONGEST = 2000  # of a message, in characters: all metadata of an answer must stay below 8 KiB

@@ -23,9 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moulin.errors import Closed, InvalidInput
-from moulin.formats.segment import segment
+from moulin.formats.segment import writer as segment
 from moulin.formats.segment.reader import SegmentReader
-from moulin.formats.segment.segment import (
+from moulin.formats.segment.writer import (
     LEVELS,
     LevelTuning,
     SegmentWriter,

@@ -11,7 +11,7 @@ import pytest
 
 def fresh() -> ModuleType:
     """The module as it is before it was used."""
-    spec = importlib.util.find_spec("moulin.model.compute")
+    spec = importlib.util.find_spec("moulin.model.columns.compute")
     assert spec is not None
     assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)

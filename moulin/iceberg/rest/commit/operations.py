@@ -13,10 +13,10 @@ from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.commit.updates import REF_OPTIONS, Wanted
 from moulin.model.entities import TableState
-from moulin.model.layout.order import UNSORTED_SORT_ORDER
-from moulin.model.layout.spec import PartitionSpec
+from moulin.model.layout.partition_spec import PartitionSpec
+from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER
 from moulin.model.operations import AlterSchema, Operation, Restore, SetPartitioning, SetProperties, SetSortOrder
-from moulin.model.refs import MAIN, REF_PREFIX, Ref, is_internal
+from moulin.model.tags import MAIN, REF_PREFIX, Ref, is_internal
 
 
 @dataclass(frozen=True, slots=True)

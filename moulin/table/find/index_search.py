@@ -16,7 +16,7 @@ from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.commit.indexes import Coverage
 from moulin.formats.key_index import hash_keys
 from moulin.formats.secondary_index import IndexFile, IndexKind, Span, filter_holds
-from moulin.model.arrays import Integers
+from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.key.index_value import LONGEST, encode_literal, encoding_of, width_of

@@ -28,7 +28,7 @@ from moulin.formats.segment.footer import (
     split_offsets,
 )
 from moulin.formats.segment.tuning import LEVELS, LevelTuning, encodings, tuning
-from moulin.model import compute as pc
+from moulin.model.columns import compute as pc
 from moulin.model.facts import ColumnFacts, SegmentFacts
 from moulin.model.layout.bounds import time_range_ns
 from moulin.model.schema.arrow import arrow_schema, field_id, leaves, stored_position_field

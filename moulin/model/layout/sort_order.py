@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from moulin.model.layout.spec import IdentityTransform, Transform, transform_of
+from moulin.model.layout.partition_spec import IdentityTransform, Transform, transform_of
 from moulin.model.schema.documents import Document, from_stored, part, to_text
 
 
