@@ -71,7 +71,7 @@ class Java:
 
     @property
     def folder(self) -> Path:
-        """What is kept for it lies here. Another version, folder or launcher has another folder."""
+        """The folder of its cache. Another version, folder or launcher has another one."""
         digest = hashlib.sha256(f"{self.version} {self.launcher}".encode()).hexdigest()
         return cache_folder() / f"java-{self.version.partition('+')[0]}-{digest[:8]}"
 

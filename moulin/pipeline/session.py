@@ -54,7 +54,7 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.python.worker.reuse": "true",
     # Workers keep the memory of a task for the next one, for as long as Spark keeps idle workers (in milliseconds):
-    # given back and fetched anew, it costs a compaction up to a third of its time.
+    # given back and allocated again, it costs a compaction up to a third of its time.
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "60000",
 }
 """Good for a lake, but a matter of taste: set on sessions that are started here."""

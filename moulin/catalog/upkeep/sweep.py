@@ -148,7 +148,7 @@ def sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
 def _named(connection: sa.Connection, infos: Sequence[ObjectInfo], now: int = 0) -> set[str]:
     """The paths among `infos` that the catalog knows, that wait in the trash, or that are not a lake's to delete.
 
-    With `now`, also those that somebody may still register.
+    With `now`, they include files that a writer may still register.
     """
     every = [info.path for info in infos]
     named = {path for path in every if (found := identify(path)) is None or found.kind not in SWEPT}

@@ -302,7 +302,7 @@ def _wait_for_catalog(attempt: int) -> None:
 
 
 def _is_ahead(stream: Stream) -> bool:
-    """Whether someone registers segments of this stream table by table; what is left of it is theirs to take in."""
+    """Whether another client registers segments of this stream table by table; that client takes in the rest, too."""
     return any(table.merged_offset > stream.frontier for table in stream.tables)
 
 

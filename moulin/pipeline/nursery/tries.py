@@ -42,5 +42,5 @@ class Tries:
             self._store.delete([mine])
 
     def forget(self, stream_id: UUID) -> None:
-        """Remove what is left of a stream that has been taken in."""
+        """Remove the notes of a stream that has been taken in."""
         self._store.delete([info.path for info in self._store.list(paths.tries_prefix(stream_id))])
