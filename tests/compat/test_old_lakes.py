@@ -7,6 +7,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import moulin
 from moulin import Lake
 from moulin.catalog.manifests.recover import recover
@@ -152,3 +154,28 @@ def test_dropped_tables_can_be_brought_back(old_lake: OldLake) -> None:
         for name, rows in old_lake.expected["dropped"].items():
             lake.resurrect_table(name)
             assert rows_of(lake, name) == canonical(rows)
+
+
+def indexes_of(lake: Lake) -> dict[str, str]:
+    """The indexes of a catalog by their names, with the statement that makes each."""
+    pool = lake.own_catalog().pool
+    with pool.read() as connection:
+        query = (
+            "select name, sql from sqlite_master where type = 'index' and sql is not null"
+            if connection.dialect.name == "sqlite"
+            else "select indexname, indexdef from pg_indexes where schemaname = current_schema()"
+        )
+        return {name: " ".join(sql.split()) for name, sql in connection.exec_driver_sql(query)}
+
+
+def test_a_new_catalog_has_the_indexes_of_an_upgraded_one(
+    old_lake: OldLake, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Partial ones with their conditions: a name is free again once its object is dropped."""
+    with old_lake.connect() as lake:
+        upgraded = indexes_of(lake)
+    uri = str(tmp_path / "new") if old_lake.storage is None else request.getfixturevalue("postgres_url")
+    storage = None if old_lake.storage is None else str(tmp_path / "files")
+    with moulin.connect(uri, storage=storage) as lake:
+        assert indexes_of(lake) == upgraded
+    assert any(" WHERE " in sql for sql in upgraded.values())
