@@ -108,8 +108,9 @@ class Config:
     cache_bytes: int = 10_240 * MIB
     # One compaction of an event table spans at most this much time, unless the table or its retention says otherwise.
     merge_span: float = 7 * DAY
-    # Collectors write an object of their stream when it has so many bytes, or when its first record has waited so long.
-    stream_flush_seconds: float = 1.0
+    # Collectors write an object of their stream at once when none is on its way, but from the start of one to the start
+    # of the next pass so many seconds, unless it has so many bytes before.
+    stream_flush_seconds: float = 0.05
     stream_segment_bytes: int = 16 * MIB
     # A quiet stream gets an object that says that its collector lives, this often.
     stream_keep_alive: float = 2 * MINUTE
@@ -118,6 +119,14 @@ class Config:
     collector_request_bytes: int = 64 * MIB
     collector_budget_bytes: int = 256 * MIB
     collector_patience: float = 10.0
+    # A collector's clients have so long to send the head of an HTTP request, and its body (longer while it moves). They
+    # may have so many connections in all, and each peer so many. Names that they may call it by besides those of this
+    # machine, when it listens on loopback: with commas, `*` for any.
+    collector_header_seconds: float = 10.0
+    collector_body_seconds: float = 30.0
+    collector_connections: int = 1000
+    collector_peer_connections: int = 250
+    collector_allowed_hosts: str = ""
     # A nursery takes at most so many stored bytes of streams into one batch; batches from `nursery_local_bytes` on are
     # milled on Spark. A stream without an object for `stream_timeout` is ended. A batch that failed so often in a row
     # is taken apart, object by object.
@@ -190,6 +199,50 @@ def read_toml(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{file.name} is not valid TOML: {error}.") from None
+
+
+def file_settings(file: Path, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The settings of the lake in a file that was named, but for those that the environment overrides.
+
+    InvalidInput names the file and the key or table that means nothing.
+    """
+    environ = os.environ if environ is None else environ
+    found = {}
+    for name, raw in read_toml(file).items():
+        if name in SECTIONS:
+            continue
+        if name not in _FIELDS:
+            what = f"table [{name}]" if isinstance(raw, dict) else f"setting {name!r}"
+            raise InvalidInput(
+                f"Unknown {what} in {file}: it holds [{'], ['.join(SECTIONS)}] and settings of the lake, which are "
+                f"{', '.join(sorted(_FIELDS))}."
+            )
+        value = _value(name, raw)
+        if f"MOULIN_{name.upper()}" not in environ:
+            found[name] = value
+    return found
+
+
+_SERVICE_LINKS: tuple[tuple[str, str], ...] = (
+    (r"_SERVICE_HOST", r"[0-9a-fA-F.:]+"),
+    (r"_SERVICE_PORT(_[A-Z0-9_]+)?", r"[0-9]+"),
+    (r"_PORT(_[0-9]+_(TCP|UDP|SCTP))?", r"(tcp|udp|sctp)://[^/]+:[0-9]+"),
+    (r"_PORT_[0-9]+_(TCP|UDP|SCTP)_PROTO", r"tcp|udp|sctp"),
+    (r"_PORT_[0-9]+_(TCP|UDP|SCTP)_PORT", r"[0-9]+"),
+    (r"_PORT_[0-9]+_(TCP|UDP|SCTP)_ADDR", r"[0-9a-fA-F.:]+"),
+)
+
+
+def is_service_link(name: str, value: str) -> bool:
+    """Whether Kubernetes put this variable there for a service named `moulin` or `moulin-...`; nobody set it here.
+
+    Name and value are of the kinds that it makes: MOULIN_PORT=tcp://10.0.0.1:8181 is one, MOULIN_PORT=8181 is not.
+    """
+    import re  # only servers ask
+
+    return any(
+        re.fullmatch(f"MOULIN(_[A-Z0-9_]+)?{tail}", name) and re.fullmatch(kind, value) for tail, kind in _SERVICE_LINKS
+    )
 
 
 def load_config(

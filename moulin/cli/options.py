@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -51,13 +51,17 @@ def require_address(context: typer.Context) -> Address:
 
 
 @contextmanager
-def open_lake(context: typer.Context, *, create: bool = False) -> Iterator[Lake]:
+def open_lake(
+    context: typer.Context, *, create: bool = False, settings: Mapping[str, Any] | None = None
+) -> Iterator[Lake]:
     """The lake of this command, closed afterwards. Only `init` and `demo` make one."""
     address = require_address(context)
     assert address.lake is not None
     if not create:
         require_lake(address.lake)
-    with moulin.connect(address.lake, storage=address.storage, storage_options=address.storage_options or None) as lake:
+    with moulin.connect(
+        address.lake, storage=address.storage, storage_options=address.storage_options or None, **settings or {}
+    ) as lake:
         yield lake
 
 

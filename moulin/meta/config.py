@@ -1,6 +1,7 @@
 """How a server serves, strict: the table `[serve]` of moulin.toml, then `MOULIN_SERVE_<NAME>`, then the command line.
 
-An unknown name is an error in all three. META_BIND is another name for MOULIN_SERVE_BIND.
+An unknown name is an error in all three. META_BIND is another name for MOULIN_SERVE_BIND. Variables that Kubernetes
+makes for a service named `moulin` (`moulin.config.is_service_link`) are nobody's settings, and are left alone.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from moulin.config import MIB, Config, read_toml
+from moulin.config import MIB, Config, is_service_link, read_toml
 from moulin.errors import InvalidInput
+from moulin.network.hosts import allowed_hosts, is_loopback_host
+from moulin.network.limits import Limits
+from moulin.network.logs import FORMS, LEVELS
 
 SECTION = "serve"
 _PREFIX = "MOULIN_SERVE_"
 _OTHERS = {"MOULIN_LAKE", "MOULIN_STORAGE", "MOULIN_DEBUG", "MOULIN_TOKEN", "MOULIN_CA_CERTIFICATE"}
-_OTHERS |= {"MOULIN_SPARK_MEMORY"}  # that the command line reads
+_OTHERS |= {"MOULIN_SPARK_MEMORY", "MOULIN_CACHE"}  # that the command line and Spark's launcher read
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,13 @@ class ServeConfig:
     max_message_bytes: int = 64 * MIB
     # How long a stopping server waits for the calls that run.
     drain_seconds: float = 30.0
+    # Over HTTP: time for the head of a request and for its body, connections in all and of one peer, and names that
+    # callers may use besides those of this machine (with commas; `*` for any). gRPC has the limit in all as well.
+    header_seconds: float = 10.0
+    body_seconds: float = 30.0
+    max_connections: int = 1000
+    max_peer_connections: int = 250
+    allowed_hosts: str = ""
     # PEM files. Without a certificate, connections are not encrypted.
     tls_certificate: str = ""
     tls_key: str = ""
@@ -51,13 +62,18 @@ class ServeConfig:
     def __post_init__(self) -> None:
         _one_of("auth", self.auth, "auto", "on", "off")
         _one_of("share_storage_options", self.share_storage_options, "on", "off")
-        _one_of("log_format", self.log_format, "json", "text")
-        _one_of("log_level", self.log_level, "debug", "info", "warning", "error")
+        _one_of("log_format", self.log_format, *FORMS)
+        _one_of("log_level", self.log_level, *LEVELS)
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise InvalidInput("TLS takes both tls_certificate and tls_key.")
         for name in ("bind", "http_bind"):
             if value := getattr(self, name):
                 split_address(value)
+        allowed_hosts("", self.allowed_hosts)
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.header_seconds, self.body_seconds, self.max_connections, self.max_peer_connections)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -70,13 +86,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 def is_loopback(address: str) -> bool:
     """Whether an address can be reached from this machine only."""
-    import ipaddress
-
-    host, _ = split_address(address)
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback_host(split_address(address)[0])
 
 
 def load_serve_config(
@@ -92,7 +102,8 @@ def load_serve_config(
         settings.update(section)
     if bind := environ.get("META_BIND"):
         settings["bind"] = bind
-    settings.update({name.removeprefix(_PREFIX).lower(): environ[name] for name in environ if name.startswith(_PREFIX)})
+    given = {name: raw for name, raw in environ.items() if name.startswith(_PREFIX) and not is_service_link(name, raw)}
+    settings.update({name.removeprefix(_PREFIX).lower(): raw for name, raw in given.items()})
     settings.update({name: value for name, value in overrides.items() if value is not None})
     known = {f.name: f for f in dataclasses.fields(ServeConfig)}
     for name in settings:
@@ -106,7 +117,9 @@ def require_known_environment(environ: Mapping[str, str] | None = None) -> None:
     environ = os.environ if environ is None else environ
     known = _OTHERS | {f"MOULIN_{f.name.upper()}" for f in dataclasses.fields(Config)}
     for name in sorted(environ):
-        if name.startswith("MOULIN_") and not name.startswith(_PREFIX) and name not in known:
+        if not name.startswith("MOULIN_") or name.startswith(_PREFIX) or name in known:
+            continue
+        if not is_service_link(name, environ[name]):
             raise InvalidInput(f"The environment variable {name} means nothing here: correct its name or unset it.")
 
 

@@ -39,11 +39,15 @@ def collect(
     http_port: Annotated[int, typer.Option(help="OTLP/HTTP and appends; 0 for any free port.")] = 4318,
     tls_certificate: Annotated[Path | None, typer.Option(help="A PEM file; with --tls-key, TLS is on.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="A PEM file.")] = None,
+    log_format: Annotated[str, typer.Option(help="json or text, on standard error.")] = "json",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     as_json: Json = False,
 ) -> None:
     """Take telemetry (OTLP) and rows from senders, until stopped; Ctrl-C stores what was taken first."""
     from moulin.ingest.collector.collector import Collector, CollectorSettings
     from moulin.ingest.collector.service import Listen, serve
+    from moulin.network.limits import raise_open_files
+    from moulin.network.logs import structured_logs
 
     def ready(grpc: int, http: int) -> None:
         say(
@@ -53,9 +57,11 @@ def collect(
             http_port=http,
         )
 
-    with open_lake(context) as lake:
+    with structured_logs(log_format, log_level), open_lake(context) as lake:
         registry = _registry(lake)
-        collector = Collector(lake.store, registry, CollectorSettings.of(lake.config, platform.node()))
+        settings = CollectorSettings.of(lake.config, platform.node())
+        raise_open_files(settings.limits)
+        collector = Collector(lake.store, registry, settings)
         asyncio.run(serve(collector, Listen(host, grpc_port, http_port, tls_certificate, tls_key), ready=ready))
 
 

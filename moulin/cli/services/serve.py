@@ -10,6 +10,7 @@ import typer
 
 from moulin.cli.options import Json, open_lake, require_address
 from moulin.cli.output import moment, say, show_rows, show_values
+from moulin.config import file_settings
 from moulin.errors import FailedPrecondition
 
 access = typer.Typer(help="Tokens for the server itself: who may call it, and what.", no_args_is_help=True)
@@ -21,7 +22,10 @@ def register(root: typer.Typer) -> None:
 
 
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="A moulin.toml; by default the one in the lake's folder.")
+    Path | None,
+    typer.Option(
+        "--config", help="A moulin.toml: [serve], and settings that come on top of those in the lake's folder."
+    ),
 ]
 AccessFile = Annotated[Path | None, typer.Option(help="The tokens' file; by default access.toml in the lake's folder.")]
 
@@ -39,6 +43,11 @@ def _config_file(context: typer.Context, given: Path | None) -> Path | None:
         raise FailedPrecondition(f"{given} is not there.")
     lake = require_address(context).lake
     return given or (None if lake is None or "://" in lake else Path(lake) / "moulin.toml")
+
+
+def _lake_settings(given: Path | None) -> dict[str, Any]:
+    """What a file that was named says of the lake itself; the one in the lake's folder is read with the lake."""
+    return {} if given is None else file_settings(given)
 
 
 def serve(
@@ -59,9 +68,14 @@ def serve(
         tls_certificate=tls_certificate,
         tls_key=tls_key,
     )
-    logs, serving = _meta("server.logs"), _meta("server.serve")
+    settings_of_lake = _lake_settings(config)
+    logs, serving = importlib.import_module("moulin.network.logs"), _meta("server.serve")
     iceberg = importlib.import_module("moulin.iceberg.rest.app")
-    with logs.structured_logs(chosen.log_format, chosen.log_level), open_lake(context) as lake:
+    importlib.import_module("moulin.network.limits").raise_open_files(chosen.limits)
+    with (
+        logs.structured_logs(chosen.log_format, chosen.log_level),
+        open_lake(context, settings=settings_of_lake) as lake,
+    ):
         options = require_address(context).storage_options
         served = serving.Serving(lake, chosen, storage_options=options, mount=iceberg.mount)
         if not serving.run_until_signal(served):
@@ -116,5 +130,5 @@ def _file(context: typer.Context, given: Path | None, config: Path | None) -> An
     if given is not None:
         return auth.AccessFile(given)
     chosen = _meta("config").load_serve_config(_config_file(context, config))
-    with open_lake(context) as lake:
+    with open_lake(context, settings=_lake_settings(config)) as lake:
         return auth.AccessFile(_meta("server.server").access_path(lake, chosen))

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from moulin.errors import (
     AlreadyExists,
@@ -98,6 +99,10 @@ def to_response(error: Exception) -> Response:
     if isinstance(error, HTTPException):
         kind = "UnsupportedOperationException" if error.status_code in (404, 405) else "BadRequestException"
         return answer(error.status_code, kind, "This catalog has no such endpoint; /v1/config lists those it has.")
+    if isinstance(error, RecursionError):
+        return answer(400, "BadRequestException", "The request is nested too deeply: flatten it.")
+    if isinstance(error, ClientDisconnect):  # nobody reads the answer, and nothing failed here
+        return answer(400, "BadRequestException", "The request ended before its body did.")
     log.error("a request failed", exc_info=error)
     return answer(500, "InternalServerError", "The catalog failed; its log says why.")
 
@@ -108,5 +113,13 @@ def install(app: FastAPI) -> None:
     def handle(request: Request, error: Exception) -> Response:
         return to_response(error)
 
-    for kind in (RestError, MoulinError, RequestValidationError, HTTPException, Exception):
+    for kind in (
+        RestError,
+        MoulinError,
+        RequestValidationError,
+        HTTPException,
+        RecursionError,
+        ClientDisconnect,
+        Exception,
+    ):
         app.add_exception_handler(kind, handle)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moulin.iceberg.rest.errors import answer
@@ -71,7 +72,10 @@ class Idempotency:
         except ValueError:
             await answer(400, "BadRequestException", "An Idempotency-Key is a UUID.")(scope, receive, send)
             return
-        body = await _body(receive)
+        try:
+            body = await _body(receive)
+        except ClientDisconnect:
+            return
         if body is None:
             await answer(413, "BadRequestException", f"A request has at most {MAX_BODY >> 20} MiB.")(
                 scope, receive, send
@@ -124,6 +128,8 @@ async def _body(receive: Receive) -> bytes | None:
     data = bytearray()
     while True:
         message: Any = await receive()
+        if message["type"] == "http.disconnect":  # half a request is none
+            raise ClientDisconnect
         data += message.get("body", b"")
         if len(data) > MAX_BODY:
             return None

@@ -18,6 +18,9 @@ from moulin.lake import Lake
 _SPELLED: dict[type, str] = {dict: "object", list: "array", str: "string", int: "number", bool: "boolean"}
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 MAX_BODY = 64 << 20
+MAX_DEPTH = 128
+"""Levels of a JSON body. A type of 32 levels, the deepest that a column may have, takes about 100."""
+_TOO_DEEP = f"The request's body is nested deeper than {MAX_DEPTH} levels: flatten it."
 SEPARATOR = "\x1f"
 """What stands between the parts of a nested namespace in a path."""
 
@@ -36,13 +39,30 @@ async def _json_body(request: Request) -> Json:
     request.state.body = bytes(data)
     try:
         body = json.loads(data)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InvalidInput(_TOO_DEEP) from None
+    except ValueError as error:
         raise InvalidInput(f"The request's body is no JSON ({str(error)[:100]}).") from None
+    if _is_deep(data, body):
+        raise InvalidInput(_TOO_DEEP)
     if not isinstance(body, dict):
         raise InvalidInput("The request's body is a JSON object.")
     if _SURROGATE.search(data) and _is_broken(body):
         raise InvalidInput("The request's body holds half of a character, such as \\ud800 alone: send valid Unicode.")
     return body
+
+
+def _is_deep(data: bytearray, body: Any) -> bool:
+    """Whether values are nested deeper than MAX_DEPTH; looked at level by level, before code that recurses."""
+    if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
+        return False
+    level = [body]
+    for _ in range(MAX_DEPTH):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [value for values in inner for value in values]
+        if not level:
+            return False
+    return any(isinstance(one, dict | list) for one in level)
 
 
 def _is_broken(body: Json) -> bool:

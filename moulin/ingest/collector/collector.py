@@ -10,9 +10,10 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from moulin.config import Config
 from moulin.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
@@ -21,12 +22,16 @@ from moulin.ingest.collector.registry import Grant, StreamRegistry
 from moulin.ingest.collector.requests import Checked, TooLarge, check_arrow, check_ndjson
 from moulin.ingest.collector.stream import StreamSettings, StreamWriter
 from moulin.model.otel import Signal
+from moulin.network.counts import counted
+from moulin.network.limits import Limits
 from moulin.sized_cache import SizedCache
+from moulin.storage import paths
 from moulin.storage.store import Store
 
 RETRY_AFTER: Final = 1
 """Seconds that a sender is asked to wait when a collector is overloaded or its store is away."""
 
+_NO_STREAM: Final = UUID(int=0)
 _KNOWN_TOKENS: Final = 4096
 _REFUSED_FOR: Final = 5.0  # seconds; a wrong token is not asked for again so soon
 
@@ -39,25 +44,40 @@ class CollectorSettings:
     budget_bytes: int = 256 << 20
     token_recheck: float = 60.0
     stream: StreamSettings = field(default_factory=StreamSettings)
+    limits: Limits = field(default_factory=Limits)
+    allowed_hosts: str = ""
 
     @classmethod
     def of(cls, config: Config, description: str = "") -> CollectorSettings:
         """What a lake's configuration says; `description` tells people which collector this is."""
         stream = StreamSettings(config.stream_keep_alive, config.collector_patience, description=description)
-        return cls(config.collector_request_bytes, config.collector_budget_bytes, config.token_recheck, stream)
+        limits = Limits(
+            config.collector_header_seconds,
+            config.collector_body_seconds,
+            config.collector_connections,
+            config.collector_peer_connections,
+        )
+        return cls(
+            config.collector_request_bytes,
+            config.collector_budget_bytes,
+            config.token_recheck,
+            stream,
+            limits=limits,
+            allowed_hosts=config.collector_allowed_hosts,
+        )
 
 
 @dataclass(slots=True)
 class CollectorCounts:
     """What happened to requests so far."""
 
-    accepted: int = 0
-    accepted_bytes: int = 0
-    rejected_records: int = 0
-    overloaded: int = 0
-    invalid: int = 0
-    unauthenticated: int = 0
-    unavailable: int = 0
+    accepted: int = counted("Requests stored and answered.")
+    accepted_bytes: int = counted("Bytes of requests stored and answered, decompressed.")
+    rejected_records: int = counted("Records left out of requests that were taken, for malformed ids.")
+    overloaded: int = counted("Requests refused because too many bytes were on their way to the store.")
+    invalid: int = counted("Requests refused as invalid or too large.")
+    unauthenticated: int = counted("Requests refused for want of a valid token.")
+    unavailable: int = counted("Requests refused because the store or the catalog did not answer.")
 
 
 class Room:
@@ -75,13 +95,17 @@ class Room:
             raise TooLarge(f"The request has more than {limit} bytes: send smaller batches.")
         if collector.in_flight + size > collector.settings.budget_bytes:
             collector.counts.overloaded += 1
+            collector.overloaded = True
             raise Unavailable("The collector has all it can take on its way to the store: send it again later.")
         self.size += size
         collector.in_flight += size
 
     def release(self) -> None:
-        self._collector.in_flight -= self.size
+        collector = self._collector
+        collector.in_flight -= self.size
         self.size = 0
+        if collector.in_flight <= collector.settings.budget_bytes // 2:
+            collector.overloaded = False
 
 
 class Collector:
@@ -93,6 +117,7 @@ class Collector:
             raise InvalidInput("A request can be no larger than the byte budget, or a quarter of a baby segment.")
         self.counts = CollectorCounts()
         self.in_flight = 0
+        self.overloaded = False  # from a request that found no room until half of the budget is free
         self._store = store
         self._registry = registry
         self._grants: SizedCache[bytes, tuple[Grant | None, float]] = SizedCache(_KNOWN_TOKENS)
@@ -122,6 +147,18 @@ class Collector:
 
     def room(self) -> Room:
         return Room(self)
+
+    def problem(self) -> str | None:
+        """Why requests are refused now, as far as is known without asking anybody."""
+        if self.overloaded:
+            return "The collector has all it can take on its way to the store."
+        return self.writer.problem()
+
+    def probe(self) -> None:
+        """Ask catalog and store; raises what they answer. Blocks."""
+        with suppress(NotFound):
+            self._registry.stopped_offset(_NO_STREAM)
+        self._store.exists(paths.marker())
 
     async def authorize(self, header: str | None) -> tuple[Grant, str]:
         """What the bearer token of an Authorization header allows, and the token itself."""

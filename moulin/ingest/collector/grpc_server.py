@@ -15,6 +15,7 @@ from moulin.errors import InvalidInput, MoulinError, Unauthenticated
 from moulin.ingest.collector.collector import RETRY_AFTER, Collector
 from moulin.ingest.collector.requests import TooLarge, check_protobuf
 from moulin.model.otel import Signal
+from moulin.network.limits import grpc_options
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ def make_server(collector: Collector) -> grpc.aio.Server:
         options=[
             ("grpc.max_receive_message_length", limit),
             ("grpc.so_reuseport", 0),  # a second collector on the same port is a mistake, not a colleague
+            *grpc_options(collector.settings.limits),
         ]
     )
     for signal, service in _SERVICES.items():

@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 from typing import Final
 
 from google.protobuf import json_format
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from moulin.errors import InvalidInput, MoulinError, NotFound, Unauthenticated
 from moulin.formats.baby_segment import Payload
 from moulin.ingest.collector.collector import RETRY_AFTER, Collector, Room
 from moulin.ingest.collector.grpc_server import response
+from moulin.ingest.collector.health import Health
 from moulin.ingest.collector.requests import Inflater, TooLarge, check_json, check_protobuf
 from moulin.model.otel import SIGNALS, Signal
+from moulin.network.connections import Connections
+from moulin.network.counts import Figure, counters
+from moulin.network.gate import HttpGate
+from moulin.network.hosts import AllowedHosts
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +37,7 @@ ROWS: Final = {
     "application/vnd.apache.arrow.stream": Payload.ARROW,
 }
 # The codes of google.rpc.Code that go with the answers given here.
-_CODES: Final = {400: 3, 401: 16, 404: 5, 413: 8, 415: 3, 500: 13, 503: 14}
+_CODES: Final = {400: 3, 401: 16, 403: 7, 404: 5, 413: 8, 415: 3, 500: 13, 503: 14}
 
 
 class _Refused(Exception):
@@ -40,13 +46,15 @@ class _Refused(Exception):
         self.status, self.message = status, message
 
 
-def make_app(collector: Collector) -> Starlette:
-    """The ASGI application of a collector."""
+def make_app(
+    collector: Collector, hosts: AllowedHosts | None = None, connections: Connections | None = None
+) -> Starlette:
+    """The ASGI application of a collector. `connections` are those of its server, for the metrics."""
     routes = [Route(f"/v1/{signal}", _otlp(collector, signal), methods=["POST"]) for signal in SIGNALS]
     routes.append(Route("/v1/append/{name}", _append(collector), methods=["POST"]))
     routes.append(Route("/healthz", _health(collector), methods=["GET"]))
-    routes.append(Route("/metrics", _metrics(collector), methods=["GET"]))
-    return Starlette(routes=routes)
+    routes.append(Route("/metrics", _metrics(collector, connections), methods=["GET"]))
+    return Starlette(routes=routes, middleware=[Middleware(HttpGate, hosts=hosts, answer=_refused)])
 
 
 def _otlp(collector: Collector, signal: Signal) -> Callable[[Request], Awaitable[Response]]:
@@ -92,23 +100,37 @@ def _append(collector: Collector) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _health(collector: Collector) -> Callable[[Request], Awaitable[Response]]:
+    known = Health(collector)
+
     async def health(request: Request) -> Response:
-        return JSONResponse({"status": "ok", "in_flight_bytes": collector.in_flight})
+        problem = await known.problem()
+        if problem is None:
+            return JSONResponse({"status": "ok", "in_flight_bytes": collector.in_flight})
+        told = {"status": "failing", "error": problem, "in_flight_bytes": collector.in_flight}
+        return JSONResponse(told, 503, {"retry-after": str(RETRY_AFTER)})
 
     return health
 
 
-def _metrics(collector: Collector) -> Callable[[Request], Awaitable[Response]]:
+def _metrics(collector: Collector, connections: Connections | None) -> Callable[[Request], Awaitable[Response]]:
+    prefix = "moulin_collector"
+
     async def metrics(request: Request) -> Response:
-        values = {**asdict(collector.counts), **{f"stream_{k}": v for k, v in asdict(collector.writer.counts).items()}}
-        lines = [
-            f"# TYPE moulin_collector_{k}_total counter\nmoulin_collector_{k}_total {v}" for k, v in values.items()
+        figures = [
+            *counters(prefix, collector.counts),
+            *counters(f"{prefix}_stream", collector.writer.counts),
+            Figure(f"{prefix}_in_flight_bytes", "gauge", "Bytes on their way to the store.", collector.in_flight),
         ]
-        lines.append("# TYPE moulin_collector_in_flight_bytes gauge")
-        lines.append(f"moulin_collector_in_flight_bytes {collector.in_flight}")
-        return PlainTextResponse("\n".join(lines) + "\n")
+        if connections is not None:
+            figures += connections.figures()
+        text = "".join(figure.lines() for figure in figures)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return metrics
+
+
+def _refused(scope: Scope, status: int, message: str) -> Response:
+    return JSONResponse({"code": _CODES[403], "message": message}, status)
 
 
 def _content_type(request: Request) -> str:

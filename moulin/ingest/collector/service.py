@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,10 +14,17 @@ from typing import Final
 import grpc
 import uvicorn
 
-from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.errors import FailedPrecondition, InvalidInput, Unavailable
 from moulin.ingest.collector.collector import Collector
 from moulin.ingest.collector.grpc_server import make_server
 from moulin.ingest.collector.http import make_app
+from moulin.network.connections import Listener
+from moulin.network.hosts import allowed_hosts
+from moulin.network.http_server import configure
+from moulin.network.http_server import listen as open_listener
+from moulin.network.limits import Limits
+
+_log = logging.getLogger(__name__)
 
 GRPC_PORT: Final = 4317
 HTTP_PORT: Final = 4318
@@ -57,32 +64,36 @@ async def serve(
     if (listen.certificate is None) != (listen.key is None):
         raise InvalidInput("TLS needs a certificate and its key: give both, or none.")
     ended = stop or asyncio.Event()
-    with _bound(listen.host, listen.http_port) as http_socket:
+    settings = collector.settings
+    with _bound(listen.host, listen.http_port, settings.limits) as listener:
         grpc_server = make_server(collector)
         grpc_port = _add_port(grpc_server, listen)
+        app = make_app(collector, allowed_hosts(listen.host, settings.allowed_hosts), listener.connections)
         web = _HttpServer(
-            uvicorn.Config(
-                make_app(collector),
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                server_header=False,
-                timeout_graceful_shutdown=int(listen.drain_seconds),
-                ssl_certfile=listen.certificate,
-                ssl_keyfile=listen.key,
+            configure(
+                app,
+                listener,
+                certificate=listen.certificate,
+                key=listen.key,
+                drain_seconds=listen.drain_seconds,
+                lifespan=False,
             )
         )
         with _on_signal(ended.set):
             async with collector.running():
                 await grpc_server.start()
-                serving = asyncio.create_task(web.serve(sockets=[http_socket]))
-                ready(grpc_port, http_socket.getsockname()[1])
+                serving = asyncio.create_task(web.serve(sockets=[listener]))
+                http_port = listener.getsockname()[1]
+                _log.info("collecting", extra={"host": listen.host, "grpc": grpc_port, "http": http_port})
+                ready(grpc_port, http_port)
                 ending = asyncio.create_task(ended.wait())
                 await asyncio.wait([ending, serving], return_when=asyncio.FIRST_COMPLETED)
                 ending.cancel()
+                _log.info("stopping", extra={"drain_seconds": listen.drain_seconds})
                 collector.drain()
                 web.should_exit = True
                 await asyncio.gather(grpc_server.stop(listen.drain_seconds), serving)
+    _log.info("stopped")
 
 
 def _add_port(server: grpc.aio.Server, listen: Listen) -> int:
@@ -102,14 +113,11 @@ def _add_port(server: grpc.aio.Server, listen: Listen) -> int:
 
 
 @contextmanager
-def _bound(host: str, port: int) -> Iterator[socket.socket]:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+def _bound(host: str, port: int, limits: Limits) -> Iterator[Listener]:
     try:
-        bound = socket.create_server((host, port), family=family, backlog=1024)
-    except OSError as error:
-        raise FailedPrecondition(
-            f"Nothing can listen on {host}:{port} ({error.strerror}): is another collector running?"
-        ) from None
+        bound = open_listener(host, port, limits)
+    except Unavailable as error:
+        raise FailedPrecondition(f"{error.message} Is another collector running?") from None
     with bound:
         yield bound
 

@@ -1,5 +1,9 @@
 """The writer of one collector's stream: requests in, numbered baby segments out, and an answer once they are stored.
 
+Requests are stored at once when nothing is on its way; those that come while a baby segment is share the next one. From
+the start of one to the start of the next pass at least `flush_seconds` of the stream, so that a store which takes a
+millisecond does not fill with tiny baby segments.
+
 One baby segment is on its way at a time, and its number is not left before it is known what lies there. So the baby
 segments of a stream have no gaps, and nothing lies past the one that ends it:
 
@@ -12,12 +16,13 @@ segments of a stream have no gaps, and nothing lies past the one that ends it:
 Everything but the calls of store and registry, which run in threads, happens in the event loop.
 """
 
-# Decisions: docs/decisions/0072
+# Decisions: docs/decisions/0072, 0222
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 import time
 from collections import deque
@@ -37,6 +42,7 @@ from moulin.formats.baby_segment import (
 from moulin.ingest.collector.registry import OpenStream, StreamRegistry
 from moulin.model.ids import new_id
 from moulin.model.ingest import StopReason
+from moulin.network.counts import counted
 from moulin.storage import paths
 from moulin.storage.store import Store
 
@@ -46,6 +52,7 @@ _log = logging.getLogger(__name__)
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 2.0
 _FIRST_BYTES: Final = 16 << 20
+RECENT: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +70,19 @@ class StreamSettings:
 class StreamCounts:
     """What the writer has done so far."""
 
-    objects: int = 0
-    bytes: int = 0
-    records: int = 0
-    streams: int = 0
-    fenced: int = 0
-    unknown_outcomes: int = 0  # found stored after all
-    store_errors: int = 0
+    objects: int = counted("Baby segments stored.")
+    bytes: int = counted("Bytes of stored baby segments.")
+    records: int = counted("Records in stored baby segments.")
+    streams: int = counted("Streams registered.")
+    fenced: int = counted("Times that a stream was found ended by somebody else.")
+    unknown_outcomes: int = counted("Puts whose outcome was unknown, and that were found stored.")
+    store_errors: int = counted("Calls of the store or the catalog that failed, and were tried again.")
 
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
     entry: Entry
     token: str = field(repr=False)
-    arrived: float
     done: asyncio.Future[None]
 
 
@@ -98,6 +104,19 @@ class StreamWriter:
         self._closing = False
         self._closed = asyncio.Event()
         self._down: str | None = None
+        self._failure: tuple[float, str] | None = None
+        self._began = -math.inf
+
+    def problem(self) -> str | None:
+        """Why requests are refused now; None when they are taken, as far as is known.
+
+        A failure of the last batch counts for `RECENT` seconds only: then a request has to try.
+        """
+        if self._closing:
+            return "The collector is shutting down."
+        if self._down is None and self._failure is not None and time.monotonic() - self._failure[0] < RECENT:
+            return self._failure[1]
+        return self._down
 
     async def submit(self, entry: Entry, token: str) -> None:
         """Returns when the entry is stored for good. Unavailable: it may or may not be; send it again.
@@ -108,7 +127,7 @@ class StreamWriter:
             raise Unavailable("The collector is shutting down: send it again, to another.")
         if self._down is not None:
             raise Unavailable(self._down)
-        waiting = _Waiting(entry, token, time.monotonic(), asyncio.get_running_loop().create_future())
+        waiting = _Waiting(entry, token, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         self._queued += len(entry.data)
         self._changed.set()
@@ -150,7 +169,7 @@ class StreamWriter:
                 return []
         if self._stream is None:  # when to flush is known from the stream
             return self._take(_FIRST_BYTES)
-        due = self._queue[0].arrived + self._stream.flush_seconds
+        due = self._began + self._stream.flush_seconds
         while self._queued < self._stream.segment_bytes and not self._closing:
             left = due - time.monotonic()
             if left <= 0:
@@ -183,6 +202,7 @@ class StreamWriter:
 
     async def _write(self, batch: list[_Waiting]) -> None:
         """Stores a batch, in as many streams as it takes, and answers it."""
+        self._began = time.monotonic()
         while batch:
             try:
                 stream = await self._registered(batch)
@@ -194,8 +214,11 @@ class StreamWriter:
                 batch = [waiting for waiting in batch if not waiting.done.done()]
                 continue
             except MoulinError as error:
+                if error.retryable:
+                    self._failure = (time.monotonic(), error.message)
                 self._refuse(batch, error)
                 return
+            self._failure = None
             self.counts.objects += 1
             self.counts.bytes += len(data)
             self.counts.records += sum(entry.records for entry in entries)

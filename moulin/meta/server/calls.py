@@ -10,19 +10,18 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from typing import Any, Final, NoReturn, Protocol
 
 import grpc
 
 from moulin.catalog.sql.pool import gave_up
-from moulin.errors import MoulinError
+from moulin.errors import InvalidInput, MoulinError
 from moulin.meta.auth import ANYONE, Authenticate, caller
 from moulin.meta.codec import errors as status
 from moulin.model.ids import new_id
+from moulin.network.logs import request_id
 
 REQUEST_ID: Final = "x-request-id"
-request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 log = logging.getLogger("moulin.meta")
 _SANE_ID = re.compile(r"[\x21-\x7e]{1,128}")
@@ -123,6 +122,8 @@ class _Call:
         if context.code() is not None:  # aborted by the servicer or by another interceptor: the status is set
             self._end(getattr(context.code(), "name", str(context.code())))
             raise error
+        if isinstance(error, RecursionError):  # some document of the request, past every budget of its readers
+            error = InvalidInput("The request is nested too deeply: flatten it.")
         if isinstance(error, MoulinError):
             code, message = status.code_of(error), status.message_of(error)
             detail = status.to_message_error(error).SerializeToString()
@@ -141,6 +142,8 @@ class _Call:
         if self._observer:
             self._observer.ended(self._method, code, seconds)
         level = logging.DEBUG if code == "OK" and self._method.startswith(_QUIET) else logging.INFO
+        if code == "UNAUTHENTICATED":  # whoever has no token cannot fill the log: warnings that repeat are cut
+            level = logging.WARNING
         facts: dict[str, Any] = {"method": self._method, "code": code, "millis": round(seconds * 1000, 3)}
         if name := caller.get().name:
             facts["caller"] = name

@@ -1,14 +1,13 @@
 """The HTTP side of a server: /healthz, /metrics, and whatever is mounted on the app.
 
-The whole app is behind one gate: with tokens on, a request that only looks takes the role read, any other write.
-/healthz is open to everyone.
+The whole app is behind two gates. The first takes HTTP only, for names of this server. At the second, with tokens on, a
+request that only looks takes the role read, any other write. /healthz is open to everyone.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol
@@ -37,8 +36,12 @@ from moulin.lake import Lake
 from moulin.meta.auth import ANYONE, AccessFile, Caller, bearer, caller
 from moulin.meta.config import ServeConfig, split_address
 from moulin.meta.roles import Role
-from moulin.meta.server.calls import REQUEST_ID, request_id
+from moulin.meta.server.calls import REQUEST_ID
 from moulin.model.ids import new_id
+from moulin.network.gate import HttpGate, close_socket
+from moulin.network.hosts import AllowedHosts, allowed_hosts
+from moulin.network.http_server import configure, listen
+from moulin.network.logs import request_id
 
 log = logging.getLogger("moulin.http")
 _LOOKS: Final = ("GET", "HEAD", "OPTIONS")
@@ -73,11 +76,18 @@ def status_of(error: MoulinError) -> int:
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
 
 
-def build_app(lake: Lake, *, access: AccessFile | None = None, metrics: Exporter | None = None) -> FastAPI:
+def build_app(
+    lake: Lake,
+    *,
+    access: AccessFile | None = None,
+    metrics: Exporter | None = None,
+    hosts: AllowedHosts | None = None,
+) -> FastAPI:
     """The app over `lake`. Other parts mount theirs on it: `app.mount("/iceberg", other)`."""
     app = FastAPI(title="Moulin", version=moulin.__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.lake = lake
     app.add_middleware(_Gate, access=access)
+    app.add_middleware(HttpGate, hosts=hosts, answer=_refused)  # the last one added is passed first
 
     @app.exception_handler(MoulinError)
     async def _refuse(request: Request, error: MoulinError) -> Response:
@@ -106,7 +116,7 @@ class _Gate:
         self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         request_id.set(call_id := str(new_id()))
@@ -120,6 +130,9 @@ class _Gate:
         try:
             caller.set(self._identify(scope))
         except MoulinError as error:
+            if scope["type"] != "http":
+                await close_socket(scope, send)
+                return
             answer = _answer(error, _ICEBERG.get(type(error)) if scope["path"].startswith("/iceberg/") else None)
         await answer(scope, receive, send_with_id)
 
@@ -127,8 +140,9 @@ class _Gate:
         if self._access is None or scope["path"] in _OPEN:
             return ANYONE
         known = self._access.authenticate(bearer(_headers(scope)))
-        reads = scope["method"] == "POST" and _READING.fullmatch(scope["path"]) is not None
-        looks = scope["method"] in _LOOKS or reads
+        method = scope.get("method", "")  # a web socket has none
+        reads = method == "POST" and _READING.fullmatch(scope["path"]) is not None
+        looks = method in _LOOKS or reads
         needed = Role.READ if looks else Role.WRITE
         if known.role < needed:
             raise PermissionDenied(f"This takes the role {needed.name.lower()}, and token {known.name!r} has not.")
@@ -146,29 +160,29 @@ def _answer(error: MoulinError, kind: str | None = None) -> Response:
     return JSONResponse(body, status_code=code, headers=headers)
 
 
+def _refused(scope: Scope, status: int, message: str) -> Response:
+    kind = "ForbiddenException" if scope["path"].startswith("/iceberg/") else PermissionDenied.__name__
+    return JSONResponse({"error": {"type": kind, "message": message, "code": status}}, status_code=status)
+
+
+def hosts_of(serve: ServeConfig) -> AllowedHosts | None:
+    """The names that a server's HTTP answers to."""
+    return allowed_hosts(split_address(serve.http_bind)[0], serve.allowed_hosts)
+
+
 class HttpServer:
     """The app on its port, in a thread of its own."""
 
     def __init__(self, app: FastAPI, serve: ServeConfig) -> None:
-        host, port = split_address(serve.http_bind)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # Named, TCP gets TCP_NODELAY from asyncio; without it answers in two parts wait 40 ms for a delayed ACK.
-        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind((host, port))
-        except OSError as error:
-            self._socket.close()
-            raise Unavailable(f"{serve.http_bind} cannot be listened on: {error.strerror}.") from None
+        self._socket = listen(*split_address(serve.http_bind), serve.limits)
+        self.connections = self._socket.connections
         self.port: int = self._socket.getsockname()[1]
-        config = uvicorn.Config(
+        config = configure(
             app,
-            log_config=None,
-            access_log=False,
-            ssl_certfile=serve.tls_certificate or None,
-            ssl_keyfile=serve.tls_key or None,
-            timeout_graceful_shutdown=max(1, int(serve.drain_seconds)),
-            server_header=False,
+            self._socket,
+            certificate=serve.tls_certificate,
+            key=serve.tls_key,
+            drain_seconds=serve.drain_seconds,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="moulin-http", daemon=True)
@@ -177,7 +191,6 @@ class HttpServer:
         self._server.run(sockets=[self._socket])
 
     def start(self) -> HttpServer:
-        self._socket.listen(128)  # whoever comes before the thread is ready waits for it
         self._thread.start()
         return self
 

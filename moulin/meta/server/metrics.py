@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from moulin.errors import MoulinError
+from moulin.network.counts import Figure
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class _Figures(Collector):
+    def __init__(self, look: Callable[[], Iterable[Figure]]) -> None:
+        self._look = look
+
+    def collect(self) -> Iterator[Metric]:
+        for figure in self._look():
+            kind = CounterMetricFamily if figure.kind == "counter" else GaugeMetricFamily
+            yield kind(figure.name, figure.text, value=figure.value)
 
 
 class Metrics:
@@ -41,6 +55,10 @@ class Metrics:
                 return math.nan
 
         Gauge(name, text, registry=self.registry).set_function(looked_up)
+
+    def figures(self, look: Callable[[], Iterable[Figure]]) -> None:
+        """Figures that somebody else keeps; looked up when they are asked for."""
+        self.registry.register(_Figures(look))
 
     def text(self) -> bytes:
         """All figures in Prometheus' text format."""

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from moulin.lake import Lake
 from moulin.meta.config import ServeConfig
-from moulin.meta.server.http import HttpServer, build_app
+from moulin.meta.server.http import HttpServer, build_app, hosts_of
 from moulin.meta.server.metrics import Metrics
 from moulin.meta.server.server import MetaServer, build_server, open_access
 from moulin.meta.server.services import LOOPS
@@ -36,13 +36,14 @@ class Serving:
         self.grpc: MetaServer = build_server(lake, config, observer=self.metrics, storage_options=storage_options)
         self.http: HttpServer | None = None
         if config.http_bind:
-            app = build_app(lake, access=open_access(lake, config), metrics=self.metrics)
+            app = build_app(lake, access=open_access(lake, config), metrics=self.metrics, hosts=hosts_of(config))
             mount(app)
             try:
                 self.http = HttpServer(app, config)
             except BaseException:
                 self.grpc.stop(0)
                 raise
+            self.metrics.figures(self.http.connections.figures)
         self._loops = [loop(self.grpc.site) for loop in LOOPS]
 
     def start(self) -> Serving:

@@ -23,6 +23,7 @@ from moulin.meta.server.calls import Calls, Observer
 from moulin.meta.server.cluster import ClusterCheck
 from moulin.meta.server.services import SERVICES, Service
 from moulin.meta.site import Site
+from moulin.network.limits import grpc_options
 
 
 class MetaServer:
@@ -85,6 +86,7 @@ def build_server(
             ("grpc.max_receive_message_length", serve.max_message_bytes),
             ("grpc.max_send_message_length", serve.max_message_bytes),
             ("grpc.so_reuseport", 0),
+            *grpc_options(serve.limits),
         ],
     )
     for service in services:

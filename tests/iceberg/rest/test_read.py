@@ -158,3 +158,42 @@ def test_reading_and_writing_need_their_roles(lake: Lake, orders: Table, tmp_pat
         catalog = pyiceberg_catalog(address, token=writer)
         catalog.create_namespace("web")
         assert catalog.namespace_exists("web")
+
+
+def deep_structs(levels: int) -> dict[str, object]:
+    """A schema whose only column is nested so often."""
+    inner: object = "int"
+    for number in range(levels, 0, -1):
+        field = {"id": number, "name": f"f{number}", "required": False, "type": inner}
+        inner = {"type": "struct", "fields": [field]}
+    assert isinstance(inner, dict)
+    return {"schema-id": 0, **inner}
+
+
+@pytest.mark.parametrize("levels", [33, 60, 300])
+def test_a_schema_that_is_nested_too_deeply_is_a_bad_request(client: Client, orders: Table, levels: int) -> None:
+    schema = deep_structs(levels)
+    made = client.post("/namespaces/shop/tables", json={"name": "deep", "schema": schema})
+    assert "nested deeper than" in error(made, 400, "BadRequestException")
+    change = {"requirements": [], "updates": [{"action": "add-schema", "schema": schema}, SET_NEWEST]}
+    changed = client.post("/namespaces/shop/tables/orders", json=change)
+    assert "nested deeper than" in error(changed, 400, "BadRequestException")
+
+
+SET_NEWEST = {"action": "set-current-schema", "schema-id": -1}
+
+
+def test_the_deepest_schema_that_a_table_may_have_is_taken(client: Client) -> None:
+    made = client.post("/namespaces/shop/tables", json={"name": "deep", "schema": deep_structs(32)})
+    assert made.status_code == 200, made.text
+    assert client.get("/namespaces/shop/tables/deep").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/namespaces", "/namespaces/shop/tables", "/transactions/commit", "/tables/rename"])
+@pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}")])
+@pytest.mark.parametrize("levels", [129, 100_000])
+def test_a_body_that_is_nested_too_deeply_is_a_bad_request(
+    client: Client, path: str, opened: str, closed: str, levels: int
+) -> None:
+    body = '{"properties":' + opened * levels + "1" + closed * levels + "}"
+    assert "nested deeper than" in error(client.post(path, content=body), 400, "BadRequestException")

@@ -20,11 +20,11 @@ from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.errors import Unavailable
 from moulin.lake import Lake
 from moulin.meta.config import ServeConfig
-from moulin.meta.server.logs import JsonFormatter
 from moulin.meta.server.metrics import Metrics
 from moulin.meta.server.serve import Serving
 from moulin.meta.server.server import MetaServer, build_server, roles_of
 from moulin.meta.server.services import SERVICES
+from moulin.network.logs import JsonFormatter
 from tests.meta.conftest import LOOPBACK, Live, name, refused
 
 

@@ -1,6 +1,9 @@
 """Structured logs: one JSON object per line on standard error, each with the id of the request it belongs to.
 
 What is logged of a call is its method, status, duration and caller. Requests, tokens and metadata never are.
+
+Warnings and errors that repeat are cut: of each kind `BURST` lines are written in `WINDOW` seconds, and the first of
+the next window has the number of those left out as `suppressed`.
 """
 
 from __future__ import annotations
@@ -8,13 +11,23 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from moulin.meta.server.calls import request_id
+from moulin.errors import InvalidInput
 
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+
+FORMS: Final = ("json", "text")
+LEVELS: Final = ("debug", "info", "warning", "error")
+BURST: Final = 10
+WINDOW: Final = 10.0
+_KINDS: Final = 1000
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
 
@@ -51,11 +64,45 @@ def _facts(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str,
     return facts
 
 
+@dataclass(slots=True)
+class _Window:
+    since: float
+    lines: int = 0
+
+
+class RateLimit(logging.Filter):
+    """Cuts warnings and errors that repeat. Lines of lower levels are left alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._windows: dict[tuple[str, int, str], _Window] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING:
+            return True
+        kind = (record.name, record.levelno, str(record.msg).partition("\n")[0][:80])
+        now, window = time.monotonic(), self._windows.get(kind)
+        if window is None or now - window.since >= WINDOW:
+            if window is not None and window.lines > BURST:
+                record.suppressed = window.lines - BURST
+            if len(self._windows) >= _KINDS:
+                self._windows.clear()
+            window = self._windows[kind] = _Window(now)
+        window.lines += 1
+        return window.lines <= BURST
+
+
 @contextmanager
 def structured_logs(form: str, level: str) -> Iterator[None]:
     """Send everything that is logged in this process, until the block ends, to standard error in one form."""
+    if form not in FORMS or level not in LEVELS:
+        raise InvalidInput(
+            f"The log's format is one of {', '.join(FORMS)} and its level one of {', '.join(LEVELS)}, not {form!r} and "
+            f"{level!r}."
+        )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    handler.addFilter(RateLimit())
     root = logging.getLogger()
     handlers, before = root.handlers[:], root.level
     root.handlers[:] = [handler]

@@ -1,0 +1,11 @@
+"""What every server of Moulin shares: limits for its clients, the gate in front of its app, and its logs.
+
+`http_server` makes a guarded server of an app: `connections` admits connections at the listening socket, `protocol`
+ends those whose client is too slow, `limits` has the figures. `gate` refuses requests that are not HTTP or name a
+foreign host (`hosts`). `logs` writes one line per event, and cuts repeated warnings.
+
+May import: `errors`. Used by: the collector (`ingest`) and the server (`meta`).
+Read first: `http_server.py`, then `connections.py`.
+
+Nouns: a peer is an address with many connections; a connection waits for its client, or its client waits for us.
+"""
