@@ -2,8 +2,8 @@
 
 A head must be complete `header_seconds` after the connection was made, or after the answer before it. A body has
 `body_seconds`, and a second more for every `SLOWEST` bytes that came, so that a large one on a slow line is taken and
-one that trickles is not. While the app is slow to read, the client's time stands still. An answer that the client does not
-read for `body_seconds` is cut off.
+one that trickles is not. While the app is slow to read, the client's time stands still. An answer that the client does
+not read for `body_seconds` is cut off.
 """
 
 # Decisions: docs/decisions/0221
