@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moulin.config import load_config
+from moulin.config import file_settings, load_config
 from moulin.errors import InvalidInput
 from moulin.meta.config import ServeConfig, is_loopback, load_serve_config, require_known_environment
 
@@ -78,3 +78,66 @@ def test_an_unknown_table_of_the_file_is_still_an_error(tmp_path: Path) -> None:
 )
 def test_loopback_addresses_are_told_from_others(address: str, loopback: bool) -> None:
     assert is_loopback(address) is loopback
+
+
+SERVICE_LINKS = {
+    "SERVICE_HOST": "10.96.0.12",
+    "SERVICE_PORT": "8181",
+    "SERVICE_PORT_GRPC": "9560",
+    "PORT": "tcp://10.96.0.12:8181",
+    "PORT_8181_TCP": "tcp://10.96.0.12:8181",
+    "PORT_8181_TCP_PROTO": "tcp",
+    "PORT_8181_TCP_PORT": "8181",
+    "PORT_8181_TCP_ADDR": "10.96.0.12",
+    "PORT_53_UDP": "udp://[fd00::1]:53",
+    "PORT_53_UDP_ADDR": "fd00::1",
+}
+
+
+@pytest.mark.parametrize("service", ["MOULIN", "MOULIN_SERVE", "MOULIN_LAKE", "MOULIN_META_SERVICE"])
+def test_variables_that_kubernetes_makes_for_a_service_are_left_alone(service: str) -> None:
+    environ = {f"{service}_{name}": value for name, value in SERVICE_LINKS.items()}
+    require_known_environment(environ)
+    assert load_serve_config(None, {**environ, "MOULIN_SERVE_THREADS": "3"}) == ServeConfig(threads=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MOULIN_PORT", "8181"),
+        ("MOULIN_PORT", "http://10.0.0.1:8181"),
+        ("MOULIN_SERVICE_HOST", "lake.example.org"),
+        ("MOULIN_PORT_8181", "tcp://10.0.0.1:8181"),
+        ("MOULIN_SERVICE_PORTS", "8181"),
+        ("MOULIN_SERVE_PORT", "8181"),
+        ("MOULIN_SERVE_HOST", "10.0.0.1"),
+    ],
+)
+def test_what_only_looks_like_a_variable_of_kubernetes_is_still_an_error(name: str, value: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{name}|{name.removeprefix('MOULIN_SERVE_').lower()}"):
+        require_known_environment({name: value})
+        load_serve_config(None, {name: value})
+
+
+def test_a_named_file_gives_settings_of_the_lake_under_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "some.toml"
+    file.write_text("pin_seconds = 7\nhistory_keep = 9\nlog_sync = 'never'\n[serve]\nthreads = 3\n")
+    assert file_settings(file, {"MOULIN_HISTORY_KEEP": "1"}) == {"pin_seconds": 7.0, "log_sync": "never"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[storage]\nregion = 'x'", r"Unknown table \[storage\] in .*some.toml"),
+        ("[server]\nbind = 'x'", r"Unknown table \[server\]"),
+        ("pin_second = 1", "Unknown setting 'pin_second' in .*some.toml"),
+        ("lake = './x'", "Unknown setting 'lake'"),
+        ("pin_seconds = 'soon'", "'pin_seconds' takes a number"),
+        ("[[lake]]\na = 1", "Unknown setting 'lake'"),
+    ],
+)
+def test_what_means_nothing_in_a_named_file_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "some.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidInput, match=said):
+        file_settings(file, {})

@@ -52,7 +52,7 @@ def test_kinds_of_messages_that_never_end_take_no_memory(written: tuple[logging.
     logger, _ = written
     limit = next(one for one in logger.handlers[0].filters if isinstance(one, RateLimit))
     for number in range(3000):
-        logger.warning(f"task {number} failed")  # noqa: G004
+        logger.warning(f"task {number} failed")
     assert len(limit._windows) <= 1000
 
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +18,8 @@ _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 30.0
 _STEADY_SECONDS = 60.0  # after so long alive, a death counts as the first again
 _PR_SET_PDEATHSIG = 1
+LOG_BYTES = 16 << 20  # a log that has grown to this is moved to .1, which was moved to .2 before, and so on
+LOGS_KEPT = 3
 
 
 @dataclass(slots=True)
@@ -70,10 +74,20 @@ class Child:
         self.start()
         return True
 
+    def rotate(self) -> None:
+        """Move what its log holds aside when it has grown large; the child goes on writing at the log's new end."""
+        try:
+            if self.log.stat().st_size >= LOG_BYTES:
+                rotate(self.log)
+        except OSError:  # a full disk, or a folder that was taken away: tried again with the next look
+            pass
+
     def last_line(self) -> str:
         """The end of its output."""
         try:
-            lines = self.log.read_bytes()[-2000:].decode(errors="replace").strip().splitlines()
+            with self.log.open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - 2000))
+                lines = log.read().decode(errors="replace").strip().splitlines()
         except OSError:
             return ""
         return lines[-1] if lines else ""
@@ -90,7 +104,9 @@ class Supervisor:
             child.start()
 
     def tend(self) -> list[Child]:
-        """Those that were started again just now."""
+        """Those that were started again just now. Logs that have grown large are rotated."""
+        for child in self.children:
+            child.rotate()
         return [child for child in self.children if child.tend()]
 
     def stop(self, seconds: float = 30.0, progress: Callable[[Child], None] = lambda child: None) -> None:
@@ -106,6 +122,20 @@ class Supervisor:
                 except subprocess.TimeoutExpired:
                     child.process.kill()
             child.process.wait()
+
+
+def rotate(log: Path) -> None:
+    """Copy a log aside and empty it. Whoever writes to it keeps it open for appending, so it cannot be renamed.
+
+    A line that is written in the moment between the end of the copy and the cut is lost.
+    """
+    aside = [log.with_name(f"{log.name}.{number}") for number in range(1, LOGS_KEPT + 1)]
+    for older, newer in zip(reversed(aside), reversed(aside[:-1]), strict=False):
+        if newer.exists():
+            newer.replace(older)
+    with log.open("rb+") as source, aside[0].open("wb") as target:
+        shutil.copyfileobj(source, target)
+        source.truncate(0)
 
 
 def _launcher() -> list[str]:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from moulin.config import Config
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
 from moulin.meta.config import ServeConfig
+from moulin.meta.server.serve import Serving
 from moulin.meta.server.server import build_server
 from tests.cli.conftest import Done, Run
 
@@ -112,3 +114,35 @@ def test_an_unknown_setting_keeps_a_server_from_starting(
     (tmp_path / "lake" / "moulin.toml").unlink()
     monkeypatch.setenv("MOULIN_PIN_SECOND", "1")
     assert "MOULIN_PIN_SECOND" in run("serve").err
+
+
+def test_a_server_takes_settings_of_the_lake_from_the_file_that_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("init")
+    (tmp_path / "lake" / "moulin.toml").write_text("pin_seconds = 5\nhistory_keep = 100\n[serve]\nthreads = 1\n")
+    file = tmp_path / "other.toml"
+    file.write_text("pin_seconds = 7\ntable_grace = 8\nview_grace = 9\n[serve]\nthreads = 3\n")
+    monkeypatch.setenv("MOULIN_VIEW_GRACE", "1")
+    monkeypatch.setenv("MOULIN_PORT", "tcp://10.96.0.12:8181")
+    seen: list[tuple[int, Config]] = []
+
+    def stop_at_once(serving: Serving) -> bool:
+        seen.append((serving.grpc.site.serve.threads, serving.grpc.site.catalog.config))
+        return serving.stop()
+
+    monkeypatch.setattr("moulin.meta.server.serve.run_until_signal", stop_at_once)
+    done = run("serve", "--bind", "127.0.0.1:0", "--http-bind", "127.0.0.1:0", "--config", str(file))
+    assert done.code == 0, done.err
+    [(threads, found)] = seen
+    assert threads == 3
+    assert (found.pin_seconds, found.table_grace, found.view_grace, found.history_keep) == (7, 8, 1, 100)
+
+
+@pytest.mark.parametrize("words", [["serve"], ["access", "list"]])
+def test_a_named_file_with_a_table_that_means_nothing_is_refused(run: Run, tmp_path: Path, words: list[str]) -> None:
+    run("init")
+    file = tmp_path / "other.toml"
+    file.write_text("[storage]\nregion = 'eu'\n")
+    done = run(*words, "--config", str(file))
+    assert (done.code, "Unknown table [storage] in" in done.err) == (1, True), done.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
@@ -64,6 +65,70 @@ def test_what_is_answered_is_stored_and_the_stream_ends_with_a_stop(
     assert registry.stopped[stream] == (len(objects) - 2, StopReason.CLIENT)
     assert sorted(stored(store, registry)) == sorted([b"x", *(b"%d" % i for i in range(50))])
     assert len(objects) < 10, "requests that wait together share an object"
+
+
+def test_serial_requests_are_stored_as_they_come(store: FaultyStore, registry: MemoryRegistry) -> None:
+    """Nothing is on its way when one arrives, so nothing is waited for; only the very first finds no stream."""
+    registry.flush_seconds = 0
+    waits: list[float | None] = []
+
+    async def work(writer: StreamWriter) -> None:
+        wait = writer._wait
+
+        async def counted(seconds: float | None) -> bool:
+            waits.append(seconds)
+            return await wait(seconds)
+
+        writer._wait = counted  # type: ignore[method-assign]
+        for number in range(20):
+            await writer.submit(entry(registry, b"%d" % number), TOKEN)
+        assert writer.counts.objects == 20
+
+    run(store, registry, work, StreamSettings(keep_alive=30, patience=0.3))
+    assert set(waits) <= {None, 30}, "for a request, and for nothing else"
+
+
+def test_a_request_after_a_pause_is_stored_at_once_and_the_next_waits_for_others(
+    store: FaultyStore, registry: MemoryRegistry
+) -> None:
+    registry.flush_seconds = 3600
+
+    async def work(writer: StreamWriter) -> None:
+        await writer.submit(entry(registry, b"a"), TOKEN)
+        writer._began -= 3600  # so long ago was the last one
+        await writer.submit(entry(registry, b"b"), TOKEN)
+        waiting = [asyncio.create_task(writer.submit(entry(registry, b"%d" % n), TOKEN)) for n in range(9)]
+        await asyncio.sleep(0.05)
+        assert writer.counts.objects == 2
+        assert not any(one.done() for one in waiting)
+        writer.close()
+        await asyncio.gather(*waiting)
+        assert writer.counts.objects == 3
+
+    run(store, registry, work)
+
+
+def test_requests_that_come_while_an_object_is_on_its_way_share_the_next(
+    store: FaultyStore, registry: MemoryRegistry
+) -> None:
+    registry.flush_seconds = 0
+    gate = threading.Event()
+
+    def wait(path: str) -> None:
+        gate.wait(20)
+
+    async def work(writer: StreamWriter) -> None:
+        await writer.submit(entry(registry, b"a"), TOKEN)
+        store.fault = wait
+        waiting = [asyncio.create_task(writer.submit(entry(registry, b"%d" % n), TOKEN)) for n in range(100)]
+        await asyncio.sleep(0.1)
+        waiting += [asyncio.create_task(writer.submit(entry(registry, b"%d" % n), TOKEN)) for n in range(100, 200)]
+        await asyncio.sleep(0.1)
+        gate.set()
+        await asyncio.gather(*waiting)
+        assert writer.counts.objects == 3
+
+    run(store, registry, work, StreamSettings(patience=30))
 
 
 def test_an_object_is_written_when_it_is_full(store: FaultyStore, registry: MemoryRegistry) -> None:

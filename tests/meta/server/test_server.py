@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -19,12 +21,14 @@ from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.errors import Unavailable
 from moulin.lake import Lake
+from moulin.meta.auth import AccessFile
 from moulin.meta.config import ServeConfig
+from moulin.meta.roles import Role
 from moulin.meta.server.metrics import Metrics
 from moulin.meta.server.serve import Serving
 from moulin.meta.server.server import MetaServer, build_server, roles_of
 from moulin.meta.server.services import SERVICES
-from moulin.network.logs import JsonFormatter
+from moulin.network.logs import BURST, JsonFormatter, structured_logs
 from tests.meta.conftest import LOOPBACK, Live, name, refused
 
 
@@ -211,3 +215,85 @@ def test_metrics_are_served_even_when_the_lake_fails(lake: Lake, monkeypatch: py
         assert "moulin_objects_to_delete 0.0\n" in told
     finally:
         serving.stop()
+
+
+def test_every_metric_has_a_help_and_a_type(lake: Lake) -> None:
+    serving = Serving(lake, ServeConfig(bind="127.0.0.1:0", http_bind="127.0.0.1:0", drain_seconds=1)).start()
+    try:
+        connected(serving.grpc).GetVersion(pb.GetVersionRequest())
+        told = serving.metrics.text().decode()
+    finally:
+        serving.stop()
+    families = set(re.findall(r"^# TYPE (\w+) ", told, re.MULTILINE))
+    assert {"moulin_calls_total", "moulin_call_seconds", "moulin_http_connections"} <= families
+    for name in families:
+        assert re.search(rf"^# HELP {name} [A-Z].{{5,}}\.$", told, re.MULTILINE), name
+    for name in re.findall(r"^(\w+)(?:{.*})? ", told, re.MULTILINE):
+        assert any(name == known or name.removeprefix(known).startswith("_") for known in families), name
+
+
+def test_a_client_is_answered_after_many_connections_that_say_nothing(lake: Lake) -> None:
+    """gRPC has one limit for all; whoever does not begin to speak HTTP/2 in time makes room."""
+    serve = ServeConfig(bind="127.0.0.1:0", max_connections=8, header_seconds=0.5)
+    server = build_server(lake, serve).start()
+    host, _, port = server.address.rpartition(":")
+    silent = [socket.create_connection((host, int(port)), timeout=20) for _ in range(60)]
+    try:
+        stub = connected(server)
+        assert stub.GetVersion(pb.GetVersionRequest(), wait_for_ready=True, timeout=30).version == 0
+    finally:
+        for one in silent:
+            one.close()
+        server.stop(1)
+
+
+def test_callers_without_a_token_cannot_fill_the_log(lake: Lake, tmp_path: Path, capfd: Any) -> None:
+    access = AccessFile(tmp_path / "access.toml")
+    access.create("someone", Role.READ)
+    serve = ServeConfig(bind="127.0.0.1:0", auth="on", access_file=str(access.path))
+    with structured_logs("json", "info"):
+        server = build_server(lake, serve).start()
+        try:
+            stub = connected(server)
+            for _ in range(200):
+                with refused(grpc.StatusCode.UNAUTHENTICATED):
+                    stub.GetVersion(pb.GetVersionRequest())
+        finally:
+            server.stop(1)
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert 1 <= len([line for line in lines if line["message"] == "call"]) <= 3 * BURST
+
+
+@pytest.mark.parametrize("levels", [300, 100_000])
+@pytest.mark.parametrize("document", ["schema", "spec", "order", "property", "type", "default"])
+def test_a_document_that_is_nested_too_deeply_is_an_invalid_argument(live: Live, document: str, levels: int) -> None:
+    """Schemas, changes and settings are texts of JSON, in which anything can be nested."""
+    stub, database = live.stub(CatalogServiceStub), name("deep")
+    stub.CreateDatabase(pb.CreateDatabaseRequest(name=database))
+    column = {"id": 1, "name": "id", "required": False, "type": "long"}
+    good: dict[str, Any] = {
+        "schema_json": json.dumps({"type": "struct", "schema-id": 0, "fields": [column]}),
+        "spec_json": json.dumps({"spec-id": 0, "fields": []}),
+        "sort_order_json": json.dumps({"order-id": 0, "fields": []}),
+    }
+    made = stub.CreateTable(pb.CreateTableRequest(database=database, name="t", last_column_id=1, **good))
+    arrays = "[" * levels + "]" * levels
+    lists = '{"type":"list","element-id":9,"element-required":false,"element":' * levels + '"int"' + "}" * levels
+    change = {
+        "type": '{"action":"add-column","name":"c","type":' + lists + "}",
+        "default": '{"action":"add-column","name":"c","type":"int","default":' + arrays + "}",
+    }
+    bad: dict[str, Any] = {
+        "schema": {"schema_json": good["schema_json"].replace('"long"', lists)},
+        "spec": {"spec_json": '{"spec-id":0,"fields":' + arrays + "}"},
+        "order": {"sort_order_json": '{"order-id":0,"fields":' + arrays + "}"},
+        "property": {"properties": {"moulin.sharding-fields": arrays}},
+    }
+    with refused(grpc.StatusCode.INVALID_ARGUMENT):
+        if document in bad:
+            asked = {"database": database, "name": "u", "last_column_id": 9, **good, **bad[document]}
+            stub.CreateTable(pb.CreateTableRequest(**asked))
+        else:
+            altered = pb.AlterSchema(changes_json=[change[document]])
+            stub.Commit(pb.CommitRequest(changes=[pb.TableCommit(table_id=made.id, alter_schema=altered)]))
+    assert [table.name for table in live.catalog.tables(database)] == ["t"]
