@@ -81,9 +81,7 @@ def test_the_disaster_command_of_the_docs_brings_a_mirror_back(
     assert len(_succeed(run(*place("copy"), "scan", "shop.people", "--json", lake=new)).json()) == 4
 
 
-def test_a_catalog_that_was_lost_is_named_as_lost(
-    run: Run, tmp_path: Path, place: Callable[[str], list[str]]
-) -> None:
+def test_a_catalog_that_was_lost_is_named_as_lost(run: Run, tmp_path: Path, place: Callable[[str], list[str]]) -> None:
     """Not as a lake that never was, whose remedy would be `init`."""
     _fill(run, place("lake"), tmp_path)
     done = run(*place("lake"), "table", "list", "shop", lake=tmp_path / "other")
