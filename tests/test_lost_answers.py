@@ -1,4 +1,4 @@
-"""A lake whose store does the work and loses the answers: nobody notices, and nobody takes its own object for another's."""
+"""A lake whose store does the work and loses the answers: nobody takes its own object for another's."""
 
 from __future__ import annotations
 

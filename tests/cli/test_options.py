@@ -94,11 +94,13 @@ def test_a_mistyped_catalog_makes_no_lake(run: Run, tmp_path: Path) -> None:
     done = run("--storage", str(elsewhere), "table", "list", "shop", lake=typo)
     assert done.code == 1
     assert f"moulin --lake {typo} --storage {elsewhere} init" in done.err
-    assert not typo.exists() and not elsewhere.exists()
+    assert not typo.exists()
+    assert not elsewhere.exists()
 
 
 def test_a_mistyped_file_uri_makes_no_lake(run: Run, tmp_path: Path) -> None:
     typo = tmp_path / "typo"
     done = run("table", "list", "shop", lake=f"file://{typo}")  # type: ignore[arg-type]
-    assert done.code == 1 and "holds no lake" in done.err
+    assert done.code == 1
+    assert "holds no lake" in done.err
     assert not typo.exists()
