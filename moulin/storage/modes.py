@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
 
 OWNER_ONLY = 0o700
 _FOLDER_BITS = 0o777 | stat.S_ISGID
@@ -23,12 +22,19 @@ def make_private(folder: str) -> None:
 
 
 def make_folder(folder: str | os.PathLike[str]) -> None:
-    """A folder below another, with the mode of that one; nothing happens when it is there."""
-    mode = stat.S_IMODE(os.stat(os.path.dirname(folder) or ".").st_mode) & _FOLDER_BITS
-    with suppress(FileExistsError):
+    """A folder below another, with the mode of that one; nothing happens when it is there.
+
+    FileExistsError when there is something else of that name.
+    """
+    mode = stat.S_IMODE(_folder_mode(folder)) & _FOLDER_BITS
+    try:
         os.mkdir(folder, mode)
-        if stat.S_IMODE(os.stat(folder).st_mode) != mode:
-            os.chmod(folder, mode)
+    except FileExistsError:
+        if os.path.isdir(folder):
+            return
+        raise
+    if stat.S_IMODE(os.stat(folder).st_mode) != mode:
+        os.chmod(folder, mode)
 
 
 def open_new(file: str | os.PathLike[str], flags: int) -> int:
