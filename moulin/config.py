@@ -67,7 +67,8 @@ class Config:
     # Files under staged segment numbers that were never registered are swept this long after.
     staged_seconds: float = 6 * HOUR
     # The janitor looks for work this often, cleans up every `gc_interval` and looks for orphans every
-    # `orphan_interval`. With `delete_bytes` off, expired segments and journals wait for the segment deletion service.
+    # `orphan_interval`. With `delete_bytes` off the lake deletes no file with rows of a table, dropped or not:
+    # segments and journals wait for the segment deletion service.
     janitor_interval: float = 10.0
     # One that dies keeps the others from taking over for this long; longer than any step of it takes.
     janitor_lease: float = 5 * MINUTE

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -39,6 +39,7 @@ class Garbage:
     segment: int | None = None
     version: int | None = None
     output: int | None = None
+    tombstoned_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +182,13 @@ def doomed(now: int, read_here: Collection[UUID] = ()) -> sa.ColumnElement[bool]
 
 
 def purge(
-    draft: Draft, now: int, recheck_seconds: float, read_here: Collection[UUID] = ()
+    draft: Draft, now: int, recheck_seconds: float, read_here: Collection[UUID] = (), *, offer: bool = False
 ) -> tuple[list[str], list[Garbage]]:
     """Remove dropped objects past their grace window, for good; returns their names and their folders.
 
-    A database stays until its last table, view and token have gone: one that was dropped before it may have longer to
-    live, and a token is needed as long as streams may hold records of it.
+    With `offer`, the segments and journals of the tables are returned, too, for those who delete them. A database stays
+    until its last table, view and token have gone: one that was dropped before it may have longer to live, and a token
+    is needed as long as streams may hold records of it.
     """
     connection = draft.connection
     _hold_off_pins(connection)
@@ -201,7 +203,8 @@ def purge(
             draft.lake().purged.append(row.id.bytes)
             if source is s.tables:
                 garbage.append(Garbage(f"{paths.table_prefix(row.id)}/", row.bytes, "purged table"))
-                _purge_table(connection, row.id)
+                left = _purge_table(connection, row.id)
+                garbage += of_dropped(connection, row, left) if offer else []
                 draft.reroute()
             else:
                 connection.execute(s.view_members.delete().where(s.view_members.c.view_id == row.id))
@@ -227,8 +230,21 @@ def _purge_tokens(draft: Draft, now: int, recheck_seconds: float) -> list[str]:
     return [f"ingest token {row.name}" for row in gone]
 
 
-def _purge_table(connection: sa.Connection, table_id: UUID) -> None:
-    forget(connection, table_id, s.OPEN)
+def of_dropped(connection: sa.Connection, row: Any, garbage: Sequence[Garbage]) -> list[Garbage]:
+    """The segments and journals among what a dropped table leaves; those that were in it were removed by the drop."""
+    v = s.versions
+    drop = sa.select(sa.func.max(v.c.version)).where(v.c.timestamp_ns <= row.tombstoned_at)
+    found = connection.execute(drop).scalar()
+    version = row.head_version if found is None else found
+    return [
+        replace(one, version=version, tombstoned_at=row.tombstoned_at) if one.version == s.OPEN else one
+        for one in garbage
+        if one.segment is not None or one.output is not None
+    ]
+
+
+def _purge_table(connection: sa.Connection, table_id: UUID) -> list[Garbage]:
+    garbage, _ = forget(connection, table_id, s.OPEN)
     merge_tasks.delete_of_table(connection, table_id)
     for source in (
         s.pins,
@@ -249,6 +265,7 @@ def _purge_table(connection: sa.Connection, table_id: UUID) -> None:
     ):
         connection.execute(source.delete().where(source.c.table_id == table_id))
     connection.execute(s.tables.delete().where(s.tables.c.id == table_id))
+    return garbage
 
 
 def throw_away(connection: sa.Connection, garbage: Sequence[Garbage], delete_after: int) -> None:
@@ -271,7 +288,7 @@ def throw_away(connection: sa.Connection, garbage: Sequence[Garbage], delete_aft
             "table_id": g.table_id,
             "segment": g.segment,
             "tombstone_version": g.version,
-            "tombstoned_at": None if g.version is None else times.get(g.version),
+            "tombstoned_at": g.tombstoned_at or (None if g.version is None else times.get(g.version)),
             "output": g.output,
         }
         for g in {g.path: g for g in garbage}.values()

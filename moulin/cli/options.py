@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import moulin
-from moulin.errors import InvalidInput
+from moulin.errors import InvalidInput, NotFound
+from moulin.storage import paths
+from moulin.storage.store import open_store
 
 if TYPE_CHECKING:
     from moulin.lake import Lake
@@ -58,16 +60,29 @@ def open_lake(
     address = require_address(context)
     assert address.lake is not None
     if not create:
-        require_lake(address.lake)
+        require_lake(address)
     with moulin.connect(
         address.lake, storage=address.storage, storage_options=address.storage_options or None, **settings or {}
     ) as lake:
         yield lake
 
 
-def require_lake(uri: str) -> None:
-    """Refuse a folder that holds no lake, so that a mistyped path does not make one."""
-    from pathlib import Path
+def require_lake(address: Address) -> None:
+    """Refuse a folder that holds no lake, so that a mistyped path does not make one.
 
-    if "://" not in uri and not (Path(uri) / "moulin.json").exists():
-        raise InvalidInput(f"{uri} holds no lake; make one with: moulin --lake {uri} init")
+    The catalog in the folder is the lake, wherever its files lie. One that is lost is left to `connect`, which says so.
+    """
+    lake, storage = address.lake or "", address.storage
+    if "://" in lake and not lake.startswith("file://"):
+        return
+    if _is_there(lake, paths.catalog_file(), {}) or _is_there(storage or lake, paths.marker(), address.storage_options):
+        return
+    place = lake if storage is None else f"{lake} --storage {storage}"
+    raise InvalidInput(f"{lake} holds no lake; make one with: moulin --lake {place} init")
+
+
+def _is_there(root: str, name: str, options: dict[str, str]) -> bool:
+    try:
+        return open_store(root, options or None, create=False).exists(name)
+    except NotFound:
+        return False

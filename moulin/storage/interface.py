@@ -93,8 +93,8 @@ class Store(ABC):
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Writes an object if there is none of that name, else raises AlreadyExists.
 
-        After Unavailable the object may or may not be there. An object store may also say AlreadyExists of an attempt
-        of this very call whose answer was lost: who must know compares the bytes.
+        AlreadyExists is never said of an object that this very call wrote, whatever became of the store's answers.
+        After Unavailable the object may or may not be there: who repeats the call compares the bytes it finds.
         """
 
     @abstractmethod

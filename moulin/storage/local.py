@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from moulin.errors import AlreadyExists, FailedPrecondition, MoulinError, NotFound, Unavailable
-from moulin.storage import paths
+from moulin.storage import modes, paths
 from moulin.storage.interface import ObjectInfo, Store, checked_prefix, checked_ranges, checked_size, complete
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def open_folder(folder: str, *, create: bool) -> LocalStore:
     root = os.path.abspath(os.path.expanduser(folder))
     with _writing(root):
         if create and not os.path.exists(root):
-            for changed in _make_folder(root):
+            for changed in _make_folder(root, modes.make_private):
                 _sync_folder(changed)
     if not os.path.exists(root):
         raise NotFound(f"The folder {root} does not exist.")
@@ -213,7 +213,7 @@ def _create_temporary(root: str, path: str) -> tuple[str, int, list[str]]:
     changed: list[str] = []
     for attempt in range(1, _FOLDER_ATTEMPTS + 1):
         try:
-            return file, os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), changed
+            return file, modes.open_new(file, os.O_WRONLY | os.O_EXCL), changed
         except FileNotFoundError:  # the folder is new, or another process just removed it as empty
             if attempt == _FOLDER_ATTEMPTS or not os.path.isdir(root):
                 raise
@@ -251,6 +251,8 @@ def _link(temporary: str, target: str) -> None:
     try:
         os.link(temporary, target)
     except FileExistsError:
+        if os.path.samefile(temporary, target):  # a server of files lost its answer, and was asked again
+            return
         _sync_folder(os.path.dirname(target))  # the winner may not have got that far, and the loser builds on its file
         raise AlreadyExists(f"The file {target} exists already.") from None
     except OSError as error:
@@ -261,12 +263,15 @@ def _link(temporary: str, target: str) -> None:
         raise
 
 
-def _make_folder(folder: str) -> list[str]:
-    """Makes `folder` and its missing parents, and answers which folders got a new entry: sync those."""
+def _make_folder(folder: str, make: Callable[[str], None] = modes.make_folder) -> list[str]:
+    """Makes `folder` and its missing parents, and returns which folders got a new entry: sync those.
+
+    The root of a lake is private; below it each folder has the mode of its parent, and above it the usual one.
+    """
     parent = os.path.dirname(folder)
-    changed = [] if os.path.isdir(parent) else _make_folder(parent)
+    changed = [] if os.path.isdir(parent) else _make_folder(parent, make if make is modes.make_folder else os.mkdir)
     with suppress(FileExistsError):
-        os.mkdir(folder)
+        make(folder)
     return [*changed, parent]
 
 

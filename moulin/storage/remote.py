@@ -1,10 +1,13 @@
 """Object stores (S3, GCS, Azure) and memory as a store, through obstore."""
 
+# Decisions: docs/decisions/0234
+
 from __future__ import annotations
 
 import io
 import os
 import re
+import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,14 +20,15 @@ import obstore
 from obstore import exceptions
 from obstore.store import MemoryStore, from_url
 
-from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound, Unavailable
+from moulin.errors import FailedPrecondition, InvalidInput, MoulinError, NotFound
 from moulin.model.columns.batching import batched
 from moulin.storage import paths, range_file
 from moulin.storage.interface import ObjectInfo, Store, checked_prefix, checked_ranges, checked_size, complete
+from moulin.storage.remote_errors import failure, may_be_done
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from obstore import ObjectMeta, WritableFile
+    from obstore import Attributes, ObjectMeta, WritableFile
     from obstore.store import ObjectStore, RetryConfig
 
 _WHOLE_OBJECT_BYTES: Final = 16 << 20  # a reader fetches objects up to this size in one request
@@ -51,6 +55,7 @@ _CLIENT_OPTIONS: Final = frozenset(_CLIENT_DEFAULTS) | {
     "root_certificate",
     "user_agent",
 }
+_MARK: Final = "moulinput"  # of the metadata of each object: which call wrote it. Letters only, as Azure wants it
 _ENDPOINT: Final = re.compile(r"(?:\w+_)?endpoint(?:_url(?:_s3)?)?")
 _MEMORY: Final[dict[str, MemoryStore]] = {}
 
@@ -133,21 +138,24 @@ class RemoteStore(Store):
             return _info(obstore.head(self._backend, path))
 
     def put(self, path: str, data: bytes) -> None:
-        with self._asking(path):
-            obstore.put(self._backend, path, data, chunk_size=_PART_BYTES, max_concurrency=_UPLOADS)
+        with self._asking(path), self._own(path) as mark:
+            obstore.put(self._backend, path, data, attributes=mark, chunk_size=_PART_BYTES, max_concurrency=_UPLOADS)
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        with self._asking(path):
-            obstore.put(self._backend, path, data, mode="create")
+        with self._asking(path), self._own(path) as mark:
+            obstore.put(self._backend, path, data, attributes=mark, mode="create")
 
     @contextmanager
     def writer(self, path: str) -> Iterator[BinaryIO]:
+        mark = _new_mark()
         with self._asking(path):
-            upload = obstore.open_writer(self._backend, path, buffer_size=_PART_BYTES, max_concurrency=_UPLOADS)
+            upload = obstore.open_writer(
+                self._backend, path, attributes=mark, buffer_size=_PART_BYTES, max_concurrency=_UPLOADS
+            )
         file = _Upload(self, path, upload)
         try:
             yield cast(BinaryIO, file)
-            with self._asking(path):
+            with self._asking(path), self._own(path, mark):
                 upload.close()
         except BaseException as error:
             with suppress(
@@ -178,12 +186,11 @@ class RemoteStore(Store):
     def delete(self, objects: Iterable[str]) -> None:
         for batch in batched(map(paths.checked, objects), _BATCH):
             try:
-                with self._asking(batch[0]):
-                    obstore.delete(self._backend, batch)
+                self._delete(batch)
             except NotFound:  # some stores say so, and stop there
                 for path in batch:
-                    with suppress(NotFound), self._asking(path):
-                        obstore.delete(self._backend, path)
+                    with suppress(NotFound):
+                        self._delete([path])
 
     def remove_empty_folders(self, prefix: str = "") -> None:
         """Nothing to do: a folder of an object store is gone with its last object."""
@@ -193,6 +200,37 @@ class RemoteStore(Store):
             for chunk in obstore.list(self._backend, prefix or None, offset=after or None, chunk_size=_BATCH):
                 for meta in chunk:
                     yield _info(meta)
+
+    def _delete(self, batch: Sequence[str]) -> None:
+        with self._asking(batch[0]):
+            try:
+                obstore.delete(self._backend, batch)
+            except exceptions.BaseError as error:
+                if not may_be_done(error):
+                    raise
+                obstore.delete(self._backend, batch)
+
+    @contextmanager
+    def _own(self, path: str, mark: Attributes | None = None) -> Iterator[Attributes]:
+        """Around a request that writes an object with a mark: a failure after the work was done is none.
+
+        The answer was lost on its way, and what the store says of the next attempt (that the object exists, that the
+        upload is unknown) is about this very call. The mark of the object that is there shows whose it is.
+        """
+        mark = mark or _new_mark()
+        try:
+            yield mark
+        except (exceptions.BaseError, OSError) as error:
+            if not (may_be_done(error) and self._has_mark(path, mark)):
+                raise
+
+    def _has_mark(self, path: str, mark: Attributes) -> bool:
+        try:
+            with self._asking(path):
+                found = obstore.get(self._backend, path, options={"head": True})
+        except MoulinError:  # the first error is the one to see
+            return False
+        return found.attributes.get(_MARK) == mark[_MARK]
 
     def _name(self, path: str) -> str:
         return f"{self.uri}/{path}"
@@ -207,7 +245,7 @@ class RemoteStore(Store):
         except MoulinError:
             raise
         except (exceptions.BaseError, OSError, ValueError, NotImplementedError) as error:
-            raise _failure(error, self.uri, self._name(path)) from None
+            raise failure(error, self.uri, self._name(path)) from None
 
 
 class _Client:
@@ -303,43 +341,8 @@ def _split(uri: str, wrong: str) -> SplitResult:
         raise InvalidInput(wrong) from None
 
 
-def _failure(error: Exception, uri: str, name: str) -> MoulinError:
-    """What obstore raised, as ours. Its text holds addresses and headers: only known words of it are passed on."""
-    text = str(error)
-    answer = re.search(r"status code: (\d{3})", text)
-    code = re.search(r"<Code>([A-Za-z]{1,60})</Code>", text)
-    if code and code[1] in ("NoSuchBucket", "ContainerNotFound"):
-        return FailedPrecondition(f"The bucket of {uri} does not exist: create it first.")
-    if isinstance(error, FileNotFoundError):
-        return NotFound(f"There is no object {name}.")
-    if isinstance(error, exceptions.AlreadyExistsError):
-        return AlreadyExists(f"The object {name} exists already.")
-    if isinstance(error, exceptions.NotSupportedError | NotImplementedError):
-        return FailedPrecondition(
-            f"{uri} does not support what was asked for {name}: use another store or its options."
-        )
-    if isinstance(error, ValueError | exceptions.InvalidPathError):
-        return InvalidInput(f"{name} is not a name or range that the store takes.")
-    if (answer and answer[1] == "416") or "Invalid range: " in text:
-        return Corrupt(f"{name} ends before the bytes that were asked for: it is cut short. Restore it.")
-    if answer:
-        words = f"it answered {answer[1]} {code[1] if code else ''}".rstrip()
-        if answer[1] in ("401", "403"):
-            return Unavailable(f"{name} was refused ({words}): check the credentials in the storage options.")
-        return Unavailable(f"{name} cannot be reached ({words}): retry later.")
-    known = next((meaning for sign, meaning in _SIGNS if sign in text), "the request failed")
-    return Unavailable(f"{name} cannot be reached ({known}): check the address and the network, then retry.")
-
-
-_SIGNS: Final = (
-    ("/latest/api/token", "no credentials were given, and no machine role was found"),
-    ("ConnectionRefused", "the connection was refused"),
-    ("dns error", "its host name is unknown"),
-    ("certificate", "its certificate is not trusted"),
-    ("kind: Timeout", "it did not answer in time"),
-    ("timed out", "it did not answer in time"),
-    ("BadScheme", "plain http needs the option allow_http"),
-)
+def _new_mark() -> Attributes:
+    return {_MARK: secrets.token_hex(16)}
 
 
 def _info(meta: ObjectMeta) -> ObjectInfo:

@@ -288,3 +288,18 @@ else:
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", program, str(folder)], check=True, timeout=60)
     assert local.get("b") == b"before and after"
+
+
+def test_a_link_whose_answer_was_lost_is_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a server of files does that is asked again after it lost its answer."""
+    link, store = os.link, open_store(tmp_path / "lake")
+
+    def link_and_lose(source: str, target: str) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", link_and_lose)
+    store.put_if_absent("a", b"mine")
+    assert store.get("a") == b"mine"
+    with pytest.raises(AlreadyExists):
+        store.put_if_absent("a", b"mine")

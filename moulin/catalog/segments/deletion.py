@@ -47,7 +47,8 @@ def offered(pool: Pool, limit: int = BATCH) -> list[TombstonedSegment]:
     t = s.trash
     with pool.read() as connection:
         in_grace = sa.exists().where(s.tables.c.id == t.c.table_id, s.tables.c.tombstoned_at.is_not(None))
-        due = sa.and_(t.c.segment.is_not(None), t.c.delete_after <= pool.now(connection), ~in_grace)
+        named = sa.exists().where(s.segments.c.number == t.c.segment)
+        due = sa.and_(t.c.segment.is_not(None), t.c.delete_after <= pool.now(connection), ~in_grace, ~named)
         query = sa.select(t).where(due).order_by(t.c.delete_after, t.c.path).limit(limit)
         return [
             TombstonedSegment(row.segment, row.table_id, row.path, row.tombstoned_at, row.tombstone_version)

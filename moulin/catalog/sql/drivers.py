@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -9,6 +11,7 @@ from sqlalchemy import exc
 
 from moulin.config import Config
 from moulin.errors import InvalidInput
+from moulin.storage import modes
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql as _postgresql
@@ -18,6 +21,9 @@ _SQLITE = "sqlite:///"
 
 
 def sqlite(url: sa.URL, config: Config) -> sa.Engine:
+    if url.database:
+        with suppress(OSError):  # it is there, or SQLite will say what is wrong
+            os.close(modes.open_private(url.database, os.O_RDWR | os.O_EXCL))  # those beside it get its mode
     engine = sa.create_engine(url, connect_args={"timeout": config.lock_seconds, "check_same_thread": False})
 
     @sa.event.listens_for(engine, "connect")

@@ -30,7 +30,7 @@ from typing import Any
 from uuid import UUID
 
 from moulin.errors import FailedPrecondition, MoulinError, Unavailable
-from moulin.storage import paths
+from moulin.storage import modes, paths
 
 _READS = 100  # of a file that its process is changing right now
 _MOST = 256  # reservations that a file lists
@@ -196,8 +196,8 @@ class Living:
         """The file gets its name once it is locked: under that name it is never unlocked while its process lives."""
         temporary = self._folder / f".{self._name}.tmp"
         try:
-            self._folder.mkdir(exist_ok=True)
-            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            modes.make_folder(self._folder)
+            fd = modes.open_private(temporary, os.O_RDWR)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.rename(temporary, self._folder / self._name)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The one way in which clean-up deletes bytes: names of known shapes, and nothing else (decision 0191)."""
+"""The one way in which clean-up deletes bytes: names of known shapes, and nothing else (decisions 0191, 0092)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,22 @@ SWEPT = frozenset(
     }
 )
 _MANIFESTS = frozenset({FileKind.TABLE_MANIFEST, FileKind.LAKE_MANIFEST})
+_ROWS = frozenset({FileKind.SEGMENT, FileKind.ENGINE_FILE, FileKind.LOG})
 
 
-def erase(store: Store, objects: Iterable[str]) -> None:
-    """The only function that deletes bytes. What has no shape that clean-up deletes stops it, and stays."""
-    store.delete(chain.from_iterable(_shaped(store, path) for path in objects))
+def erase(store: Store, objects: Iterable[str], *, rows: bool) -> None:
+    """The only function that deletes bytes. What has no shape that clean-up deletes stops it, and stays.
+
+    Without `rows` it leaves every file that may hold rows of a table.
+    """
+    shaped = chain.from_iterable(_shaped(store, path) for path in objects)
+    store.delete(path for path in shaped if rows or not holds_rows(path))
+
+
+def holds_rows(path: str) -> bool:
+    """Whether a file may hold rows: segments, files of engines, logs, and whatever has no known shape."""
+    found = identify(path)
+    return found is None or found.kind in _ROWS
 
 
 def _shaped(store: Store, path: str) -> Iterator[str]:

@@ -74,17 +74,18 @@ def collect(
     sweep.empty_trash(catalog, result)
     sweep.sweep_staged(catalog, result, floor)
     if orphans:
-        sweep.sweep_orphans(catalog, result, grace)
+        sweep.sweep_orphans(catalog, result, grace, floor)
     return result
 
 
 def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
     if not result.dry_run:
-        _empty_doomed_tables(catalog, result)
+        _empty_doomed_tables(catalog, result, floor)
     with suppress(_Undo), catalog.pool.write() as write:
         draft = Draft(write, catalog.uuid, "purge")
         now, in_use = result.clock(), catalog.pool.in_use()  # no table is dropped between here and the purge
-        result.purged, garbage = expiry.purge(draft, now, catalog.config.token_recheck, in_use.pins)
+        offer = catalog.config.delete_bytes == "off"
+        result.purged, garbage = expiry.purge(draft, now, catalog.config.token_recheck, in_use.pins, offer=offer)
         keep = max(catalog.config.checkpoint_keep, catalog.config.blob_keep)  # they say which objects may go
         streams.purge(draft, now, catalog.config.blob_keep, keep, in_use.oldest_pin())
         result.trashed += garbage
@@ -94,16 +95,19 @@ def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
             raise _Undo
 
 
-def _empty_doomed_tables(catalog: Catalog, result: Collection) -> None:
+def _empty_doomed_tables(catalog: Catalog, result: Collection, floor: float) -> None:
     """Nobody can bring back a table past its grace window: its rows go ahead of it, in steps, without the lock."""
     with catalog.pool.read() as connection:
-        doomed = sa.select(s.tables.c.id).where(expiry.doomed(result.clock()))
-        ids = set(connection.execute(doomed).scalars())
-    for table_id in ids - catalog.pool.in_use().pins.keys():
-        more = True
+        doomed = connection.execute(sa.select(s.tables).where(expiry.doomed(result.clock()))).all()
+    read = catalog.pool.in_use().pins
+    for row in doomed:
+        more = row.id not in read
         while more:
             with catalog.pool.unordered() as connection:
-                _, more = expiry.forget(connection, table_id, s.OPEN, _AT_ONCE)
+                garbage, more = expiry.forget(connection, row.id, s.OPEN, _AT_ONCE)
+                if catalog.config.delete_bytes == "off":
+                    left = expiry.of_dropped(connection, row, garbage)
+                    expiry.throw_away(connection, left, result.clock() + int(floor * NANOS))
 
 
 def _expire(catalog: Catalog, result: Collection, keep: float, floor: float) -> None:

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.expiry import Garbage
+from moulin.catalog.expiry import Garbage, throw_away
 from moulin.catalog.segments import staging
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.tasks import task_list
 from moulin.catalog.upkeep import ownership
 from moulin.catalog.upkeep.collection import Collection
-from moulin.catalog.upkeep.erasure import SWEPT, erase
+from moulin.catalog.upkeep.erasure import SWEPT, erase, holds_rows
 from moulin.errors import MoulinError
 from moulin.storage import paths
 from moulin.storage.file_kinds import identify
@@ -36,7 +36,7 @@ def empty_trash(catalog: Catalog, result: Collection) -> None:
     with catalog.pool.read() as connection:
         now = result.clock()
         mine: sa.ColumnElement[bool] = sa.true()
-        if catalog.config.delete_bytes == "off":  # others delete what the segment deletion service offers
+        if not _deletes_rows(catalog):  # others delete what the segment deletion service offers
             mine = sa.and_(t.c.segment.is_(None), t.c.output.is_(None))
         due = connection.execute(sa.select(t).where(t.c.delete_after <= now, mine).order_by(t.c.path)).all()
         result.waiting = connection.execute(
@@ -61,7 +61,7 @@ def empty_trash(catalog: Catalog, result: Collection) -> None:
 def _delete(catalog: Catalog, rows: Sequence[Any], result: Collection) -> Sequence[Any]:
     """Delete objects, one by one if the store refuses all at once; returns the rows of those that are gone."""
     try:
-        erase(catalog.store, (row.path for row in rows))
+        erase(catalog.store, (row.path for row in rows), rows=_deletes_rows(catalog))
     except MoulinError as error:
         if len(rows) > 1:
             return [row for row in rows for _ in _delete(catalog, [row], result)]
@@ -98,21 +98,14 @@ def sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
         infos = [info for folder in folders for info in catalog.store.list(folder)]
         with catalog.pool.read() as connection:
             named = _named(connection, infos)
-        left = [info for info in infos if info.path not in named]
-        if not result.dry_run:
-            try:
-                erase(catalog.store, (info.path for info in left))
-            except MoulinError as error:
-                result.failures.append(error.message)
-                continue
-        result.deleted += [Garbage(info.path, info.size, "never registered") for info in left]
-        done.append(staged)
+        if _dispose(catalog, result, [info for info in infos if info.path not in named], "never registered", floor):
+            done.append(staged)
     if done and not result.dry_run:
         with catalog.pool.unordered() as connection:
             staging.forget(connection, done)
 
 
-def sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
+def sweep_orphans(catalog: Catalog, result: Collection, grace: float, floor: float) -> None:
     """Files of failed or repeated tasks and of killed writers: named by no row, and old.
 
     After a recovery they wait as long: they may be all that is left of commits that were never published. While
@@ -135,14 +128,47 @@ def sweep_orphans(catalog: Catalog, result: Collection, grace: float) -> None:
         with catalog.pool.read() as connection:
             named = _named(connection, infos, now)
         orphans = [info for info in infos if info.path not in named and not in_use.may_be_committed(info.path)]
-        garbage = [Garbage(info.path, info.size, "orphan") for info in orphans]
+        _dispose(catalog, result, orphans, "orphan", floor)
+
+
+def _dispose(catalog: Catalog, result: Collection, infos: Sequence[ObjectInfo], reason: str, floor: float) -> bool:
+    """Delete files that no row names; False when the store refused.
+
+    With `delete_bytes` off, segments among them are offered to those who delete, and other files with rows stay.
+    """
+    gone = [info for info in infos if _deletes_rows(catalog) or not holds_rows(info.path)]
+    if not result.dry_run:
+        try:
+            erase(catalog.store, (info.path for info in gone), rows=_deletes_rows(catalog))
+        except MoulinError as error:
+            result.failures.append(error.message)
+            return False
+    result.deleted += [Garbage(info.path, info.size, reason) for info in gone]
+    if not _deletes_rows(catalog):
+        _offer(catalog, result, [info for info in infos if holds_rows(info.path)], reason, floor)
+    return True
+
+
+def _offer(catalog: Catalog, result: Collection, infos: Sequence[ObjectInfo], reason: str, floor: float) -> None:
+    """Put segments that nobody registered into the trash, unless their number stands for another file."""
+    found = {segment[1]: (info, segment[0]) for info in infos if (segment := paths.parse_segment_path(info.path))}
+    now = result.clock()
+    with catalog.pool.unordered() as connection:
+        version = connection.execute(sa.select(s.counter.c.version)).scalar_one()
+        for column in (s.segments.c.number, s.trash.c.segment):
+            taken = connection.execute(sa.select(column).where(column.in_(found))).scalars().all()
+            found = {number: one for number, one in found.items() if number not in taken}
+        garbage = [
+            Garbage(info.path, info.size, reason, table_id, number, version, tombstoned_at=now)
+            for number, (info, table_id) in found.items()
+        ]
+        result.trashed += garbage
         if not result.dry_run:
-            try:
-                erase(catalog.store, (info.path for info in orphans))
-            except MoulinError as error:
-                result.failures.append(error.message)
-                continue
-        result.deleted += garbage
+            throw_away(connection, garbage, now + int(floor * NANOS))
+
+
+def _deletes_rows(catalog: Catalog) -> bool:
+    return catalog.config.delete_bytes != "off"
 
 
 def _named(connection: sa.Connection, infos: Sequence[ObjectInfo], now: int = 0) -> set[str]:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from moulin.storage import modes
+
 _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 30.0
 _STEADY_SECONDS = 60.0  # after so long alive, a death counts as the first again
@@ -46,7 +48,7 @@ class Child:
         return self.process.pid if self.process is not None and self.is_alive else None
 
     def start(self) -> None:
-        with self.log.open("ab") as log:
+        with open(self.log, "ab", opener=modes.open_private) as log:
             self.process = subprocess.Popen(
                 [*_launcher(), *self.command],
                 stdin=subprocess.DEVNULL,

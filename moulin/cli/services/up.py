@@ -22,6 +22,7 @@ from moulin.cli.services.pipeline import ending
 from moulin.cli.services.supervisor import Child, Supervisor
 from moulin.errors import MoulinError
 from moulin.lake import Lake
+from moulin.storage import modes
 
 _NANOS = 1_000_000_000
 
@@ -43,7 +44,7 @@ def up(
 ) -> None:
     """Run server and janitor, collector, nursery and compaction, until Ctrl-C. What dies is started again."""
     folder = logs or Path(tempfile.mkdtemp(prefix="moulin-up-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=modes.OWNER_ONLY, parents=True, exist_ok=True)
     grpc, http = (port or _free_port(host) for port in (grpc_port, http_port))
     ports = ["--host", host, "--grpc-port", str(grpc), "--http-port", str(http)]
     commands = {

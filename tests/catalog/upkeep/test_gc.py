@@ -9,12 +9,16 @@ import pytest
 
 from moulin.catalog.expiry import Garbage, throw_away
 from moulin.catalog.manifests.recover import recover
-from moulin.catalog.segments.deletion import trash_state
+from moulin.catalog.segments import staging
+from moulin.catalog.segments.deletion import confirm, offered, trash_state
+from moulin.catalog.sql.pool import take
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
 from moulin.config import DAY, HOUR, MINUTE
 from moulin.errors import NotFound
 from moulin.lake import Lake, locate
+from moulin.model.ids import new_id
+from moulin.storage import paths
 from moulin.table.table import Table
 from tests.catalog.conftest import HandClock, OpenLake, files
 
@@ -247,3 +251,47 @@ def test_a_purged_table_goes_with_all_that_lies_in_its_folder(lake: Lake, table:
     assert done.failures == []
     assert {info.path.split("/")[1] for info in lake.store.list("tables")} == {str(other.id)}
     assert ids(other) == [0, 1, 2]
+
+
+def test_with_deletion_off_files_that_nobody_registered_are_left_to_others(
+    open_lake: OpenLake, clock: HandClock
+) -> None:
+    """Neither the sweep of orphans nor that of staged numbers deletes a file that may hold rows."""
+    lake = open_lake(delete_bytes="off")
+    lake.create_database("shop")
+    table = lake.create_table("shop.t", COLUMNS)
+    table.append(rows(0, 10))
+    store, pool = lake.store, lake.own_catalog().pool
+    (mine,) = (info.path for info in store.list("tables") if info.path.endswith(".parquet"))
+    with pool.unordered() as connection:  # as a process did that has died since
+        first = take(connection, "segment", 2)
+        staging.stage(connection, first + 1, 1, table.id, "somebody", 0, clock.now)
+    orphan, staged = (paths.segment_path(table.id, number, "0123abcd") for number in (first, first + 1))
+    second = mine.rpartition("/")[0] + "/0123abcd.parquet"
+    engine = f"tables/{table.id}/data/part-0.parquet"
+    vectors = paths.vector_path(table.id, new_id())
+    for path in (orphan, staged, second, engine, vectors):
+        store.put(path, b"rows")
+    for _ in range(3):
+        clock.forward(40 * DAY)
+        collect(lake.catalog)
+    assert all(store.exists(path) for path in (mine, orphan, staged, second, engine))
+    assert not store.exists(vectors), "it holds no rows"
+    found = {one.path for one in offered(pool)}
+    assert found == {orphan, staged}, "the number of the second stands for a live segment"
+    assert confirm(pool, [first, first + 1])[0] == 2
+
+
+def test_deletion_that_is_off_does_not_outlive_the_setting(
+    open_lake: OpenLake, clock: HandClock, tmp_path: Path
+) -> None:
+    lake = open_lake(delete_bytes="off")
+    lake.create_database("shop")
+    lake.create_table("shop.t", COLUMNS).append(rows(0, 10))
+    lake.drop_table("shop.t", immediate=True)
+    for _ in range(3):
+        clock.forward(2 * DAY)
+        collect(lake.catalog)
+    assert len(files(tmp_path, "*.parquet")) == 1
+    collect(open_lake().catalog)
+    assert not files(tmp_path, "*.parquet")

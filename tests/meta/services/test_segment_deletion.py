@@ -67,9 +67,9 @@ def test_a_tombstoned_segment_is_offered_past_the_floor_until_it_is_confirmed(sh
     assert all(abs(f.tombstone_time_nanos - tombstoned) < 10**9 for f in found)
     assert offered(shop) == found, "until it is confirmed"
     collect(shop.live.catalog, orphans=False)
-    paths = [from_message_key(shop.live.lake.store, f.cloud_object_key) for f in found]
-    assert all(shop.live.lake.store.exists(path) for path in paths), "the lake leaves them to others"
-    shop.live.lake.store.delete(paths)
+    keys = [from_message_key(shop.live.lake.store, f.cloud_object_key) for f in found]
+    assert all(shop.live.lake.store.exists(path) for path in keys), "the lake leaves them to others"
+    shop.live.lake.store.delete(keys)
     done = confirm(shop, found[0].segment_id, found[0].segment_id)
     assert done.success.deleted_count == 1
     assert confirm(shop, found[0].segment_id).success.deleted_count == 0, "confirmed already"
@@ -126,11 +126,42 @@ def test_segments_of_a_dropped_table_wait_out_its_grace(shop: Shop) -> None:
     assert len(offered(shop)) == 3
     shop.live.lake.drop_table(name, immediate=True)
     collect(shop.live.catalog, orphans=False)
-    left = [info.path for info in shop.live.lake.store.list(f"tables/{table_id}")]
-    assert left, "also of an immediate drop, bytes wait for the floor"
-    shop.live.clock.forward(FLOOR + 1)
-    collect(shop.live.catalog, orphans=False)
-    assert not list(shop.live.lake.store.list(f"tables/{table_id}"))
+    assert len(offered(shop)) == 3, "what was in it when it was dropped waits for the floor, also of an immediate drop"
+    assert [info.path for info in shop.live.lake.store.list(f"tables/{table_id}")]
+
+
+def segments_of(shop: Shop) -> set[str]:
+    return {info.path for info in shop.live.lake.store.list("tables") if info.path.endswith(".parquet")}
+
+
+@pytest.mark.parametrize("with_database", [False, True])
+def test_a_dropped_table_is_left_to_others_who_are_offered_all_its_segments(shop: Shop, with_database: bool) -> None:
+    """TB-26, SD-01, SD-03: with `delete_bytes` off the lake deletes no row of it"""
+    merged(shop)
+    shop.fill(2)
+    table_id, (database, _), store = str(shop.id), shop.table.name.split("."), shop.live.lake.store
+    there = segments_of(shop)
+    assert len(there) == 6
+    if with_database:
+        shop.live.lake.drop_database(database, cascade=True, immediate=True)
+    else:
+        shop.live.lake.drop_table(shop.table.name, immediate=True)
+    version, dropped = shop.live.lake.version, shop.live.clock.now
+    shop.live.clock.forward(1)
+    assert "table t" in collect(shop.live.catalog, orphan_grace=0).purged
+    assert offered(shop) == []
+    for _ in range(3):
+        shop.live.clock.forward(FLOOR + 1)
+        collect(shop.live.catalog, orphan_grace=0)
+        assert segments_of(shop) == there
+    found = [one for one in offered(shop) if one.table_id == table_id]
+    assert {from_message_key(store, one.cloud_object_key) for one in found} == there
+    assert len([one for one in found if one.tombstone_version == version]) == 3, "in the table until the drop"
+    assert all(one.tombstone_version and one.tombstone_time_nanos < dropped + 10**9 for one in found)
+    assert all(one.tombstone_time_nanos for one in found)
+    store.delete(there)
+    assert confirm(shop, *(one.segment_id for one in found)).success.deleted_count == 6
+    assert offered(shop) == []
 
 
 def test_history_keeps_segments_from_being_offered(live: Live) -> None:

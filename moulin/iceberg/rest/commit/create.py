@@ -30,7 +30,7 @@ from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, SortOrder
 from moulin.model.names import check_name
 from moulin.model.schema.schema import key_names, make_schema
 from moulin.model.schema.values import Schema
-from moulin.storage import paths
+from moulin.storage import modes, paths
 
 router = APIRouter()
 
@@ -144,4 +144,5 @@ def _make_folders(lake: Lake, table_id: UUID) -> None:
     for prefix in (paths.metadata_prefix(table_id), paths.data_prefix(table_id)):
         folder = lake.store.local_path(prefix)
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            for one in (folder.parent.parent, folder.parent, folder):
+                modes.make_folder(one)

@@ -37,7 +37,7 @@ from moulin.formats.wal import (
     room,
     seed_of,
 )
-from moulin.storage import paths
+from moulin.storage import modes, paths
 from moulin.table.keyed.log.log import Death, SyncMode, check_committable, closed, failed, taken_over
 from moulin.table.keyed.log.log_file import LogFile
 from moulin.table.keyed.log.log_reader import LOCK_FILE, LocalLogReader
@@ -204,7 +204,7 @@ class LocalLog:
         header = encode_header(WalHeader(self._table_id, self._region, self._epoch, first))
         path = self._reader.path(first)
         temporary = self._folder / paths.temporary(path.name, secrets.token_hex(8))
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        fd = modes.open_private(temporary, os.O_RDWR | os.O_EXCL)
         file = LogFile(fd, ahead=not self._always)
         try:
             file.append(header)
@@ -323,7 +323,7 @@ def begin_local_log(folder: Path, table_id: UUID, region: int, epoch: int, cover
     path = LocalLogReader(folder, table_id, region).path(covered + 1)
     temporary = folder / paths.temporary(path.name, secrets.token_hex(8))
     with _at_open(folder):
-        with temporary.open("xb") as file:
+        with open(modes.open_private(temporary, os.O_WRONLY | os.O_EXCL), "wb") as file:
             file.write(encode_header(WalHeader(table_id, region, epoch, covered + 1)))
             file.flush()
             os.fsync(file.fileno())
@@ -339,7 +339,7 @@ def lock_folder(folder: Path) -> int:
 
 def _lock(folder: Path) -> int:
     _make_folder(folder)
-    fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    fd = modes.open_private(folder / LOCK_FILE, os.O_RDWR)
     try:
         if not _locked(fd):
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
@@ -368,7 +368,7 @@ def _locked(fd: int) -> bool:
 def _make_folder(folder: Path) -> None:
     if not folder.is_dir():
         _make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        modes.make_folder(folder)
         _sync_folder(folder.parent)
 
 
