@@ -17,7 +17,14 @@ from moulin.errors import InvalidInput
 
 SECTION = "serve"
 _PREFIX = "MOULIN_SERVE_"
-_OTHERS = {"MOULIN_LAKE", "MOULIN_STORAGE", "MOULIN_DEBUG", "MOULIN_TOKEN", "MOULIN_CA_CERTIFICATE"}
+_OTHERS = {
+    "MOULIN_LAKE",
+    "MOULIN_STORAGE",
+    "MOULIN_STORAGE_OPTIONS",
+    "MOULIN_DEBUG",
+    "MOULIN_TOKEN",
+    "MOULIN_CA_CERTIFICATE",
+}
 _OTHERS |= {"MOULIN_SPARK_MEMORY"}  # that the command line reads
 
 

@@ -3,6 +3,8 @@
 What is logged of a call is its method, status, duration and caller. Requests, tokens and metadata never are.
 """
 
+# Decisions: docs/decisions/0242
+
 from __future__ import annotations
 
 import json
@@ -14,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from moulin.meta.server.calls import request_id
+from moulin.printable import printable, printable_json
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
@@ -22,7 +25,7 @@ class JsonFormatter(logging.Formatter):
     """A line per record: time, level, logger, message, request id, and what was given as `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return json.dumps(_facts(record, self), default=str, ensure_ascii=False)
+        return printable_json(json.dumps(_facts(record, self), default=str, ensure_ascii=False))
 
 
 class TextFormatter(logging.Formatter):
@@ -33,7 +36,7 @@ class TextFormatter(logging.Formatter):
         head = f"{facts.pop('time')} {facts.pop('level').upper():7} {facts.pop('logger')}: {facts.pop('message')}"
         stack = facts.pop("exception", "")
         tail = "".join(f" {key}={value}" for key, value in facts.items())
-        return f"{head}{tail}" + (f"\n{stack}" if stack else "")
+        return printable(f"{head}{tail}") + (printable(f"\n{stack}", keep="\n") if stack else "")
 
 
 def _facts(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str, Any]:
