@@ -79,6 +79,7 @@ def connect(
             certificate=certificate,
             settings=settings,
             make_spark=make_spark,
+            make_exporter=_make_exporter,
         )
         return opened
     if token is not None or certificate is not None:
