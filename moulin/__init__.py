@@ -71,7 +71,7 @@ def connect(
 
     text = str(uri)
     if text.startswith(("grpc://", "grpcs://")) and not read_only:
-        opened: Lake = importlib.import_module("moulin.meta.client.client").open_lake(
+        opened: Lake = _client().open_lake(
             text,
             storage=storage,
             storage_options=storage_options,
@@ -79,6 +79,7 @@ def connect(
             certificate=certificate,
             settings=settings,
             make_spark=make_spark,
+            make_exporter=_make_exporter,
         )
         return opened
     if token is not None or certificate is not None:
@@ -101,6 +102,17 @@ def connect(
         make_spark=make_spark,
         make_exporter=_make_exporter,
     )
+
+
+def _client() -> Any:
+    try:
+        return importlib.import_module("moulin.meta.client.client")
+    except ModuleNotFoundError as error:
+        if error.name != "grpc":
+            raise
+        raise errors.FailedPrecondition(
+            "A lake behind a server needs grpcio, which is not installed: pip install 'moulin[serve]'."
+        ) from None
 
 
 def _make_exporter(lake: Lake) -> Exporter:

@@ -1,9 +1,10 @@
 """The commands of `moulin`, each loaded when it is called: help shows this list and imports none of them."""
 
-# Decisions: docs/decisions/0208
+# Decisions: docs/decisions/0208, docs/decisions/0244
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,13 +13,22 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from moulin.cli.extras import Need, require
+
+_SERVE, _SPARK = Need("serve"), Need("spark")
+_WITH_SPARK, _UNLESS_NO_SPARK = Need("spark", only_with="spark"), Need("spark", but_not_with="no_spark")
+
 
 class Entry(NamedTuple):
-    """`register(app)` of the module adds the command. `help` is the first paragraph of the command's own help."""
+    """`register(app)` of the module adds the command. `help` is the first paragraph of the command's own help.
+
+    `needs` are the extras without which it, or a command of its group, cannot do its work.
+    """
 
     module: str
     help: str
     hidden: bool = False
+    needs: tuple[Need, ...] = ()
 
 
 COMMANDS: Mapping[str, Entry] = MappingProxyType(
@@ -27,15 +37,20 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "scan": Entry("tables.data", "Show rows of a table, without Spark."),
         "delete": Entry("tables.data", "Delete the rows that match a condition."),
         "sql": Entry(
-            "tables.data", "Run Spark SQL over the lake; `database.table version as of 12` reads an older version."
+            "tables.data",
+            "Run Spark SQL over the lake; `database.table version as of 12` reads an older version.",
+            needs=(_SPARK,),
         ),
         "compact": Entry(
-            "upkeep.maintenance", "Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones."
+            "upkeep.maintenance",
+            "Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones.",
+            needs=(_WITH_SPARK,),
         ),
         "merge": Entry(
             "upkeep.maintenance",
             "Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones.",
             hidden=True,
+            needs=(_WITH_SPARK,),
         ),
         "gc": Entry(
             "upkeep.maintenance",
@@ -52,42 +67,52 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "backfill": Entry(
             "upkeep.backfill",
             "Load files into a table, each once: run it again when it was interrupted, or when there are new files.",
+            needs=(_SPARK,),
         ),
         "get": Entry("tables.get", "Show the row of a key; exit 1 when there is none."),
         "collect": Entry(
             "services.ingest",
             "Take telemetry (OTLP) and rows from senders, until stopped; Ctrl-C stores what was taken first.",
+            needs=(_SERVE,),
         ),
         "nursery": Entry(
             "services.pipeline",
             "Take what collectors stored into tables, exactly once. Any number may run on one lake.",
+            needs=(_SERVE, _UNLESS_NO_SPARK),
         ),
         "worker": Entry(
-            "services.pipeline", "Compact: do merge tasks as the janitor plans them. Any number may run on one lake."
+            "services.pipeline",
+            "Compact: do merge tasks as the janitor plans them. Any number may run on one lake.",
+            needs=(_UNLESS_NO_SPARK,),
         ),
         "janitor": Entry(
             "services.pipeline",
             "Enforce retention, plan compaction and clean up. One of those that run on a lake does the work.",
+            needs=(_SERVE,),
         ),
-        "serve": Entry("services.serve", "Serve the lake: gRPC on 9560, HTTP on 8181. SIGTERM drains and stops."),
+        "serve": Entry(
+            "services.serve", "Serve the lake: gRPC on 9560, HTTP on 8181. SIGTERM drains and stops.", needs=(_SERVE,)
+        ),
         "changes": Entry("tables.feed", "Show the change feed of a table: inserts, updates with both values, deletes."),
         "mirror": Entry("upkeep.mirror", "Copy the lake to TARGET and keep the copy up to date, until stopped."),
         "demo": Entry(
             "demo.demo",
             "The tour: load, query, delete and correct, travel back, compact, take telemetry, "
             "lose the catalog and recover.",
+            needs=(_SERVE, _SPARK),
         ),
         "up": Entry(
             "services.up",
             "Run server and janitor, collector, nursery and compaction, until Ctrl-C. What dies is started again.",
+            needs=(_SERVE, _UNLESS_NO_SPARK),
         ),
         "init": Entry("init", "Make a lake."),
         "db": Entry("tables.databases", "Databases."),
         "table": Entry("tables.tables", "Tables."),
         "view": Entry("tables.views", "Views: ordered unions of tables."),
-        "index": Entry("tables.index", "Secondary indexes."),
+        "index": Entry("tables.index", "Secondary indexes.", needs=(_WITH_SPARK,)),
         "token": Entry("services.tokens", "Ingest tokens: who may send telemetry, and to which tables it goes."),
-        "access": Entry("services.serve", "Tokens for the server itself: who may call it, and what."),
+        "access": Entry("services.serve", "Tokens for the server itself: who may call it, and what.", needs=(_SERVE,)),
         "ingest": Entry("services.ingest", "What came in through collectors."),
     }
 )
@@ -108,11 +133,29 @@ class LazyGroup(TyperGroup):
 
 
 def load(name: str) -> Any:
-    """A command, or a group of them, as its module registers it."""
+    """A command, or a group of them, as its module registers it; it looks for what it needs before it does anything."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.callback()(lambda: None)  # so that a module of one command makes a group, too
     importlib.import_module(f"moulin.cli.{COMMANDS[name].module}").register(app)
-    return typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    _guard(command, f"moulin {name}", COMMANDS[name].needs)
+    return command
+
+
+def _guard(command: Any, path: str, needs: tuple[Need, ...]) -> None:
+    """Have a command, and those of a group, look for what they need when they are run; not for their help."""
+    for name, one in getattr(command, "commands", {}).items():
+        _guard(one, f"{path} {name}", needs)
+    if hasattr(command, "commands") or not needs:
+        return
+    run = command.callback
+
+    @functools.wraps(run)
+    def checked(**options: Any) -> Any:
+        require(f"`{path}`", [need for need in needs if need.applies(options)])
+        return run(**options)
+
+    command.callback = checked
 
 
 __all__ = ["COMMANDS", "Entry", "LazyGroup", "load"]

@@ -15,7 +15,7 @@ import typer
 
 import moulin
 from moulin.cli.commands import LazyGroup
-from moulin.cli.options import Address, parse_options
+from moulin.cli.options import Address, options_of_environment, parse_options
 from moulin.cli.output import complain, say
 from moulin.errors import MoulinError
 
@@ -45,13 +45,18 @@ def _options(
         str | None, typer.Option(envvar="MOULIN_STORAGE", help="Where files lie, when not in the lake's folder.")
     ] = None,
     storage_option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the object store; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="An option of the object store, or @FILE with one on each line; may be repeated. "
+            "Secrets are better in such a file or in MOULIN_STORAGE_OPTIONS, a JSON object, than on a command line.",
+        ),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    context.obj = Address(lake, storage, parse_options(storage_option or []))
+    context.obj = Address(lake, storage, {**options_of_environment(), **parse_options(storage_option or [])})
 
 
 def main() -> None:

@@ -1,15 +1,21 @@
 """Options that several commands share, and the lake they speak of."""
 
+# Decisions: docs/decisions/0243
+
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import moulin
+from moulin.cli.output import print_logs
 from moulin.errors import InvalidInput, NotFound
 from moulin.storage import paths
 from moulin.storage.store import open_store
@@ -23,6 +29,11 @@ DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE")]
 ViewName = Annotated[str, typer.Argument(metavar="VIEW", help="database.view")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")]
 All = Annotated[bool, typer.Option("--all", help="Also what was dropped and is in its grace window.")]
+Limit = Annotated[
+    int | None, typer.Option(help="How many rows to show, 0 for all; when not given, some for people and all as JSON.")
+]
+
+OPTIONS_VARIABLE = "MOULIN_STORAGE_OPTIONS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +42,58 @@ class Address:
 
     lake: str | None
     storage: str | None
-    storage_options: dict[str, str]
+    storage_options: dict[str, str] = field(repr=False)
 
 
-def parse_options(pairs: list[str]) -> dict[str, str]:
-    """`key=value` options of an object store."""
-    options = {}
+def parse_options(pairs: Sequence[str]) -> dict[str, str]:
+    """`key=value` options of an object store; `@FILE` names a file with one on each line, for those that are secret."""
+    options: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise InvalidInput("A storage option is written key=value.")
-        options[key] = value
+        if pair.startswith("@") and not equals:
+            options.update(_options_in(pair[1:]))
+        elif not equals or not key:
+            raise InvalidInput("A storage option is written key=value, or @FILE for a file with such lines.")
+        else:
+            options[key] = value
     return options
+
+
+def _options_in(name: str) -> dict[str, str]:
+    """Errors name the file and the line, never what is written there."""
+    try:
+        lines = Path(name).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InvalidInput(f"The file of storage options {name} cannot be read: {why}.") from None
+    options: dict[str, str] = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        key, equals, value = line.partition("=")
+        if line and not line.startswith("#"):
+            if not equals or not key.strip():
+                raise InvalidInput(f"Line {number} of {name} is not key=value.")
+            options[key.strip()] = value.strip()
+    return options
+
+
+def options_of_environment() -> dict[str, str]:
+    """What MOULIN_STORAGE_OPTIONS says, a JSON object of texts. Unlike a command line, others cannot read it."""
+    try:
+        found = json.loads(os.environ.get(OPTIONS_VARIABLE) or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise InvalidInput(f'{OPTIONS_VARIABLE} takes a JSON object of texts, such as {{"region": "eu-west-1"}}.')
+    return found
+
+
+def rows_to_show(limit: int | None, as_json: bool, usual: int) -> int | None:
+    """How many rows a command prints; None for all. JSON is cut only by a limit that was asked for."""
+    if limit is None:
+        return None if as_json else usual
+    if limit < 0:
+        raise InvalidInput(f"--limit must be zero or more, not {limit}.")
+    return limit or None
 
 
 def require_address(context: typer.Context) -> Address:
@@ -59,6 +110,7 @@ def open_lake(
     """The lake of this command, closed afterwards. Only `init` and `demo` make one."""
     address = require_address(context)
     assert address.lake is not None
+    print_logs()
     if not create:
         require_lake(address)
     with moulin.connect(

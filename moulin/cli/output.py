@@ -1,41 +1,126 @@
-"""What commands print: Rich tables for people, one JSON document for scripts."""
+"""What commands print: Rich tables for people, one JSON document for scripts.
+
+Text is made printable (`moulin.printable`) on its way out, wherever it goes; JSON says the same values by its own
+escapes. Text is wrapped at terminals only.
+"""
+
+# Decisions: docs/decisions/0242, docs/decisions/0243
 
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
+
+from moulin.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-console = Console(highlight=False, emoji=False)
-errors = Console(stderr=True, highlight=False, emoji=False)
+_UNWRAPPED = 1_000_000
+_PAGE = 1_000  # rows of one table on the screen: a longer list is several tables, so that it needs no memory
+_NARROWEST = 10  # a column that is folded keeps this width, or its name's
 
 
-def show_rows(rows: Sequence[Mapping[str, Any]], as_json: bool, *, title: str | None = None, empty: str = "") -> None:
-    """Rows as a table, or as a JSON list. Values that are not text are made readable."""
+class Screen(Console):
+    """A console that prints no control character of what it is given, and wraps lines at terminals only."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text, keep="\n"))
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        found = super().size
+        return found if self.at_terminal else ConsoleDimensions(_UNWRAPPED, found.height)
+
+    @size.setter
+    def size(self, new_size: tuple[int, int]) -> None:
+        self._width, self._height = new_size
+
+    @property
+    def at_terminal(self) -> bool:
+        """Whether a person reads this now; unlike `is_terminal`, which FORCE_COLOR turns on for pipes."""
+        try:
+            return self.file.isatty()
+        except ValueError:  # closed
+            return False
+
+
+console = Screen(highlight=False, emoji=False)
+errors = Screen(stderr=True, highlight=False, emoji=False)
+
+
+def show_rows(rows: Iterable[Mapping[str, Any]], as_json: bool, *, title: str | None = None, empty: str = "") -> None:
+    """Rows as a table, or as a JSON list with a row per line. They are taken and printed by and by."""
     if as_json:
-        show_json(list(rows))
+        _write_json(rows)
         return
-    if not rows:
-        console.print(empty or "Nothing to show.")
+    left, found = iter(rows), False
+    while page := list(islice(left, _PAGE)):
+        _show_page(page, None if found else title)
+        found = True
+    if not found:
+        console.print(printable(empty) or "Nothing to show.", markup=False)
+
+
+def show_limited(
+    rows: Iterable[Mapping[str, Any]], as_json: bool, limit: int | None, *, total: int | None = None, empty: str = ""
+) -> None:
+    """The first rows, and to people how many there are beyond; `total` when it is known.
+
+    `rows` may be one longer than `limit`, which shows that there are more. Without a limit, all are shown.
+    """
+    if limit is None:
+        show_rows(rows, as_json, empty=empty)
         return
+    left = iter(rows)
+    show_rows(islice(left, limit), as_json, empty=empty)
+    if not as_json and next(left, None) is not None:
+        more = "more" if total is None else f"{total - limit:,} more"
+        console.print(f"The first {limit:,} rows; {more} not shown, --limit 0 shows all.", style="dim")
+
+
+def _show_page(rows: Sequence[Mapping[str, Any]], title: str | None) -> None:
+    from rich.cells import cell_len
     from rich.table import Table as RichTable
 
-    table = RichTable(title=title, title_justify="left", header_style="bold")
-    for name in rows[0]:
-        numeric = all(isinstance(row[name], int | float) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(shown(value)) for value in row.values()))
+    names = {name: printable(name) for name in rows[0]}
+    cells = [[printable(shown(value)) for value in row.values()] for row in rows]
+    least = 1
+    for number, name in enumerate(names.values()):
+        widest = max(cell_len(row[number]) for row in cells)
+        least += 3 + max(cell_len(name), min(widest, _NARROWEST))
+    if least > console.width:
+        _show_records(names, cells, title)
+        return
+    table = RichTable(title=title and escape(printable(title)), title_justify="left", header_style="bold")
+    for name, header in names.items():
+        numeric = all(isinstance(row[name], int | float | None) for row in rows)
+        table.add_column(escape(header), justify="right" if numeric else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(escape, row))
     console.print(table)
+
+
+def _show_records(names: Mapping[str, str], cells: Sequence[Sequence[str]], title: str | None) -> None:
+    """Rows below one another, a line per value: for tables that are wider than the terminal."""
+    if title:
+        console.print(printable(title), style="italic", markup=False)
+    for number, row in enumerate(cells):
+        if number:
+            console.print()
+        _show_lines(dict(zip(names.values(), row, strict=True)))
+    console.print(f"{len(names)} columns are too wide for this terminal, so each value has a line.", style="dim")
 
 
 def show_values(values: Mapping[str, Any], as_json: bool) -> None:
@@ -43,13 +128,48 @@ def show_values(values: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         show_json(values)
         return
-    width = max(len(name) for name in values)
+    _show_lines({printable(name): printable(shown(value)) for name, value in values.items()})
+
+
+def _show_lines(values: Mapping[str, str]) -> None:
+    width = max(map(len, values))
     for name, value in values.items():
-        console.print(f"[bold]{name.ljust(width)}[/bold]  {escape(shown(value))}")
+        console.print(f"[bold]{escape(name.ljust(width))}[/bold]  {escape(value)}")
 
 
 def show_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, default=str, indent=2, ensure_ascii=False) + "\n")
+    """One document, on several lines."""
+    sys.stdout.write(printable_json(_dumped(value, indent=2)) + "\n")
+
+
+def _write_json(rows: Iterable[Mapping[str, Any]]) -> None:
+    opened = False
+    for row in rows:
+        sys.stdout.write((",\n  " if opened else "[\n  ") + printable_json(_dumped(row)))
+        opened = True
+    sys.stdout.write("\n]\n" if opened else "[]\n")
+
+
+def _dumped(value: Any, indent: int | None = None) -> str:
+    """JSON as the standard has it: numbers that it does not know are text."""
+    try:
+        return json.dumps(value, default=_as_json, indent=indent, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_without_nan(value), default=_as_json, indent=indent, ensure_ascii=False)
+
+
+def _as_json(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {key: _without_nan(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(one) for one in value]
+    return value
 
 
 def say(text: str, as_json: bool = False, **values: Any) -> None:
@@ -57,17 +177,29 @@ def say(text: str, as_json: bool = False, **values: Any) -> None:
     if as_json:
         show_json(values)
     else:
-        console.print(text, markup=False)
+        console.print(printable(text, keep="\n"), markup=False)
 
 
 def complain(sentence: str) -> None:
     """An error, on standard error. Brackets in it are its own: `[serve]` is no markup."""
-    errors.print(f"[red]Error:[/red] {escape(sentence)}", soft_wrap=True)
+    errors.print(f"[red]Error:[/red] {escape(printable(sentence))}", soft_wrap=True)
 
 
 def warn(sentence: str) -> None:
     """A warning, on standard error; the command goes on."""
-    errors.print(f"[yellow]Warning:[/yellow] {escape(sentence)}", soft_wrap=True)
+    errors.print(f"[yellow]Warning:[/yellow] {escape(printable(sentence))}", soft_wrap=True)
+
+
+def print_logs() -> None:
+    """Have warnings of libraries and of Moulin itself printed as other text is, where nothing else takes them."""
+    import logging
+
+    class Printable(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return printable(super().format(record), keep="\n")
+
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(Printable())
 
 
 def shown(value: Any) -> str:
@@ -78,7 +210,9 @@ def shown(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.2f}"
+        return f"{value:,}"
+    if isinstance(value, bytes):
+        return value.hex()
     if isinstance(value, Mapping):
         return ", ".join(f"{k}={v}" for k, v in value.items())
     return str(value)
@@ -108,5 +242,5 @@ def progress(text: str, *, quiet: bool = False) -> Iterator[Progress]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as bar:
-        bar.add_task(text, total=None)
+        bar.add_task(escape(text), total=None)
         yield bar

@@ -21,7 +21,14 @@ from moulin.network.logs import FORMS, LEVELS
 
 SECTION = "serve"
 _PREFIX = "MOULIN_SERVE_"
-_OTHERS = {"MOULIN_LAKE", "MOULIN_STORAGE", "MOULIN_DEBUG", "MOULIN_TOKEN", "MOULIN_CA_CERTIFICATE"}
+_OTHERS = {
+    "MOULIN_LAKE",
+    "MOULIN_STORAGE",
+    "MOULIN_STORAGE_OPTIONS",
+    "MOULIN_DEBUG",
+    "MOULIN_TOKEN",
+    "MOULIN_CA_CERTIFICATE",
+}
 _OTHERS |= {"MOULIN_SPARK_MEMORY", "MOULIN_CACHE"}  # that the command line and Spark's launcher read
 
 

@@ -6,6 +6,8 @@ Warnings and errors that repeat are cut: of each kind `BURST` lines are written 
 the next window has the number of those left out as `suppressed`.
 """
 
+# Decisions: docs/decisions/0242
+
 from __future__ import annotations
 
 import json
@@ -20,6 +22,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from moulin.errors import InvalidInput
+from moulin.printable import printable, printable_json
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
@@ -35,7 +38,7 @@ class JsonFormatter(logging.Formatter):
     """A line per record: time, level, logger, message, request id, and what was given as `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return json.dumps(_facts(record, self), default=str, ensure_ascii=False)
+        return printable_json(json.dumps(_facts(record, self), default=str, ensure_ascii=False))
 
 
 class TextFormatter(logging.Formatter):
@@ -46,7 +49,7 @@ class TextFormatter(logging.Formatter):
         head = f"{facts.pop('time')} {facts.pop('level').upper():7} {facts.pop('logger')}: {facts.pop('message')}"
         stack = facts.pop("exception", "")
         tail = "".join(f" {key}={value}" for key, value in facts.items())
-        return f"{head}{tail}" + (f"\n{stack}" if stack else "")
+        return printable(f"{head}{tail}") + (printable(f"\n{stack}", keep="\n") if stack else "")
 
 
 def _facts(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str, Any]:

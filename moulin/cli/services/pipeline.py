@@ -127,10 +127,7 @@ def _compacting(lake: Lake, no_spark: bool, as_json: bool) -> Callable[[], Any]:
 
 def janitor(context: typer.Context, once: Once = False, as_json: Json = False) -> None:
     """Enforce retention, plan compaction and clean up. One of those that run on a lake does the work."""
-    try:
-        loop = importlib.import_module("moulin.meta.server.janitor_loop")
-    except ModuleNotFoundError as error:
-        raise FailedPrecondition(f"The janitor needs {error.name}: pip install 'moulin[serve]'.") from None
+    loop = importlib.import_module("moulin.meta.server.janitor_loop")
     with open_lake(context) as lake, ending() as over:
         found = loop.Janitor(lake)
         try:

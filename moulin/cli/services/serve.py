@@ -31,11 +31,8 @@ AccessFile = Annotated[Path | None, typer.Option(help="The tokens' file; by defa
 
 
 def _meta(name: str) -> Any:
-    """A module of the network services, which need packages of their own."""
-    try:
-        return importlib.import_module(f"moulin.meta.{name}")
-    except ModuleNotFoundError as error:
-        raise FailedPrecondition(f"Serving needs {error.name}: pip install 'moulin[serve]'.") from None
+    """A module of the network services: their packages are an extra, so they are imported when they are needed."""
+    return importlib.import_module(f"moulin.meta.{name}")
 
 
 def _config_file(context: typer.Context, given: Path | None) -> Path | None:

@@ -1,6 +1,6 @@
 """Child processes that are kept alive: started, watched, started again when they die, and ended in order."""
 
-# Decisions: docs/decisions/0079
+# Decisions: docs/decisions/0079, docs/decisions/0244
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from moulin.errors import FailedPrecondition
 from moulin.storage import modes
 
 _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 30.0
 _STEADY_SECONDS = 60.0  # after so long alive, a death counts as the first again
+_STARTED_SECONDS = 10.0  # one that dies before has failed to start, unless somebody killed it
+_FIRST_STARTS = 3  # so many that fail are the end when the child never ran
+_LATER_STARTS = 20  # and so many in a row when it did: with the delays, about eight minutes
 _PR_SET_PDEATHSIG = 1
 LOG_BYTES = 16 << 20  # a log that has grown to this is moved to .1, which was moved to .2 before, and so on
 LOGS_KEPT = 3
@@ -36,6 +40,8 @@ class Child:
     restarts: int = 0
     started_at: float = 0.0
     code: int | None = None
+    failed_starts: int = 0
+    has_run: bool = False
     _delay: float = field(default=_FIRST_DELAY, repr=False)
     _due: float = field(default=0.0, repr=False)
 
@@ -66,10 +72,11 @@ class Child:
         now = time.monotonic()
         if self._due == 0.0:  # just found dead
             self.code = self.process.returncode
+            self._count(now - self.started_at)
             if now - self.started_at >= _STEADY_SECONDS:
                 self._delay = _FIRST_DELAY
             self._due, self._delay = now + self._delay, min(2 * self._delay, _LONGEST_DELAY)
-        if now < self._due:
+        if now < self._due or self.is_given_up:
             return False
         self._due = 0.0
         self.restarts += 1
@@ -83,6 +90,17 @@ class Child:
                 rotate(self.log)
         except OSError:  # a full disk, or a folder that was taken away: tried again with the next look
             pass
+
+    def _count(self, lived: float) -> None:
+        if lived >= _STARTED_SECONDS:
+            self.failed_starts, self.has_run = 0, True
+        elif self.code not in (-signal.SIGKILL, -signal.SIGTERM):
+            self.failed_starts += 1
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it failed to start so often in a row that another start will not help."""
+        return self.failed_starts >= (_LATER_STARTS if self.has_run else _FIRST_STARTS)
 
     def last_line(self) -> str:
         """The end of its output."""
@@ -110,6 +128,16 @@ class Supervisor:
         for child in self.children:
             child.rotate()
         return [child for child in self.children if child.tend()]
+
+    def require_running(self) -> None:
+        """Raises FailedPrecondition, with what a child printed last, when it failed to start again and again."""
+        for child in self.children:
+            if child.is_given_up:
+                said = child.last_line().removeprefix("Error: ") or f"it ended with {child.code}"
+                raise FailedPrecondition(
+                    f"{child.name} failed to start {child.failed_starts} times: {said.removesuffix('.')} "
+                    f"(its log is {child.log})."
+                )
 
     def stop(self, seconds: float = 30.0, progress: Callable[[Child], None] = lambda child: None) -> None:
         """Ask each to end; kill one that does not in time. Whatever it was at, nothing is lost by that."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import tempfile
@@ -16,9 +17,9 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table as RichTable
 
-from moulin.cli.options import Json, open_lake, require_address
+from moulin.cli.options import OPTIONS_VARIABLE, Json, open_lake, require_address
 from moulin.cli.output import console, say, shown
-from moulin.cli.services.pipeline import ending
+from moulin.cli.services.pipeline import NoSpark, ending
 from moulin.cli.services.supervisor import Child, Supervisor
 from moulin.errors import MoulinError
 from moulin.lake import Lake
@@ -40,6 +41,7 @@ def up(
     serve_http_bind: Annotated[str, typer.Option(help="host:port of its HTTP; empty for none.")] = "127.0.0.1:8181",
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two batches of the nursery.")] = 1.0,
     logs: Annotated[Path | None, typer.Option(help="A folder for what the processes print.")] = None,
+    no_spark: NoSpark = False,
     as_json: Json = False,
 ) -> None:
     """Run server and janitor, collector, nursery and compaction, until Ctrl-C. What dies is started again."""
@@ -50,7 +52,7 @@ def up(
     commands = {
         "serve": ["serve", "--bind", serve_bind, "--http-bind", serve_http_bind],
         "collect": ["collect", *ports],
-        "nursery": ["nursery", "--merge", "--interval", str(interval)],
+        "nursery": ["nursery", "--merge", "--interval", str(interval), *(["--no-spark"] if no_spark else [])],
     }
     children = [_child(context, name, words, folder) for name, words in commands.items()]
     supervisor = Supervisor(children)
@@ -71,6 +73,7 @@ def up(
                 with screen:
                     while not over.wait(1.0):
                         supervisor.tend()
+                        supervisor.require_running()
                         screen.update(_screen(children, figures.look()), refresh=True)
             else:
                 while not over.wait(0.5):
@@ -82,6 +85,7 @@ def up(
                             code=child.code,
                             pid=child.pid,
                         )
+                    supervisor.require_running()
         finally:
             supervisor.stop()
 
@@ -89,11 +93,12 @@ def up(
 def _child(context: typer.Context, name: str, words: Sequence[str], folder: Path) -> Child:
     address = require_address(context)
     environment = dict(os.environ)
-    environment["MOULIN_LAKE"] = str(address.lake)  # not on the command line, where others could read a password
+    environment["MOULIN_LAKE"] = str(address.lake)  # not on the command line, where others could read secrets
     if address.storage is not None:
         environment["MOULIN_STORAGE"] = address.storage
-    options = [word for pair in address.storage_options.items() for word in ("--storage-option", "=".join(pair))]
-    return Child(name, ["-m", "moulin.cli.main", *options, *words], folder / f"{name}.log", environment)
+    if address.storage_options:
+        environment[OPTIONS_VARIABLE] = json.dumps(address.storage_options)
+    return Child(name, ["-m", "moulin.cli.main", *words], folder / f"{name}.log", environment)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated
 
 import typer
 
-from moulin.cli.options import Json, TableName, open_lake
-from moulin.cli.output import console, errors, progress, say, show_rows
+from moulin.cli.options import Json, Limit, TableName, open_lake, rows_to_show
+from moulin.cli.output import errors, progress, say, show_limited
 from moulin.cli.tables.files import check_files, read_files
+from moulin.cli.tables.rows import rows_of
 
 WhereOption = Annotated[str | None, typer.Option(help="A condition, such as \"amount > 10 and region = 'eu'\".")]
-Limit = Annotated[int, typer.Option(help="How many rows to show.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -52,13 +53,18 @@ def scan(
     columns: Annotated[list[str] | None, typer.Option("--column", help="A column to show; may be repeated.")] = None,
     where: WhereOption = None,
     version: Annotated[int | None, typer.Option(help="An older version.")] = None,
-    limit: Limit = 20,
+    limit: Limit = None,
     as_json: Json = False,
 ) -> None:
     """Show rows of a table, without Spark."""
     with open_lake(context) as lake:
-        rows = lake.table(name).scan(columns or None, where, version, limit).to_pylist()
-        show_rows(rows, as_json, empty="No rows match.")
+        table, count = lake.table(name), rows_to_show(limit, as_json, usual=20)
+        found = table.scan(columns or None, where, version, None if count is None else count + 1)
+        total = None if where is not None or as_json or count is None else table.scan(version=version).count()
+        with closing(found.to_batches()) as batches:
+            show_limited(
+                rows_of(batches), as_json, count, total=total, empty="No rows match." if where else f"{name} is empty."
+            )
 
 
 def delete(
@@ -83,16 +89,17 @@ def delete(
 def sql(
     context: typer.Context,
     text: str,
-    limit: Limit = 100,
+    limit: Limit = None,
     fresh: Annotated[bool, typer.Option(help="Include records that were acknowledged but not yet committed.")] = True,
     as_json: Json = False,
 ) -> None:
     """Run Spark SQL over the lake; `database.table version as of 12` reads an older version."""
+    from moulin.pipeline.sql.results import stream_batches
+
+    count = rows_to_show(limit, as_json, usual=100)
     with open_lake(context) as lake:
         with errors.status("Starting Spark ...") as status:
             frame = lake.sql(text, fresh=fresh)
             status.update("Running ...")
-            rows = frame.limit(limit + 1).toArrow().to_pylist()
-        show_rows(rows[:limit], as_json, empty="No rows.")
-        if len(rows) > limit and not as_json:
-            console.print(f"[dim]The first {limit} rows; --limit shows more.[/dim]")
+            batches = stream_batches(frame) if count is None else frame.limit(count + 1).toArrow().to_batches()
+        show_limited(rows_of(batches), as_json, count, empty="No rows.")

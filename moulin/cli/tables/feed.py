@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from moulin.cli.options import Json, TableName, open_lake
-from moulin.cli.output import console, show_rows
-from moulin.errors import InvalidInput
+from moulin.cli.options import Json, Limit, TableName, open_lake, rows_to_show
+from moulin.cli.output import show_limited
+from moulin.cli.tables.rows import rows_of
 
 
 def register(root: typer.Typer) -> None:
@@ -22,21 +22,13 @@ def changes(
     since: Annotated[int, typer.Option(help="The version to start after.")],
     until: Annotated[int | None, typer.Option(help="The last version to show; the newest, when not given.")] = None,
     net: Annotated[bool, typer.Option("--net", help="Compare the two ends, not version by version.")] = False,
-    limit: Annotated[int, typer.Option(help="How many rows to show.")] = 100,
+    limit: Limit = None,
     as_json: Json = False,
 ) -> None:
     """Show the change feed of a table: inserts, updates with both values, deletes."""
-    if limit < 0:
-        raise InvalidInput(f"--limit must be zero or more, not {limit}.")
+    count = rows_to_show(limit, as_json, usual=100)
     with open_lake(context) as lake:
         feed = lake.table(name).changes(since, until, net=net)
-        rows: list[dict[str, Any]] = []
+        empty = f"No row of {name} changed in the versions after {feed.since}, up to {feed.until}."
         with closing(feed.to_batches()) as batches:  # closed early, it lets go of its pin while the lake is open
-            for batch in batches:
-                rows += batch.slice(0, limit + 1 - len(rows)).to_pylist()
-                if len(rows) > limit:
-                    break
-    empty = f"No row of {name} changed in the versions after {feed.since}, up to {feed.until}."
-    show_rows(rows[:limit], as_json, empty=empty)
-    if len(rows) > limit and not as_json:
-        console.print(f"[dim]The first {limit} rows; --limit shows more.[/dim]")
+            show_limited(rows_of(batches), as_json, count, empty=empty)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from moulin.cli.options import All, DatabaseName, Json, TableName, open_lake
-from moulin.cli.output import moment, progress, say, show_json, show_rows, show_values, size
+from moulin.cli.options import All, DatabaseName, Json, Limit, TableName, open_lake, rows_to_show
+from moulin.cli.output import moment, progress, say, show_json, show_limited, show_rows, show_values, size
 from moulin.cli.tables.stats import as_values, draw
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
@@ -111,6 +111,7 @@ def _show_engines(lake: Lake, table: Table, as_json: bool) -> None:
 def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, object], list[dict[str, object]]]:
     """What a table is, and its columns."""
     state = table.state()
+    written = None if stats.write_amplification is None else round(stats.write_amplification, 2)
     description: dict[str, object] = {
         "name": stats.name,
         "id": str(state.id),
@@ -120,7 +121,7 @@ def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, obj
         "segments": stats.segments,
         "size": size(stats.bytes),
         "segments that one key may be in": stats.read_amplification,
-        "bytes written for a byte at level 0": stats.write_amplification,
+        "bytes written for a byte at level 0": written,
         "primary key": [state.schema.find_column_name(number) for number in state.schema.identifier_field_ids],
         "partitioned by": stats.partitioning or "nothing",
         "sorted by": ", ".join(
@@ -168,10 +169,11 @@ def export(
 def history(
     context: typer.Context,
     name: TableName,
-    limit: Annotated[int, typer.Option(help="How many, newest first.")] = 20,
+    limit: Limit = None,
     as_json: Json = False,
 ) -> None:
     """Show what happened to a table, newest first."""
+    count = rows_to_show(limit, as_json, usual=20)
     with open_lake(context) as lake:
         rows = [
             {
@@ -180,9 +182,9 @@ def history(
                 "operation": str(c.kind),
                 "what": dict(c.summary) if as_json else ", ".join(f"{k}={v}" for k, v in c.summary.items()),
             }
-            for c in lake.table(name).history(limit)
+            for c in lake.table(name).history(None if count is None else count + 1)
         ]
-        show_rows(rows, as_json)
+        show_limited(rows, as_json, count)
 
 
 @app.command()

@@ -62,11 +62,16 @@ class _Checker:
         if not isinstance(document, dict):
             yield Finding("metadata is readable", where, "it is no JSON object")
             return
-        self.metadata, self.format = document, int(document.get("format-version") or 0)
+        version, snapshots = document.get("format-version"), document.get("snapshots") or []
+        if not isinstance(version, int) or not all(isinstance(one, dict) for one in snapshots):
+            found = "format-version is no number, or snapshots are no objects"
+            yield Finding("fields are present and of their type", where, found)
+            return
+        self.metadata, self.format = document, version
         problems = list(check_metadata.check(document, where))
         yield from problems
         current = document.get("current-snapshot-id")
-        for snapshot in document.get("snapshots") or []:
+        for snapshot in snapshots:
             if every_snapshot or snapshot.get("snapshot-id") == current:
                 try:
                     yield from self._snapshot(snapshot)

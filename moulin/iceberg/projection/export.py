@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
+from moulin.catalog.catalog import Catalog
 from moulin.catalog.objects import projections
 from moulin.errors import AlreadyExists, FailedPrecondition
 from moulin.formats.puffin import DeletionVectorBlob, write_puffin
@@ -39,6 +40,11 @@ def export(
     context: Context, table_id: UUID, directory: str, *, version: int | None = None, copy: bool = False
 ) -> Export:
     """Write a table at `version`, by default now, into `directory`. Interrupted, it leaves no new version there."""
+    if not isinstance(context.catalog, Catalog):
+        raise FailedPrecondition(
+            "A table is exported where the lake's catalog is, not through a server or from a copy: open the lake by "
+            "its folder or database, or read the table through the Iceberg REST catalog of `moulin serve`."
+        )
     state = context.catalog.table_by_id(table_id, version)
     target = open_store(directory)
     if target.uri == context.store.uri or target.uri.startswith(f"{context.store.uri}/"):

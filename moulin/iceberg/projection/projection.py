@@ -157,6 +157,9 @@ def read_metadata(context: Context, path: str) -> Json:
         document: Json = json.loads(context.store.get(path))
     except ValueError as error:
         raise Corrupt(f"{path} is damaged: it is no JSON ({error}).") from None
+    lists = ("schemas", "partition-specs", "sort-orders", "snapshots")
+    if not isinstance(document, dict) or not all(isinstance(document.get(name), list) for name in lists):
+        raise Corrupt(f"{path} is damaged: it is no metadata of a table.")
     return document
 
 

@@ -40,6 +40,31 @@ def ids(lake: Lake, name: str) -> list[int]:
     return sorted(lake.table(f"shop.{name}").scan().to_arrow()["id"].to_pylist())
 
 
+SECRET = "s3cr3t"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (f"root:{SECRET}:0:0\n", "it is not JSON"),
+        (f'{{"{SECRET}": "{SECRET}"}}', "format version 1, 2 or 3"),
+        (f'{{"format-version": "{SECRET}"}}', "format version 1, 2 or 3"),
+        (f'"{SECRET}"', "format version 1, 2 or 3"),
+        (f'{{"format-version": 2, "location": ["{SECRET}"], "{SECRET}": 1}}', "its field"),
+        (f'{{"format-version": 2, "location": "x", "properties": {{"{SECRET}": {{"{SECRET}": 1}}}}}}', "its field"),
+        (f"\udcff{SECRET}", "it is not text"),
+    ],
+)
+def test_an_error_quotes_nothing_of_a_file_that_is_no_metadata(
+    lake: Lake, client: Client, content: str, said: str
+) -> None:
+    lake.store.put("far/access.toml", content.encode(errors="surrogateescape"))
+    where = f"{lake.store.uri}/far/access.toml"
+    answer = register(client, "stolen", where)
+    assert SECRET not in answer.text
+    assert said in error(answer, 400, "BadRequestException")
+
+
 def test_a_dropped_table_comes_back(lake: Lake, orders: Table, client: Client) -> None:
     path = "/namespaces/shop/tables/orders"
     orders.append(rows(0, 3))

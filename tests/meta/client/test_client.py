@@ -313,3 +313,12 @@ def test_another_cluster_at_the_same_address_is_noticed(tmp_path: Path) -> None:
             finally:
                 server.stop(0)
         assert second.databases() == []
+
+
+def test_an_export_through_a_server_is_told_where_to_export(lake: Lake, tmp_path: Path) -> None:
+    lake.create_database("out")
+    table = lake.create_table("out.t", [("id", "long")], primary_key=["id"])
+    table.put({"id": 1})
+    with pytest.raises(FailedPrecondition, match=r"open the lake by its folder or database, or read .* Iceberg REST"):
+        table.export_iceberg(tmp_path / "export")
+    assert not (tmp_path / "export").exists()

@@ -14,6 +14,7 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
+from pydantic import ValidationError as PydanticValidationError
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
@@ -122,7 +123,25 @@ def _metadata(lake: Lake, path: str) -> TableMetadata:
     except NotFound:
         raise InvalidInput(f"{path} is not there.") from None
     except (ValidationError, ValueError, TypeError, LookupError) as error:
-        raise InvalidInput(f"{path} is no Iceberg metadata ({' '.join(str(error).split())[:200]}).") from None
+        raise InvalidInput(f"{path} is no Iceberg metadata: {_fault(error)}.") from None
+
+
+def _fault(error: Exception) -> str:
+    """What is wrong with a file, without a word of what is in it: it may be any file of the lake's storage.
+
+    Of a document that is nearly one of ours, the field is named: the first part of its place is the format version,
+    the second a field of the specification, and only those behind may be the file's own words.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not text"
+    if not isinstance(found := error.__cause__, PydanticValidationError):
+        return "it is not a document of format version 1, 2 or 3"
+    first = found.errors(include_input=False, include_url=False)[0]
+    if first["type"] == "json_invalid":
+        return "it is not JSON"
+    if len(first["loc"]) < 2:
+        return "it is not a document of format version 1, 2 or 3"
+    return f"its field {first['loc'][1]} is missing or not as the specification has it"
 
 
 def _folder(lake: Lake, metadata: TableMetadata) -> str:

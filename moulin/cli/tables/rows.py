@@ -1,0 +1,17 @@
+"""Rows of Arrow batches for printing, few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+_SLICE = 1_000
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """The rows of a stream; no more than a slice of a batch are Python values at a time."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, _SLICE):
+            yield from batch.slice(start, _SLICE).to_pylist()

