@@ -88,6 +88,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "index": Entry("tables.index", "Secondary indexes."),
         "token": Entry("services.tokens", "Ingest tokens: who may send telemetry, and to which tables it goes."),
         "access": Entry("services.serve", "Tokens for the server itself: who may call it, and what."),
+        "task": Entry("upkeep.tasks", "Merge tasks: compactions that wait for a worker, or that one has."),
         "ingest": Entry("services.ingest", "What came in through collectors."),
     }
 )

@@ -21,6 +21,7 @@ from moulin.model.ids import new_id
 
 Interval = Annotated[float, typer.Option(min=0.0, help="Seconds from one look to the next.")]
 Once = Annotated[bool, typer.Option("--once", help="Do what there is to do, and end.")]
+_WATCH_SECONDS = 0.1
 NoSpark = Annotated[bool, typer.Option("--no-spark", help="Run everything in this process, however large.")]
 
 
@@ -94,22 +95,24 @@ def worker(
         if once:
             _compact_all(lake, over, no_spark, as_json)
             return
-        say("The worker runs; Ctrl-C ends it after its task.", as_json, ready=True)
+        say("The worker runs; Ctrl-C ends it and gives its task back.", as_json, ready=True)
         _compact_until(lake, over, no_spark, as_json, interval)
 
 
 def _compact_all(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool) -> None:
-    step = _compacting(lake, no_spark, as_json)
-    while not over.is_set() and step() is not None:
-        pass
+    with _compacting(lake, over, no_spark, as_json) as step:
+        while not over.is_set() and step() is not None:
+            pass
 
 
 def _compact_until(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool, interval: float = 2.0) -> None:
-    every(interval, over, _compacting(lake, no_spark, as_json), busy=lambda done: done is not None)
+    with _compacting(lake, over, no_spark, as_json) as step:
+        every(interval, over, step, busy=lambda done: done is not None)
 
 
-def _compacting(lake: Lake, no_spark: bool, as_json: bool) -> Callable[[], Any]:
-    """Does one merge task when it is called, and reports it."""
+@contextmanager
+def _compacting(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool) -> Iterator[Callable[[], Any]]:
+    """Does one merge task when it is called, and reports it. A running one is given back as soon as `over` is set."""
     from moulin.table.compact.worker import CompactionWorker
 
     compactor = CompactionWorker(lake.context, f"{platform.node()} {new_id()}")
@@ -122,7 +125,21 @@ def _compacting(lake: Lake, no_spark: bool, as_json: bool) -> Callable[[], Any]:
             _say_compaction(done, as_json)
         return done
 
-    return step
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.is_set():
+            if over.wait(_WATCH_SECONDS):
+                compactor.stop()
+                return
+
+    watcher = threading.Thread(target=watch, name="moulin-stop", daemon=True)
+    watcher.start()
+    try:
+        yield step
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def janitor(context: typer.Context, once: Once = False, as_json: Json = False) -> None:
