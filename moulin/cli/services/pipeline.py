@@ -7,7 +7,7 @@ import platform
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ import typer
 
 from moulin.cli.options import Json, open_lake
 from moulin.cli.output import complain, say, show_values, size
-from moulin.errors import FailedPrecondition, InvalidInput, MoulinError
+from moulin.errors import FailedPrecondition, InvalidInput, MoulinError, Unavailable
 from moulin.lake import Lake
 from moulin.model.ids import new_id
 
@@ -40,6 +40,9 @@ def nursery(
     streaming: Annotated[
         bool, typer.Option("--streaming", help="Tick by Structured Streaming, with its progress in Spark's UI.")
     ] = False,
+    metrics_bind: Annotated[
+        str, typer.Option(help="host:port for /metrics (port 0: any free one); empty for none.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Take what collectors stored into tables, exactly once. Any number may run on one lake."""
@@ -49,31 +52,52 @@ def nursery(
         raise InvalidInput("--streaming needs Spark: leave --no-spark out, or leave it to the nursery's own clock.")
 
     with open_lake(context) as lake, ending() as over:
-        found = Nursery(lake, spark=not no_spark)
+        found = Nursery(lake, spark=not no_spark, announce=lambda text: say(text, as_json, says=text))
         if once:
             done = found.drain()
             _say_batch(done, as_json, always=True)
             if merge:
                 _compact_all(lake, over, no_spark, as_json)
             return
-        say("The nursery runs; Ctrl-C ends it after its batch.", as_json, ready=True)
-        compactor = threading.Thread(target=_compact_until, args=(lake, over, no_spark, as_json), name="moulin-compact")
-        if merge:
-            compactor.start()
-        try:
-            if streaming:
-                _stream(lake, found, interval, over, as_json)
-            else:
-                every(interval, over, lambda: _say_batch(found.run_once(), as_json), busy=lambda done: done.more)
-        finally:
-            over.set()
+        with _metrics(metrics_bind, found) as port:
+            say("The nursery runs; Ctrl-C ends it after its batch.", as_json, ready=True, metrics_port=port)
+            compactor = threading.Thread(
+                target=_compact_until, args=(lake, over, no_spark, as_json), name="moulin-compact"
+            )
             if merge:
-                compactor.join()
+                compactor.start()
+            try:
+                if streaming:
+                    _stream(lake, found, interval, over, as_json)
+                else:
+                    every(interval, over, lambda: _say_batch(found.run_once(), as_json), busy=lambda done: done.more)
+            finally:
+                over.set()
+                if merge:
+                    compactor.join()
+
+
+@contextmanager
+def _metrics(bind: str, nursery: Any) -> Iterator[int | None]:
+    """The figures of a nursery over HTTP. A port that is taken is reported, and the nursery runs without."""
+    if not bind:
+        yield None
+        return
+    from moulin.cli.services.metrics import metrics_at
+
+    with ExitStack() as stack:
+        try:
+            port = stack.enter_context(metrics_at(bind, nursery.figures.text))
+        except Unavailable as error:
+            complain(f"{error.message} The nursery runs without /metrics.")
+            port = None
+        yield port
 
 
 def _stream(lake: Lake, nursery: Any, interval: float, over: threading.Event, as_json: bool) -> None:
     from moulin.pipeline.nursery import ticker
 
+    say("Spark is starting; the first batch runs when it is there.", as_json, says="Spark is starting.")
     spark = lake.context.spark().session()
     query = ticker.start(spark, nursery, interval=interval, on_batch=lambda done: _say_batch(done, as_json))
     while not over.is_set() and query.isActive:
