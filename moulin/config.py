@@ -57,9 +57,12 @@ class Config:
     merge_max_inputs: int = 100
     # Compactions that read less than this run in-process even when Spark is at hand.
     merge_local_bytes: int = 64 * MIB
-    # How long a claimed merge task stays with a worker that sends no heartbeat. After a failure it waits
-    # `merge_backoff`, twice as long after each further one; after `merge_failures` it is in quarantine.
-    merge_lease_seconds: float = HOUR
+    # How long a claimed merge task stays with one of Moulin's own workers that sends no heartbeat; they send three in
+    # that time. A worker of another make that asks for no lease may know of no heartbeats, and gets `merge_poll_lease`.
+    # After a failure a task waits `merge_backoff`, twice as long after each further one; after `merge_failures` it is
+    # in quarantine.
+    merge_lease_seconds: float = 5 * MINUTE
+    merge_poll_lease: float = HOUR
     merge_backoff: float = 30.0
     merge_failures: int = 5
     # How long a finished merge task is remembered, so that a repeated completion is known.

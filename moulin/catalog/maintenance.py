@@ -58,8 +58,13 @@ class MaintenanceCatalog:
     def unclaim_merge_task(self, task_id: UUID, min_seconds: float) -> bool:
         return claims.unclaim(self.pool, task_id, min_seconds)
 
-    def delete_merge_task(self, task_id: UUID) -> bool:
-        return merge_tasks.delete(self.pool, task_id)
+    def release_merge_task(self, claim: Claim) -> bool:
+        """Make a task available at once, without a failure; attempt 0 takes it from whoever has it."""
+        return claims.release(self.pool, claim)
+
+    def delete_merge_task(self, task_id: UUID, attempt: int | None = None) -> bool:
+        """Forget a task, so that its inputs are free; with `attempt`, only while that is the newest."""
+        return merge_tasks.delete(self.pool, task_id, attempt)
 
     def merge_tasks(self, table_id: UUID | None = None) -> list[MergeTask]:
         """The tasks that are not done, oldest first."""

@@ -113,6 +113,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "index": Entry("tables.index", "Secondary indexes.", needs=(_WITH_SPARK,)),
         "token": Entry("services.tokens", "Ingest tokens: who may send telemetry, and to which tables it goes."),
         "access": Entry("services.serve", "Tokens for the server itself: who may call it, and what.", needs=(_SERVE,)),
+        "task": Entry("upkeep.tasks", "Merge tasks: compactions that wait for a worker, or that one has."),
         "ingest": Entry("services.ingest", "What came in through collectors."),
     }
 )

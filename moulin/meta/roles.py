@@ -18,6 +18,6 @@ CATALOG_READS = (
     "ListViews", "GetView", "FindCommit", "GetVersion", "GetVersionAt", "GetHeadVersion", "ListHistory",
     "ListSequenceVersions", "ListSegments", "ListPartitions", "GetSegments", "CountRows", "ListMerges",
     "LoadTableUntil", "ListChangedVersions", "ListChanges", "Pin", "RenewPin", "Unpin", "ListRegions",
-    "GetRegionEpoch", "ListMergeTasks", "ListHeldInputs", "ListIndexes", "ListIndexCoverage", "GetWrittenBytes",
-    "GetPublishedVersion", "GetStreams", "ListClaimedTables",
+    "GetRegionEpoch", "ListMergeTasks", "GetMergeTask", "ListHeldInputs", "ListIndexes", "ListIndexCoverage",
+    "GetWrittenBytes", "GetPublishedVersion", "GetStreams", "ListClaimedTables",
 )  # fmt: skip

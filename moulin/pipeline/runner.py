@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import pickle
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from moulin import errors
 from moulin.errors import MoulinError, Unavailable
+from moulin.model.ids import new_id
+from moulin.table.runner import Stopped, never
 
 S = TypeVar("S")
 R = TypeVar("R")
+
+_WATCH_SECONDS = 0.2
 
 RESULT_SCHEMA = "number bigint, result binary, error string, message string"
 _RESULT = pa.schema(
@@ -47,14 +54,47 @@ class SparkRunner:
         """How many slices run at once, about."""
         return max(1, int(self._spark.sparkContext.defaultParallelism))
 
-    def map(self, kernel: Callable[[S], R], slices: Sequence[S]) -> list[R]:
-        """The result of each slice, in their order. REQUIRES: `kernel` is a function that executors can import."""
+    def map(self, kernel: Callable[[S], R], slices: Sequence[S], *, stopped: Callable[[], bool] = never) -> list[R]:
+        """The result of each slice, in their order. REQUIRES: `kernel` is a function that executors can import.
+
+        Once `stopped()` is true, the job is cancelled, and Stopped is raised.
+        """
         if not slices:
             return []
         pickled = [pickle.dumps((kernel, work)) for work in slices]
         numbers = self._spark.range(0, len(slices), 1, len(slices))
-        results = collect_results(numbers.mapInArrow(partial(_run_slices, pickled), RESULT_SCHEMA))
+        frame = numbers.mapInArrow(partial(_run_slices, pickled), RESULT_SCHEMA)
+        if stopped is never:
+            results = collect_results(frame)
+        else:
+            try:
+                with self._cancelled_by(stopped):
+                    results = collect_results(frame)
+            except (MoulinError, Py4JError) as error:  # a cancelled job ends as one of them
+                if stopped():
+                    raise Stopped from error
+                raise
         return [results[number] for number in range(len(slices))]
+
+    @contextmanager
+    def _cancelled_by(self, stopped: Callable[[], bool]) -> Iterator[None]:
+        """Cancels the jobs that this thread starts in the block as soon as `stopped()` is true."""
+        context, tag, over = self._spark.sparkContext, f"moulin-{new_id()}", threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_WATCH_SECONDS):
+                if stopped():
+                    context.cancelJobsWithTag(tag)  # again and again: the job may not have been submitted yet
+
+        watcher = threading.Thread(target=watch, name="moulin-cancel", daemon=True)
+        context.addJobTag(tag)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            context.removeJobTag(tag)
+            watcher.join()
 
 
 def _run_slices(pickled: Sequence[bytes], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -11,28 +11,65 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
+
+from moulin.errors import Closed
 
 S = TypeVar("S")
 R = TypeVar("R")
 
 
+class Stopped(Closed):
+    """The work was told to stop before it was done. Nothing of it is committed."""
+
+    def __init__(self) -> None:
+        super().__init__("The work was stopped before it was done; nothing of it is committed.")
+
+
+def never() -> bool:
+    """The `stopped` of work that nobody stops."""
+    return False
+
+
 class TaskRunner(Protocol):
     """Runs the slices of one piece of work somewhere."""
 
-    def map(self, kernel: Callable[[S], R], slices: Sequence[S]) -> Iterable[R]:
+    def map(self, kernel: Callable[[S], R], slices: Sequence[S], *, stopped: Callable[[], bool] = never) -> Iterable[R]:
         """The result of each slice, in their order. REQUIRES: `kernel` is a function that other processes can import.
 
-        Raises the error of a slice that failed.
+        Raises the error of a slice that failed. Once `stopped()` is true, no slice is begun, and Stopped is raised.
         """
 
 
 class LocalRunner:
     """Runs slices in this process, as many at a time as there are cores."""
 
-    def map(self, kernel: Callable[[S], R], slices: Sequence[S]) -> Iterator[R]:
+    def map(self, kernel: Callable[[S], R], slices: Sequence[S], *, stopped: Callable[[], bool] = never) -> Iterator[R]:
+        def run(work: S) -> R:
+            if stopped():
+                raise Stopped
+            return kernel(work)
+
         if len(slices) == 1:
-            yield kernel(slices[0])
+            yield run(slices[0])
             return
-        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="moulin-slice") as pool:
-            yield from pool.map(kernel, slices)
+        with side_by_side("moulin-slice") as pool:
+            yield from pool.map(run, slices)
+
+
+@contextmanager
+def side_by_side(name: str) -> Iterator[ThreadPoolExecutor]:
+    """A pool of as many threads as there are cores, which the end of the block waits for.
+
+    After Ctrl-C it does not: whoever ends the process gives back what it holds first.
+    """
+    pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix=name)
+    wait = True
+    try:
+        yield pool
+    except (KeyboardInterrupt, SystemExit):
+        wait = False
+        raise
+    finally:
+        pool.shutdown(wait=wait, cancel_futures=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from moulin.errors import Corrupt, Unavailable
 from moulin.formats.journal import Journal
 from moulin.pipeline.runner import SparkRunner
 from moulin.table.compact.kernel import CompactionSlice
-from moulin.table.runner import R, S
+from moulin.table.runner import R, S, Stopped, never
 from moulin.table.write.match import MatchSlice, match
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ class Watched:
         self.meanwhile: dict[type, Callable[[], object]] = {}
         self._runner = SparkRunner(spark)
 
-    def map(self, kernel: Callable[[S], R], slices: Sequence[S]) -> Iterable[R]:
+    def map(self, kernel: Callable[[S], R], slices: Sequence[S], *, stopped: Callable[[], bool] = never) -> Iterable[R]:
         self.slices += slices
-        results = self._runner.map(kernel, slices)
+        results = self._runner.map(kernel, slices, stopped=stopped)
         action = self.meanwhile.pop(type(slices[0]), None)
         if action is not None:
             action()
@@ -165,3 +166,15 @@ def test_an_index_is_made_on_spark(tmp_path: Path, spark: SparkSession) -> None:
         assert all(index.covered == index.segments for index in table.indexes())
         assert table.scan(where="name = 'n7'").to_arrow()["id"].to_pylist() == [7]
         assert table.scan(where="id = 1000").plan().segments == ()
+
+
+def sleep_long(marker: Path) -> None:
+    marker.touch()
+    time.sleep(600)
+
+
+def test_a_job_that_is_stopped_is_cancelled(spark: SparkSession, tmp_path: Path) -> None:
+    marker = tmp_path / "begun"
+    with pytest.raises(Stopped):
+        SparkRunner(spark).map(sleep_long, [marker], stopped=marker.exists)
+    assert SparkRunner(spark).map(str, [1, 2], stopped=never) == ["1", "2"], "the session goes on"

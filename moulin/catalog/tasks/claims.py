@@ -16,7 +16,7 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.pool import Pool, chunks, take
 from moulin.catalog.tasks.merge_tasks import delete_all, unknown_task
-from moulin.errors import Fenced, InvalidInput
+from moulin.errors import FailedPrecondition, Fenced, InvalidInput
 from moulin.model.merge_task import ClaimedTask
 from moulin.model.operations import Claim, Compact
 
@@ -158,6 +158,32 @@ def fail(pool: Pool, claim: Claim, message: str) -> None:
         if row.worker is None and row.finished_version is None and claim.attempt in (0, row.attempt):
             return
         _note_failure(pool, connection, _claimed(connection, claim), pool.now(connection), message or "It failed.")
+
+
+def release(pool: Pool, claim: Claim) -> bool:
+    """Make a task available at once; whether that changed anything. It does not count as a failure.
+
+    A worker that stops releases its own attempt; that does nothing when the claim no longer holds. Attempt 0 is an
+    operator's: it takes the task from whoever has it, ends its back-off, and forgets the failures of one in quarantine.
+    """
+    t = s.merge_tasks
+    with pool.unordered() as connection:
+        row = connection.execute(sa.select(t).where(t.c.id == claim.task_id).with_for_update()).first()
+        if claim.attempt:
+            if row is None or row.finished_version is not None or row.worker is None or row.attempt != claim.attempt:
+                return False
+        elif row is None:
+            raise unknown_task(claim.task_id)
+        elif row.finished_version is not None:
+            raise FailedPrecondition(f"Merge task {claim.task_id} is done already, as version {row.finished_version}.")
+        now = pool.now(connection)
+        if row.worker is None and row.available_at <= now:
+            return False
+        changed = {"worker": None, "claimed_at": None, "available_at": now}
+        if row.available_at == s.OPEN:
+            changed["failures"] = 0
+        connection.execute(t.update().where(t.c.id == claim.task_id).values(changed))
+        return True
 
 
 def unclaim(pool: Pool, task_id: UUID, min_seconds: float) -> bool:

@@ -116,11 +116,13 @@ def held(connection: sa.Connection, numbers: Iterable[int]) -> set[int]:
     return found
 
 
-def delete(pool: Pool, task_id: UUID) -> bool:
-    """Forget a task; its inputs are free again. False when there is none, or it is done."""
+def delete(pool: Pool, task_id: UUID, attempt: int | None = None) -> bool:
+    """Forget a task; its inputs are free again. False when there is none, it is done, or has a newer attempt."""
     with pool.unordered() as connection:
         t = s.merge_tasks
         found = sa.select(t.c.id).where(t.c.id == task_id, t.c.finished_version.is_(None)).with_for_update()
+        if attempt is not None:
+            found = found.where(t.c.attempt == attempt)
         if connection.execute(found).first() is None:
             return False
         delete_all(connection, [task_id])

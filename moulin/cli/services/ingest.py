@@ -1,4 +1,4 @@
-"""`moulin collect`, and `moulin ingest aside`: what nurseries could not read."""
+"""`moulin collect`, and `moulin ingest`: what nurseries could not read, what waits for them, and what they wait for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ app = typer.Typer(help="What came in through collectors.", no_args_is_help=True)
 
 @app.callback()
 def _ingest() -> None:
-    """Makes `aside` a command of its own, although it is the only one."""
+    """What came in through collectors."""
 
 
 def register(root: typer.Typer) -> None:
@@ -85,6 +85,62 @@ def aside(
         if not kept:
             raise NotFound(f"Nothing of baby segment {offset} of stream {stream} was set aside.")
         show_rows(_requests(lake, kept), as_json)
+
+
+@app.command()
+def lag(context: typer.Context, as_json: Json = False) -> None:
+    """Show what is stored and not yet in tables, by stream, and which streams are stuck."""
+    import time
+
+    from moulin.ingest.intake.backlog import backlog
+    from moulin.ingest.intake.lag import lag_of
+
+    now, rows = time.time_ns(), []
+    with open_lake(context) as lake:
+        for stream in lake.own_catalog().ingest.snapshot().streams:
+            if stream.is_drained:
+                continue
+            found = lag_of(backlog(lake.store, stream))
+            rows.append(
+                {
+                    "stream": str(stream.id),
+                    "collector": found.collector,
+                    "waiting": found.objects,
+                    "bytes": found.stored_bytes,
+                    "seconds": round(found.seconds(now), 1),
+                    "missing": None if found.gap is None else found.gap.offset,
+                }
+            )
+    show_rows(rows, as_json, empty="No stream is open.")
+
+
+@app.command()
+def skip(
+    context: typer.Context,
+    stream: Annotated[str, typer.Argument(help="The stream that is stuck; see `moulin ingest lag`.")],
+    offset: Annotated[int, typer.Argument(help="The number that is missing.")],
+    as_json: Json = False,
+) -> None:
+    """Give up a baby segment that is missing, so that its stream goes on behind it. Its records are lost."""
+    import secrets
+    import time
+
+    from moulin.formats.baby_segment import encode_keep_alive
+    from moulin.ingest.intake.backlog import backlog
+    from moulin.storage import paths
+
+    with open_lake(context) as lake:
+        stream_id = _stream_id(stream)
+        found = lake.own_catalog().ingest.streams([stream_id])
+        if not found:
+            raise NotFound(f"There is no stream {stream_id}.")
+        gap = backlog(lake.store, found[0]).gap
+        if gap is None or gap.offset != offset:
+            missing = "no number is missing" if gap is None else f"number {gap.offset} is missing"
+            raise InvalidInput(f"Stream {stream_id} is not stuck at {offset}: {missing}. See `moulin ingest lag`.")
+        data = encode_keep_alive(stream_id, secrets.token_bytes(16), offset, time.time_ns())
+        lake.store.put_if_absent(paths.baby_segment(stream_id, offset), data)
+    say(f"Stream {stream_id} goes on behind {offset}.", as_json, stream=str(stream_id), skipped=offset)
 
 
 def _stream_id(text: str) -> UUID:

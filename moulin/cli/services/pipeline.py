@@ -7,7 +7,7 @@ import platform
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Annotated, Any
 
@@ -15,12 +15,13 @@ import typer
 
 from moulin.cli.options import Json, open_lake
 from moulin.cli.output import complain, say, show_values, size
-from moulin.errors import FailedPrecondition, InvalidInput, MoulinError
+from moulin.errors import FailedPrecondition, InvalidInput, MoulinError, Unavailable
 from moulin.lake import Lake
 from moulin.model.ids import new_id
 
 Interval = Annotated[float, typer.Option(min=0.0, help="Seconds from one look to the next.")]
 Once = Annotated[bool, typer.Option("--once", help="Do what there is to do, and end.")]
+_WATCH_SECONDS = 0.1
 NoSpark = Annotated[bool, typer.Option("--no-spark", help="Run everything in this process, however large.")]
 
 
@@ -39,6 +40,9 @@ def nursery(
     streaming: Annotated[
         bool, typer.Option("--streaming", help="Tick by Structured Streaming, with its progress in Spark's UI.")
     ] = False,
+    metrics_bind: Annotated[
+        str, typer.Option(help="host:port for /metrics (port 0: any free one); empty for none.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Take what collectors stored into tables, exactly once. Any number may run on one lake."""
@@ -48,31 +52,52 @@ def nursery(
         raise InvalidInput("--streaming needs Spark: leave --no-spark out, or leave it to the nursery's own clock.")
 
     with open_lake(context) as lake, ending() as over:
-        found = Nursery(lake, spark=not no_spark)
+        found = Nursery(lake, spark=not no_spark, announce=lambda text: say(text, as_json, says=text))
         if once:
             done = found.drain()
             _say_batch(done, as_json, always=True)
             if merge:
                 _compact_all(lake, over, no_spark, as_json)
             return
-        say("The nursery runs; Ctrl-C ends it after its batch.", as_json, ready=True)
-        compactor = threading.Thread(target=_compact_until, args=(lake, over, no_spark, as_json), name="moulin-compact")
-        if merge:
-            compactor.start()
-        try:
-            if streaming:
-                _stream(lake, found, interval, over, as_json)
-            else:
-                every(interval, over, lambda: _say_batch(found.run_once(), as_json), busy=lambda done: done.more)
-        finally:
-            over.set()
+        with _metrics(metrics_bind, found) as port:
+            say("The nursery runs; Ctrl-C ends it after its batch.", as_json, ready=True, metrics_port=port)
+            compactor = threading.Thread(
+                target=_compact_until, args=(lake, over, no_spark, as_json), name="moulin-compact"
+            )
             if merge:
-                compactor.join()
+                compactor.start()
+            try:
+                if streaming:
+                    _stream(lake, found, interval, over, as_json)
+                else:
+                    every(interval, over, lambda: _say_batch(found.run_once(), as_json), busy=lambda done: done.more)
+            finally:
+                over.set()
+                if merge:
+                    compactor.join()
+
+
+@contextmanager
+def _metrics(bind: str, nursery: Any) -> Iterator[int | None]:
+    """The figures of a nursery over HTTP. A port that is taken is reported, and the nursery runs without."""
+    if not bind:
+        yield None
+        return
+    from moulin.cli.services.metrics import metrics_at
+
+    with ExitStack() as stack:
+        try:
+            port = stack.enter_context(metrics_at(bind, nursery.figures.text))
+        except Unavailable as error:
+            complain(f"{error.message} The nursery runs without /metrics.")
+            port = None
+        yield port
 
 
 def _stream(lake: Lake, nursery: Any, interval: float, over: threading.Event, as_json: bool) -> None:
     from moulin.pipeline.nursery import ticker
 
+    say("Spark is starting; the first batch runs when it is there.", as_json, says="Spark is starting.")
     spark = lake.context.spark().session()
     query = ticker.start(spark, nursery, interval=interval, on_batch=lambda done: _say_batch(done, as_json))
     while not over.is_set() and query.isActive:
@@ -94,22 +119,24 @@ def worker(
         if once:
             _compact_all(lake, over, no_spark, as_json)
             return
-        say("The worker runs; Ctrl-C ends it after its task.", as_json, ready=True)
+        say("The worker runs; Ctrl-C ends it and gives its task back.", as_json, ready=True)
         _compact_until(lake, over, no_spark, as_json, interval)
 
 
 def _compact_all(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool) -> None:
-    step = _compacting(lake, no_spark, as_json)
-    while not over.is_set() and step() is not None:
-        pass
+    with _compacting(lake, over, no_spark, as_json) as step:
+        while not over.is_set() and step() is not None:
+            pass
 
 
 def _compact_until(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool, interval: float = 2.0) -> None:
-    every(interval, over, _compacting(lake, no_spark, as_json), busy=lambda done: done is not None)
+    with _compacting(lake, over, no_spark, as_json) as step:
+        every(interval, over, step, busy=lambda done: done is not None)
 
 
-def _compacting(lake: Lake, no_spark: bool, as_json: bool) -> Callable[[], Any]:
-    """Does one merge task when it is called, and reports it."""
+@contextmanager
+def _compacting(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool) -> Iterator[Callable[[], Any]]:
+    """Does one merge task when it is called, and reports it. A running one is given back as soon as `over` is set."""
     from moulin.table.compact.worker import CompactionWorker
 
     compactor = CompactionWorker(lake.context, f"{platform.node()} {new_id()}")
@@ -122,7 +149,21 @@ def _compacting(lake: Lake, no_spark: bool, as_json: bool) -> Callable[[], Any]:
             _say_compaction(done, as_json)
         return done
 
-    return step
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.is_set():
+            if over.wait(_WATCH_SECONDS):
+                compactor.stop()
+                return
+
+    watcher = threading.Thread(target=watch, name="moulin-stop", daemon=True)
+    watcher.start()
+    try:
+        yield step
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def janitor(context: typer.Context, once: Once = False, as_json: Json = False) -> None:

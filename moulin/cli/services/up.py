@@ -15,17 +15,19 @@ from typing import Annotated, Any
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table as RichTable
 
 from moulin.cli.options import OPTIONS_VARIABLE, Json, open_lake, require_address
-from moulin.cli.output import console, say, shown
+from moulin.cli.output import console, say, shown, size
+from moulin.cli.services.flow import Flow, FlowWatch, State
 from moulin.cli.services.pipeline import NoSpark, ending
 from moulin.cli.services.supervisor import Child, Supervisor
 from moulin.errors import MoulinError
 from moulin.lake import Lake
 from moulin.storage import modes
 
-_NANOS = 1_000_000_000
+_SHOWN_STREAMS = 5
 
 
 def register(root: typer.Typer) -> None:
@@ -40,6 +42,9 @@ def up(
     serve_bind: Annotated[str, typer.Option(help="host:port of the meta service.")] = "127.0.0.1:9560",
     serve_http_bind: Annotated[str, typer.Option(help="host:port of its HTTP; empty for none.")] = "127.0.0.1:8181",
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two batches of the nursery.")] = 1.0,
+    nursery_metrics_bind: Annotated[
+        str, typer.Option(help="host:port of the nursery's /metrics (port 0: any free one); empty for none.")
+    ] = "127.0.0.1:4319",
     logs: Annotated[Path | None, typer.Option(help="A folder for what the processes print.")] = None,
     no_spark: NoSpark = False,
     as_json: Json = False,
@@ -52,7 +57,10 @@ def up(
     commands = {
         "serve": ["serve", "--bind", serve_bind, "--http-bind", serve_http_bind],
         "collect": ["collect", *ports],
-        "nursery": ["nursery", "--merge", "--interval", str(interval), *(["--no-spark"] if no_spark else [])],
+        "nursery": [
+            *("nursery", "--merge", "--interval", str(interval), "--metrics-bind", nursery_metrics_bind),
+            *(["--no-spark"] if no_spark else []),
+        ],
     }
     children = [_child(context, name, words, folder) for name, words in commands.items()]
     supervisor = Supervisor(children)
@@ -76,7 +84,9 @@ def up(
                         supervisor.require_running()
                         screen.update(_screen(children, figures.look()), refresh=True)
             else:
+                told: tuple[str, ...] = ()
                 while not over.wait(0.5):
+                    told = _say_flow(figures.flow(), told, as_json)
                     for child in supervisor.tend():
                         say(
                             f"{child.name} ended with {child.code} and was started again.",
@@ -88,6 +98,15 @@ def up(
                     supervisor.require_running()
         finally:
             supervisor.stop()
+
+
+def _say_flow(flow: Flow, told: tuple[str, ...], as_json: bool) -> tuple[str, ...]:
+    """Say what is stuck when that changes; returns what to compare with the next time."""
+    subjects = tuple(sentence.partition(" (")[0].partition(" for ")[0] for sentence in flow.advice)
+    if subjects != told:
+        text = " ".join(flow.advice) or "What was stuck goes on."
+        say(text, as_json, flow=flow.state.value, advice=list(flow.advice), lag_seconds=round(flow.seconds, 1))
+    return subjects
 
 
 def _child(context: typer.Context, name: str, words: Sequence[str], folder: Path) -> Child:
@@ -107,7 +126,7 @@ class Look:
 
     version: int
     streams: int
-    behind: float | None
+    flow: Flow
     tables: tuple[tuple[str, int, float, int], ...]  # name, rows, rows per second, segments
     tasks: int
     set_aside: int
@@ -121,20 +140,27 @@ class Figures:
         self._lake = lake
         self._rows: dict[str, int] = {}
         self._at = time.monotonic()
-        self._last = Look(0, 0, None, (), 0, 0)
+        self._flow = FlowWatch(lake)
+        self._last = Look(0, 0, Flow(), (), 0, 0)
 
     def look(self) -> Look:
         try:
             self._last = self._look()
         except MoulinError as error:
-            self._last = Look(0, 0, None, (), 0, 0, error.message)
+            self._last = Look(0, 0, Flow(), (), 0, 0, error.message)
         return self._last
+
+    def flow(self) -> Flow:
+        """Whether telemetry flows; what cannot be looked at is as idle as it was."""
+        try:
+            return self._flow.look(lambda: self._lake.own_catalog().ingest.snapshot().streams)
+        except MoulinError:
+            return Flow()
 
     def _look(self) -> Look:
         catalog = self._lake.own_catalog()
         listed = catalog.ingest.snapshot()
         active = [stream for stream in listed.streams if stream.stopped_at is None]
-        newest = max((stream.frontier_time for stream in listed.streams), default=0)
         now, before = time.monotonic(), self._at
         tables = []
         fed = {getattr(token.routing, signal) for token in listed.routing for signal in ("logs", "traces", "metrics")}
@@ -150,7 +176,7 @@ class Figures:
         return Look(
             listed.version,
             len(active),
-            max(0.0, (time.time_ns() - newest) / _NANOS) if newest else None,
+            self._flow.look(lambda: listed.streams),
             tuple(tables),
             len(catalog.maintenance.merge_tasks()),
             sum(aside.records for _, aside in catalog.ingest.set_asides()),
@@ -166,21 +192,41 @@ def _screen(children: Sequence[Child], look: Look) -> RenderableType:
     flows = RichTable("table", "rows", "rows/s", "segments")
     for name, rows, speed, segments in look.tables:
         flows.add_row(name, shown(rows), f"{speed:,.0f}", shown(segments))
-    behind = (
-        "nothing taken in yet" if look.behind is None else f"newest committed baby segment: {look.behind:,.0f} s ago"
-    )
     words: list[Any] = [
         f"version {look.version:,}",
         f"{look.streams} streams",
-        behind,
+        _flow_words(look.flow),
         f"{look.tasks} merge tasks waiting",
     ]
     if look.set_aside:
         words.append(f"[yellow]{look.set_aside:,} records set aside[/yellow]")
     parts: list[RenderableType] = [processes, flows, " · ".join(words)]
+    if look.flow.lags:
+        parts.append(_lags(look.flow))
+    parts += [f"[red]{escape(sentence)}[/red]" for sentence in look.flow.advice]
     if look.problem:
         parts.append(f"[red]{look.problem}[/red]")
     return Group(*parts)
+
+
+def _flow_words(flow: Flow) -> str:
+    """What the nursery is at, in a few words."""
+    match flow.state:
+        case State.IDLE:
+            return "[green]idle[/green]: nothing waits for the nursery"
+        case State.FLOWING:
+            return f"lag {flow.seconds:,.0f} s, {size(flow.stored_bytes)} in {flow.objects:,} baby segments wait"
+    return f"[red]stuck[/red]: lag {flow.seconds:,.0f} s, {size(flow.stored_bytes)} wait"
+
+
+def _lags(flow: Flow) -> RichTable:
+    table = RichTable("stream", "collector", "waiting", "bytes", "lag", "missing")
+    for lag in flow.lags[:_SHOWN_STREAMS]:
+        missing = "" if lag.gap is None else f"[red]{lag.gap.offset}[/red]"
+        seconds = f"{lag.seconds(flow.looked_at):,.0f} s"
+        name = escape(lag.collector)
+        table.add_row(str(lag.stream_id), name, shown(lag.objects), size(lag.stored_bytes), seconds, missing)
+    return table
 
 
 def _free_port(host: str) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,7 +40,7 @@ def compact(
     as_json: Json = False,
 ) -> None:
     """Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones."""
-    with open_lake(context) as lake, progress(f"Compacting {name}", quiet=as_json) as bar:
+    with interrupted_by_sigterm(), open_lake(context) as lake, progress(f"Compacting {name}", quiet=as_json) as bar:
         if spark:
             lake.spark()
         task = bar.task_ids[0]
@@ -58,6 +61,16 @@ def compact(
         bytes_in=done.bytes_in,
         bytes_out=done.bytes_out,
     )
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM is a Ctrl-C for the block, so that what it has claimed is given back before the process ends."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @wraps(compact)

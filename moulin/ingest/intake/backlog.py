@@ -26,6 +26,21 @@ class Stop:
     reason: StopReason
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A number of a stream that is missing although later ones are there: nothing past it can be taken in.
+
+    `since` is when the first later one was stored, or the stream's end was noted, in Unix nanoseconds.
+    """
+
+    offset: int
+    since: int
+
+    def seconds(self, now: int) -> float:
+        """For how long it has held the stream up."""
+        return max(0.0, (now - self.since) / 1e9)
+
+
 @dataclass(slots=True)
 class Backlog:
     """The baby segments of a stream past its frontier, as far as there is no gap, and the stop object behind them."""
@@ -33,6 +48,7 @@ class Backlog:
     stream: Stream
     baby_segments: list[BabySegmentFacts] = field(default_factory=list)
     stop: Stop | None = None
+    gap: Gap | None = None
 
 
 def backlog(store: Store, stream: Stream) -> Backlog:
@@ -54,7 +70,19 @@ def backlog(store: Store, stream: Stream) -> Backlog:
         offset += 1
     if found.stop is not None and (past := [number for number in infos if number > found.stop.offset]):
         _log.error("Stream %s ended at %d and has a baby segment at %d", stream.id, offset - 1, min(past))
+    if found.stop is None:
+        found.gap = _gap(stream, offset, infos)
     return found
+
+
+def _gap(stream: Stream, offset: int, infos: dict[int, ObjectInfo]) -> Gap | None:
+    """The gap at the first number that is not there, if it is one and not the end of the stream so far."""
+    if stream.stopped_offset is not None:
+        if offset > stream.stopped_offset:
+            return None
+        return Gap(offset, stream.stopped_at or stream.frontier_time)
+    later = min((number for number in infos if number > offset), default=None)
+    return None if later is None else Gap(offset, int(infos[later].modified.timestamp() * 1e9))
 
 
 def _stop_at(store: Store, path: str, offset: int) -> Stop | None:

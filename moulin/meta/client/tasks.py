@@ -9,14 +9,16 @@ from uuid import UUID
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.catalog.tasks.merge_tasks import PlannedTask
+from moulin.errors import Unsupported
 from moulin.meta.client.connection import Connection
 from moulin.meta.codec.lake.merge_task import (
     from_message_claim,
     from_message_claimed,
     from_message_task,
+    from_message_task_details,
     to_message_claim,
 )
-from moulin.model.merge_task import ClaimedTask, MergeTask
+from moulin.model.merge_task import ClaimedTask, MergeTask, MergeTaskFigures
 from moulin.model.operations import Claim
 
 
@@ -52,13 +54,32 @@ class ClientTasks:
     def fail_merge_task(self, claim: Claim, message: str) -> None:
         self._call("FailMergeTask", pb.FailMergeTaskRequest(claim=to_message_claim(claim), message=message))
 
-    def delete_merge_task(self, task_id: UUID) -> bool:
-        return bool(self._call("DeleteMergeTask", pb.MergeTaskId(task_id=str(task_id)), again=True).deleted)
+    def release_merge_task(self, claim: Claim) -> bool:
+        request = pb.ReleaseMergeTaskRequest(claim=to_message_claim(claim))
+        try:
+            return bool(self._call("ReleaseMergeTask", request, again=True).released)
+        except Unsupported:  # an older server can take a task back as a failure only
+            self.fail_merge_task(claim, "It was released.")
+            return True
+
+    def delete_merge_task(self, task_id: UUID, attempt: int | None = None) -> bool:
+        request = pb.MergeTaskId(task_id=str(task_id), attempt=attempt)
+        return bool(self._call("DeleteMergeTask", request, again=True).deleted)
 
     def merge_tasks(self, table_id: UUID | None = None) -> list[MergeTask]:
         scope = None if table_id is None else str(table_id)
         found = self._call("ListMergeTasks", pb.ListMergeTasksRequest(table_id=scope), again=True)
         return list(map(from_message_task, found.tasks))
+
+    def merge_task(self, task_id: UUID) -> tuple[MergeTask, MergeTaskFigures]:
+        return from_message_task_details(self._details(task_id))
+
+    def merge_task_inputs(self, task_id: UUID) -> list[int]:
+        return list(self._details(task_id).inputs)
+
+    def _details(self, task_id: UUID) -> pb.GetMergeTaskResponse:
+        found: pb.GetMergeTaskResponse = self._call("GetMergeTask", pb.MergeTaskId(task_id=str(task_id)), again=True)
+        return found
 
     def merge_inputs_held(self, numbers: Iterable[int]) -> set[int]:
         found = self._call("ListHeldInputs", pb.ListHeldInputsRequest(numbers=list(numbers)), again=True)

@@ -62,7 +62,7 @@ class ClusterServicer(rpc.ClusterServiceServicer):
             checkpoint_keep_seconds=int(config.checkpoint_keep),
             history_keep_seconds=int(config.history_keep),
             orphan_grace_seconds=int(config.orphan_grace),
-            merge_lease_seconds=int(config.merge_lease_seconds),
+            merge_lease_seconds=int(config.merge_poll_lease),
             flush_timeout_ms=int(config.stream_flush_seconds * 1000),
             max_segment_size_bytes=config.stream_segment_bytes,
             token_recheck_seconds=int(config.token_recheck),

@@ -20,7 +20,13 @@ from moulin.meta.codec.lake.commit import from_message_commit, to_message_result
 from moulin.meta.codec.lake.database import to_message_database, to_message_preview
 from moulin.meta.codec.lake.feed import to_message_feed
 from moulin.meta.codec.lake.index import to_message_coverage, to_message_index_info
-from moulin.meta.codec.lake.merge_task import from_message_claim, to_message_claim, to_message_claimed, to_message_task
+from moulin.meta.codec.lake.merge_task import (
+    from_message_claim,
+    to_message_claim,
+    to_message_claimed,
+    to_message_task,
+    to_message_task_details,
+)
 from moulin.meta.codec.lake.partition import from_message_partition, from_message_tuple, to_message_partition
 from moulin.meta.codec.lake.region import to_message_region
 from moulin.meta.codec.lake.segment import to_message_segment
@@ -273,8 +279,17 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         return pb.FailMergeTaskResponse()
 
     def DeleteMergeTask(self, request: pb.MergeTaskId, context: Any) -> pb.DeleteMergeTaskResponse:
-        deleted = self._tasks.delete_merge_task(from_message_id(request.task_id, "task_id"))
+        attempt = request.attempt if request.HasField("attempt") else None
+        deleted = self._tasks.delete_merge_task(from_message_id(request.task_id, "task_id"), attempt)
         return pb.DeleteMergeTaskResponse(deleted=deleted)
+
+    def ReleaseMergeTask(self, request: pb.ReleaseMergeTaskRequest, context: Any) -> pb.ReleaseMergeTaskResponse:
+        released = self._tasks.release_merge_task(from_message_claim(request.claim))
+        return pb.ReleaseMergeTaskResponse(released=released)
+
+    def GetMergeTask(self, request: pb.MergeTaskId, context: Any) -> pb.GetMergeTaskResponse:
+        task_id = from_message_id(request.task_id, "task_id")
+        return to_message_task_details(*self._tasks.merge_task(task_id), self._tasks.merge_task_inputs(task_id))
 
     def ListMergeTasks(self, request: pb.ListMergeTasksRequest, context: Any) -> pb.ListMergeTasksResponse:
         table_id = from_message_id(request.table_id, "table_id") if request.HasField("table_id") else None

@@ -35,7 +35,7 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
             raise InvalidInput("worker_id is required.")
         table_id = from_message_id(request.table_id, "table_id") if request.HasField("table_id") else None
         claimed = self._tasks.claim_merge_task(
-            request.worker_id, seconds=_lease(request.lease_seconds), table_id=table_id
+            request.worker_id, seconds=self._lease(request.lease_seconds), table_id=table_id
         )
         if claimed is None:
             return pb.PollForSegmentMergeTaskResponse()
@@ -48,7 +48,7 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
     def HeartbeatSegmentMergeTask(
         self, request: pb.HeartbeatSegmentMergeTaskRequest, context: Any
     ) -> pb.HeartbeatSegmentMergeTaskResponse:
-        until = self._tasks.renew_merge_task(_claim(request), _lease(request.lease_seconds))
+        until = self._tasks.renew_merge_task(_claim(request), self._lease(request.lease_seconds))
         return pb.HeartbeatSegmentMergeTaskResponse(lease_until_unix_ns=until)
 
     def CompleteSegmentMergeTask(
@@ -87,6 +87,14 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         journals = [f"{paths.table_prefix(table_id)}/{name}" for name in named if name]
         return complete(self._site.lake.context, claim, outputs, journals), outputs
 
+    def _lease(self, seconds: int) -> float:
+        """The lease that a worker asks for; when it asks for none, the one for workers that know of no heartbeats."""
+        if not 0 <= seconds <= _LONGEST_LEASE:
+            raise InvalidInput(
+                f"lease_seconds is from 1 to {_LONGEST_LEASE}, or 0 for the server's own, not {seconds}."
+            )
+        return float(seconds) or self._tasks.config.merge_poll_lease
+
     def _message(self, claimed: ClaimedTask) -> common_pb2.SegmentMergeTaskInfo:
         inputs = self._tasks.segments_with_vectors(claimed.inputs)
         properties = self._catalog.table_by_id(claimed.table_id).properties
@@ -97,10 +105,3 @@ def _claim(request: Any) -> Claim:
     if request.attempt < 0:
         raise InvalidInput(f"An attempt is numbered from 1 on, not {request.attempt}.")
     return Claim(from_message_id(request.task_id, "task_id"), request.attempt)
-
-
-def _lease(seconds: int) -> float | None:
-    """What a worker asks for; None for what the server is configured to give."""
-    if not 0 <= seconds <= _LONGEST_LEASE:
-        raise InvalidInput(f"lease_seconds is from 1 to {_LONGEST_LEASE}, or 0 for the server's own, not {seconds}.")
-    return float(seconds) or None

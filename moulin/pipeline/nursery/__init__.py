@@ -1,8 +1,9 @@
 """The nursery: baby segments of collectors become segments of tables, exactly once.
 
 `nursery` plans a batch from the catalog's offsets and commits it. `mill` is one task of it, run here or on Spark.
-`tries` notes which batch a nursery died in, so that what kills it is set aside. `ticker` lets Structured Streaming
-call it.
+`tries` notes which batch a nursery died in, so that what kills it is set aside. `warm_up` starts Spark beside it,
+`figures` counts, `stuck` says which
+streams wait at a gap, `ticker` lets Structured Streaming call it.
 
 May import: `pipeline.runner`, `moulin.ingest.intake`, and the layers below.
 Read first: `nursery.py`.

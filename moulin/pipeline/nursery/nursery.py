@@ -16,7 +16,7 @@ import os
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -29,9 +29,12 @@ from moulin.lake import Lake
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
 from moulin.model.ingest import Frontier, NurseryBatch, NurseryResult, StopReason, Stream, StreamList
+from moulin.pipeline.nursery.figures import NurseryFigures
 from moulin.pipeline.nursery.mill import NUMBERS, Milled, MillSlice, mill, store_asides
+from moulin.pipeline.nursery.stuck import StuckStreams
 from moulin.pipeline.nursery.tries import Tries
-from moulin.pipeline.runner import SparkRunner, TaskDied
+from moulin.pipeline.nursery.warm_up import WarmUp
+from moulin.pipeline.runner import TaskDied
 from moulin.storage import paths
 from moulin.table.commit.retry import at_once, retry
 from moulin.table.runner import LocalRunner
@@ -65,11 +68,14 @@ class NurseryReport:
 class Nursery:
     """The nursery of a lake whose catalog is at hand. One object is used by one thread; any number may run at once.
 
-    With `spark`, batches of at least `nursery_local_bytes` run on Spark, which is started when there is the first.
+    With `spark`, batches of at least `nursery_local_bytes` run on Spark. It is started beside the first of them, which
+    runs here, as do others until the session is there. `announce` gets sentences on that and on streams that are stuck.
     """
 
-    def __init__(self, lake: Lake, *, spark: bool = True) -> None:
-        self._lake, self._spark = lake, spark
+    def __init__(self, lake: Lake, *, spark: bool = True, announce: Callable[[str], object] = _log.warning) -> None:
+        self._spark = WarmUp(lake.context.spark, announce) if spark else None
+        self.figures = NurseryFigures()
+        self._stuck = StuckStreams(announce)
         self._catalog = lake.own_catalog()
         self._store, self._config = lake.store, lake.config
         self._failures = 0
@@ -79,7 +85,11 @@ class Nursery:
     def run_once(self) -> NurseryReport:
         """One batch: everything that is stored, up to `nursery_batch_bytes`. Raises what kept it from committing."""
         began = time.monotonic()
-        report = retry(_PLANS, self._run, _is_outdated, at_once)
+        try:
+            report = retry(_PLANS, self._run, _is_outdated, at_once)
+        except Exception:
+            self.figures.failed()
+            raise
         self._failures = 0
         if time.monotonic() - self._trimmed_at >= _TRIM_SECONDS:
             report.trimmed = self.trim()
@@ -141,12 +151,15 @@ class Nursery:
             self._batch(listed, moving, report)
         for one in pending:
             report.stopped += self._end(one, listed.complete_through)
+        self.figures.ended(report.stopped)
         return report
 
     def _pending(self, listed: StreamList) -> tuple[list[Backlog], bool]:
         """What is stored of each stream past its frontier, a fair share of each; whether there is more."""
         ours = [stream for stream in listed.streams if not stream.is_drained and not _is_ahead(stream)]
         found = [backlog(self._store, stream) for stream in ours]
+        self.figures.saw(found)
+        self._stuck.look(found)
         found.sort(key=lambda one: one.baby_segments[0].ingest_time if one.baby_segments else 0)
         room = self._config.nursery_batch_bytes
         waiting = sum(1 for one in found if one.baby_segments)
@@ -173,6 +186,8 @@ class Nursery:
     def _batch(self, listed: StreamList, moving: Sequence[Backlog], report: NurseryReport) -> None:
         baby_segments = [baby_segment for one in moving for baby_segment in one.baby_segments]
         size = sum(baby_segment.size for baby_segment in baby_segments)
+        self.figures.began()
+        began = time.monotonic()
         try:
             if len(baby_segments) == 1 and self._failures >= 2 * self._config.nursery_failures:
                 raise TaskDied("Nurseries died of it.")
@@ -215,6 +230,14 @@ class Nursery:
         report.segments = sum(len(facts) for facts in segments.values())
         report.rows = sum(facts.rows for some in segments.values() for facts in some)
         report.set_aside = sum(aside.records for aside in batch.set_asides)
+        self.figures.committed(
+            ((frontier.stream_id, frontier.reached) for frontier in frontiers),
+            time.monotonic() - began,
+            objects=report.objects,
+            stored_bytes=report.stored_bytes,
+            rows=report.rows,
+            set_aside_records=report.set_aside,
+        )
         for aside in batch.set_asides:
             _log.warning("Set aside baby segment %d of stream %s: %s", aside.offset, aside.stream_id, aside.reason)
 
@@ -226,9 +249,9 @@ class Nursery:
             MillSlice(self._store, tuple(share), targets, first + NUMBERS * index, self._config.append_segment_bytes)
             for index, share in enumerate(shares)
         ]
-        if self._spark and size >= self._config.nursery_local_bytes:
-            return SparkRunner(self._lake.context.spark().session()).map(mill, slices)
-        return list(LocalRunner().map(mill, slices))
+        large = self._spark is not None and size >= self._config.nursery_local_bytes
+        runner = self._spark.runner() if large and self._spark is not None else None
+        return list((runner or LocalRunner()).map(mill, slices))
 
     def _targets(self, listed: StreamList) -> Targets:
         layouts = {}
@@ -275,6 +298,8 @@ class Nursery:
         if stream.stopped_at is not None:
             return 0
         stop = one.stop
+        if stop is None and one.gap is not None:
+            return 0  # it has not ended: later baby segments wait for the missing one
         if stop is None:
             heard = max(stream.created_at, stream.frontier_time)
             if one.baby_segments or now - heard < self._config.stream_timeout * _NANOS:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from moulin.catalog.commit.table_commit import CommitResult
 from moulin.catalog.tasks.merge_tasks import PlannedTask
+from moulin.errors import MoulinError
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
+from moulin.model.merge_task import MergeTask, TaskState
 from moulin.model.operations import Claim
 from moulin.model.table_settings import MERGE_SPAN, RETENTION, merge_span_ns
 from moulin.table.commit.change import CompactionChange
@@ -22,7 +24,7 @@ from moulin.table.compact.picker import Bounds, Group, pick, pick_levels
 from moulin.table.compact.worker import CompactionWorker, heartbeats
 from moulin.table.context import Context
 from moulin.table.properties import effective
-from moulin.table.runner import TaskRunner
+from moulin.table.runner import Stopped, TaskRunner, never, side_by_side
 
 _SMALL = 64 << 20
 
@@ -48,17 +50,20 @@ def compact(
     due_only: bool = False,
     runner: TaskRunner | None = None,
     progress: Callable[[int, int], None] | None = None,
+    stopped: Callable[[], bool] = never,
 ) -> Compaction:
     """Compact what is worth compacting. Reads, writes and deletes go on meanwhile; none of them is lost.
 
-    Tasks that wait for a worker are done first. What another worker has is left to it, so several compactions of one
-    table share the work. `progress(done, all)` counts input bytes.
+    Tasks that wait for a worker are done first; with `due_only` only when a worker let one lapse, for nobody else may
+    look after it. What another worker has is left to it, so several compactions of one table share the work.
+    `progress(done, all)` counts input bytes. Once `stopped()` is true, no compaction is begun, and Stopped is raised.
     """
     state = load()
     owner = f"compact {new_id()}"
     result = Compaction(state.head_version)
-    if not due_only and context.catalog.maintenance.merge_tasks(state.id):
-        worker = CompactionWorker(context, owner, runner=runner)
+    waiting = context.catalog.maintenance.merge_tasks(state.id)
+    if any(map(_has_lapsed, waiting)) if due_only else waiting:
+        worker = CompactionWorker(context, owner, runner=runner, stopped=stopped)
         for done_task in worker.run_all(state.id):
             result = _sum(result, done_task.version, done_task.group, done_task.change)
         state = load()
@@ -66,15 +71,22 @@ def compact(
     groups = plan(context, state, everything=everything, due_only=due_only)
     total = sum(group.size for group in groups)
     tasks = context.catalog.maintenance
-    lock = threading.Lock()
+    lock, interrupted = threading.Lock(), threading.Event()
+    held: set[Claim] = set()
     done = 0
+
+    def is_over() -> bool:
+        return interrupted.is_set() or stopped()
 
     def run(group: Group) -> None:
         nonlocal result, done
+        if is_over():
+            raise Stopped
         plan_of_it = [planned(state.id, group)]
         claim = tasks.create_merge_tasks(plan_of_it, worker=owner, read_version=state.version)[0]
         if claim is not None:
-            change, committed = _run_claimed(context, state, group, claim, config.merge_segment_bytes, runner)
+            held.add(claim)
+            change, committed = _run_claimed(context, state, group, claim, config.merge_segment_bytes, runner, is_over)
         with lock:
             if claim is not None:
                 result = _sum(result, committed.version, group, change)
@@ -82,7 +94,13 @@ def compact(
             if progress:
                 progress(done, total)
 
-    _run_all(run, groups)
+    try:
+        _run_all(run, groups)
+    except (KeyboardInterrupt, SystemExit):
+        interrupted.set()
+        for claim in list(held):  # those that are done, or given back, are not touched
+            _forget(context, claim)
+        raise
     return result
 
 
@@ -118,27 +136,47 @@ def planned(table_id: UUID, group: Group) -> PlannedTask:
 
 
 def _run_claimed(
-    context: Context, state: TableState, group: Group, claim: Claim, segment_bytes: int, runner: TaskRunner | None
+    context: Context,
+    state: TableState,
+    group: Group,
+    claim: Claim,
+    segment_bytes: int,
+    runner: TaskRunner | None,
+    stopped: Callable[[], bool],
 ) -> tuple[CompactionChange, CommitResult]:
-    """Run and commit one task; whatever goes wrong, its inputs are free again for whoever calls next."""
+    """Run and commit one task; whatever goes wrong, its inputs are free again for whoever calls next.
+
+    A task that was taken over meanwhile is its new worker's, and stays.
+    """
     try:
-        with heartbeats(context.catalog, claim):
-            change = compact_group(context, state, group, segment_bytes, runner, claim)
-        return change, commit_compaction(context, change)
+        with heartbeats(context.catalog, claim) as lost:
+            over = lambda: lost.is_set() or stopped()  # noqa: E731
+            change = compact_group(context, state, group, segment_bytes, runner, claim, over)
+            return change, commit_compaction(context, change)
     except BaseException:
-        context.catalog.maintenance.delete_merge_task(claim.task_id)
+        _forget(context, claim)
         raise
+
+
+def _forget(context: Context, claim: Claim) -> None:
+    with suppress(MoulinError):  # then its lease ends by itself; what went wrong first is what counts
+        context.catalog.maintenance.delete_merge_task(claim.task_id, claim.attempt)
 
 
 def _run_all(run: Callable[[Group], None], groups: Sequence[Group]) -> None:
     """Groups share no segment, so small ones run at once; a large one keeps all cores busy by itself."""
     small = [group for group in groups if group.size < _SMALL]
-    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="moulin-compact") as pool:
+    with side_by_side("moulin-compact") as pool:
         for _ in pool.map(run, small):
             pass
     for group in groups:
         if group.size >= _SMALL:
             run(group)
+
+
+def _has_lapsed(task: MergeTask) -> bool:
+    """Whether the worker of a task let its lease end, as far as this machine's clock can tell; the claim decides."""
+    return task.state is TaskState.CLAIMED and task.available_at <= time.time_ns()
 
 
 def _sum(so_far: Compaction, version: int, group: Group, change: CompactionChange) -> Compaction:

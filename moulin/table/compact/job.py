@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 
 from moulin.catalog.commit.table_commit import CommitResult, Stale
@@ -14,7 +15,7 @@ from moulin.table.compact.kernel import compact_slice
 from moulin.table.compact.picker import Group, cut
 from moulin.table.context import Context
 from moulin.table.index.index import carry_indexes
-from moulin.table.runner import TaskRunner
+from moulin.table.runner import Stopped, TaskRunner, never
 from moulin.table.write.layout import Layout
 
 _NUMBERS = 4096  # segment numbers reserved for one compaction: far more than it can need
@@ -27,8 +28,9 @@ def compact_group(
     segment_bytes: int,
     runner: TaskRunner | None = None,
     claim: Claim | None = None,
+    stopped: Callable[[], bool] = never,
 ) -> CompactionChange:
-    """Run the slices of one compaction; the change still has to be committed."""
+    """Run the slices of one compaction; the change still has to be committed. Raises Stopped once `stopped()`."""
     first = context.catalog.reserve_segments(_NUMBERS)
     slices = cut(
         context.store,
@@ -39,7 +41,9 @@ def compact_group(
         numbers=range(first, first + _NUMBERS),
     )
     runner = runner or context.runner(group.size)
-    results = list(runner.map(compact_slice, slices))
+    results = list(runner.map(compact_slice, slices, stopped=stopped))
+    if stopped():
+        raise Stopped
     change = CompactionChange(
         state.id,
         state.version,

@@ -1,15 +1,21 @@
-"""A worker that does merge tasks as they come: claims one, keeps the claim alive, runs it, commits or says why not."""
+"""A worker that does merge tasks as they come: claims one, keeps the claim alive, runs it, commits or says why not.
+
+A worker that is stopped gives its task back at once, so that its inputs do not wait for the end of the lease. One that
+is killed cannot: its task is taken over when the lease is over.
+"""
+
+# Decisions: docs/decisions/0230
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from uuid import UUID
 
 from moulin.catalog.backend import CatalogBackend
-from moulin.errors import Conflict, Fenced, MoulinError
+from moulin.errors import Conflict, Fenced, MoulinError, NotFound
 from moulin.model.merge_task import ClaimedTask
 from moulin.model.operations import Claim
 from moulin.table.commit.change import CompactionChange
@@ -17,7 +23,9 @@ from moulin.table.compact.job import commit_compaction, compact_group
 from moulin.table.compact.picker import Group
 from moulin.table.context import Context
 from moulin.table.properties import effective
-from moulin.table.runner import TaskRunner
+from moulin.table.runner import Stopped, TaskRunner, never
+
+_LONGEST_BEAT = 60.0  # seconds between heartbeats, however long the lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,27 +39,59 @@ class DoneTask:
 
 
 class CompactionWorker:
-    """Does merge tasks of a lake, one at a time. `seconds` is the lease it asks for, and renews while it works."""
+    """Does merge tasks of a lake, one at a time. `seconds` is the lease it asks for, and renews while it works.
+
+    One thread runs it; any may call `stop`. `stopped()` is asked before each slice, and stops it, too.
+    """
 
     def __init__(
-        self, context: Context, name: str, *, seconds: float | None = None, runner: TaskRunner | None = None
+        self,
+        context: Context,
+        name: str,
+        *,
+        seconds: float | None = None,
+        runner: TaskRunner | None = None,
+        stopped: Callable[[], bool] = never,
     ) -> None:
         self._context, self._name, self._runner = context, name, runner
+        self._stopped = stopped
         self._seconds = context.config.merge_lease_seconds if seconds is None else seconds
+        self._stopping = threading.Event()
+        self._attempt: tuple[Claim, threading.Event] | None = None
+        self._lock = threading.Lock()
 
     def run_once(self, table_id: UUID | None = None) -> DoneTask | None:
-        """Do the next task, of one table or of any; None when there is none. A failure is noted with it, and raised."""
+        """Do the next task, of one table or of any; None when there is none, or the worker was stopped.
+
+        A failure is noted with the task, and raised.
+        """
         tasks = self._context.catalog.maintenance
+        if self._is_stopping():
+            return None
         claimed = tasks.claim_merge_task(self._name, seconds=self._seconds, table_id=table_id)
         if claimed is None:
             return None
         try:
-            return self._run(claimed)
+            with heartbeats(self._context.catalog, claimed.claim, self._seconds) as lost, self._holding(claimed, lost):
+                return self._run(claimed, lambda: lost.is_set() or self._stopped())
         except Fenced:
+            if self._is_stopping():
+                return None  # `stop` gave it back
             raise  # it is no longer this worker's to say anything about
-        except BaseException as error:
+        except Stopped:
+            give_back(self._context.catalog, claimed.claim)
+            if self._is_stopping():
+                return None
+            raise Fenced(
+                f"Merge task {claimed.claim.task_id} was taken from this worker; it is left to others."
+            ) from None
+        except Exception as error:
             reason = error.message if isinstance(error, MoulinError) else f"{type(error).__name__}: {error}"
-            tasks.fail_merge_task(claimed.claim, reason)
+            with suppress(MoulinError):  # the lease ends by itself; what went wrong first is what counts
+                tasks.fail_merge_task(claimed.claim, reason)
+            raise
+        except BaseException:  # Ctrl-C: the task is as good as before
+            give_back(self._context.catalog, claimed.claim)
             raise
 
     def run_all(self, table_id: UUID | None = None) -> Iterator[DoneTask]:
@@ -59,7 +99,33 @@ class CompactionWorker:
         while (done := self.run_once(table_id)) is not None:
             yield done
 
-    def _run(self, claimed: ClaimedTask) -> DoneTask:
+    def stop(self) -> None:
+        """Give the task back at once, and begin no other. The attempt ends before its next slice; nothing commits."""
+        self._stopping.set()
+        with self._lock:
+            attempt = self._attempt
+        if attempt is not None:
+            claim, over = attempt
+            over.set()
+            give_back(self._context.catalog, claim)
+
+    def _is_stopping(self) -> bool:
+        return self._stopping.is_set() or self._stopped()
+
+    @contextmanager
+    def _holding(self, claimed: ClaimedTask, over: threading.Event) -> Iterator[None]:
+        """Lets `stop` know of the attempt while the block runs."""
+        with self._lock:
+            self._attempt = (claimed.claim, over)
+            if self._stopping.is_set():
+                over.set()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._attempt = None
+
+    def _run(self, claimed: ClaimedTask, stopped: Callable[[], bool]) -> DoneTask:
         catalog = self._context.catalog
         state = catalog.table_by_id(claimed.table_id)
         live = catalog.segments_by_number(claimed.inputs, state.version)
@@ -67,30 +133,36 @@ class CompactionWorker:
             raise Conflict("Inputs of the merge task are gone; it is planned again from what there is.")
         group = Group(tuple(live[number] for number in sorted(live)), claimed.level)
         size = effective(catalog.config, state.properties).merge_segment_bytes
-        with heartbeats(catalog, claimed.claim, self._seconds):
-            change = compact_group(self._context, state, group, size, self._runner, claimed.claim)
+        change = compact_group(self._context, state, group, size, self._runner, claimed.claim, stopped)
         return DoneTask(claimed.claim, commit_compaction(self._context, change).version, group, change)
 
 
+def give_back(catalog: CatalogBackend, claim: Claim) -> None:
+    """Release a claim, if it holds and the catalog answers; otherwise its lease ends by itself."""
+    with suppress(MoulinError):
+        catalog.maintenance.release_merge_task(claim)
+
+
 @contextmanager
-def heartbeats(catalog: CatalogBackend, claim: Claim, seconds: float | None = None) -> Iterator[None]:
-    """Renew a claim, in the background, for as long as the block lasts."""
+def heartbeats(catalog: CatalogBackend, claim: Claim, seconds: float | None = None) -> Iterator[threading.Event]:
+    """Renew a claim, in the background, for as long as the block lasts. Yields an event that is set when it is lost."""
     lease = catalog.config.merge_lease_seconds if seconds is None else seconds
-    over = threading.Event()
+    over, lost = threading.Event(), threading.Event()
 
     def beat() -> None:
-        while not over.wait(lease / 3):
+        while not over.wait(min(lease / 3, _LONGEST_BEAT)):
             try:
                 catalog.maintenance.renew_merge_task(claim, lease)
-            except Fenced:
-                return  # the commit will say so
+            except (Fenced, NotFound):
+                lost.set()  # the attempt stops; its commit would be refused
+                return
             except MoulinError:
                 continue  # the lease has room for two more tries
 
     thread = threading.Thread(target=beat, name="moulin-heartbeat", daemon=True)
     thread.start()
     try:
-        yield
+        yield lost
     finally:
         over.set()
         thread.join()

@@ -150,7 +150,8 @@ class RegionHolder(KeyedReader):
         """Do the compactions that are due; whether there were any."""
         from moulin.table.compact.compaction import compact
 
-        done = compact(self._context, partial(self._context.catalog.table_by_id, self.id), due_only=True)
+        load = partial(self._context.catalog.table_by_id, self.id)
+        done = compact(self._context, load, due_only=True, stopped=lambda: self._background.ending)
         if done.merges:
             self.refresh()
         return done.merges > 0

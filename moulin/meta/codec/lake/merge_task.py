@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.meta.codec.id import from_message_id
-from moulin.model.merge_task import ClaimedTask, MergeTask, TaskState
+from moulin.model.merge_task import ClaimedTask, MergeTask, MergeTaskFigures, TaskState
 from moulin.model.operations import Claim
 
 
@@ -76,3 +77,22 @@ def from_message_task(m: pb.MergeTask) -> MergeTask:
         m.failures,
         m.last_error if m.HasField("last_error") else None,
     )
+
+
+def to_message_task_details(
+    task: MergeTask, figures: MergeTaskFigures, inputs: Sequence[int]
+) -> pb.GetMergeTaskResponse:
+    return pb.GetMergeTaskResponse(
+        task=to_message_task(task),
+        inputs=inputs,
+        smallest=figures.smallest,
+        largest=figures.largest,
+        total=figures.total,
+        time_min=figures.time_min,
+        time_max=figures.time_max,
+    )
+
+
+def from_message_task_details(m: pb.GetMergeTaskResponse) -> tuple[MergeTask, MergeTaskFigures]:
+    times = (m.time_min if m.HasField("time_min") else None, m.time_max if m.HasField("time_max") else None)
+    return from_message_task(m.task), MergeTaskFigures(m.smallest, m.largest, m.total, *times)

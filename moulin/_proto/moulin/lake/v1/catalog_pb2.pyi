@@ -996,11 +996,43 @@ class FailMergeTaskResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class ReleaseMergeTaskRequest(_message.Message):
+    __slots__ = ("claim",)
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    claim: Claim
+    def __init__(self, claim: _Optional[_Union[Claim, _Mapping]] = ...) -> None: ...
+
+class ReleaseMergeTaskResponse(_message.Message):
+    __slots__ = ("released",)
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
+    released: bool
+    def __init__(self, released: _Optional[bool] = ...) -> None: ...
+
 class MergeTaskId(_message.Message):
-    __slots__ = ("task_id",)
+    __slots__ = ("task_id", "attempt")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     task_id: str
-    def __init__(self, task_id: _Optional[str] = ...) -> None: ...
+    attempt: int
+    def __init__(self, task_id: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
+
+class GetMergeTaskResponse(_message.Message):
+    __slots__ = ("task", "inputs", "smallest", "largest", "total", "time_min", "time_max")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    SMALLEST_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    TIME_MIN_FIELD_NUMBER: _ClassVar[int]
+    TIME_MAX_FIELD_NUMBER: _ClassVar[int]
+    task: MergeTask
+    inputs: _containers.RepeatedScalarFieldContainer[int]
+    smallest: int
+    largest: int
+    total: int
+    time_min: int
+    time_max: int
+    def __init__(self, task: _Optional[_Union[MergeTask, _Mapping]] = ..., inputs: _Optional[_Iterable[int]] = ..., smallest: _Optional[int] = ..., largest: _Optional[int] = ..., total: _Optional[int] = ..., time_min: _Optional[int] = ..., time_max: _Optional[int] = ...) -> None: ...
 
 class DeleteMergeTaskResponse(_message.Message):
     __slots__ = ("deleted",)

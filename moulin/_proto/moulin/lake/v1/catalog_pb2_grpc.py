@@ -244,10 +244,20 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskRequest.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskResponse.FromString,
                 _registered_method=True)
+        self.ReleaseMergeTask = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ReleaseMergeTask',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseMergeTaskRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseMergeTaskResponse.FromString,
+                _registered_method=True)
         self.DeleteMergeTask = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/DeleteMergeTask',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.MergeTaskId.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.DeleteMergeTaskResponse.FromString,
+                _registered_method=True)
+        self.GetMergeTask = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/GetMergeTask',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.MergeTaskId.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetMergeTaskResponse.FromString,
                 _registered_method=True)
         self.ListMergeTasks = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/ListMergeTasks',
@@ -548,7 +558,7 @@ class CatalogServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListMerges(self, request, context):
-        """The merges after a version that consumed any of the segments.
+        """The compactions after a version that consumed any of the segments.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -600,7 +610,21 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReleaseMergeTask(self, request, context):
+        """Makes a task available at once, without counting a failure. A worker that stops gives its attempt back; attempt 0 takes
+        the task from whoever has it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteMergeTask(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMergeTask(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -919,10 +943,20 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskRequest.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.FailMergeTaskResponse.SerializeToString,
             ),
+            'ReleaseMergeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseMergeTask,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseMergeTaskRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseMergeTaskResponse.SerializeToString,
+            ),
             'DeleteMergeTask': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteMergeTask,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.MergeTaskId.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.DeleteMergeTaskResponse.SerializeToString,
+            ),
+            'GetMergeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMergeTask,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.MergeTaskId.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetMergeTaskResponse.SerializeToString,
             ),
             'ListMergeTasks': grpc.unary_unary_rpc_method_handler(
                     servicer.ListMergeTasks,
@@ -2150,6 +2184,33 @@ class CatalogService:
             _registered_method=True)
 
     @staticmethod
+    def ReleaseMergeTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ReleaseMergeTask',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseMergeTaskRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseMergeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def DeleteMergeTask(request,
             target,
             options=(),
@@ -2166,6 +2227,33 @@ class CatalogService:
             '/moulin.lake.v1.CatalogService/DeleteMergeTask',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.MergeTaskId.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.DeleteMergeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMergeTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/GetMergeTask',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.MergeTaskId.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.GetMergeTaskResponse.FromString,
             options,
             channel_credentials,
             insecure,

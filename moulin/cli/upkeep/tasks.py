@@ -1,0 +1,121 @@
+"""`moulin task`: merge tasks as operators see them, released or deleted where a worker is gone or keeps failing."""
+
+# Decisions: docs/decisions/0230
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from moulin.cli.options import Json, open_lake
+from moulin.cli.output import moment, say, show_rows, show_values, size
+from moulin.errors import InvalidInput, MoulinError, NotFound
+from moulin.lake import Lake
+from moulin.model.merge_task import MergeTask, TaskState
+from moulin.model.operations import Claim
+
+app = typer.Typer(help="Merge tasks: compactions that wait for a worker, or that one has.", no_args_is_help=True)
+
+TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The id of a task; see `moulin task list`.")]
+_ANY_ATTEMPT = 0
+_SHOWN_ERROR = 80
+
+
+def register(root: typer.Typer) -> None:
+    root.add_typer(app, name="task")
+
+
+@app.command("list")
+def list_tasks(
+    context: typer.Context,
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only those of database.table.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the merge tasks that are not done, oldest first, with their workers."""
+    with open_lake(context) as lake:
+        table_id = None if table is None else lake.table(table).id
+        found = lake.catalog.maintenance.merge_tasks(table_id)
+        names = _names(lake, found)
+    rows = [_row(task, names[task.table_id]) for task in found]
+    if not as_json:
+        rows = [{**row, "last error": (row["last error"] or "")[:_SHOWN_ERROR]} for row in rows]
+    show_rows(rows, as_json, empty="There is no merge task.")
+
+
+@app.command()
+def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
+    """Show one merge task: who has it, until when, its segments and what went wrong last."""
+    task_id = _id(task)
+    with open_lake(context) as lake:
+        found, figures = lake.catalog.maintenance.merge_task(task_id)
+        inputs = lake.catalog.maintenance.merge_task_inputs(task_id)
+        name = _names(lake, [found])[found.table_id]
+    values = _row(found, name)
+    values |= {
+        "created": moment(found.created_at),
+        "inputs": inputs if as_json else ", ".join(map(str, inputs)),
+        "bytes": figures.total if as_json else size(figures.total),
+        "smallest": figures.smallest if as_json else size(figures.smallest),
+        "largest": figures.largest if as_json else size(figures.largest),
+        "times from": moment(figures.time_min),
+        "times to": moment(figures.time_max),
+    }
+    show_values(values, as_json)
+
+
+@app.command()
+def release(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
+    """Make a merge task available at once: taken from its worker, out of its back-off or out of quarantine."""
+    with open_lake(context) as lake:
+        released = lake.catalog.maintenance.release_merge_task(Claim(_id(task), _ANY_ATTEMPT))
+    text = f"Merge task {task} can be claimed now." if released else f"Merge task {task} was free already."
+    say(text, as_json, task=task, released=released)
+
+
+@app.command()
+def delete(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
+    """Delete a merge task: its segments stay as they are and are free to be planned again."""
+    with open_lake(context) as lake:
+        if not lake.catalog.maintenance.delete_merge_task(_id(task)):
+            raise NotFound(f"There is no merge task {task}; it may be done, or deleted.")
+    say(f"Merge task {task} is deleted; its segments are free.", as_json, task=task, deleted=True)
+
+
+def _id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise InvalidInput(f"{text!r} is not the id of a merge task: it is a UUID, see `moulin task list`.") from None
+
+
+def _names(lake: Lake, tasks: list[MergeTask]) -> dict[UUID, str]:
+    """The names of the tables of tasks; the id of one that is gone."""
+    names = {}
+    for table_id in {task.table_id for task in tasks}:
+        try:
+            names[table_id] = lake.catalog.table_by_id(table_id).full_name
+        except MoulinError:
+            names[table_id] = str(table_id)
+    return names
+
+
+def _row(task: MergeTask, table: str) -> dict[str, Any]:
+    seconds = (task.available_at - time.time_ns()) / 1e9
+    waits = task.state is not TaskState.QUARANTINED and seconds > 0
+    state = "lapsed" if task.state is TaskState.CLAIMED and not waits else task.state.value
+    return {
+        "id": str(task.id),
+        "table": table,
+        "state": state,
+        "segments": task.segments,
+        "level": task.level,
+        "worker": task.worker,
+        "claimed": moment(task.claimed_at),
+        "free in seconds": round(seconds, 1) if waits else None,
+        "attempt": task.attempt,
+        "failures": task.failures,
+        "last error": task.last_error,
+    }

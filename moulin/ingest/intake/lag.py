@@ -1,0 +1,52 @@
+"""How far a stream is behind: what is stored and not in tables, since when, and whether anything holds it up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from moulin.ingest.intake.backlog import Backlog, Gap
+from moulin.storage import paths
+
+_NANOS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLag:
+    """What waits of one stream. `oldest_at` is when the oldest of it was stored, in Unix nanoseconds; 0 for nothing."""
+
+    stream_id: UUID
+    collector: str
+    objects: int = 0
+    stored_bytes: int = 0
+    oldest_at: int = 0
+    gap: Gap | None = None
+
+    def seconds(self, now: int) -> float:
+        """How long the oldest has waited, behind a gap, too; 0 when nothing waits."""
+        waiting = [at for at in (self.oldest_at, self.gap.since if self.gap else 0) if at]
+        return max(0.0, (now - min(waiting)) / _NANOS) if waiting else 0.0
+
+
+def lag_of(one: Backlog, frontier: int | None = None) -> StreamLag:
+    """The lag of a stream whose backlog is known; with `frontier`, of what is past that."""
+    reached = one.stream.frontier if frontier is None else frontier
+    waiting = [baby_segment for baby_segment in one.baby_segments if baby_segment.offset > reached]
+    return StreamLag(
+        one.stream.id,
+        one.stream.description or one.stream.collector_id,
+        len(waiting),
+        sum(baby_segment.size for baby_segment in waiting),
+        min((baby_segment.ingest_time for baby_segment in waiting), default=0),
+        one.gap,
+    )
+
+
+def gap_advice(lag: StreamLag) -> str:
+    """What holds a stream up at a gap, and what to do about it. REQUIRES: there is one."""
+    assert lag.gap is not None
+    offset = lag.gap.offset
+    return (
+        f"Stream {lag.stream_id} is stuck: baby segment {offset} is missing, and later ones wait behind it. Restore "
+        f"{paths.baby_segment(lag.stream_id, offset)}, or give it up: moulin ingest skip {lag.stream_id} {offset}"
+    )
