@@ -269,7 +269,7 @@ class Lake:
         """The Spark session with the lake attached. What was put so far is committed first, so that Spark sees it."""
         self._open_catalog()
         session = self.context.spark().session()
-        self.flush()
+        self._flush()
         return session
 
     def engine(self) -> Spark:
@@ -279,13 +279,20 @@ class Lake:
         return self.context.spark()
 
     def flush(self) -> None:
-        """Commit what was put into keyed tables and what others left in their logs, so that other engines see it."""
+        """Commit what was put into keyed tables and what others left in their logs, so that other engines see it.
+
+        A table that cannot be flushed stops no other: all are flushed, and then the first error is raised.
+        """
+        for error in self._flush().values():
+            raise error
+
+    def _flush(self) -> Mapping[UUID, Exception]:
         catalog = self._open_catalog()
         if self._context is None and not (catalog.may_write and catalog.claimed_tables()):
-            return  # nothing was put from here, and others left nothing
+            return {}  # nothing was put from here, and others left nothing
         from moulin.table.keyed.tables import flush_keyed
 
-        flush_keyed(self.context)
+        return flush_keyed(self.context)
 
     def close(self) -> None:
         """Flush keyed tables, publish what waits and let go of the catalog. The Spark session, if any, goes on."""

@@ -25,7 +25,7 @@ from moulin.model.predicate.condition import Column, columns_of
 from moulin.model.predicate.evaluation import evaluate
 from moulin.model.rows.conversion import Misfit, Target, absent, fit
 from moulin.model.rows.python_values import from_python
-from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.schema import key_names
 from moulin.model.schema.type_reader import to_type
 from moulin.model.schema.types import renumber
@@ -108,7 +108,7 @@ class MergeRules:
             insert_values=_terms(when_not_matched_set or {}, source_only, "when_not_matched_set"),
         )
         rules._check_use()
-        rules._check_types(arrow_schema(pair).empty_table())
+        rules._check_types(empty_table(arrow_schema(pair)))
         return rules
 
     def _check_use(self) -> None:
@@ -335,7 +335,9 @@ def _fitted(columns: list[pa.ChunkedArray | pa.Array], schema: Schema) -> pa.Tab
 
 
 def _fit_column(column: pa.ChunkedArray | pa.Array, target: Target) -> pa.Array:
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = column
+    if isinstance(column, pa.ChunkedArray):  # of no chunks, Arrow cannot combine those with a UUID inside
+        array = column.combine_chunks() if column.num_chunks else pa.nulls(0, column.type)
     try:
         if pa.types.is_decimal256(array.type):  # what decimals are computed in
             array = array.cast(target.type if pa.types.is_decimal(target.type) else pa.float64())

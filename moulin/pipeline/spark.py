@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import reduce
+from types import MappingProxyType
 from uuid import UUID
 
 import pyarrow as pa
@@ -31,10 +32,12 @@ from moulin.pipeline.sql.names import Query, Reference, spelled
 from moulin.pipeline.sql.sql import check_is_query
 from moulin.pipeline.write.backfill import backfill
 from moulin.pipeline.write.writer import FrameJob, frame_arrow_schema
+from moulin.table.keyed.tables import flush_keyed
 from moulin.table.pins import Hold
 from moulin.table.ports import Backfilled, BatchLoaded, FrameKernel, P, R
 
 _HOLDS: ContextVar[list[Hold]] = ContextVar("holds")
+_UNFLUSHED: ContextVar[Mapping[UUID, Exception]] = ContextVar("unflushed", default=MappingProxyType({}))
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _SESSION = "session"  # Spark's name for the database of temporary views; a database of the lake goes before it
 
@@ -78,11 +81,15 @@ class LakeSpark:
         assert self._catalyst is not None
         with _refusing("Spark refuses the query"):
             query = Query(self._catalyst, text, args)
-        self._lake.flush()
+        failures = flush_keyed(self._lake.context)
         lane = self._lane.take() if fresh and self._lane is not None else None
         version = self._lake.catalog.version() if lane is None else lane.version
-        with self._holding() as holds:
-            frames = self._frames(query.references, version, lane)
+        token = _UNFLUSHED.set(failures)
+        try:
+            with self._holding() as holds:
+                frames = self._frames(query.references, version, lane)
+        finally:
+            _UNFLUSHED.reset(token)
         with _refusing("Spark refuses the query"):
             result = query.run(frames)
         self._hold_for(result, holds)
@@ -205,12 +212,15 @@ class LakeSpark:
         catalog = self._lake.catalog
         try:
             state = catalog.table(reference.database, reference.name, version)
+            _check_flushed(reference, state.id)
             return self._with_fresh(state, lane, predicate_of(reference.known, state.schema))
         except NotFound as missing:
             try:
                 view = catalog.view(reference.database, reference.name)
             except NotFound:
                 raise missing from None
+        for member in view.members:
+            _check_flushed(reference, member.id)
         members = [self._with_fresh(catalog.table_by_id(member.id, version), lane).frame for member in view.members]
         with _refusing(f"View {reference.database}.{reference.name} unites columns that do not go together"):
             return NamedFrame(reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), members))
@@ -228,6 +238,13 @@ class LakeSpark:
         if name is None or (database, name) == (reference.database, reference.name):
             return None
         return replace(reference, database=database, name=name)
+
+
+def _check_flushed(reference: Reference, table_id: UUID) -> None:
+    """Raise why rows of a table that a query reads as it is now could not be committed first."""
+    error = _UNFLUSHED.get().get(table_id)
+    if error is not None and reference.version is None and reference.timestamp_ns is None:
+        raise error
 
 
 def _start(given: SparkSession | str | None) -> SparkSession:

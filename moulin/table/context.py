@@ -10,7 +10,7 @@ from uuid import UUID
 from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.catalog import Catalog, own_catalog
 from moulin.config import Config
-from moulin.errors import Closed, FailedPrecondition, MoulinError
+from moulin.errors import Closed, FailedPrecondition
 from moulin.storage.store import Store
 from moulin.storage.table_store import TableStore
 from moulin.table.commit.committer import Committer
@@ -89,12 +89,12 @@ class Context:
     def close(self) -> None:
         """Flush and give up what this process writes: all tables, whatever becomes of one; then the first error."""
         self._closed = True
-        failures: list[MoulinError] = []
+        failures: list[Exception] = []
         try:
             for table in list(self.keyed.values()):
                 try:
                     table.close()
-                except MoulinError as error:
+                except Exception as error:  # noqa: BLE001 - whatever it is, the other tables are closed too
                     failures.append(error)
             self.pins.close()
         finally:

@@ -198,7 +198,7 @@ class Table(TableVersions, TableSettings):
         if is_frame(source):
             schema = self._context.spark().frame_schema(source)
         else:
-            source, schema = source_schema(source)
+            source, schema = source_schema(source, state.schema)
         rules = MergeRules.of(
             state.schema,
             schema,

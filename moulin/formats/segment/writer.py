@@ -31,7 +31,7 @@ from moulin.formats.segment.tuning import LEVELS, LevelTuning, encodings, tuning
 from moulin.model.columns import compute as pc
 from moulin.model.facts import ColumnFacts, SegmentFacts
 from moulin.model.layout.bounds import time_range_ns
-from moulin.model.schema.arrow import arrow_schema, field_id, leaves, stored_position_field
+from moulin.model.schema.arrow import arrow_schema, field_id, leaves, list_values, stored_position_field
 from moulin.model.schema.documents import schema_to_json
 from moulin.model.schema.values import NestedField, Schema
 
@@ -311,10 +311,11 @@ def _floating(field: pa.Field, column: pa.ChunkedArray) -> Iterator[tuple[int, p
             yield from _floating(child, values)
     elif pt.is_map(kind):
         entries = pa.struct([kind.key_field, kind.item_field])
-        flat = [chunk.cast(pa.list_(entries)).flatten() for chunk in column.chunks]
+        flat = [list_values(chunk.cast(pa.list_(entries))) for chunk in column.chunks]
         yield from _floating(pa.field("entries", entries), pa.chunked_array(flat, entries))
     elif pt.is_list(kind):
-        yield from _floating(kind.value_field, pc.list_flatten(column))
+        flat = [list_values(chunk) for chunk in column.chunks]
+        yield from _floating(kind.value_field, pa.chunked_array(flat, kind.value_type))
 
 
 class _HashedSink(io.RawIOBase):

@@ -96,10 +96,13 @@ class _Checker:
         yield from self._lineage(snapshot, live)
         yield from self._scope(live)
         if self.with_data:
+            current = snapshot.get("snapshot-id") == self.metadata.get("current-snapshot-id")
+            schema_id = None if current else snapshot.get("schema-id")
             for file in live.data.values():
-                if file.location not in self.seen:
-                    self.seen.add(file.location)
-                    yield from check_data_file(self.files, self.metadata, file.record)
+                key = f"{file.location} in schema {schema_id}"
+                if key not in self.seen:
+                    self.seen.add(key)
+                    yield from check_data_file(self.files, self.metadata, file.record, schema_id)
             for file in live.deletes:
                 key = f"{file.location}@{file.record.get('content_offset')}"
                 if key not in self.seen:

@@ -18,21 +18,16 @@ from moulin.iceberg.check.metadata_files import Files
 from moulin.iceberg.format.deletes import FILE_PATH_ID, POS_ID
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.pyiceberg_values import read_schema
-from moulin.model.layout.bounds import bound_from_bytes
+from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes
 from moulin.model.schema.arrow import field_id
-from moulin.model.schema.values import (
-    DateType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-)
+from moulin.model.schema.values import DateType, IcebergType, PrimitiveType
 
 
-def check_data_file(files: Files, metadata: Json, record: Json) -> Iterator[Finding]:
-    """A Parquet data file: size, rows, field ids, counts and bounds of its columns. Other formats are not read."""
+def check_data_file(files: Files, metadata: Json, record: Json, schema_id: int | None) -> Iterator[Finding]:
+    """A Parquet data file: size, rows, field ids, counts and bounds of its columns. Other formats are not read.
+
+    `schema_id` names the schema in whose types bounds must be readable; None: the current one.
+    """
     where = record["file_path"]
     try:
         data = files.read(where)
@@ -50,7 +45,7 @@ def check_data_file(files: Files, metadata: Json, record: Json) -> Iterator[Find
         bare = [field.name for field in file.schema_arrow if field_id(field) is None]
         if bare and "schema.name-mapping.default" not in (metadata.get("properties") or {}):
             yield Finding("columns carry field ids, or there is a name mapping", where, ", ".join(bare))
-        types = _types(metadata)
+        types = _types(metadata, schema_id)
         for field in file.schema_arrow:
             number = field_id(field)
             if number is not None and not pt.is_nested(field.type):
@@ -60,10 +55,10 @@ def check_data_file(files: Files, metadata: Json, record: Json) -> Iterator[Find
         yield Finding("a data file is readable", where, str(error).splitlines()[0])
 
 
-def _types(metadata: Json) -> dict[int, IcebergType]:
-    """The type of each field, in the current schema or in the newest that had it."""
+def _types(metadata: Json, schema_id: int | None) -> dict[int, IcebergType]:
+    """The type of each field, in the schema of this id (None: the current one) or in the newest that had it."""
     found: dict[int, IcebergType] = {}
-    current = metadata.get("current-schema-id")
+    current = metadata.get("current-schema-id") if schema_id is None else schema_id
     schemas = sorted(
         metadata.get("schemas") or [], key=lambda s: (s.get("schema-id") == current, s.get("schema-id", 0))
     )
@@ -90,9 +85,10 @@ def _column(
     lower, upper = _of(record, "lower_bounds").get(number), _of(record, "upper_bounds").get(number)
     if (lower is None and upper is None) or not isinstance(kind, PrimitiveType):
         return
-    kind = _of_file(column.type, kind)
     least, most = _range(column)
     try:
+        if pt.is_date(column.type) and not isinstance(kind, DateType):  # days of what became a timestamp
+            least, most = (None if day is None else _widened(kind, day) for day in (least, most))
         if lower is not None and least is not None and bound_from_bytes(kind, lower) > least:
             yield Finding("bounds hold for the data", address, f"lower {bound_from_bytes(kind, lower)!r} > {least!r}")
         if upper is not None and most is not None and bound_from_bytes(kind, upper) < most:
@@ -101,13 +97,8 @@ def _column(
         yield Finding("bounds are values of their type", address, str(error))
 
 
-def _of_file(stored: pa.DataType, kind: PrimitiveType) -> PrimitiveType:
-    """The type that bounds are in: dates of what became a timestamp, wide values of what is narrow again."""
-    if pt.is_date(stored):
-        return DateType()
-    if pt.is_int64(stored) and isinstance(kind, IntegerType):
-        return LongType()
-    return DoubleType() if pt.is_float64(stored) and isinstance(kind, FloatType) else kind
+def _widened(kind: PrimitiveType, day: int) -> Any:
+    return bound_from_bytes(kind, bound_to_bytes(DateType(), day))
 
 
 def _range(column: pa.ChunkedArray) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.objects.projections import DataCommit
-from moulin.errors import Unsupported
+from moulin.errors import InvalidInput, Unsupported
 from moulin.formats import manifest as codec
 from moulin.iceberg.format.avro import manifest_list_schema, manifest_schema, read_header, write_avro
 from moulin.iceberg.format.data_entries import DataEntryEncoder, avro_file
@@ -20,10 +20,10 @@ from moulin.iceberg.format.json import Json
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
-from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes
+from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes, is_wider
 from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.schema.documents import schema_to_json
-from moulin.model.schema.values import IcebergType, PrimitiveType
+from moulin.model.schema.values import DoubleType, FloatType, IcebergType, IntegerType, LongType, PrimitiveType
 from moulin.storage import paths
 
 EXISTING, ADDED, DELETED = 0, 1, 2
@@ -34,6 +34,7 @@ MANIFEST_ENTRIES = 2048
 SEGMENTS_KEY = "moulin.segments"
 """Header key of a manifest: the segments of its live entries, which come first, in their order, as a JSON list."""
 
+_WIDE_BYTES = 8
 ManifestFile = Json
 Write = Callable[[str, bytes], str]
 
@@ -292,8 +293,16 @@ def source_type(state: TableState, field_id: int) -> IcebergType:
 
 
 def _value(kind: IcebergType, data: bytes) -> Any:
+    """A partition value. One of a file that a restore removed may be too wide for the column of now: then None."""
     assert isinstance(kind, PrimitiveType)
-    return bound_from_bytes(kind, data)
+    wide = LongType() if isinstance(kind, IntegerType) else DoubleType() if isinstance(kind, FloatType) else kind
+    if not (is_wider(wide, kind) and len(data) == _WIDE_BYTES):
+        return bound_from_bytes(kind, data)
+    value = bound_from_bytes(wide, data)
+    try:
+        return value if _is_nan(value) else bound_from_bytes(kind, bound_to_bytes(kind, value))
+    except InvalidInput:
+        return None
 
 
 def _is_nan(value: Any) -> bool:

@@ -15,11 +15,12 @@ V3 = "format version 3"
 VECTORS = "deletion vectors"
 DEFAULTS = "columns with a default for older rows"
 NANOSECONDS = "nanosecond timestamps"
+ZONED_NANOSECONDS = "nanosecond timestamps with a zone"
 NEWER_SCHEMA = "a schema newer than the last snapshot"
 
 # Engine, the version that was looked at, and what it cannot do.
 _ENGINES: tuple[tuple[str, str, dict[str, str]], ...] = (
-    ("duckdb", "1.5.5", {}),
+    ("duckdb", "1.5.5", {ZONED_NANOSECONDS: "fails"}),
     ("pyiceberg", "0.12.0", {}),
     ("polars", "2.1.0", {}),
     (
@@ -65,6 +66,8 @@ def _features(metadata: Json) -> Iterator[str]:
         yield DEFAULTS
     if "timestamp_ns" in text or "timestamptz_ns" in text:
         yield NANOSECONDS
+    if "timestamptz_ns" in text:
+        yield ZONED_NANOSECONDS
 
 
 def _values(value: Any) -> Iterator[Any]:

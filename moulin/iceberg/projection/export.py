@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from moulin.catalog.catalog import Catalog
@@ -69,8 +70,9 @@ class _Exporter:
             if self.copy:
                 for segment in segments:
                     self._copy(segment.facts.path, segment.facts.size, _copied(segment.facts.path))
+            as_committed = replace(state, schema_id=commit.schema_id)
             writer = ManifestWriter(
-                state,
+                as_committed,
                 self.format,
                 commit,
                 lambda sequences: projections.snapshot_ids(self.pool, state.id, sequences),
@@ -80,7 +82,7 @@ class _Exporter:
             )
             totals = Totals()
             vectors = self._vectors(segments) if self.copy else None
-            rewriter = Rewriter(self.context, state, writer, "metadata", totals, vectors)
+            rewriter = Rewriter(self.context, as_committed, writer, "metadata", totals, vectors)
             manifests = rewriter.apply([], Delta.all(segments))
             where, _ = write_manifest_list(manifests, commit, self.format, writer.write)
             snapshots.append(documents.snapshot(commit, where, totals.summary(manifests), self.format))

@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -250,7 +250,8 @@ class _Projector:
 
     def _snapshot(self, commit: DataCommit, base: Projected | None, before: Json) -> tuple[Json, list[str]]:
         """The snapshot of a commit that no projection has yet, and the files of `base` that it does without."""
-        state, catalog = self.state, self.context.catalog
+        # Bounds are of the types that columns had at that commit: what was widened since can be read by them.
+        state, catalog = replace(self.state, schema_id=commit.schema_id), self.context.catalog
         delta, old, totals = Delta(), list[Json](), Totals()
         dropped: list[str] = []
         if base is not None:

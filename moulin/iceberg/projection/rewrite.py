@@ -1,17 +1,17 @@
 """From the manifests of one projection to those of the next: what came, what went, and what is taken over."""
 
-# Decisions: docs/decisions/0062
+# Decisions: docs/decisions/0062, docs/decisions/0236
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from moulin.catalog.segments.feed import FeedSegment
-from moulin.iceberg.format.avro import read_avro
+from moulin.iceberg.format.avro import read_avro, read_header
 from moulin.iceberg.format.deletes import DeleteFile, from_record, position_deletes, vector_file, vector_sizes
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
@@ -30,6 +30,8 @@ from moulin.iceberg.format.manifests import (
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
+from moulin.model.layout.bounds import is_wider
+from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.table.context import Context
 
@@ -39,6 +41,10 @@ SIZES = (64, 1024)
 MOST_SMALL = 32
 """... and when a tier but the last has more than this, of one kind and spec, they become one. So there are few, and an
 entry is written three times at most while files only come."""
+
+
+_REMEMBERED = 4096
+_schema_ids: SizedCache[str, int] = SizedCache(_REMEMBERED)  # of manifests, by location
 
 
 @dataclass(slots=True)
@@ -126,6 +132,7 @@ class Rewriter:
     ) -> None:
         self.context, self.state, self.writer, self.folder, self.totals = context, state, writer, folder, totals
         self.vectors = vectors
+        self._widest = frozenset(wider_schemas(state))
         self.dropped: list[str] = []
 
     def apply(self, old: Sequence[ManifestFile], delta: Delta) -> list[ManifestFile]:
@@ -133,6 +140,8 @@ class Rewriter:
         for manifest in old:
             gone = delta.removed if manifest["content"] == DATA else delta.deletes_removed
             written = self._without(manifest, gone) if self._may_hold(manifest, gone) else manifest
+            if written is manifest and self._is_too_wide(manifest):
+                written = self._renewed(manifest)
             (kept if written is manifest else rewritten).append(written)
         new = self.writer.data(delta.added)
         self.totals.add(Entry(ADDED, segment) for segment in delta.added)
@@ -160,6 +169,25 @@ class Rewriter:
             if entry.delete is not None and not entry.delete.is_vector
         ]
         return self.writer.manifest(entries)
+
+    def _is_too_wide(self, manifest: ManifestFile) -> bool:
+        """Whether a manifest was written when columns were wider than they are since a restore.
+
+        Bounds and partition values are of the types of that time. Narrow ones can be read as wide ones, but not so the
+        other way round.
+        """
+        if not self._widest:
+            return False
+        number = _schema_ids.find(manifest["manifest_path"])
+        if number is None:
+            number = int(read_header(self._read(manifest), manifest["manifest_path"])["schema-id"])
+            _schema_ids.keep(manifest["manifest_path"], number)
+        return number in self._widest
+
+    def _renewed(self, manifest: ManifestFile) -> ManifestFile:
+        """The live entries of a manifest, written again for the schema of now."""
+        data = self._read(manifest)
+        return self.writer.manifest(self._entries(manifest, data, segments_of(data, manifest["manifest_path"]), {}))
 
     def _entries(
         self, manifest: ManifestFile, data: bytes, numbers: Sequence[int], gone: Mapping[int, LiveSegment]
@@ -224,6 +252,15 @@ class Rewriter:
             where = self.writer.write(paths.position_deletes_name(new_id()), data)
             first, last = int(positions.min()), int(positions.max())
             yield segment, DeleteFile(where, len(data), vector.cardinality, target, first=first, last=last)
+
+
+def wider_schemas(state: TableState) -> Iterator[int]:
+    """The schemas of a table in which a column is wider than it is now: a restore went back behind them."""
+    types = {number: state.schema.find_type(number) for number in state.schema.field_ids}
+    for schema_id, schema in state.schemas.items():
+        common = types.keys() & set(schema.field_ids)
+        if any(is_wider(schema.find_type(number), types[number]) for number in common):
+            yield schema_id
 
 
 def _or(value: Any, otherwise: Any) -> Any:

@@ -21,6 +21,7 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.names import check_name
 from moulin.sized_cache import SizedCache
+from moulin.table.keyed.tables import flush_table
 
 router = APIRouter()
 Snapshots = Literal["all", "refs"]
@@ -42,8 +43,7 @@ def load_table(
     snapshots: Snapshots = "all",
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    lake.flush()
-    state = find(lake, namespace, table)
+    state = flushed(lake, namespace, table)
     chosen = documents.format_version(state)
     known = find_whole(lake.context, state.id, chosen, state.head_version)
     if known is None or (snapshots == "refs" and if_none_match is None):
@@ -112,6 +112,13 @@ def find(lake: Lake, namespace: str, table: str) -> TableState:
         return lake.catalog.table(database(namespace), check_name(table, "table"))
     except (NotFound, InvalidInput, RestError) as error:
         raise no_such("Table", error.message) from error
+
+
+def flushed(lake: Lake, namespace: str, table: str) -> TableState:
+    """The table of a path, with everything that was put into it committed. Other tables are left alone."""
+    state = find(lake, namespace, table)
+    flush_table(lake.context, state.id)
+    return find(lake, namespace, table)
 
 
 def etag(state: TableState, format_version: int, snapshots: Snapshots) -> str:

@@ -83,8 +83,8 @@ class Janitor:
                 if not self._catalog.maintenance.take_lease(_LEASE, self._owner, self._lake.config.janitor_lease):
                     return None
                 step(report)
-            except MoulinError as error:
-                report.failures.append(f"{name}: {error.message}")
+            except Exception as error:  # noqa: BLE001 - one step that fails stops no other
+                report.failures.append(f"{name}: {_reason(error)}")
         for failure in report.failures:
             log.error("janitor failed", extra={"error": failure})
         self.last = report
@@ -111,6 +111,9 @@ class Janitor:
                 except (Stale, NotFound) as error:
                     log.info("retention lost a race", extra={"table": found.table, "error": error.message})
                     continue
+                except Exception as error:  # noqa: BLE001 - one table that fails stops no other
+                    report.failures.append(f"retention of {found.table}: {_reason(error)}")
+                    continue
                 report.expired[found.table] = report.expired.get(found.table, 0) + len(found.segments)
                 more = more or len(found.segments) == AT_ONCE
 
@@ -132,8 +135,8 @@ class Janitor:
                 self._planned[table_id] = head
             except NotFound:
                 continue  # dropped meanwhile
-            except MoulinError as error:
-                report.failures.append(f"compaction planning: {error.message}")
+            except Exception as error:  # noqa: BLE001 - one table that fails stops no other
+                report.failures.append(f"compaction planning of {table_id}: {_reason(error)}")
         self._planned = {table_id: head for table_id, head in self._planned.items() if table_id in heads}
         maintenance.prune_merge_tasks()
 
@@ -152,3 +155,7 @@ class Janitor:
         report.failures += [f"clean-up: {failure}" for failure in report.collection.failures]
         self._collected = now
         self._swept = now if orphans else self._swept
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, MoulinError) else repr(error)

@@ -55,6 +55,8 @@ _WHOLE: Mapping[type[PrimitiveType], int] = {
     TimeType: 8,
     **dict.fromkeys(_UNITS_PER_DAY, 8),
 }
+# Bytes of the types that can be widened, and of those that they can be widened to.
+_WIDTHS: Mapping[type[PrimitiveType], int] = {**_WHOLE, FloatType: 4, DoubleType: 8}
 _LAST_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 _UNFIT = (ArithmeticError, AttributeError, TypeError, ValueError, struct.error)
@@ -94,6 +96,13 @@ def bound_from_bytes(iceberg: PrimitiveType, data: bytes) -> Any:
         return from_bytes(iceberg, bytes(data))
     except _UNFIT as error:
         raise Corrupt(f"The bound {bytes(data).hex()} is not a value of type {iceberg}.") from error
+
+
+def is_wider(one: IcebergType, other: IcebergType) -> bool:
+    """Whether bounds of type `one` have more bytes than those of `other`: what has them is no value of `other`."""
+    if not isinstance(one, PrimitiveType) or not isinstance(other, PrimitiveType):
+        return False
+    return _WIDTHS.get(type(one), 0) > _WIDTHS.get(type(other), 8)
 
 
 def lower_bound(iceberg: PrimitiveType, value: Any) -> bytes | None:
@@ -185,6 +194,7 @@ __all__ = [
     "bound_from_bytes",
     "bound_to_bytes",
     "has_time_range",
+    "is_wider",
     "lower_bound",
     "time_range_ns",
     "truncate_lower",

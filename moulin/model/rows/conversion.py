@@ -14,7 +14,7 @@ import pyarrow.types as pt
 from moulin.model.columns import compute as pc
 from moulin.model.names import did_you_mean
 from moulin.model.rows.leaf_conversion import convert_leaf
-from moulin.model.schema.arrow import arrow_type
+from moulin.model.schema.arrow import arrow_type, list_values
 from moulin.model.schema.defaults import default_value
 from moulin.model.schema.values import ListType, MapType, NestedField, StructType
 
@@ -162,7 +162,7 @@ def _convert_struct(array: pa.StructArray, target: Target, rounding: bool) -> pa
 
 def _convert_list(array: pa.Array, target: Target, rounding: bool) -> pa.Array:
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
-    values = fit(array.flatten(), target.inner[0], rounding=rounding)
+    values = fit(list_values(array), target.inner[0], rounding=rounding)
     return build_list(lengths, [values], target, array.is_null() if array.null_count else None)
 
 

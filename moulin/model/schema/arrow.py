@@ -109,6 +109,16 @@ def arrow_type(iceberg: IcebergType) -> pa.DataType:
     return build(iceberg)
 
 
+def empty_table(schema: pa.Schema) -> pa.Table:
+    """A table without rows. Arrow's own `empty_table` cannot make one with a UUID inside a struct, list or map."""
+    return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def list_values(array: pa.Array) -> pa.Array:
+    """The values of all lists in a row. Arrow's own `flatten` fails where all are null and structs with UUIDs."""
+    return (array[:0] if array.null_count == len(array) else array).flatten()
+
+
 def field_id(field: pa.Field) -> int | None:
     """The field id that an Arrow field carries, or None."""
     found = (field.metadata or {}).get(FIELD_ID_KEY)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from moulin.errors import InvalidInput
 from moulin.model.columns import compute as pc
 from moulin.model.predicate.condition import Column, Computed
-from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.schema import unknown_column
 from moulin.model.schema.values import Schema
 
@@ -29,7 +29,7 @@ def foreign(expression: pc.Expression, schema: Schema) -> Computed:
 def bind(expression: pc.Expression, schema: Schema) -> None:
     """Refuses an expression that Arrow cannot evaluate on rows of `schema`, or that is not a condition."""
     try:
-        arrow_schema(schema).empty_table().filter(expression)
+        empty_table(arrow_schema(schema)).filter(expression)
     except pa.ArrowException as error:
         missing = re.match(r"No match for FieldRef\.(?:Name\((?P<name>[^)]*)\)|Nested)", str(error))
         if missing is not None and missing["name"]:
@@ -41,7 +41,7 @@ def _read(expression: pc.Expression, arrow: pa.Schema, columns: Sequence[Column]
     """Those of `columns` without which `expression` does not bind, found by halving."""
     gone = {column.path[0] for column in columns}
     try:
-        pa.schema([field for field in arrow if field.name not in gone]).empty_table().filter(expression)
+        empty_table(pa.schema([field for field in arrow if field.name not in gone])).filter(expression)
     except pa.ArrowException:
         if len(columns) == 1:
             yield columns[0]

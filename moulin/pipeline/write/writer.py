@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.rows.conversion import Misfit, Target, fit
 from moulin.model.rows.rows import to_batches
+from moulin.model.schema.arrow import empty_table
 from moulin.model.schema.values import Schema
 from moulin.pipeline.read.batches import spark_arrow_schema
 from moulin.pipeline.runner import RESULT_SCHEMA, collect_results, outcome
@@ -115,12 +116,12 @@ def frame_arrow_schema(columns: StructType) -> pa.Schema:
 
 def check_columns(schema: Schema, columns: StructType) -> None:
     """Refuse columns that `schema` lacks, types that do not fit, and required columns that are missing."""
-    empty = frame_arrow_schema(columns).empty_table()
+    empty = empty_table(frame_arrow_schema(columns))
     to_batches(empty, schema)  # matches the names, at once; types only matter to it when there are rows
     for field in schema.fields:
         if field.name in empty.column_names:
             try:
-                fit(pa.array([], empty.schema.field(field.name).type), Target.of(field))
+                fit(pa.nulls(0, empty.schema.field(field.name).type), Target.of(field))
             except Misfit as misfit:
                 raise InvalidInput(f"Column {misfit.path}: {misfit.reason}") from None
 

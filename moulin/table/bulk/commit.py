@@ -19,6 +19,8 @@ from moulin.errors import Conflict, InvalidInput
 from moulin.model.merge_rules import MergeRules
 from moulin.model.operations import Kind
 from moulin.model.rows.rows import to_batches
+from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.values import Schema
 from moulin.model.where import Where
 from moulin.table.bulk.drafts import Drafts
 from moulin.table.bulk.writer import BulkPlan, OnDuplicate, RegionRun, write_bulk, write_runs
@@ -156,13 +158,18 @@ def united(upsert: DataChange, delete: DataChange) -> DataChange:
     return replace(upsert, kind=Kind.OVERWRITE, positions=positions, whole=delete.whole, summary=delete.summary)
 
 
-def source_schema(source: Any) -> tuple[Any, pa.Schema]:
-    """Rows handed in that are no DataFrame, in a form that can be read more than once, and their Arrow schema."""
+def source_schema(source: Any, schema: Schema) -> tuple[Any, pa.Schema]:
+    """Rows handed in that are no DataFrame, in a form that can be read more than once, and their Arrow schema.
+
+    Python values of a column of the table's `schema` are of its type, as in an append; other columns are of the type
+    that their values suggest.
+    """
     if isinstance(source, Mapping):
-        source = pa.table(dict(source))
-    elif isinstance(source, list | tuple) and all(isinstance(row, Mapping) for row in source):
-        source = pa.Table.from_pylist([dict(row) for row in source])
-    elif hasattr(source, "__arrow_c_stream__") and not isinstance(source, pa.Table):
+        return source, _python_schema(source, schema)
+    if isinstance(source, list | tuple) and all(isinstance(row, Mapping) for row in source):
+        names = dict.fromkeys(name for row in source for name in row)
+        return source, _python_schema({name: [row.get(name) for row in source] for name in names}, schema)
+    if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pa.Table):
         source = pa.RecordBatchReader.from_stream(source).read_all()
     elif hasattr(source, "__arrow_c_array__"):
         source = pa.Table.from_batches([pa.record_batch(source)])
@@ -172,3 +179,15 @@ def source_schema(source: Any) -> tuple[Any, pa.Schema]:
             "dicts, or a pandas, polars or DuckDB object."
         )
     return source, source.schema
+
+
+def _python_schema(columns: Mapping[str, Any], schema: Schema) -> pa.Schema:
+    table = arrow_schema(schema)
+    fields = []
+    for name, values in columns.items():
+        try:
+            kind = table.field(name).type if name in table.names else pa.array(values).type
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InvalidInput(f"Column {name} of the source is of no one type ({error}).") from None
+        fields.append(pa.field(name, kind))
+    return pa.schema(fields)

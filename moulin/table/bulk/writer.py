@@ -24,7 +24,7 @@ from moulin.model.key.key import Key
 from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition import PartitionTuple
 from moulin.model.merge_rules import MergeRules
-from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.values import Schema
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
@@ -175,7 +175,7 @@ def _merged(
     located: Located,
 ) -> tuple[pa.Table, Located]:
     """What a merge writes for source rows, in key order, and the rows that it replaces; deletes go to the draft."""
-    parts = [arrow_schema(plan.layout.schema).empty_table()]
+    parts = [empty_table(arrow_schema(plan.layout.schema))]
     indexes: list[Integers] = [np.empty(0, np.int64)]
     chosen = _chosen(located, np.zeros(0, np.int64))
     if rules.matched is not None and len(located.indexes):

@@ -19,7 +19,7 @@ from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.ids import new_id
 from moulin.model.layout.sort_rows import sort_indices
-from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector
@@ -94,7 +94,7 @@ def compact_slice(work: CompactionSlice) -> CompactedSlice:
 
 def _read(work: CompactionSlice) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] | None]]:
     """The live rows of each range with lineage, and which rows of the range they are (None: all)."""
-    tables, kept = [arrow_schema(work.layout.schema, lineage=True).empty_table()], []
+    tables, kept = [empty_table(arrow_schema(work.layout.schema, lineage=True))], []
     for piece in work.ranges:
         segment = piece.segment
         deleted: BitMap64 | None = None

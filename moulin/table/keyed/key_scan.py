@@ -22,7 +22,7 @@ from moulin.model.columns import compute as pc
 from moulin.model.facts import LiveSegment
 from moulin.model.key.key import Key, successor
 from moulin.model.predicate.evaluation import evaluate
-from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, LAST_UPDATED_VERSION, ROW_ID
+from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, LAST_UPDATED_VERSION, ROW_ID, empty_table
 from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.find.locate import locate
@@ -238,7 +238,7 @@ class KeyScan(Scan):
                 tables.append(rows)
                 in_order = False
         if not tables:
-            return self._working_schema(read).empty_table()
+            return empty_table(self._working_schema(read))
         schema = tables[0].schema
         table = pa.concat_tables([t if t.schema == schema else t.select(schema.names).cast(schema) for t in tables])
         return table if in_order and len(tables) == 1 else table.take(pc.sort_indices(self._key.encode(table)))

@@ -13,7 +13,7 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.formats.segment.writer import SegmentWriter
 from moulin.model.key.key import Key
 from moulin.model.rows.record import RecordType
-from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.values import Schema
 
 DELETED: Final = None
@@ -75,7 +75,7 @@ class Memtable:
         """Rows of the batches."""
         schema = arrow_schema(self.record.schema)
         if not numbers:
-            return schema.empty_table()
+            return empty_table(schema)
         if len(numbers) == 1:
             index = int(np.searchsorted(self._starts, numbers[0], side="right")) - 1
             return pa.Table.from_batches([self._batches[index].slice(numbers[0] - self._starts[index], 1)])
@@ -106,7 +106,7 @@ def to_schema(rows: pa.Table, written: Schema, wanted: Schema) -> pa.Table:
     if written.schema_id == wanted.schema_id:
         return rows
     if not rows.num_rows:
-        return arrow_schema(wanted).empty_table()
+        return empty_table(arrow_schema(wanted))
     held = BytesIO()
     writer = SegmentWriter(held, schema=written, level=0)
     writer.write(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from uuid import UUID
 
@@ -11,6 +12,8 @@ from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.keyed.left_logs import left_logs
 from moulin.table.keyed.settler import LOOK_SECONDS
 from moulin.table.properties import effective
+
+log = logging.getLogger("moulin.table")
 
 
 def keyed_table(context: Context, table_id: UUID) -> KeyedTable | None:
@@ -31,17 +34,46 @@ def open_keyed(context: Context, table_id: UUID) -> KeyedTable | None:
     return found
 
 
-def flush_keyed(context: Context) -> None:
-    """Commit what this process put, and what others left in the logs of any table, so that other engines see it."""
-    if context.catalog.may_write:
-        for table_id in context.catalog.claimed_tables():
-            if (keyed := open_keyed(context, table_id)) is not None:
-                keyed.ready()
-            elif time.monotonic() >= context.look_at.get(table_id, 0.0):
-                _settle_table(context, table_id)
-    for table_id in list(context.keyed):
-        if (keyed := open_keyed(context, table_id)) is not None:
-            keyed.flush_own()
+def flush_keyed(context: Context) -> dict[UUID, Exception]:
+    """Commit what this process put, and what others left in the logs of any table, so that other engines see it.
+
+    A table that cannot be flushed stops no other: its error is logged and returned.
+    """
+    claimed = set(context.catalog.claimed_tables()) if context.catalog.may_write else set()
+    failures: dict[UUID, Exception] = {}
+    for table_id in claimed | set(context.keyed):
+        try:
+            _flush(context, table_id, claimed=table_id in claimed)
+        except Exception as error:
+            if isinstance(error, NotFound) and not _exists(context, table_id):
+                continue  # dropped since; should it be brought back, its log is still there
+            failures[table_id] = error
+            log.exception("a table cannot be flushed", extra={"table": str(table_id)})
+    return failures
+
+
+def _exists(context: Context, table_id: UUID) -> bool:
+    try:
+        context.catalog.table_by_id(table_id)
+    except NotFound:
+        return False
+    return True
+
+
+def flush_table(context: Context, table_id: UUID) -> None:
+    """Commit what was put into one table, as `flush_keyed` does it; other tables are left alone."""
+    claimed = context.catalog.may_write and table_id in context.catalog.claimed_tables()
+    if claimed or table_id in context.keyed:
+        _flush(context, table_id, claimed=claimed)
+
+
+def _flush(context: Context, table_id: UUID, *, claimed: bool) -> None:
+    if (keyed := open_keyed(context, table_id)) is not None:
+        if claimed:
+            keyed.ready()
+        keyed.flush_own()
+    elif claimed and time.monotonic() >= context.look_at.get(table_id, 0.0):
+        _settle_table(context, table_id)
 
 
 def _settle_table(context: Context, table_id: UUID) -> None:

@@ -22,7 +22,13 @@ from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, LiveSegment
 from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate
-from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, LAST_UPDATED_VERSION, ROW_ID, arrow_schema
+from moulin.model.schema.arrow import (
+    LAST_UPDATED_SEQUENCE,
+    LAST_UPDATED_VERSION,
+    ROW_ID,
+    arrow_schema,
+    empty_table,
+)
 from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
 from moulin.storage.table_store import Lost
@@ -136,7 +142,7 @@ class Scan:
     def to_arrow(self) -> pa.Table:
         """All rows as one table."""
         if self._limit is None:
-            return pa.concat_tables([self.schema.empty_table(), *self._held(self._hold())])
+            return pa.concat_tables([empty_table(self.schema), *self._held(self._hold())])
         return pa.Table.from_batches(self.to_batches(), self.schema)
 
     def to_reader(self) -> pa.RecordBatchReader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -11,6 +12,7 @@ from moulin.errors import MoulinError
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
 from moulin.meta.roles import Role
+from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.table import Table
 from tests.iceberg.conftest import COLUMNS, rows
 from tests.iceberg.rest.served import Client, duckdb_attached, error, pyiceberg_catalog, served
@@ -197,3 +199,56 @@ def test_a_body_that_is_nested_too_deeply_is_a_bad_request(
 ) -> None:
     body = '{"properties":' + opened * levels + "1" + closed * levels + "}"
     assert "nested deeper than" in error(client.post(path, content=body), 400, "BadRequestException")
+
+
+def test_a_table_that_cannot_be_flushed_stops_no_other(
+    lake: Lake, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Loads, plans and commits of a table flush that table alone; `flush()` flushes all the others, and then raises."""
+    keyed = [("id", "long", False), ("v", "string")]
+    broken, whole, plain = (
+        lake.create_table("shop.broken", keyed, primary_key=["id"]),
+        lake.create_table("shop.whole", keyed, primary_key=["id"]),
+        lake.create_table("shop.plain", [("id", "long")]),
+    )
+    for table in (broken, whole):
+        table.put({"id": 1, "v": "a"})
+    plain.append([{"id": 1}])
+    flush_own = KeyedTable.flush_own
+
+    def failing(self: KeyedTable) -> int:
+        if self.id == broken.id:
+            raise RuntimeError("broken")
+        return flush_own(self)
+
+    with pytest.MonkeyPatch.context() as patch:  # no fault of a table that can be caused is only this one's
+        patch.setattr(KeyedTable, "flush_own", failing)
+        for name in ("whole", "plain"):
+            loaded = client.get(f"namespaces/shop/tables/{name}").json()
+            assert loaded["metadata"]["snapshots"][-1]["summary"]["total-records"] == "1"
+            planned = client.post(f"namespaces/shop/tables/{name}/plan", json={})
+            assert len(planned.json()["file-scan-tasks"]) == 1
+            update = {"action": "set-properties", "updates": {"a": "b"}}
+            changed = client.post(f"namespaces/shop/tables/{name}", json={"requirements": [], "updates": [update]})
+            assert changed.status_code == 200, changed.text
+        assert client.get("namespaces/shop/tables/broken").status_code == 500
+        whole.put({"id": 2, "v": "b"})
+        with pytest.raises(RuntimeError, match="broken"):
+            lake.flush()
+        assert whole.at(lake.catalog.version()).scan().to_arrow().num_rows == 2
+        assert str(broken.id) in {getattr(record, "table", "") for record in caplog.records}
+    assert client.get("namespaces/shop/tables/broken").status_code == 200
+    broken.put({"id": 2, "v": "b"})
+    lake.drop_table("shop.broken")
+    lake.flush()
+
+
+def test_uuids_inside_columns_are_loaded_and_read(lake: Lake, address: str) -> None:
+    columns = [("id", "long", False), ("v", "struct<u: uuid, l: list<uuid>>")]
+    table = lake.create_table("shop.keyed", columns, primary_key=["id"])
+    table.put({"id": 1, "v": {"u": UUID(int=1), "l": [UUID(int=2), None]}})
+    assert table.compact(everything=True) is not None
+    (found,) = pyiceberg_catalog(address).load_table("shop.keyed").scan().to_arrow().to_pylist()
+    assert found == {"id": 1, "v": {"u": UUID(int=1), "l": [UUID(int=2), None]}}
+    ((read,),) = duckdb_attached(address).execute("SELECT v.l[1] FROM ice.shop.keyed").fetchall()
+    assert read == UUID(int=2)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from uuid import UUID
 
 import pytest
 
 from moulin.config import Config
 from moulin.errors import Unavailable
+from moulin.meta.server import janitor_loop
 from moulin.meta.server.janitor_loop import Janitor
+from moulin.model.facts import LiveSegment
 from moulin.table.compact import planner
+from moulin.table.compact.planner import Planned
+from moulin.table.context import Context
 from tests.contract.conftest import Backend
 from tests.meta.conftest import Live, serving
 from tests.meta.merging import HOUR, START, Shop, open_shop
@@ -71,6 +76,25 @@ def test_compactions_are_planned_by_tier(shop: Shop) -> None:
     assert janitor.run_once().tasks == 1  # type: ignore[union-attr]
     assert [task.segment_count for task in shop.list()] == [3]
     assert janitor.run_once().tasks == 0  # type: ignore[union-attr]
+
+
+def test_a_table_that_cannot_be_planned_stops_no_other(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = shop.live.lake.create_table(f"{shop.table.name.partition(chr(46))[0]}.broken", [("id", "long")])
+    for number in range(3):
+        broken.append([{"id": number}])
+    shop.fill(3)
+    create = janitor_loop.create_due_tasks
+
+    def failing(context: Context, table_id: UUID, segments: Collection[LiveSegment] | None = None) -> Planned:
+        if table_id == broken.id:
+            raise RuntimeError("no plan")
+        return create(context, table_id, segments)
+
+    monkeypatch.setattr(janitor_loop, "create_due_tasks", failing)
+    report = Janitor(shop.live.lake).run_once()
+    assert report is not None
+    assert (report.tasks, len(report.failures), report.collection is not None) == (1, 1, True)
+    assert str(broken.id) in report.failures[0]
 
 
 def test_a_large_table_is_planned_page_by_page(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

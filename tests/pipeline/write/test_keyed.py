@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from moulin.pipeline.source.stream_writer import StreamTableWriter
 from moulin.pipeline.source.table_source import TableSourceWriter
 from moulin.storage import paths
 from moulin.table.bulk.runs import RelocateSlice
+from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.ports import FrameKernel, P, R
 from moulin.table.runner import S
 
@@ -597,3 +599,46 @@ def test_a_write_whose_commit_breaks_leaves_the_rows_it_may_have_made(
     version = lake.version
     assert plain.append(frame(spark, [row(1, "b")]), request_id="once").version == version
     check(lake, plain, {1: row(1, "a")})
+
+
+def test_a_merge_takes_uuids_from_a_frame(lake: Lake, spark: SparkSession) -> None:
+    """Spark has no UUIDs: a frame brings them as text, alone and inside structs and lists."""
+    columns = [("id", "long", False), ("u", "uuid"), ("s", "struct<u: uuid>"), ("l", "list<uuid>")]
+    table = lake.create_table("shop.uuids", columns, primary_key=["id"])
+    table.put({"id": 1, "u": UUID(int=1), "s": {"u": UUID(int=1)}, "l": [UUID(int=1)]})
+    text = str(UUID(int=9))
+    query = f"select id, '{text}' u, named_struct('u', '{text}') s, array('{text}', null) l from range(1, 3)"
+    done = table.merge(spark.sql(query))
+    assert (done.rows_updated, done.rows_added) == (1, 1)
+    expected = {"u": UUID(int=9), "s": {"u": UUID(int=9)}, "l": [UUID(int=9), None]}
+    found = sorted(table.scan().to_arrow().to_pylist(), key=lambda one: one["id"])
+    assert found == [{"id": 1, **expected}, {"id": 2, **expected}]
+    table.compact(everything=True)
+    read = lake.sql("select id, u, s.u, l[0], size(l) from shop.uuids where id = 2").collect()
+    assert [tuple(map(str, row)) for row in read] == [("2", text, text, text, "2")]
+
+
+def test_a_query_of_one_table_is_not_stopped_by_another(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = lake.create_table("shop.broken", COLUMNS, primary_key=["id"])
+    whole = lake.create_table("shop.whole", COLUMNS, primary_key=["id"])
+    broken.append([row(1, "a")])
+    before = lake.catalog.version()
+    for table in (broken, whole):
+        table.put(row(2, "b"))
+    flush_own = KeyedTable.flush_own
+
+    def failing(self: KeyedTable) -> int:
+        if self.id == broken.id:
+            raise Unavailable("broken")
+        return flush_own(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyedTable, "flush_own", failing)
+        assert lake.sql("select count(*) from shop.whole").collect()[0][0] == 1
+        assert lake.sql(f"select count(*) from shop.broken version as of {before}").collect()[0][0] == 1
+        with pytest.raises(Unavailable, match="broken"):
+            lake.sql("select count(*) from shop.whole, shop.broken")
+        assert lake.spark() is not None
+    assert lake.sql("select count(*) from shop.broken").collect()[0][0] == 2

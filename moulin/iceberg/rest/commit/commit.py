@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -40,6 +41,7 @@ from moulin.model.entities import TableState
 from moulin.model.names import check_name
 from moulin.model.operations import Operation
 from moulin.table.commit.retry import at_once, retry
+from moulin.table.keyed.tables import flush_table
 
 log = logging.getLogger("moulin.iceberg.rest")
 router = APIRouter()
@@ -99,7 +101,9 @@ def _commit(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> No
     request_id = _request_id(requests, key)
     if request_id is not None and lake.catalog.committed(request_id) is not None:
         return  # this request was answered, or died, after its commit
-    lake.flush()
+    for request in requests:
+        with suppress(NotFound):  # it may be one to be made
+            flush_table(lake.context, lake.catalog.table(request.database, request.name).id)
     retry(
         _ATTEMPTS, lambda: _Attempt(lake, requests, request_id).run(), lambda error: isinstance(error, Stale), at_once
     )

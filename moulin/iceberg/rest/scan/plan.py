@@ -50,8 +50,7 @@ _LARGEST = 4 << 20  # bytes of what a task unpacks to
 
 @router.post("/namespaces/{namespace}/tables/{table}/plan")
 def plan_scan(lake: LakeOf, namespace: str, table: str, body: Body) -> Response:
-    lake.flush()
-    state = tables.find(lake, namespace, table)
+    state = tables.flushed(lake, namespace, table)
     start, end = (field(body, f"{side}-snapshot-id", int, None) for side in ("start", "end"))
     wanted = field(body, "snapshot-id", int, None)
     between = start is not None or end is not None
