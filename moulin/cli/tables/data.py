@@ -85,12 +85,15 @@ def sql(
     text: str,
     limit: Limit = 100,
     fresh: Annotated[bool, typer.Option(help="Include records that were acknowledged but not yet committed.")] = True,
+    safe: Annotated[
+        bool, typer.Option("--safe", help="For a query by someone else: only lake tables, no files, no programs.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run Spark SQL over the lake; `database.table version as of 12` reads an older version."""
     with open_lake(context) as lake:
         with errors.status("Starting Spark ...") as status:
-            frame = lake.sql(text, fresh=fresh)
+            frame = lake.sql(text, fresh=fresh, safe=safe)
             status.update("Running ...")
             rows = frame.limit(limit + 1).toArrow().to_pylist()
         show_rows(rows[:limit], as_json, empty="No rows.")
