@@ -255,15 +255,26 @@ class Lake:
 
         return Transaction(self.context, self._resolve)
 
-    def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None, *, fresh: bool = True) -> DataFrame:
+    def sql(
+        self,
+        text: str,
+        args: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        fresh: bool = True,
+        safe: bool = False,
+    ) -> DataFrame:
         """Run a query in Spark SQL over the tables and views of the lake, and return its result as a DataFrame.
 
         `database.table` and `moulin.database.table` name tables of the lake, and mean what they would mean in Spark.
         Names of one part are Spark's temporary views. `args` are the values of parameters: a dict for `:name`, a list
         for `?`. With `fresh`, the result includes records that were acknowledged but not yet committed.
+
+        With `safe`, the text may come from someone who is trusted with the tables of the lake and with nothing else:
+        it names lake tables alone, and cannot run programs or see files, views, settings or the environment. What is
+        not known to be harmless raises PermissionDenied. How long it runs and how much it returns is not limited.
         """
         self._open_catalog()
-        return self.context.spark().sql(text, args, fresh=fresh)
+        return self.context.spark().sql(text, args, fresh=fresh, safe=safe)
 
     def spark(self) -> SparkSession:
         """The Spark session with the lake attached. What was put so far is committed first, so that Spark sees it."""

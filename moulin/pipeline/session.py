@@ -64,16 +64,39 @@ _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _shipped: set[str] = set()
 
 
+_SAFE_VARIABLES = """
+HOME JAVA_HOME LANG LANGUAGE LD_LIBRARY_PATH LOGNAME MOULIN_CACHE MOULIN_SPARK_MEMORY PATH PYSPARK_DRIVER_PYTHON
+PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME
+SPARK_LAUNCHER_OPTS SPARK_LOCAL_DIRS SPARK_LOCAL_HOSTNAME SPARK_LOCAL_IP SSL_CERT_DIR SSL_CERT_FILE TEMP TERM TMP TMPDIR
+TZ USER VIRTUAL_ENV XDG_CACHE_HOME
+"""
+
+
+def safe_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Of the environment, by default this process's own, the variables that Spark needs to start, and no others.
+
+    For processes that run the SQL of others: what is not in a list of known names may be a secret.
+    """
+    found = os.environ if environment is None else environment
+    known = set(_SAFE_VARIABLES.split())
+    return {name: value for name, value in found.items() if name in known or name.startswith("LC_")}
+
+
 def spark_session(
-    *, master: str | None = None, app_name: str = "moulin", conf: Mapping[str, str] | None = None
+    *,
+    master: str | None = None,
+    app_name: str = "moulin",
+    conf: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """The running session of this process, or a new one on `master` (`local[*]` when not given).
 
-    A running session is kept, and made fit for a lake as `adopt` does. Raises FailedPrecondition if it runs on another
+    A new one has the variables of `environment`, by default this process's. A running session is kept, and made fit for
+    a lake as `adopt` does. Raises FailedPrecondition if it runs on another
     master than the one asked for, or if a setting of `conf` can only be given at the start.
     """
     if SparkContext._active_spark_context is None:
-        return start_session(master or "local[*]", app_name, conf or {}, class_cache_options())
+        return start_session(master or "local[*]", app_name, conf or {}, class_cache_options(), environment)
     spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     if master is not None and master != spark.sparkContext.master:
         raise FailedPrecondition(
@@ -98,7 +121,13 @@ def adopt(spark: SparkSession, conf: Mapping[str, str] | None = None) -> SparkSe
     return spark
 
 
-def start_session(master: str, app_name: str, conf: Mapping[str, str], jvm_options: Sequence[str]) -> SparkSession:
+def start_session(
+    master: str,
+    app_name: str,
+    conf: Mapping[str, str],
+    jvm_options: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+) -> SparkSession:
     """A new session. REQUIRES: none is running in this process. Raises FailedPrecondition when Spark does not start."""
     settings = {**_settings(master), **conf, "spark.master": master, "spark.app.name": app_name}
     options = [f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}", *jvm_options]
@@ -106,7 +135,7 @@ def start_session(master: str, app_name: str, conf: Mapping[str, str], jvm_optio
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _environment():
+    with _environment(environment):
         try:
             spark = builder.getOrCreate()
         except (PySparkException, Py4JError) as error:
@@ -165,9 +194,12 @@ def _cores(master: str) -> int:
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
-    """The environment that Spark's launcher reads, for as long as it takes to start."""
+def _environment(chosen: Mapping[str, str] | None) -> Iterator[None]:
+    """The environment that Spark's launcher and its children get, for as long as it takes to start."""
     before = dict(os.environ)
+    hidden = set() if chosen is None else before.keys() - chosen.keys()
+    for name in hidden:
+        del os.environ[name]
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -176,7 +208,7 @@ def _environment() -> Iterator[None]:
     try:
         yield
     finally:
-        for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LAUNCHER_OPTS"):
+        for name in {"JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LAUNCHER_OPTS", *hidden}:
             if name in before:
                 os.environ[name] = before[name]
             else:

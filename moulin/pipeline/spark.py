@@ -25,10 +25,11 @@ from moulin.model.predicate import Predicate
 from moulin.pipeline.read.fresh import Fresh, FreshLane
 from moulin.pipeline.read.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
-from moulin.pipeline.session import adopt, spark_session
+from moulin.pipeline.session import adopt, safe_environment, spark_session
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst
 from moulin.pipeline.sql.hints import predicate_of
 from moulin.pipeline.sql.names import Query, Reference, spelled
+from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.sql import check_is_query
 from moulin.pipeline.write.backfill import backfill
 from moulin.pipeline.write.writer import FrameJob, frame_arrow_schema
@@ -55,45 +56,58 @@ class LakeSpark:
         self._reader: TableReader | None = None
         self._lane: FreshLane | None = None
         self._catalyst: Catalyst | None = None
+        self._safe: SafeSql | None = None
         self._spark: SparkSession | None = None
         self._lock = threading.Lock()
         self._closed = False
 
     def session(self) -> SparkSession:
         """The Spark session, started when there is none."""
+        return self._open(safe=False)
+
+    def _open(self, safe: bool) -> SparkSession:
+        """The session. One that is started for a safe query has an environment without secrets."""
         with self._lock:
             if self._closed:
                 raise Closed("The lake was closed; connect again.")
             if self._spark is None:
-                self._spark = _start(self._given)
+                self._spark = _start(self._given, safe_environment() if safe else None)
                 self._reader = TableReader(self._spark, self._lake.context)
                 self._lane = FreshLane(self._spark, self._lake)
                 self._catalyst = Catalyst(self._spark)
             return self._spark
 
-    def sql(self, text: str, args: Arguments | None = None, *, fresh: bool = True) -> DataFrame:
+    def sql(self, text: str, args: Arguments | None = None, *, fresh: bool = True, safe: bool = False) -> DataFrame:
         """Run a query; all tables in it are seen at one version of the lake, unless it says `version as of`.
 
-        With `fresh`, also what collectors acknowledged and no version has yet.
+        With `fresh`, also what collectors acknowledged and no version has yet. With `safe`, see pipeline/sql/safe.py.
         """
         check_is_query(text)
-        self.session()
+        self._open(safe)
         assert self._catalyst is not None
+        guard = self._guard() if safe else None
         with _refusing("Spark refuses the query"):
-            query = Query(self._catalyst, text, args)
+            query = Query(self._catalyst, text, args) if guard is None else guard.query(text, args)
         failures = flush_keyed(self._lake.context)
         lane = self._lane.take() if fresh and self._lane is not None else None
         version = self._lake.catalog.version() if lane is None else lane.version
         token = _UNFLUSHED.set(failures)
         try:
             with self._holding() as holds:
-                frames = self._frames(query.references, version, lane)
+                frames = self._frames(query.references, version, lane, lake_only=safe)
         finally:
             _UNFLUSHED.reset(token)
         with _refusing("Spark refuses the query"):
-            result = query.run(frames)
+            result = query.run(frames) if guard is None else guard.run(query, frames)
         self._hold_for(result, holds)
         return result
+
+    def _guard(self) -> SafeSql:
+        with self._lock:
+            if self._safe is None:
+                assert self._spark is not None
+                self._safe = SafeSql(self._spark)
+            return self._safe
 
     def read(self, state: TableState) -> DataFrame:
         """The rows of a table at the version of `state`."""
@@ -183,14 +197,16 @@ class LakeSpark:
         fresh = None if lane is None else lane.frame(self._spark, state)
         return stored if fresh is None else NamedFrame(stored.frame.union(fresh))
 
-    def _frames(self, references: Sequence[Reference], version: int, lane: Fresh | None) -> dict[Reference, NamedFrame]:
+    def _frames(
+        self, references: Sequence[Reference], version: int, lane: Fresh | None, *, lake_only: bool
+    ) -> dict[Reference, NamedFrame]:
         """The rows of lake tables and views for a query at a version."""
         frames = {}
         for reference in references:
             try:
                 frames[reference] = self._resolve(reference, version, lane)
             except NotFound:
-                if reference.database.lower() != _SESSION:
+                if lake_only or reference.database.lower() != _SESSION:
                     raise
         return frames
 
@@ -247,11 +263,11 @@ def _check_flushed(reference: Reference, table_id: UUID) -> None:
         raise error
 
 
-def _start(given: SparkSession | str | None) -> SparkSession:
+def _start(given: SparkSession | str | None, environment: Mapping[str, str] | None) -> SparkSession:
     for name in _LOGGERS:  # they print a JSON copy of errors that are raised anyway
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     if given is None or isinstance(given, str):
-        return spark_session(master=given)
+        return spark_session(master=given, environment=environment)
     return adopt(given)
 
 

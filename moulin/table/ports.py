@@ -72,7 +72,14 @@ class Spark(Protocol):
     def session(self) -> SparkSession:
         """The session, started if there is none."""
 
-    def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None, *, fresh: bool = True) -> DataFrame:
+    def sql(
+        self,
+        text: str,
+        args: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        fresh: bool = True,
+        safe: bool = False,
+    ) -> DataFrame:
         """The result of a query over the tables of the lake; see `Lake.sql`."""
 
     def read(self, state: TableState) -> DataFrame:

@@ -157,6 +157,20 @@ def test_sql_prints_its_rows_and_a_wrong_query_is_one_sentence(lake: Run) -> Non
     assert len(wrong.err) < 600
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_safe_sql_reads_tables_and_nothing_else(lake: Run, tmp_path: Path) -> None:
+    lake("append", "shop.orders", "-", stdin=ndjson(1, 10))
+    assert lake("sql", "--safe", "select count(*) as n from shop.orders", "--json").json() == [{"n": 10}]
+    (tmp_path / "secret").write_text("t0psecret")
+    for text in (f"select * from text.`{tmp_path}/secret`", "select reflect('java.lang.System', 'getenv', 'PATH')"):
+        assert lake("sql", text).code == 0
+        refused = lake("sql", "--safe", text)
+        assert refused.code == 1
+        assert "safe query" in refused.err
+        assert "t0psecret" not in refused.err + refused.out
+
+
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [

@@ -91,6 +91,9 @@ def sql(
     text: str,
     limit: Limit = None,
     fresh: Annotated[bool, typer.Option(help="Include records that were acknowledged but not yet committed.")] = True,
+    safe: Annotated[
+        bool, typer.Option("--safe", help="For a query by someone else: only lake tables, no files, no programs.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run Spark SQL over the lake; `database.table version as of 12` reads an older version."""
@@ -99,7 +102,7 @@ def sql(
     count = rows_to_show(limit, as_json, usual=100)
     with open_lake(context) as lake:
         with errors.status("Starting Spark ...") as status:
-            frame = lake.sql(text, fresh=fresh)
+            frame = lake.sql(text, fresh=fresh, safe=safe)
             status.update("Running ...")
             batches = stream_batches(frame) if count is None else frame.limit(count + 1).toArrow().to_batches()
         show_limited(rows_of(batches), as_json, count, empty="No rows.")

@@ -60,6 +60,7 @@ class Catalyst:
         self._types = jvm.py4j.reflection.TypeUtil
         self._same = getattr(jvm.scala.Predef, "$conforms")()
         self._every = jvm.scala.PartialFunction.fromFunction(self._same)
+        self._lazily = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
         self._no_parameters = self._positional(self._sequence([]))
         self._qualifiers: dict[str, Any] = {}
 
@@ -125,6 +126,11 @@ class Catalyst:
         """One row with the value of an expression that refers to no column, in a column named `value`."""
         column = self._unresolved_alias(expression, self._option.empty())
         return self.run(self._project(self._sequence([column]), self._one_row())).toDF("value")
+
+    def analyzed(self, plan: LogicalPlan) -> LogicalPlan:
+        """The plan as Spark's analyzer resolves it. A command is resolved and does not run."""
+        with self.active():
+            return self._session.sessionState().executePlan(plan, self._lazily).analyzed()
 
     def run(self, plan: LogicalPlan) -> DataFrame:
         """A DataFrame of a plan, analyzed; a command runs at once."""

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from moulin.errors import InvalidInput, Unsupported
+from moulin.errors import InvalidInput, PermissionDenied, Unsupported
 from moulin.model.names import quote
 from moulin.pipeline.read.reader import NamedFrame
 from moulin.pipeline.sql.catalyst import CATALOG, Arguments, Catalyst, Expression, LogicalPlan
@@ -55,13 +55,25 @@ class _Site:
 class Query:
     """A query that Spark has parsed, and the lake tables it names."""
 
-    def __init__(self, catalyst: Catalyst, text: str, args: Arguments | None = None) -> None:
+    def __init__(
+        self,
+        catalyst: Catalyst,
+        text: str,
+        args: Arguments | None = None,
+        *,
+        check: Callable[[LogicalPlan], None] | None = None,
+    ) -> None:
+        """`check` refuses plans before any part of them is evaluated; with it, every name must be a lake table's."""
         self._catalyst = catalyst
         self._outer: list[Callable[[LogicalPlan], LogicalPlan]] = []
         with catalyst.active():
             plan = catalyst.opened(self._unwrapped(catalyst.parse(text, args)))
+        if check is not None:
+            check(plan)
         self._plan, nodes = self._identified(plan)
         self._check(nodes)
+        if check is not None:
+            self._check_names(nodes)
         self._sites = self._find(nodes)
 
     @property
@@ -69,14 +81,30 @@ class Query:
         """The lake tables it names, each once for each version and for each condition on its rows."""
         return list(dict.fromkeys(site.reference for site in self._sites))
 
-    def run(self, frames: Mapping[Reference, NamedFrame]) -> DataFrame:
-        """The result, with these rows for the references. One that has no frame is left to Spark."""
-        found = [(site.plan, frames.get(site.reference), site) for site in self._sites]
-        changed = [(plan, site.made_of(frame)) for plan, frame, site in found if frame is not None]
-        plan = self._catalyst.replace(self._plan, changed)
+    def run(
+        self, frames: Mapping[Reference, NamedFrame], described: Mapping[Reference, NamedFrame] | None = None
+    ) -> DataFrame:
+        """The result, with these rows for the references. One that has no frame is left to Spark.
+
+        `described` are frames with the same columns, for statements that describe a table by its name.
+        """
+        plan = self._filled(frames if described is None or not self._describes else described)
         for wrap in reversed(self._outer):
             plan = wrap(plan)
         return self._catalyst.run(plan)
+
+    def analyzed(self, frames: Mapping[Reference, NamedFrame]) -> LogicalPlan:
+        """The plan of the query, without EXPLAIN around it, as Spark's analyzer resolves it; nothing runs."""
+        return self._catalyst.analyzed(self._filled(frames))
+
+    @property
+    def _describes(self) -> bool:
+        return self._plan.nodeName() in _DESCRIPTIONS
+
+    def _filled(self, frames: Mapping[Reference, NamedFrame]) -> LogicalPlan:
+        found = [(site.plan, frames.get(site.reference), site) for site in self._sites]
+        changed = [(plan, site.made_of(frame)) for plan, frame, site in found if frame is not None]
+        return self._catalyst.replace(self._plan, changed)
 
     def _unwrapped(self, plan: LogicalPlan) -> LogicalPlan:
         """The query inside EXPLAIN and DESCRIBE QUERY, which keep it out of reach of changes."""
@@ -123,6 +151,11 @@ class Query:
                 "lake.sql does not know a clause of this query that names a table. Make views of the tables with "
                 "table.to_spark().createOrReplaceTempView(...) and use lake.spark().sql(...)."
             )
+
+    def _check_names(self, nodes: Sequence[tuple[str, LogicalPlan]]) -> None:
+        for name, node in nodes:
+            if name in _NAMES and self._reference(node, name) is None:
+                raise PermissionDenied("A safe query reads tables of the lake alone: write them as database.table.")
 
     def _find(self, nodes: Sequence[tuple[str, LogicalPlan]]) -> list[_Site]:
         """Filters come first: a table that is read through them alone is not read as a whole."""
