@@ -153,7 +153,7 @@ class Scan:
         return to_pandas(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a polars DataFrame. `polars.DataFrame(scan)` does the same; `polars.from_arrow` gives a Series."""
+        """All rows as a polars DataFrame, as `polars.DataFrame(scan)` does too; `polars.from_arrow` makes a Series."""
         return to_polars(self.to_arrow())
 
     def to_pylist(self) -> list[dict[str, Any]]:
