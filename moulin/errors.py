@@ -100,6 +100,11 @@ class Closed(MoulinError):
     """The lake, table or snapshot was closed."""
 
 
+def missing_extra(what: str, extra: str) -> FailedPrecondition:
+    """The error for `what` when a package of one of Moulin's extras is not installed."""
+    return FailedPrecondition(f"{what} needs the extra {extra!r}: pip install 'moulin[{extra}]'.")
+
+
 __all__ = [
     "AlreadyExists",
     "Closed",
@@ -114,4 +119,5 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unsupported",
+    "missing_extra",
 ]

@@ -1,6 +1,7 @@
 """Table properties that Moulin itself reads. Names that start with `moulin.` are its own: an unknown one is refused.
 
-Other names belong to users and engines and are kept as they are, unless they are one of Moulin's without its prefix.
+Other names belong to users and engines and are kept as they are, unless they are one of Moulin's without its prefix, or
+say something of files that would have no effect (`model.file_settings`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from moulin.config import Config
 from moulin.errors import InvalidInput
+from moulin.model.file_settings import check_file_property, target_bytes
 from moulin.model.key import region as regions
 from moulin.model.names import did_you_mean
 from moulin.model.table_settings import MERGE_SPAN, RETENTION, SHARDING, check_setting
@@ -47,6 +49,8 @@ def check_properties(properties: Mapping[str, Any]) -> dict[str, str]:
             Config().replace(**{KNOWN[key]: value})
         elif (own := _misspelt(key)) is not None:
             raise InvalidInput(f"Property {key!r} would have no effect. Did you mean {own!r}?")
+        else:
+            check_file_property(key, str(value), properties)
         checked[key] = str(value)
     return checked
 
@@ -58,5 +62,17 @@ def _misspelt(key: str) -> str | None:
 
 
 def effective(config: Config, properties: Mapping[str, str]) -> Config:
-    """The configuration with what the table's properties override."""
-    return config.replace(**{name: properties[key] for key, name in KNOWN.items() if key in properties})
+    """The configuration with what the table's properties override.
+
+    `write.target-file-size-bytes` stands for the sizes of appended and of compacted segments; the properties for one of
+    the two alone go before it.
+    """
+    target = target_bytes(properties)
+    sizes: dict[str, Any] = {} if target is None else {"append_segment_bytes": target, "merge_segment_bytes": target}
+    return config.replace(**sizes | {name: properties[key] for key, name in KNOWN.items() if key in properties})
+
+
+def append_bytes(properties: Mapping[str, str]) -> int | None:
+    """How large segments of appended rows become, where the table says so itself."""
+    asked = "moulin.append-segment-bytes" in properties or target_bytes(properties) is not None
+    return effective(Config(), properties).append_segment_bytes if asked else None

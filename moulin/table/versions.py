@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from moulin.errors import InvalidInput, NotFound
+from moulin.errors import InvalidInput, MoulinError, NotFound
 from moulin.model.entities import CommitInfo
 from moulin.model.operations import Restore, SetProperties
 from moulin.model.tags import Ref, check_ref_name, refs_of
@@ -62,12 +62,23 @@ class TableVersions(TableHandle):
         return self._set(SetProperties({}, (self._ref(name).key,)))
 
     def restore(self, version: int) -> Outcome:
-        """Bring back the rows and the schema of an older version, as a new version."""
+        """Bring back the rows and the schema of an older version, as a new version.
+
+        The outcome counts the rows that came, went and have older values again. For that, row ids are read of the
+        segments that were exchanged; where those cannot be read, all rows of these segments count.
+        """
         if self._writable() and (keyed := self._keyed()) is not None:
             from moulin.table.bulk import bulk
 
-            return bulk.restore(self._context, keyed, whole_number(version))
-        return self._set(Restore(whole_number(version)))
+            restored = bulk.restore(self._context, keyed, whole_number(version)).version
+        else:
+            restored = self._set(Restore(whole_number(version))).version
+        try:
+            counted = self.changes(restored - 1, restored, columns=[]).counts()
+        except MoulinError:  # what was restored is committed, even if the rows that went are damaged
+            summary = next(info.summary for info in self.history() if info.version == restored)
+            counted = {"insert": int(summary["added-records"]), "delete": int(summary["deleted-records"])}
+        return Outcome(restored, counted.get("insert", 0), counted.get("delete", 0), counted.get("update_after", 0))
 
     def changes(
         self,

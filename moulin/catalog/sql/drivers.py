@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from moulin.config import Config
-from moulin.errors import InvalidInput
+from moulin.errors import InvalidInput, missing_extra
 from moulin.storage import modes
 
 if TYPE_CHECKING:
@@ -47,12 +47,15 @@ def sqlite(url: sa.URL, config: Config) -> sa.Engine:
 def postgresql(url: sa.URL, config: Config) -> sa.Engine:
     millis = int(config.lock_seconds * 1000)
     options = f"-c lock_timeout={millis} -c idle_in_transaction_session_timeout={millis}"
-    return sa.create_engine(
-        url.set(drivername="postgresql+psycopg"),
-        pool_pre_ping=True,
-        max_overflow=27,  # with the five that stay open, one for each call that a server runs at a time
-        connect_args={"options": options, "connect_timeout": max(2, int(config.lock_seconds))},
-    )
+    try:
+        return sa.create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            pool_pre_ping=True,
+            max_overflow=27,  # with the five that stay open, one for each call that a server runs at a time
+            connect_args={"options": options, "connect_timeout": max(2, int(config.lock_seconds))},
+        )
+    except ImportError:  # without psycopg, or without a libpq for it
+        raise missing_extra("A catalog in PostgreSQL", "postgres") from None
 
 
 def upsert(connection: sa.Connection, table: sa.Table) -> _sqlite.Insert | _postgresql.Insert:

@@ -218,8 +218,11 @@ def resurrect(context: typer.Context, name: TableName) -> None:
 
 
 @app.command()
-def restore(context: typer.Context, name: TableName, version: int) -> None:
+def restore(context: typer.Context, name: TableName, version: int, as_json: Json = False) -> None:
     """Bring back the rows and schema of an older version, as a new version."""
     with open_lake(context) as lake:
         done = lake.table(name).restore(version)
-        say(f"Table {name} is as it was at version {version}; that is version {done.version} now.")
+        counts = {"added": done.rows_added, "removed": done.rows_deleted, "updated": done.rows_updated}
+        rows = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+        text = f"Table {name} is as it was at version {version}; that is version {done.version} now. Rows: {rows}."
+        say(text, as_json, version=done.version, rows=counts)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from moulin.model.columns import compute as pc
+from moulin.model.file_settings import FileSettings
 from moulin.model.schema.arrow import leaves
 
 # A dictionary may be this large: values inside of maps share one, and one that is full costs more than it saved.
@@ -27,6 +28,9 @@ class LevelTuning:
     encoded: bool
     compression: str
     compression_level: int | None
+    dictionary_bytes: int = _DICTIONARY_BYTES
+    row_group_rows: int | None = None
+    page_rows: int | None = None
 
 
 LEVELS: tuple[LevelTuning, ...] = (
@@ -37,9 +41,22 @@ LEVELS: tuple[LevelTuning, ...] = (
 """The tuning of each level; deeper levels are like the last."""
 
 
-def tuning(level: int) -> LevelTuning:
-    """How segments of a level are written."""
-    return LEVELS[min(level, len(LEVELS) - 1)]
+def tuning(level: int, settings: FileSettings | None = None) -> LevelTuning:
+    """How segments of a level are written. What a table says of its files, in `settings`, holds at every level."""
+    tuned = LEVELS[min(level, len(LEVELS) - 1)]
+    if settings is None:
+        return tuned
+    codec, codec_level = settings.compression(tuned.compression, tuned.compression_level)
+    return replace(
+        tuned,
+        row_group_bytes=settings.row_group_bytes or tuned.row_group_bytes,
+        page_bytes=settings.page_bytes or tuned.page_bytes,
+        compression="none" if codec == "uncompressed" else codec,
+        compression_level=codec_level,
+        dictionary_bytes=settings.dictionary_bytes or tuned.dictionary_bytes,
+        row_group_rows=settings.row_group_rows,
+        page_rows=settings.page_rows,
+    )
 
 
 def encodings(schema: pa.Schema, tuned: LevelTuning, sample: pa.Table) -> dict[str, Any]:
@@ -61,7 +78,7 @@ def encodings(schema: pa.Schema, tuned: LevelTuning, sample: pa.Table) -> dict[s
     return {
         "use_dictionary": dictionary or False,
         "column_encoding": others or None,
-        "dictionary_pagesize_limit": _DICTIONARY_BYTES,
+        "dictionary_pagesize_limit": tuned.dictionary_bytes,
     }
 
 

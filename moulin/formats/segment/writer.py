@@ -30,6 +30,7 @@ from moulin.formats.segment.footer import (
 from moulin.formats.segment.tuning import LEVELS, LevelTuning, encodings, tuning
 from moulin.model.columns import compute as pc
 from moulin.model.facts import ColumnFacts, SegmentFacts
+from moulin.model.file_settings import FileSettings
 from moulin.model.layout.bounds import time_range_ns
 from moulin.model.schema.arrow import arrow_schema, field_id, leaves, list_values, stored_position_field
 from moulin.model.schema.documents import schema_to_json
@@ -41,6 +42,7 @@ SCHEMA_KEY = "iceberg.schema"
 _LEAST_BATCH = 64
 _MOST_BATCH = 1024
 _SINK_BYTES = 1 << 20
+_AS_THE_LEVEL = FileSettings()
 # A row group of more pieces than one per so many rows is copied together first: each piece costs the encoder a restart.
 _ROWS_PER_PIECE = 8192
 
@@ -62,8 +64,9 @@ class WrittenSegment:
 class SegmentWriter:
     """Writes one segment into `sink`, which it never closes; rows keep the order in which they come.
 
-    Row groups are those of the level, or smaller ones of `row_group_bytes`. `write` takes rows in the types of
-    `arrow_schema(schema, lineage=lineage)`. After an error the writer is closed and what `sink` holds is no segment.
+    Row groups are those of the level, or smaller ones of `row_group_bytes`, unless `settings`, what the table says of
+    its files, gives their size. `write` takes rows in the types of `arrow_schema(schema, lineage=lineage)`. After an
+    error the writer is closed and what `sink` holds is no segment.
     Not for use from several threads.
 
     The footer has no statistics of a column that holds NaN: they would leave NaN out, and engines for which NaN is
@@ -81,11 +84,14 @@ class SegmentWriter:
         row_group_bytes: int | None = None,
         metadata: Mapping[str, str] | None = None,
         nan_fields: Collection[int] | None = None,
+        settings: FileSettings = _AS_THE_LEVEL,
     ) -> None:
         if level < 0:
             raise InvalidInput(f"Level {level} does not exist; levels start at 0.")
-        self._tuning = tuning(level)
-        self._group_bytes = min(row_group_bytes or self._tuning.row_group_bytes, self._tuning.row_group_bytes)
+        self._tuning = tuning(level, settings)
+        self._group_bytes = self._tuning.row_group_bytes
+        if row_group_bytes is not None and settings.row_group_bytes is None:
+            self._group_bytes = min(row_group_bytes, self._group_bytes)
         self._schema = schema
         self._arrow = arrow_schema(schema, lineage=lineage)
         self._stored = self._arrow.append(stored_position_field()) if self._tuning.encoded else self._arrow
@@ -172,6 +178,7 @@ class SegmentWriter:
             return
         table = pa.concat_tables(self._held)
         step = max(1, table.num_rows * self._group_bytes // max(self._held_bytes, 1))
+        step = min(step, self._tuning.row_group_rows or step)
         end = table.num_rows if everything else table.num_rows - table.num_rows % step
         if self._file is None:
             if self._nan_fields is None:
@@ -187,6 +194,7 @@ class SegmentWriter:
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _SINK_BYTES)
         widest = max(column.nbytes for column in sample.columns) / sample.num_rows
         batch = max(_LEAST_BATCH, min(_MOST_BATCH, -int(-self._tuning.page_bytes // max(widest, 1))))
+        batch = min(batch, self._tuning.page_rows or batch)
         self._file = pq.ParquetWriter(
             self._stream,
             self._stored,
@@ -204,6 +212,7 @@ class SegmentWriter:
             store_schema=False,
             store_decimal_as_integer=True,
             metadata_collector=self._footer,
+            max_rows_per_page=self._tuning.page_rows,
             **encodings(self._stored, self._tuning, sample),
         )
 

@@ -48,9 +48,8 @@ def mill(work: MillSlice) -> Milled:
     for table_id, tables in intake.rows.items():
         layout = work.targets.layouts[table_id]
         # Level 0 whatever their size: a batch should be seen soon, and compactions will take it in any case.
-        written = write_batches(
-            work.store, layout, batches_of(tables), following, segment_bytes=work.segment_bytes, level=0
-        )
+        size = layout.append_bytes or work.segment_bytes
+        written = write_batches(work.store, layout, batches_of(tables), following, segment_bytes=size, level=0)
         if written:
             segments[table_id] = tuple(written)
     return Milled(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,12 @@ from moulin.model.schema.values import IcebergType, ListType, MapType, NestedFie
 from moulin.model.where import Where, parse_where
 from moulin.table.context import Context
 from moulin.table.pins import Hold
-from moulin.table.read.feed_reader import COMMIT_TIMESTAMP, FEED_FIELDS, FeedReader
+from moulin.table.read.feed_reader import CHANGE_TYPE, COMMIT_TIMESTAMP, FEED_FIELDS, FeedReader
+from moulin.table.read.frames import to_pandas, to_polars
 
 if TYPE_CHECKING:
     import pandas
+    import polars
 
 
 class Feed:
@@ -66,12 +69,24 @@ class Feed:
 
     def to_pandas(self) -> pandas.DataFrame:
         """All rows as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
+        return to_pandas(self.to_arrow())
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as dictionaries."""
         rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
         return rows
+
+    def to_polars(self) -> polars.DataFrame:
+        """All rows as a polars DataFrame."""
+        return to_polars(self.to_arrow())
+
+    def counts(self) -> dict[str, int]:
+        """How many rows of each `_change_type` there are. Reads what `count` reads."""
+        found: Counter[str] = Counter()
+        for batch in self._read(replace(self._reader, columns=())):
+            for change in batch.column(CHANGE_TYPE).value_counts():
+                found[change["values"].as_py()] += change["counts"].as_py()
+        return dict(found)
 
     def count(self) -> int:
         """How many rows; reads no column but those that `where` names, and row ids where they are stored."""

@@ -36,10 +36,12 @@ from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.index_files import SecondaryIndexes
 from moulin.table.find.index_search import Narrowed, groups_of, narrow
 from moulin.table.pins import Hold, Pins
+from moulin.table.read.frames import to_pandas, to_polars
 from moulin.table.read.verified import VERIFIED, part_of
 
 if TYPE_CHECKING:
     import pandas
+    import polars
 
 _UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
 
@@ -154,7 +156,11 @@ class Scan:
 
     def to_pandas(self) -> pandas.DataFrame:
         """All rows as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
+        return to_pandas(self.to_arrow())
+
+    def to_polars(self) -> polars.DataFrame:
+        """All rows as a polars DataFrame, as `polars.DataFrame(scan)` does too; `polars.from_arrow` makes a Series."""
+        return to_polars(self.to_arrow())
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as dictionaries."""

@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from uuid import UUID
 
 from moulin.model.entities import TableState
+from moulin.model.file_settings import FileSettings
 from moulin.model.key.key import Key
 from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.sort_order import SortOrder
 from moulin.model.schema.values import Schema
+from moulin.table.properties import append_bytes
 from moulin.table.write import clustering
 
 
@@ -20,7 +22,8 @@ from moulin.table.write import clustering
 class Layout:
     """Schema, partitioning and order that new segments of a table are written with.
 
-    `cluster_by` names the columns that compactions put rows together by.
+    `cluster_by` names the columns that compactions put rows together by; `files` and `append_bytes` are what the
+    table's properties say of files and of the size of appended ones.
     """
 
     table_id: UUID
@@ -30,6 +33,8 @@ class Layout:
     sort_order: SortOrder
     event_time: int | None
     cluster_by: tuple[str, ...] = ()
+    files: FileSettings = field(default_factory=FileSettings)
+    append_bytes: int | None = None
 
     @cached_property
     def key(self) -> Key | None:
@@ -46,4 +51,6 @@ class Layout:
             state.sort_order,
             state.event_time,
             clustering.columns_of(state),
+            FileSettings.of(state.properties),
+            append_bytes(state.properties),
         )

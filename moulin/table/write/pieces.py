@@ -14,6 +14,13 @@ from moulin.model.schema.values import Schema
 def pieces(batches: Iterable[pa.RecordBatch], schema: Schema, limit: int) -> Iterator[pa.Table]:
     """The rows of batches of `schema`, in their order, as tables of about `limit` bytes each; none is empty."""
     whole = arrow_schema(schema)
-    filled = (batch for batch in batches if batch.num_rows)
+    filled = (part for batch in batches if batch.num_rows for part in _cut(batch, limit))
     for held in packed(filled, lambda batch: int(batch.nbytes), limit):
         yield pa.Table.from_batches(held, whole)
+
+
+def _cut(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
+    """A batch in equal parts of at least `limit` bytes, unless it has fewer."""
+    parts = max(1, batch.nbytes // limit)
+    step = -(-batch.num_rows // parts)
+    return (batch.slice(start, step) for start in range(0, batch.num_rows, step))

@@ -3,6 +3,8 @@
 The kernel of append, overwrite and of Spark's write tasks.
 """
 
+# Decisions: docs/decisions/0240
+
 from __future__ import annotations
 
 import secrets
@@ -28,7 +30,7 @@ from moulin.table.write.pieces import pieces
 
 NumberSource = Callable[[], int]
 
-# Row groups of keyed segments, at every level: a look-up of one row reads one of them.
+# Row groups of keyed segments, at every level, unless the table says otherwise: a look-up of one row reads one of them.
 KEYED_GROUP_BYTES = 8 << 20
 
 # So many bytes of rows in memory, as many as the largest row groups have, are a bulk load.
@@ -119,6 +121,7 @@ def write_segment(
             lineage=lineage,
             row_group_bytes=group_bytes,
             nan_fields=nans,
+            settings=layout.files,
         )
         for table in tables:
             writer.write(table)

@@ -83,6 +83,8 @@ REFUSED: list[Any] = [
     {"action": "set-properties", "updates": {"a": 1}},
     {"action": "set-properties", "updates": {"moulin.nothing": "1"}},
     {"action": "set-properties", "updates": {"write.data.path": "file:///etc"}},
+    {"action": "set-properties", "updates": {"write.format.default": "orc"}},
+    {"action": "set-properties", "updates": {"write.parquet.compression-codec": "lzo"}},
     {"action": "set-location", "location": "file:///etc"},
     {"action": "assign-uuid", "uuid": str(uuid.uuid4())},
     {"action": "upgrade-format-version", "format-version": 1},

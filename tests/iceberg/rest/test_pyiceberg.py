@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import (
+    BadRequestError,
     NamespaceNotEmptyError,
     NoSuchTableError,
     TableAlreadyExistsError,
@@ -166,6 +168,20 @@ def test_two_clients_that_hammer_one_table_lose_and_double_nothing(lake: Lake, c
     kinds = [info.kind for info in lake.table("shop.t").history()]
     assert kinds.count("append") == 20
     assert check(project(lake.context, lake.table("shop.t").id).location, Files(lake.store)) == []
+
+
+def test_properties_of_files_are_followed_or_refused(lake: Lake, catalog: Any) -> None:
+    with pytest.raises(BadRequestError, match="takes parquet, not 'orc'"):
+        catalog.create_table("shop.t", SCHEMA, properties={"write.format.default": "orc"})
+    codec = {"write.parquet.compression-codec": "gzip", "write.distribution-mode": "hash"}
+    table = catalog.create_table("shop.t", SCHEMA, properties=codec)
+    with pytest.raises(BadRequestError, match="takes zstd, gzip"), table.transaction() as transaction:
+        transaction.set_properties({"write.parquet.compression-codec": "lzo"})
+    ours = lake.table("shop.t")
+    ours.append(_rows(1, 2))
+    (segment,) = lake.catalog.segments(ours.id, ours.version)
+    footer = pq.read_metadata(pa.BufferReader(lake.store.get(segment.facts.path)))
+    assert footer.row_group(0).column(0).compression == "GZIP"
 
 
 def test_a_table_created_in_a_transaction_appears_with_its_rows(lake: Lake, catalog: Any) -> None:

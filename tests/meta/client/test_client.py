@@ -83,7 +83,8 @@ def test_an_event_table_works_from_its_first_row_to_its_history(lake: Lake, serv
     assert ids(table, where="id < 9") == [1, *range(5, 9)]
     assert [c.kind for c in table.history()] == [c.kind for c in served.table("shop.orders").history()]
     assert {c["_change_type"] for c in table.changes(first).to_arrow().to_pylist()} >= {"delete", "insert"}
-    table.restore(first)
+    done = table.restore(first)
+    assert (done.rows_added, done.rows_deleted, done.rows_updated) == (6, 3, 0)
     assert ids(table) == ids(served.table("shop.orders")) == list(range(20))
 
 
@@ -123,6 +124,8 @@ def test_errors_are_those_of_the_server(lake: Lake, served: Lake) -> None:
         lambda it: it.table("shop.t").at(version=10**9),
         lambda it: it.table("shop.t").add_column("id", "long"),
         lambda it: it.rename_table("shop.t", "shop.v"),
+        lambda it: it.create_table("shop.orc", COLUMNS, properties={"write.format.default": "orc"}),
+        lambda it: it.table("shop.t").set_properties({"write.parquet.compression-codec": "lzo"}),
     ):
         told = []
         for one in (lake, served):

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import moulin
@@ -54,6 +56,17 @@ def test_an_append_is_one_version_of_sorted_segments(lake: Lake, orders: Table, 
     stamps = orders.scan(columns=["ts"]).to_arrow().column(0).to_pylist()
     assert all(stamps[n] < stamps[n + 1] for n in range(300)), "a segment is sorted by event time"
     assert len({s.facts.number for s in segments}) == 3
+
+
+def test_tasks_write_files_as_the_table_says(lake: Lake, spark: SparkSession) -> None:
+    properties = {"write.parquet.compression-codec": "gzip", "write.parquet.row-group-limit": 100}
+    columns = [("id", "long"), ("ts", "timestamptz"), ("region", "string"), ("amount", "double")]
+    table = lake.create_table("shop.files", columns, properties=properties)
+    table.append(events(spark, 0, 1000))
+    for segment in lake.catalog.segments(table.id, lake.version):
+        footer = pq.read_metadata(pa.BufferReader(lake.store.get(segment.facts.path)))
+        assert footer.row_group(0).num_rows == 100
+        assert footer.row_group(0).column(0).compression == "GZIP"
 
 
 def test_rows_are_split_by_partition(lake: Lake, spark: SparkSession, ids: Ids) -> None:
