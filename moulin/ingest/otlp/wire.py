@@ -36,11 +36,12 @@ class Odd(Exception):
 
 
 class Buffer:
-    """The bytes of many messages, one after the other."""
+    """The bytes of many messages, one after the other. `repeated_keys` counts attributes that a later one replaced."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data + PADDING
         self.end = len(data)
+        self.repeated_keys = 0
         self.bytes: NDArray[np.uint8] = np.frombuffer(self.data, np.uint8)
         self._arrow = pa.py_buffer(self.data)
 
