@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, MoulinError, NotFound, Unsupported
 from moulin.formats.baby_segment import PAYLOAD_OF, BabySegment, Entry, Payload, decode
-from moulin.ingest.intake.appended import read_rows
+from moulin.ingest.appended import read_rows
 from moulin.ingest.intake.routing import Router, fit
 from moulin.ingest.otlp.former import former_rows
 from moulin.ingest.otlp.otlp import decode as decode_otlp
