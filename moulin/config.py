@@ -122,6 +122,14 @@ class Config:
     # way to the store. When the store does not answer, it keeps callers waiting for `collector_patience`.
     collector_request_bytes: int = 64 * MIB
     collector_budget_bytes: int = 256 * MIB
+    # What the rows of one request may take once decoded, how many rows or records, columns, and values (messages of
+    # OTLP, values of JSON) it may have, and how deep rows may be nested. So many threads check requests.
+    collector_decoded_bytes: int = 256 * MIB
+    collector_request_rows: int = 1_000_000
+    collector_request_columns: int = 2_000
+    collector_request_values: int = 4_000_000
+    collector_request_depth: int = 64
+    collector_threads: int = 2
     collector_patience: float = 10.0
     # A collector's clients have so long to send the head of an HTTP request, and its body (longer while it moves). They
     # may have so many connections in all, and each peer so many. Names that they may call it by besides those of this

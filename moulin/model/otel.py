@@ -1,15 +1,18 @@
 """The tables of telemetry: their columns, and how `moulin init --otel` lays them out.
 
 Every row has `event_time` (never after `ingest_time`), `ingest_time` (whole seconds) and `reported_time`, the moment
-the sender gave, null when it gave none. Attributes come as a map of texts and a JSON text of the others, see
-`moulin.ingest.otlp.attributes`.
+the sender gave, null when it gave none. A time is a `timestamptz` of microseconds, which every engine reads, and the
+column `<time>_unix_nano` beside it has its exact nanoseconds; `ingest_time` needs none. Trace and span ids are
+lower-case hex. Attributes come as a map of texts and a JSON text of the others, see `moulin.ingest.otlp.attributes`.
+
+Tables made by earlier versions have `timestamptz_ns` and bytes instead. They keep their columns: `FORMER_SCHEMAS`.
 """
 
-# Decisions: docs/decisions/0074
+# Decisions: docs/decisions/0074, docs/decisions/0226
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -24,14 +27,24 @@ DATABASE: Final = "otel"
 EVENT_TIME, INGEST_TIME, REPORTED_TIME = "event_time", "ingest_time", "reported_time"
 SERVICE: Final = "service_name"
 
-TIME: Final = pa.timestamp("ns", tz="UTC")
+TIME: Final = pa.timestamp("us", tz="UTC")
+NANOS: Final = "_unix_nano"
+"""What the column of exact nanoseconds is called after its time."""
+ID: Final = pa.string()
 TEXTS: Final = pa.map_(pa.string(), pa.string())
-TRACE_ID: Final = pa.binary(16)
-SPAN_ID: Final = pa.binary(8)
+FORMER_TIME: Final = pa.timestamp("ns", tz="UTC")
+FORMER_IDS: Final = MappingProxyType(
+    {"trace_id": pa.binary(16), "span_id": pa.binary(8), "parent_span_id": pa.binary(8)}
+)
+
+
+def _time(name: str, *, required: bool = False) -> list[pa.Field]:
+    return [pa.field(name, TIME, not required), pa.field(name + NANOS, pa.int64())]
+
 
 EVENT: Final = pa.struct(
     [
-        ("time", TIME),
+        *_time("time"),
         ("name", pa.string()),
         ("attributes", TEXTS),
         ("attributes_typed", pa.string()),
@@ -40,8 +53,8 @@ EVENT: Final = pa.struct(
 )
 LINK: Final = pa.struct(
     [
-        ("trace_id", TRACE_ID),
-        ("span_id", SPAN_ID),
+        ("trace_id", ID),
+        ("span_id", ID),
         ("trace_state", pa.string()),
         ("attributes", TEXTS),
         ("attributes_typed", pa.string()),
@@ -52,20 +65,20 @@ LINK: Final = pa.struct(
 QUANTILE: Final = pa.struct([("quantile", pa.float64()), ("value", pa.float64())])
 EXEMPLAR: Final = pa.struct(
     [
-        ("time", TIME),
+        *_time("time"),
         ("value", pa.float64()),
         ("value_int", pa.int64()),
-        ("trace_id", TRACE_ID),
-        ("span_id", SPAN_ID),
+        ("trace_id", ID),
+        ("span_id", ID),
         ("attributes", TEXTS),
         ("attributes_typed", pa.string()),
     ]
 )
 
 _TIMES: Final = [
-    pa.field(EVENT_TIME, TIME, nullable=False),
+    *_time(EVENT_TIME, required=True),
     pa.field(INGEST_TIME, TIME, nullable=False),
-    pa.field(REPORTED_TIME, TIME),
+    *_time(REPORTED_TIME),
     pa.field(SERVICE, pa.string()),
 ]
 _ORIGIN: Final = [
@@ -87,14 +100,14 @@ SCHEMAS: Final[Mapping[Signal, pa.Schema]] = MappingProxyType(
         "logs": pa.schema(
             [
                 *_TIMES,
-                pa.field("observed_time", TIME),
+                *_time("observed_time"),
                 pa.field("severity_number", pa.int32()),
                 pa.field("severity_text", pa.string()),
                 pa.field("event_name", pa.string()),
                 pa.field("body", pa.string()),
                 pa.field("body_typed", pa.string()),
-                pa.field("trace_id", TRACE_ID),
-                pa.field("span_id", SPAN_ID),
+                pa.field("trace_id", ID),
+                pa.field("span_id", ID),
                 pa.field("flags", pa.int64()),
                 *_ORIGIN,
             ]
@@ -102,11 +115,11 @@ SCHEMAS: Final[Mapping[Signal, pa.Schema]] = MappingProxyType(
         "traces": pa.schema(
             [
                 *_TIMES,
-                pa.field("end_time", TIME),
+                *_time("end_time"),
                 pa.field("duration_ns", pa.int64()),
-                pa.field("trace_id", TRACE_ID),
-                pa.field("span_id", SPAN_ID),
-                pa.field("parent_span_id", SPAN_ID),
+                pa.field("trace_id", ID),
+                pa.field("span_id", ID),
+                pa.field("parent_span_id", ID),
                 pa.field("trace_state", pa.string()),
                 pa.field("flags", pa.int64()),
                 pa.field("name", pa.string()),
@@ -123,7 +136,7 @@ SCHEMAS: Final[Mapping[Signal, pa.Schema]] = MappingProxyType(
         "metrics": pa.schema(
             [
                 *_TIMES,
-                pa.field("start_time", TIME),
+                *_time("start_time"),
                 pa.field("name", pa.string()),
                 pa.field("description", pa.string()),
                 pa.field("unit", pa.string()),
@@ -156,6 +169,24 @@ SCHEMAS: Final[Mapping[Signal, pa.Schema]] = MappingProxyType(
     }
 )
 
+
+def _former_field(field: pa.Field) -> pa.Field:
+    if pa.types.is_timestamp(field.type):
+        return field.with_type(FORMER_TIME)
+    if pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type):
+        return field.with_type(pa.list_(pa.struct(_former_fields(field.type.value_type))))
+    return field.with_type(FORMER_IDS.get(field.name, field.type))
+
+
+def _former_fields(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    return [_former_field(field) for field in fields if not field.name.endswith(NANOS)]
+
+
+FORMER_SCHEMAS: Final[Mapping[Signal, pa.Schema]] = MappingProxyType(
+    {signal: pa.schema(_former_fields(schema)) for signal, schema in SCHEMAS.items()}
+)
+"""The columns of tables that were made up to version 0.1."""
+
 SEGMENT_BYTES: Final = 64 << 20
 """Size of compacted segments: a compaction of 256 MiB then has four to deal rows out to."""
 PARTITION_BY: Final = (f"day({EVENT_TIME})",)
@@ -179,6 +210,12 @@ def superset() -> pa.Schema:
     return pa.schema(list(fields.values()))
 
 
+def is_former(schema: pa.Schema) -> bool:
+    """Whether a table has times in nanoseconds and ids in bytes, as earlier versions made it."""
+    return EVENT_TIME in schema.names and schema.field(EVENT_TIME).type == FORMER_TIME
+
+
 def takes(schema: pa.Schema, signal: Signal) -> bool:
     """Whether a table of this schema can hold every column of a signal's rows."""
-    return all(field.name in schema.names and schema.field(field.name).type == field.type for field in SCHEMAS[signal])
+    wanted = (FORMER_SCHEMAS if is_former(schema) else SCHEMAS)[signal]
+    return all(field.name in schema.names and schema.field(field.name).type == field.type for field in wanted)

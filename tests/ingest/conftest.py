@@ -23,6 +23,8 @@ from moulin.ingest.collector.stream import StreamSettings
 from moulin.ingest.otlp.otlp import decode as decode_otlp
 from moulin.model.ingest import StopReason
 from moulin.model.otel import Signal
+from moulin.model.schema.schema import make_schema
+from moulin.model.schema.values import Schema
 from moulin.storage import paths
 from moulin.storage.store import Store, open_store
 
@@ -42,6 +44,8 @@ class MemoryRegistry:
     gone: set[UUID] = field(default_factory=set)
     down: bool = False
     validations: int = 0
+    tables: dict[str, Schema] = field(default_factory=lambda: {"orders": make_schema([("id", "long")])})
+    schemas_asked: int = 0
 
     def __post_init__(self) -> None:
         self.grants = {token: Grant(uuid4(), uuid4(), "shop") for token in (TOKEN, OTHER_TOKEN)}
@@ -69,8 +73,9 @@ class MemoryRegistry:
         self._require_up()
         self.stopped[stream_id] = final_offset, reason
 
-    def has_table(self, database_id: UUID, name: str) -> bool:
-        return name == "orders"
+    def table_schema(self, database_id: UUID, name: str) -> Schema | None:
+        self.schemas_asked += 1
+        return self.tables.get(name)
 
     def _require_up(self) -> None:
         if self.down:

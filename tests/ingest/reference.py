@@ -13,14 +13,36 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from moulin.ingest.otlp.attributes import plain
-from moulin.model.otel import SCHEMAS
+from moulin.model.otel import FORMER_SCHEMAS
 
 LATEST = 2**63 - 1
 KINDS = ["unspecified", "internal", "server", "client", "producer", "consumer"]
 
 
 def rows(signal: str, data: bytes, ingest: int) -> list[dict[str, Any]]:
-    """Each row as a dict of plain values; times in nanoseconds, maps as lists of pairs."""
+    """Each row as a dict of plain values; times in microseconds, maps as lists of pairs."""
+    return [_current(row) for row in former_rows(signal, data, ingest)]
+
+
+def _current(row: dict[str, Any]) -> dict[str, Any]:
+    """Times in microseconds with their nanoseconds beside them, ids in hex."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if name == "ingest_time":
+            found[name] = value // 1000
+        elif name == "time" or name.endswith("_time"):
+            found |= {name: None if value is None else value // 1000, f"{name}_unix_nano": value}
+        elif isinstance(value, bytes):
+            found[name] = value.hex()
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            found[name] = [_current(one) for one in value]
+        else:
+            found[name] = value
+    return found
+
+
+def former_rows(signal: str, data: bytes, ingest: int) -> list[dict[str, Any]]:
+    """Each row in the columns of tables that earlier versions made: times in nanoseconds, ids as bytes."""
     found: list[dict[str, Any]] = []
     if signal == "logs":
         for group in ExportLogsServiceRequest.FromString(data).resource_logs:
@@ -35,7 +57,7 @@ def rows(signal: str, data: bytes, ingest: int) -> list[dict[str, Any]]:
             for scope in group.scope_metrics:
                 for metric in scope.metrics:
                     found += [{**row, **_origin(group, scope)} for row in _points(metric, ingest)]
-    empty = dict.fromkeys(SCHEMAS[signal].names)  # type: ignore[index]
+    empty = dict.fromkeys(FORMER_SCHEMAS[signal].names)  # type: ignore[index]
     return [{**empty, **row} for row in found]
 
 
@@ -178,8 +200,12 @@ def _origin(group: Any, scope: Any) -> dict[str, Any]:
 
 
 def _attributes(name: str, pairs: Any) -> dict[str, Any]:
-    texts = [(pair.key, _value(pair.value)[0]) for pair in pairs]
-    typed = [f"{json.dumps(p.key, ensure_ascii=False)}:{t}" for p in pairs if (t := _value(p.value)[1]) is not None]
+    last: dict[str, Any] = {}
+    for pair in pairs:
+        last.pop(pair.key, None)  # the last one counts, where it stands
+        last[pair.key] = pair.value
+    texts = [(key, _value(value)[0]) for key, value in last.items()]
+    typed = [f"{json.dumps(k, ensure_ascii=False)}:{t}" for k, v in last.items() if (t := _value(v)[1]) is not None]
     return {name: texts, f"{name}_typed": "{" + ",".join(typed) + "}" if typed else None}
 
 

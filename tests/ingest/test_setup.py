@@ -72,9 +72,9 @@ def test_the_catalog_validates_tokens_and_opens_streams(tmp_path: Path) -> None:
         assert registry.stopped_offset(stream.id) == 4
         assert registry.register(token, "c", "").id != stream.id
         lake.create_table("otel.keyed", pa.schema([pa.field("id", pa.int64(), False)]), primary_key=["id"])
-        assert registry.has_table(grant.database_id, "logs")
-        assert not registry.has_table(grant.database_id, "nothing")
-        assert not registry.has_table(grant.database_id, "keyed")
+        assert registry.table_schema(grant.database_id, "logs") is not None
+        assert registry.table_schema(grant.database_id, "nothing") is None
+        assert registry.table_schema(grant.database_id, "keyed") is None
         assert CollectorSettings.of(lake.config).budget_bytes == 1 << 30
 
 
@@ -98,7 +98,7 @@ def test_a_server_validates_tokens_and_opens_streams(tmp_path: Path) -> None:
                 assert registry.stopped_offset(stream.id) == 4
                 with pytest.raises(NotFound):
                     registry.stopped_offset(grant.token_id)
-                assert registry.has_table(grant.database_id, "logs")
-                assert not registry.has_table(grant.database_id, "nothing")
+                assert registry.table_schema(grant.database_id, "logs") is not None
+                assert registry.table_schema(grant.database_id, "nothing") is None
         finally:
             server.stop(1)

@@ -22,7 +22,7 @@ select service_name, count(*) as spans, round(100 * avg(if(status_code = 'error'
 from otel.traces group by service_name order by error_percent desc, service_name
 """
 _SLOWEST = """
-select service_name, name, lower(hex(trace_id)) as trace, round(duration_ns / 1e6) as ms
+select service_name, name, trace_id as trace, round(duration_ns / 1e6) as ms
 from otel.traces order by duration_ns desc limit 3
 """
 Timed = Callable[[str], AbstractContextManager[None]]

@@ -60,7 +60,7 @@ def collect(
     with structured_logs(log_format, log_level), open_lake(context) as lake:
         registry = _registry(lake)
         settings = CollectorSettings.of(lake.config, platform.node())
-        raise_open_files(settings.limits)
+        raise_open_files(settings.connections)
         collector = Collector(lake.store, registry, settings)
         asyncio.run(serve(collector, Listen(host, grpc_port, http_port, tls_certificate, tls_key), ready=ready))
 

@@ -236,6 +236,7 @@ def _say_batch(done: Any, as_json: bool, *, always: bool = False) -> Any:
         segments=done.segments,
         set_aside=done.set_aside,
         fallen_back=done.fallen_back,
+        repeated_keys=done.repeated_keys,
         stopped=done.stopped,
         trimmed=done.trimmed,
         seconds=round(done.seconds, 3),

@@ -9,30 +9,38 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from moulin.config import Config
 from moulin.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
 from moulin.formats.baby_segment import MAX_RAW, PAYLOAD_OF, Entry, Payload
+from moulin.ingest.collector.limits import RequestLimits, TooLarge
 from moulin.ingest.collector.registry import Grant, StreamRegistry
-from moulin.ingest.collector.requests import Checked, TooLarge, check_arrow, check_ndjson
+from moulin.ingest.collector.requests import Checked, check_json, check_protobuf
+from moulin.ingest.collector.rows import check_rows
 from moulin.ingest.collector.stream import StreamSettings, StreamWriter
 from moulin.model.otel import Signal
+from moulin.model.schema.values import Schema
 from moulin.network.counts import counted
 from moulin.network.limits import Limits
 from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.storage.store import Store
 
+T = TypeVar("T")
+
 RETRY_AFTER: Final = 1
 """Seconds that a sender is asked to wait when a collector is overloaded or its store is away."""
 
 _NO_STREAM: Final = UUID(int=0)
 _KNOWN_TOKENS: Final = 4096
+_KNOWN_TABLES: Final = 1024
+_SCHEMA_AGE: Final = 5.0  # seconds; rows that do not fit a schema are checked against the newest one all the same
 _REFUSED_FOR: Final = 5.0  # seconds; a wrong token is not asked for again so soon
 
 
@@ -44,14 +52,16 @@ class CollectorSettings:
     budget_bytes: int = 256 << 20
     token_recheck: float = 60.0
     stream: StreamSettings = field(default_factory=StreamSettings)
-    limits: Limits = field(default_factory=Limits)
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    threads: int = 2
+    connections: Limits = field(default_factory=Limits)
     allowed_hosts: str = ""
 
     @classmethod
     def of(cls, config: Config, description: str = "") -> CollectorSettings:
         """What a lake's configuration says; `description` tells people which collector this is."""
         stream = StreamSettings(config.stream_keep_alive, config.collector_patience, description=description)
-        limits = Limits(
+        connections = Limits(
             config.collector_header_seconds,
             config.collector_body_seconds,
             config.collector_connections,
@@ -62,7 +72,9 @@ class CollectorSettings:
             config.collector_budget_bytes,
             config.token_recheck,
             stream,
-            limits=limits,
+            RequestLimits.of(config),
+            config.collector_threads,
+            connections=connections,
             allowed_hosts=config.collector_allowed_hosts,
         )
 
@@ -74,6 +86,7 @@ class CollectorCounts:
     accepted: int = counted("Requests stored and answered.")
     accepted_bytes: int = counted("Bytes of requests stored and answered, decompressed.")
     rejected_records: int = counted("Records left out of requests that were taken, for malformed ids.")
+    mended_texts: int = counted("Texts that were not UTF-8, stored with U+FFFD in place of the bytes.")
     overloaded: int = counted("Requests refused because too many bytes were on their way to the store.")
     invalid: int = counted("Requests refused as invalid or too large.")
     unauthenticated: int = counted("Requests refused for want of a valid token.")
@@ -92,7 +105,9 @@ class Room:
         collector = self._collector
         limit = collector.settings.request_bytes
         if self.size + size > limit:
-            raise TooLarge(f"The request has more than {limit} bytes: send smaller batches.")
+            raise TooLarge(
+                f"The request has more than {limit:,} bytes (collector_request_bytes): send smaller batches."
+            )
         if collector.in_flight + size > collector.settings.budget_bytes:
             collector.counts.overloaded += 1
             collector.overloaded = True
@@ -121,6 +136,8 @@ class Collector:
         self._store = store
         self._registry = registry
         self._grants: SizedCache[bytes, tuple[Grant | None, float]] = SizedCache(_KNOWN_TOKENS)
+        self._schemas: SizedCache[tuple[UUID, str], tuple[Schema, float]] = SizedCache(_KNOWN_TABLES)
+        self._workers = ThreadPoolExecutor(max(self.settings.threads, 1), "moulin-collector-check")
         self._writer: StreamWriter | None = None
 
     @property
@@ -140,6 +157,15 @@ class Collector:
         finally:
             writer.close()
             await task
+            self._workers.shutdown(wait=False)
+
+    async def work(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Runs what takes time in proportion to a request, in one of a few threads: the event loop stays free."""
+        return await asyncio.get_running_loop().run_in_executor(self._workers, call, *arguments)
+
+    async def check(self, signal: Signal, data: bytes, *, is_json: bool = False) -> Checked:
+        """An OTLP request, checked; InvalidInput when nothing of it can be taken."""
+        return await self.work(check_json if is_json else check_protobuf, signal, data, self.settings.limits)
 
     def drain(self) -> None:
         """Take no more requests; those taken are stored and answered."""
@@ -188,21 +214,40 @@ class Collector:
     async def export(self, signal: Signal, grant: Grant, token: str, checked: Checked) -> None:
         """Stores an OTLP request; returns when it is there for good. One without records is not stored."""
         self.counts.rejected_records += checked.rejected
+        self.counts.mended_texts += checked.mended
         if checked.records:
             await self._submit(Entry(grant.token_id, PAYLOAD_OF[signal], checked.records, checked.data), token)
 
     async def append(self, grant: Grant, token: str, name: str, payload: Payload, data: bytes) -> int:
-        """Stores rows for a table of the token's database, given as `database.table`; returns how many there are."""
+        """Stores rows for a table of the token's database, given as `database.table`; returns how many there are.
+
+        InvalidInput, with the column, for rows that the table cannot take as it is now.
+        """
         database, _, table = name.partition(".")
-        known = database == grant.database and await asyncio.to_thread(
-            self._registry.has_table, grant.database_id, table
-        )
-        if not known:
+        schema, asked = await self._schema(grant, table) if database == grant.database else (None, True)
+        if schema is None:
             raise NotFound(f"The token's database has no table {name!r}: write database.table, and check both names.")
-        rows = await asyncio.to_thread(check_arrow if payload is Payload.ARROW else check_ndjson, data)
+        try:
+            rows = await self.work(check_rows, payload, data, schema, self.settings.limits)
+        except InvalidInput as error:
+            newer, _ = (None, True) if asked or isinstance(error, TooLarge) else await self._schema(grant, table, 0.0)
+            if newer is None or newer == schema:
+                raise
+            rows = await self.work(check_rows, payload, data, newer, self.settings.limits)
         if rows:
             await self._submit(Entry(grant.token_id, payload, rows, data, table), token)
         return rows
+
+    async def _schema(self, grant: Grant, table: str, age: float = _SCHEMA_AGE) -> tuple[Schema | None, bool]:
+        """The schema of a table, known for at most `age` seconds, and whether the catalog was asked just now."""
+        key, now = (grant.database_id, table), time.monotonic()
+        known, since = self._schemas.find(key) or (None, 0.0)
+        if known is not None and now - since < age:
+            return known, False
+        found = await asyncio.to_thread(self._registry.table_schema, *key)
+        if found is not None:
+            self._schemas.keep(key, (found, now))
+        return found, True
 
     async def _submit(self, entry: Entry, token: str) -> None:
         try:

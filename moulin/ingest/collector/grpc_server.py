@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from moulin.errors import InvalidInput, MoulinError, Unauthenticated
 from moulin.ingest.collector.collector import RETRY_AFTER, Collector
-from moulin.ingest.collector.requests import TooLarge, check_protobuf
+from moulin.ingest.collector.limits import TooLarge
 from moulin.model.otel import Signal
 from moulin.network.limits import grpc_options
 
@@ -30,19 +30,19 @@ _TYPE_URL: Final = b"type.googleapis.com/google.rpc.RetryInfo"
 
 
 def response(signal: Signal, rejected: int, reason: str) -> Any:
-    """What OTLP answers to a request that was taken, all of it or in part."""
+    """What OTLP answers to a request that was taken, all of it or in part; a reason alone is a warning."""
     if signal == "logs":
         logs = ExportLogsServiceResponse()
-        if rejected:
+        if rejected or reason:
             logs.partial_success.rejected_log_records, logs.partial_success.error_message = rejected, reason
         return logs
     if signal == "traces":
         traces = ExportTraceServiceResponse()
-        if rejected:
+        if rejected or reason:
             traces.partial_success.rejected_spans, traces.partial_success.error_message = rejected, reason
         return traces
     metrics = ExportMetricsServiceResponse()
-    if rejected:
+    if rejected or reason:
         metrics.partial_success.rejected_data_points, metrics.partial_success.error_message = rejected, reason
     return metrics
 
@@ -54,7 +54,7 @@ def make_server(collector: Collector) -> grpc.aio.Server:
         options=[
             ("grpc.max_receive_message_length", limit),
             ("grpc.so_reuseport", 0),  # a second collector on the same port is a mistake, not a colleague
-            *grpc_options(collector.settings.limits),
+            *grpc_options(collector.settings.connections),
         ]
     )
     for signal, service in _SERVICES.items():
@@ -70,7 +70,7 @@ def _export(collector: Collector, signal: Signal) -> Callable[[bytes, Any], Awai
         try:
             grant, token = await collector.authorize(header)
             room.grow(len(data))
-            checked = check_protobuf(signal, data)
+            checked = await collector.check(signal, data)
             await collector.export(signal, grant, token, checked)
         except MoulinError as error:
             await _abort(collector, context, error)

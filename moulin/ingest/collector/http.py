@@ -20,7 +20,8 @@ from moulin.formats.baby_segment import Payload
 from moulin.ingest.collector.collector import RETRY_AFTER, Collector, Room
 from moulin.ingest.collector.grpc_server import response
 from moulin.ingest.collector.health import Health
-from moulin.ingest.collector.requests import Inflater, TooLarge, check_json, check_protobuf
+from moulin.ingest.collector.limits import TooLarge
+from moulin.ingest.collector.requests import Inflater
 from moulin.model.otel import SIGNALS, Signal
 from moulin.network.connections import Connections
 from moulin.network.counts import Figure, counters
@@ -66,7 +67,7 @@ def _otlp(collector: Collector, signal: Signal) -> Callable[[Request], Awaitable
                 raise _Refused(415, f"Send {PROTOBUF} or {JSON}, not {kind[:100]!r}.")
             grant, token = await collector.authorize(request.headers.get("authorization"))
             data = await _body(request, collector, room)
-            checked = check_json(signal, data) if kind == JSON else check_protobuf(signal, data)
+            checked = await collector.check(signal, data, is_json=kind == JSON)
             await collector.export(signal, grant, token, checked)
         except (MoulinError, _Refused, ClientDisconnect) as error:
             return _failure(collector, error, kind)
@@ -142,12 +143,22 @@ async def _body(request: Request, collector: Collector, room: Room) -> bytes:
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "", "gzip"):
         raise _Refused(415, f"The content encoding {encoding[:100]!r} is not known: send gzip, or none.")
-    inflater = Inflater(collector.settings.request_bytes) if encoding == "gzip" else None
-    parts = []
+    limit = collector.settings.request_bytes
+    inflater = Inflater(limit) if encoding == "gzip" else None
+    parts, received = [], 0
     async for chunk in request.stream():
-        data = inflater.feed(chunk) if inflater else chunk
-        room.grow(len(data))
-        parts.append(data)
+        received += len(chunk)
+        if received > limit:  # of gzip that unpacks to nothing
+            raise TooLarge(
+                f"The request has more than {limit:,} bytes (collector_request_bytes): send smaller batches."
+            )
+        while chunk:
+            if inflater is None:
+                data, chunk = chunk, b""
+            else:
+                data, chunk = await collector.work(inflater.feed, chunk)
+            room.grow(len(data))
+            parts.append(data)
     if inflater:
         inflater.finish()
     return b"".join(parts)

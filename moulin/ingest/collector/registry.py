@@ -10,6 +10,7 @@ from uuid import UUID
 from moulin.catalog.catalog import Catalog
 from moulin.errors import NotFound
 from moulin.model.ingest import StopReason
+from moulin.model.schema.values import Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ class StreamRegistry(Protocol):
     def stop(self, stream_id: UUID, final_offset: int, reason: StopReason) -> None:
         """Nothing follows `final_offset`; the stop object is the next."""
 
-    def has_table(self, database_id: UUID, name: str) -> bool:
-        """Whether rows can be appended to a live table of this name."""
+    def table_schema(self, database_id: UUID, name: str) -> Schema | None:
+        """The schema of a live table that rows can be appended to; None when there is none of this name."""
 
 
 class CatalogRegistry:
@@ -74,9 +75,9 @@ class CatalogRegistry:
     def stop(self, stream_id: UUID, final_offset: int, reason: StopReason) -> None:
         self._catalog.ingest.stop_stream(stream_id, final_offset, stopped_at=time.time_ns(), reason=reason)
 
-    def has_table(self, database_id: UUID, name: str) -> bool:
+    def table_schema(self, database_id: UUID, name: str) -> Schema | None:
         try:
-            state = self._catalog.table(database_id, name)
+            schema = self._catalog.table(database_id, name).schema
         except NotFound:
-            return False
-        return not state.schema.identifier_field_ids  # keyed tables have a log of their own
+            return None
+        return None if schema.identifier_field_ids else schema  # keyed tables have a log of their own

@@ -1,119 +1,136 @@
-"""What a collector checks of a request before it stores it: that it can be decoded, and what it holds."""
+"""What a collector checks of an OTLP request before it stores it: that it can be decoded, and what it holds."""
 
-# Decisions: docs/decisions/0073
+# Decisions: docs/decisions/0073, docs/decisions/0225
 
 from __future__ import annotations
 
-import base64
-import binascii
-import io
-import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.json as pa_json
-from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from moulin.errors import InvalidInput
+from moulin.ingest.collector.limits import RequestLimits, TooLarge
+from moulin.ingest.otlp.count import DEEPEST, TooMany, count_messages
+from moulin.ingest.otlp.json_request import NotOtlp, count_values, to_protobuf
+from moulin.ingest.otlp.mend import RECORDS, Unmendable, mend
 from moulin.ingest.otlp.otlp import REQUESTS
+from moulin.ingest.otlp.wire import Odd
 from moulin.model.otel import Signal
 
-_IDS: Final = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")
 _GROUPS: Final = {"logs": "resource_logs", "traces": "resource_spans", "metrics": "resource_metrics"}
 _SCOPES: Final = {"logs": "scope_logs", "traces": "scope_spans", "metrics": "scope_metrics"}
 _LISTS: Final = {"logs": "log_records", "traces": "spans", "metrics": "metrics"}
 _GZIP: Final = 31
-_DEEPEST: Final = 100
-
-
-class TooLarge(InvalidInput):
-    """The request has more bytes than a collector takes."""
+_PIECE: Final = 1 << 20
+_SMALLEST: Final = 2  # bytes that a message takes at least
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A request that is fit to be stored: its bytes in protobuf, how many records it has, how many were left out."""
+    """A request that is fit to be stored: its bytes in protobuf, how many records it has, how many were left out.
+
+    `mended` counts texts in which something was replaced; `reason` is for the sender, empty when all is as it was sent.
+    """
 
     data: bytes
     records: int
     rejected: int = 0
     reason: str = ""
+    mended: int = 0
 
 
-def check_protobuf(signal: Signal, data: bytes) -> Checked:
-    """A request in protobuf. Its bytes stay as they are, unless records with malformed ids had to be left out."""
+def check_protobuf(signal: Signal, data: bytes, limits: RequestLimits) -> Checked:
+    """A request in protobuf. Its bytes stay as they are, unless something in it cannot be stored."""
+    _check_counts(signal, data, limits)
     try:
         message = REQUESTS[signal].FromString(data)
     except DecodeError:
-        raise InvalidInput(f"The body is not an OTLP request of {signal} in protobuf.") from None
+        return _mended(signal, data)
     return _checked(signal, message, data)
 
 
-def check_json(signal: Signal, data: bytes) -> Checked:
+def check_json(signal: Signal, data: bytes, limits: RequestLimits) -> Checked:
     """A request in OTLP's JSON, where ids are hex. It is stored in protobuf."""
+    limits.check_values(count_values(data, limits.values))
     try:
-        document = json.loads(data)
-        if not isinstance(document, dict):
-            raise InvalidInput("It is no JSON object.")
-        _hex_to_base64(document, 0)
-        message = json_format.ParseDict(document, REQUESTS[signal](), ignore_unknown_fields=True)
-    except (ValueError, TypeError, AttributeError, RecursionError, json_format.ParseError) as error:
-        reason = str(error).splitlines()[0][:200] if isinstance(error, json_format.ParseError | InvalidInput) else ""
-        raise InvalidInput(f"The body is not an OTLP request of {signal} in JSON. {reason}".strip()) from None
-    return _checked(signal, message, message.SerializeToString())
+        encoded, replaced = to_protobuf(signal, data)
+    except NotOtlp as error:
+        raise InvalidInput(f"The body is not an OTLP request of {signal} in JSON. {error}") from None
+    checked = check_protobuf(signal, encoded, limits)
+    return _with_texts(checked, replaced) if replaced else checked
 
 
-def check_ndjson(data: bytes) -> int:
-    """How many rows there are in lines of JSON objects."""
+def _check_counts(signal: Signal, data: bytes, limits: RequestLimits) -> None:
+    """Refuses a request with too many records or values, before protobuf makes an object of each."""
+    if len(data) <= _SMALLEST * min(limits.rows, limits.values):
+        return
     try:
-        return pa_json.read_json(io.BytesIO(data)).num_rows if data.strip() else 0
-    except pa.ArrowException as error:
-        raise InvalidInput(f"The body is not one JSON object per line: {str(error).splitlines()[0][:200]}") from None
+        found = count_messages(REQUESTS[signal].DESCRIPTOR, data, limits.values)
+    except TooMany:
+        limits.check_values(limits.values + 1)
+    except Odd:
+        raise _not_otlp(signal) from None
+    else:
+        limits.check_rows(sum(found[name] for name in RECORDS[signal]))
 
 
-def check_arrow(data: bytes) -> int:
-    """How many rows there are in an Arrow IPC stream; all of it is checked."""
+def _mended(signal: Signal, data: bytes) -> Checked:
+    """A request that protobuf refuses, without what it cannot read."""
     try:
-        rows = 0
-        with pa.ipc.open_stream(data) as reader:
-            for batch in reader:
-                batch.validate(full=True)
-                rows += batch.num_rows
-        return rows
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise InvalidInput(f"The body is not an Arrow IPC stream: {str(error).splitlines()[0][:200]}") from None
+        found = mend(signal, data)
+    except Unmendable:
+        raise _not_otlp(signal) from None
+    checked = _checked(signal, REQUESTS[signal].FromString(found.data), found.data)
+    if found.left_out:
+        reason = f"{found.left_out} records have values nested too deeply (more than {DEEPEST} messages) or cut short."
+        checked = replace(
+            checked, rejected=checked.rejected + found.left_out, reason=f"{checked.reason} {reason}".strip()
+        )
+    return _with_texts(checked, found.texts) if found.texts else checked
+
+
+def _with_texts(checked: Checked, texts: int) -> Checked:
+    reason = f"{checked.reason} Bytes that are not UTF-8 were replaced by U+FFFD; the records were taken.".strip()
+    return replace(checked, reason=reason, mended=checked.mended + texts)
+
+
+def _not_otlp(signal: Signal) -> InvalidInput:
+    return InvalidInput(f"The body is not an OTLP request of {signal} in protobuf.")
 
 
 class Inflater:
-    """A gzip body, piece by piece, never more than `limit` bytes of it."""
+    """A gzip body, piece by piece, never more than a mebibyte past `limit` bytes of it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._size = 0
         self._zlib = zlib.decompressobj(_GZIP)
 
-    def feed(self, data: bytes) -> bytes:
-        """What `data` adds to the body. TooLarge beyond the limit, InvalidInput for what is no gzip."""
-        parts = []
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """A piece of the body, of a mebibyte at most, and what is left of `data` to feed next.
+
+        TooLarge beyond the limit, InvalidInput for what is no gzip.
+        """
+        parts, size = [], 0
         try:
-            while data:
+            while data and size < _PIECE:
                 if self._zlib.eof:  # gzip files may follow one another
                     self._zlib = zlib.decompressobj(_GZIP)
-                part = self._zlib.decompress(data, self._limit - self._size + 1)
-                self._size += len(part)
-                if self._size > self._limit:
-                    raise TooLarge(
-                        f"The body has more than {self._limit} bytes once decompressed: send smaller batches."
-                    )
-                parts.append(part)
+                parts.append(self._zlib.decompress(data, _PIECE - size))
+                size += len(parts[-1])
                 data = self._zlib.unconsumed_tail or self._zlib.unused_data
         except zlib.error:
             raise InvalidInput("The body is not gzip, as its Content-Encoding says.") from None
-        return b"".join(parts)
+        self._size += size
+        if self._size > self._limit:
+            raise TooLarge(
+                f"The body has more than {self._limit:,} bytes once decompressed (collector_request_bytes): "
+                "send smaller batches."
+            )
+        return b"".join(parts), data
 
     def finish(self) -> None:
         if not self._zlib.eof:
@@ -127,15 +144,12 @@ def _checked(signal: Signal, message: Any, data: bytes) -> Checked:
         if signal == "metrics":
             records += sum(_points(metric) for metric in found)
             continue
-        bad = [
-            index
-            for index, record in enumerate(found)
-            if len(record.trace_id) not in (0, 16) or len(record.span_id) not in (0, 8)
-        ]
-        records += len(found) - len(bad)
-        rejected += len(bad)
-        for index in reversed(bad):
-            del found[index]
+        good = [record for record in found if len(record.trace_id) in (0, 16) and len(record.span_id) in (0, 8)]
+        records += len(good)
+        if len(good) < len(found):
+            rejected += len(found) - len(good)
+            del found[:]
+            found.extend(good)
     if not rejected:
         return Checked(data, records)
     reason = f"{rejected} records have a trace id that is not 16 bytes or a span id that is not 8 bytes long."
@@ -152,23 +166,4 @@ def _points(metric: Any) -> int:
     return len(getattr(metric, kind).data_points) if kind else 0
 
 
-def _hex_to_base64(value: Any, depth: int) -> None:
-    """Rewrites ids, in place, to what protobuf's own JSON has for bytes."""
-    if depth > _DEEPEST:
-        raise InvalidInput("It is nested too deeply.")
-    if isinstance(value, list):
-        for item in value:
-            _hex_to_base64(item, depth + 1)
-    elif isinstance(value, dict):
-        for name in _IDS:
-            if isinstance(found := value.get(name), str):
-                try:
-                    value[name] = base64.b64encode(binascii.unhexlify(found)).decode()
-                except ValueError:
-                    raise InvalidInput(f"{name} is not hex.") from None
-        for name, item in value.items():
-            if name not in ("attributes", "body") and isinstance(item, list | dict):
-                _hex_to_base64(item, depth + 1)
-
-
-__all__ = ["Checked", "Inflater", "TooLarge", "check_arrow", "check_json", "check_ndjson", "check_protobuf"]
+__all__ = ["Checked", "Inflater", "TooLarge", "check_json", "check_protobuf"]

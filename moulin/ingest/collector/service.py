@@ -65,7 +65,7 @@ async def serve(
         raise InvalidInput("TLS needs a certificate and its key: give both, or none.")
     ended = stop or asyncio.Event()
     settings = collector.settings
-    with _bound(listen.host, listen.http_port, settings.limits) as listener:
+    with _bound(listen.host, listen.http_port, settings.connections) as listener:
         grpc_server = make_server(collector)
         grpc_port = _add_port(grpc_server, listen)
         app = make_app(collector, allowed_hosts(listen.host, settings.allowed_hosts), listener.connections)

@@ -1,9 +1,9 @@
 """From baby segments to rows of tables: what the nursery's tasks and fresh queries both run.
 
 `backlog` lists what of a stream is stored past its frontier. `intake` reads baby segments, decodes them and routes
-their rows; `routing` decides the table of each row; `appended` reads rows that were sent for one table.
+their rows; `routing` decides the table of each row.
 
-May import: `ingest.otlp` and the layers below; not `collector/`.
+May import: `ingest.otlp`, `ingest.appended` and the layers below; not `collector/`.
 Read first: `intake.py`.
 
 Nouns: a baby segment has entries; an entry has a kind, a signal or rows; targets are the tables rows may go to; an

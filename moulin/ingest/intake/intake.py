@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, MoulinError, NotFound, Unsupported
 from moulin.formats.baby_segment import PAYLOAD_OF, BabySegment, Entry, Payload, decode
-from moulin.ingest.intake.appended import read_rows
+from moulin.ingest.appended import read_rows
 from moulin.ingest.intake.routing import Router, fit
+from moulin.ingest.otlp.former import former_rows
 from moulin.ingest.otlp.otlp import decode as decode_otlp
 from moulin.model.ingest import RoutedTable, StreamList, TokenRouting
-from moulin.model.otel import SIGNALS, Signal, takes
+from moulin.model.otel import SIGNALS, Signal, is_former, takes
 from moulin.model.rows.rows import to_batches
 from moulin.model.schema.arrow import arrow_schema
 from moulin.storage import paths
@@ -104,6 +105,7 @@ class Intake:
     streams: dict[UUID, set[UUID]] = field(default_factory=lambda: defaultdict(set))
     asides: list[Aside] = field(default_factory=list)
     fallen_back: int = 0
+    repeated_keys: int = 0
     raw_bytes: int = 0
 
     def add(self, table_id: UUID, rows: pa.Table, streams: Iterable[UUID]) -> None:
@@ -192,6 +194,7 @@ def _add(intake: Intake, more: Intake) -> None:
         intake.streams[table_id] |= more.streams[table_id]
     intake.asides += more.asides
     intake.fallen_back += more.fallen_back
+    intake.repeated_keys += more.repeated_keys
 
 
 def _decoded(signal: Signal, items: Sequence[_Item], targets: Targets) -> Intake:
@@ -210,9 +213,10 @@ def _decoded(signal: Signal, items: Sequence[_Item], targets: Targets) -> Intake
         reason = f"Nobody knows where records of token {token_id} go any more."
         found.asides += [Aside(baby_segment, reason, entry.records, (entry,)) for baby_segment, entry in lost]
     for table_id, rows in routed.rows.items():
-        fitted = fit(rows, _schema(targets, table_id))
+        schema = _schema(targets, table_id)
+        fitted = fit(former_rows(signal, rows) if is_former(schema) else rows, schema)
         found.add(table_id, fitted, {items[int(index)][0].stream_id for index in routed.requests[table_id]})
-    found.fallen_back = routed.fallen_back
+    found.fallen_back, found.repeated_keys = routed.fallen_back, decoded.repeated_keys
     return found
 
 

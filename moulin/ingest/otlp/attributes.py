@@ -1,7 +1,8 @@
 """OTLP attributes and values as Arrow columns: `map<string, string>`, and JSON text that keeps the other types.
 
 The map has the text of every attribute. The JSON object has exactly those whose value is not a text, so that the two
-together say what was sent and nothing is stored twice; it is null where all are texts. Numbers and booleans are
+together say what was sent and nothing is stored twice; it is null where all are texts. Of a key that comes twice in
+one set, which OTLP forbids, the last counts. Numbers and booleans are
 JSON's own, and a double always has a point or an exponent. What JSON lacks is an object with one key: `{"$bytes":
 "base64"}`, `{"$double": "NaN"}` (also Infinity and -Infinity), and `{"$kvlist": {...}}` around a list of keys and
 values that would read like one of these.
@@ -55,9 +56,24 @@ def attributes(fields: Fields, number: int) -> Attributes:
     # A key that is absent is the empty one; at the offset where it would be, so that ranges still ascend.
     keys = fields.buffer.text(np.where(has_key, key_start, start), key_size, np.ones(len(start), np.bool_))
     found = values(fields.buffer, *pairs.one(2))
+    kept = _last_of_each(owner, keys)
+    if kept is not None:
+        fields.buffer.repeated_keys += len(owner) - len(kept)
+        owner, keys = owner[kept], keys.take(pa.array(kept))
+        found = Values(found.text.take(pa.array(kept)), found.typed.take(pa.array(kept)))
     edges = offsets(owner, fields.messages)
     text = pa.MapArray.from_arrays(pa.array(edges), keys, found.text)
     return Attributes(text, _objects(owner, keys, found.typed, fields.messages))
+
+
+def _last_of_each(owner: Integers, keys: pa.StringArray) -> Integers | None:
+    """The indexes of the last attribute of each key in each message; None when no key comes twice."""
+    encoded = keys.dictionary_encode()
+    both = owner * len(encoded.dictionary) + np.asarray(encoded.indices)
+    if pc.count_distinct(pa.array(both)).as_py() == len(both):
+        return None
+    _, from_the_end = np.unique(both[::-1], return_index=True)
+    return np.sort(len(both) - 1 - from_the_end)
 
 
 def values(buffer: Buffer, start: Integers, end: Integers) -> Values:

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from moulin.ingest.otlp import wire
 from moulin.ingest.otlp.wire import Fields
 from moulin.model.columns.arrays import Integers
-from moulin.model.otel import SPAN_ID, TIME, TRACE_ID
+from moulin.model.otel import NANOS, TIME
 
 _LATEST = np.iinfo(np.int64).max
+_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+_TRACE_BYTES, _SPAN_BYTES = 16, 8
 
 
 def moments(fields: Fields, number: int) -> Integers:
@@ -22,28 +24,45 @@ def moments(fields: Fields, number: int) -> Integers:
     return np.where(values < 0, _LATEST, values)
 
 
-def times(values: Integers) -> pa.TimestampArray:
-    """A column of times, null where 0."""
-    return pa.array(values, mask=values == 0).view(TIME)
+def times(values: Integers) -> list[pa.Array]:
+    """Columns of times, null where 0: cut to microseconds, and the exact nanoseconds."""
+    absent = values == 0
+    return [pa.array(values // 1000, mask=absent).view(TIME), pa.array(values, mask=absent)]
 
 
-def ids(fields: Fields, number: int, type: pa.DataType) -> pa.FixedSizeBinaryArray:
-    """A column of trace or span ids. One of another length, or of zeros only, is no id: null."""
+def named_times(name: str, values: Integers) -> dict[str, pa.Array]:
+    """`times` under their names in a table."""
+    return dict(zip((name, name + NANOS), times(values), strict=True))
+
+
+def ids(fields: Fields, number: int, width: int) -> pa.StringArray:
+    """A column of trace or span ids in hex. One of another length, or of zeros only, is no id: null."""
     start, size, present = fields.find(number, wire.BYTES)
-    width = type.byte_width
-    values = np.zeros((fields.messages, width), np.uint8)
     good = np.flatnonzero(present & (size == width))
-    values[good] = fields.buffer.bytes[start[good][:, None] + np.arange(width)]
-    valid = np.packbits(values.any(axis=1), bitorder="little")
-    return pa.FixedSizeBinaryArray.from_buffers(type, fields.messages, [pa.py_buffer(valid), pa.py_buffer(values)])
+    values = fields.buffer.bytes[start[good][:, None] + np.arange(width)]
+    filled = values.any(axis=1)
+    return hex_texts(values[filled], good[filled], fields.messages)
 
 
-def trace_ids(fields: Fields, number: int) -> pa.FixedSizeBinaryArray:
-    return ids(fields, number, TRACE_ID)
+def hex_texts(values: NDArray[np.uint8], at: Integers, count: int) -> pa.StringArray:
+    """A column of `count` texts: rows of bytes in hex at the ascending indexes `at`, null elsewhere."""
+    edges = np.zeros(count + 1, np.int32)
+    edges[at + 1] = 2 * values.shape[1]
+    valid = np.zeros(count, np.bool_)
+    valid[at] = True
+    digits = np.stack([_DIGITS[values >> 4], _DIGITS[values & 15]], axis=-1)
+    buffers = [np.packbits(valid, bitorder="little"), np.cumsum(edges, dtype=np.int32), np.ascontiguousarray(digits)]
+    return pa.StringArray.from_buffers(
+        count, pa.py_buffer(buffers[1]), pa.py_buffer(buffers[2]), pa.py_buffer(buffers[0])
+    )
 
 
-def span_ids(fields: Fields, number: int) -> pa.FixedSizeBinaryArray:
-    return ids(fields, number, SPAN_ID)
+def trace_ids(fields: Fields, number: int) -> pa.StringArray:
+    return ids(fields, number, _TRACE_BYTES)
+
+
+def span_ids(fields: Fields, number: int) -> pa.StringArray:
+    return ids(fields, number, _SPAN_BYTES)
 
 
 def names(values: Integers, known: Sequence[str]) -> pa.StringArray:

@@ -160,7 +160,7 @@ def _check_entities(buffer: Buffer, resources: Fields) -> None:
 
 
 def _pick(maps: pa.MapArray, key: str) -> pa.StringArray:
-    """The value of one key of each map; of several the first."""
+    """The value of one key of each map."""
     if not len(maps):
         return pa.array([], pa.string())
     return pc.map_lookup(maps, pa.scalar(key), "first")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moulin.ingest.otlp.attributes import attributes, values
-from moulin.ingest.otlp.columns import moments, small, span_ids, times, trace_ids
+from moulin.ingest.otlp.columns import moments, named_times, small, span_ids, trace_ids
 from moulin.ingest.otlp.envelope import Envelope, Rows
 from moulin.ingest.otlp.wire import BYTES, scan
 
@@ -23,7 +23,7 @@ def log_rows(envelope: Envelope) -> list[Rows]:
     has_body = fields.find(_BODY, BYTES)[2]
     given = attributes(fields, _ATTRIBUTES)
     columns = {
-        "observed_time": times(observed),
+        **named_times("observed_time", observed),
         "severity_number": small(fields.varints(_SEVERITY)),
         "severity_text": fields.text(_SEVERITY_TEXT),
         "event_name": fields.text(_EVENT_NAME),

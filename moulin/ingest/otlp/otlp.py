@@ -21,6 +21,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from moulin.ingest.otlp.columns import named_times
 from moulin.ingest.otlp.envelope import Envelope, Rows, open_requests
 from moulin.ingest.otlp.logs import log_rows
 from moulin.ingest.otlp.points import point_rows
@@ -28,7 +29,7 @@ from moulin.ingest.otlp.spans import span_rows
 from moulin.ingest.otlp.wire import Odd
 from moulin.model.columns.arrays import Integers
 from moulin.model.columns.batching import packed
-from moulin.model.otel import EVENT_TIME, INGEST_TIME, REPORTED_TIME, SCHEMAS, SIGNALS, TIME, Signal
+from moulin.model.otel import EVENT_TIME, INGEST_TIME, NANOS, REPORTED_TIME, SCHEMAS, SIGNALS, TIME, Signal
 
 REQUESTS: Final[Mapping[Signal, Any]] = MappingProxyType(
     {"logs": ExportLogsServiceRequest, "traces": ExportTraceServiceRequest, "metrics": ExportMetricsServiceRequest}
@@ -43,12 +44,14 @@ _CHUNK_BYTES: Final = 6_000_000  # decoded together: enough to pay for each step
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """Rows in the schema of their signal. `request` is the index of the request that each came in, `route` the table
-    that its resource names, or null. `poison` says of each request that gave no rows why not."""
+    that its resource names, or null. `poison` says of each request that gave no rows why not. `repeated_keys` counts
+    attributes that another of the same key, later in the same set, replaced."""
 
     rows: pa.Table
     request: Integers
     route: pa.StringArray
     poison: Mapping[int, str]
+    repeated_keys: int = 0
 
 
 _NOTHING: Final[Mapping[Signal, Decoded]] = MappingProxyType(
@@ -76,6 +79,7 @@ def decode(signal: Signal, requests: Sequence[bytes], ingested: Sequence[int]) -
         np.concatenate([part.request + low for low, part in parts]),
         pa.concat_arrays([part.route for _, part in parts]),
         {low + index: reason for low, part in parts for index, reason in part.poison.items()},
+        sum(part.repeated_keys for _, part in parts),
     )
 
 
@@ -124,7 +128,8 @@ def _decode(signal: Signal, requests: Sequence[bytes], ingested: Integers, poiso
     scope = np.concatenate([indexes for _, indexes in parts])
     table = pa.concat_tables([table for table, _ in parts])
     origin = envelope.origin
-    return Decoded(table, origin.request[scope], origin.route.take(pa.array(scope)), poison)
+    route = origin.route.take(pa.array(scope))
+    return Decoded(table, origin.request[scope], route, poison, envelope.buffer.repeated_keys)
 
 
 def _table(signal: Signal, rows: Rows, envelope: Envelope, ingested: Integers) -> tuple[pa.Table, Integers]:
@@ -135,9 +140,9 @@ def _table(signal: Signal, rows: Rows, envelope: Envelope, ingested: Integers) -
     event = np.where(rows.happened == 0, arrived, np.minimum(rows.happened, arrived))
     columns = dict(rows.columns)
     columns |= {name: column.take(indexes) for name, column in envelope.origin.columns.items()}
-    columns[EVENT_TIME] = pa.array(event).view(TIME)
-    columns[INGEST_TIME] = pa.array(arrived).view(TIME)
-    columns[REPORTED_TIME] = pa.array(rows.reported, mask=rows.reported == 0).view(TIME)
+    columns |= {EVENT_TIME: pa.array(event // 1000).view(TIME), EVENT_TIME + NANOS: pa.array(event)}
+    columns[INGEST_TIME] = pa.array(arrived // 1000).view(TIME)
+    columns |= named_times(REPORTED_TIME, rows.reported)
     schema = SCHEMAS[signal]
     arrays = [columns.get(field.name, None) for field in schema]
     filled = [

@@ -13,6 +13,7 @@ from moulin.ingest.otlp.columns import (
     counts,
     lists,
     moments,
+    named_times,
     names,
     number_lists,
     optional,
@@ -64,7 +65,7 @@ def _rows(
     columns = {
         **{name: column.take(indexes) for name, column in described.items()},
         "kind": pa.repeat(kind, len(owner)),
-        "start_time": times(moments(points, _START)),
+        **named_times("start_time", moments(points, _START)),
         "metadata": about.text,
         "metadata_typed": about.typed,
         **read(points),
@@ -149,7 +150,7 @@ def _exemplars(points: Fields, number: int) -> pa.ListArray:
     given = attributes(fields, 7)
     whole, is_whole = fields.fixed64(6)
     columns = [
-        times(moments(fields, 2)),
+        *times(moments(fields, 2)),
         fields.double(3),
         optional(whole, is_whole),
         trace_ids(fields, 5),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from moulin.ingest.otlp.attributes import attributes
-from moulin.ingest.otlp.columns import lists, moments, names, span_ids, times, trace_ids
+from moulin.ingest.otlp.columns import lists, moments, named_times, names, span_ids, times, trace_ids
 from moulin.ingest.otlp.envelope import Envelope, Rows
 from moulin.ingest.otlp.wire import Fields, scan
 from moulin.model.otel import EVENT, LINK
@@ -24,7 +24,7 @@ def span_rows(envelope: Envelope) -> list[Rows]:
     status = scan(envelope.buffer, *fields.one(_STATUS))
     given = attributes(fields, _ATTRIBUTES)
     columns = {
-        "end_time": times(end),
+        **named_times("end_time", end),
         "duration_ns": pa.array(end - begin, mask=(begin == 0) | (end == 0)),
         "trace_id": trace_ids(fields, _TRACE_ID),
         "span_id": span_ids(fields, _SPAN_ID),
@@ -50,7 +50,7 @@ def _events(spans: Fields) -> pa.ListArray:
     owner, start, end = spans.many(_EVENTS)
     fields = scan(spans.buffer, start, end)
     given = attributes(fields, 3)
-    columns = [times(moments(fields, 1)), fields.text(2), given.text, given.typed, pa.array(fields.varints(4))]
+    columns = [*times(moments(fields, 1)), fields.text(2), given.text, given.typed, pa.array(fields.varints(4))]
     return lists(owner, spans.messages, columns, EVENT)
 
 

@@ -28,6 +28,7 @@ PADDING: Final = b"\0" * 16
 """What follows the last message in a buffer, so that reading a tag and a varint never runs over its end."""
 
 _FEW: Final = 96  # messages that still have fields: below this, stepping costs more than walking
+_ANY: Final = 1 << 62
 _FIXED_SIZES: Final = np.array([-1, 8, 0, -1, -1, 4, -1, -1])
 
 
@@ -36,11 +37,12 @@ class Odd(Exception):
 
 
 class Buffer:
-    """The bytes of many messages, one after the other."""
+    """The bytes of many messages, one after the other. `repeated_keys` counts attributes that a later one replaced."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data + PADDING
         self.end = len(data)
+        self.repeated_keys = 0
         self.bytes: NDArray[np.uint8] = np.frombuffer(self.data, np.uint8)
         self._arrow = pa.py_buffer(self.data)
 
@@ -82,10 +84,13 @@ class Buffer:
         return np.ascontiguousarray(self.bytes[at]).view("<u4").reshape(-1).astype(np.int64)
 
 
-def walk(data: bytes, at: int, end: int) -> list[tuple[int, int, int, int]]:
-    """The fields of one message: (number, wire type, start, size) each; a varint's range is its own bytes."""
-    fields = []
-    while at < end:
+def walk(data: bytes, at: int, end: int, most: int = _ANY) -> list[tuple[int, int, int, int]]:
+    """The fields of one message: (number, wire type, start, size) each; a varint's range is its own bytes.
+
+    At most `most` of them; whoever wants the others goes on behind the last.
+    """
+    fields: list[tuple[int, int, int, int]] = []
+    while at < end and len(fields) < most:
         tag = data[at]
         at += 1
         if tag >= 128:
@@ -230,6 +235,11 @@ class Fields:
         start = self._start[low:high]
         order = np.argsort(start, kind="stable")
         return self._message[low:high][order], start[order], self._size[low:high][order]
+
+    @property
+    def total(self) -> int:
+        """How many fields there are in all."""
+        return len(self._message)
 
     @property
     def counts(self) -> Integers:

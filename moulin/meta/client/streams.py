@@ -14,6 +14,7 @@ from moulin.ingest.collector.registry import Grant, OpenStream
 from moulin.meta.client.catalog import ClientCatalog
 from moulin.meta.client.connection import Connection
 from moulin.model.ingest import StopReason
+from moulin.model.schema.values import Schema
 
 
 class MetaRegistry:
@@ -55,12 +56,12 @@ class MetaRegistry:
         )
         self._connection.call(self._nursery.MarkStreamStopped, asked, again=True)
 
-    def has_table(self, database_id: UUID, name: str) -> bool:
+    def table_schema(self, database_id: UUID, name: str) -> Schema | None:
         try:
-            state = self._catalog.table(self._name(database_id), name)
+            schema = self._catalog.table(self._name(database_id), name).schema
         except NotFound:
-            return False
-        return not state.schema.identifier_field_ids
+            return None
+        return None if schema.identifier_field_ids else schema
 
     def _name(self, database_id: UUID) -> str:
         for database in self._catalog.databases():

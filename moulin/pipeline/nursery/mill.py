@@ -38,6 +38,7 @@ class Milled:
     set_asides: tuple[SetAside, ...]
     fallen_back: int
     raw_bytes: int
+    repeated_keys: int = 0
 
 
 def mill(work: MillSlice) -> Milled:
@@ -58,6 +59,7 @@ def mill(work: MillSlice) -> Milled:
         store_asides(work.store, intake.asides),
         intake.fallen_back,
         intake.raw_bytes,
+        intake.repeated_keys,
     )
 
 

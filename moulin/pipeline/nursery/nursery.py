@@ -59,10 +59,14 @@ class NurseryReport:
     segments: int = 0
     set_aside: int = 0
     fallen_back: int = 0
+    repeated_keys: int = 0
     stopped: int = 0
     trimmed: int = 0
     more: bool = False
     seconds: float = 0.0
+
+
+_SUMMED = ("objects", "stored_bytes", "raw_bytes", "rows", "segments", "set_aside", "fallen_back", "repeated_keys")
 
 
 class Nursery:
@@ -104,7 +108,7 @@ class Nursery:
         while more:
             last = self.run_once()
             more = last.more
-            for name in ("objects", "stored_bytes", "raw_bytes", "rows", "segments", "set_aside", "fallen_back"):
+            for name in _SUMMED:
                 setattr(total, name, getattr(total, name) + getattr(last, name))
             total.stopped += last.stopped
             total.seconds += last.seconds
@@ -227,6 +231,7 @@ class Nursery:
         report.objects, report.stored_bytes = len(baby_segments), size
         report.raw_bytes = sum(part.raw_bytes for part in parts)
         report.fallen_back = sum(part.fallen_back for part in parts)
+        report.repeated_keys = sum(part.repeated_keys for part in parts)
         report.segments = sum(len(facts) for facts in segments.values())
         report.rows = sum(facts.rows for some in segments.values() for facts in some)
         report.set_aside = sum(aside.records for aside in batch.set_asides)

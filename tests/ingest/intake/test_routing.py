@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from moulin.errors import InvalidInput
 from moulin.formats.baby_segment import Payload
-from moulin.ingest.intake.appended import read_rows
+from moulin.ingest.appended import read_rows
 from moulin.ingest.intake.routing import Router, fit
 from moulin.ingest.otlp.otlp import decode
 from moulin.model.ingest import RoutedTable, Routing, TokenRouting

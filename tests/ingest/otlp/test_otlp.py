@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from moulin.ingest.otlp import otlp
+from moulin.ingest.otlp.former import former_rows
 from moulin.ingest.otlp.otlp import REQUESTS, Decoded, decode, ingest_time
-from moulin.model.otel import SCHEMAS, SIGNALS, Signal, superset, takes
+from moulin.model.otel import FORMER_SCHEMAS, SCHEMAS, SIGNALS, Signal, superset, takes
 from tests.ingest import reference
 
 INGEST = 1_800_000_000_000_000_000
@@ -51,6 +53,10 @@ def test_decodes_as_protobuf_does(signal: Signal, seed: int) -> None:
     assert decoded.rows.schema.equals(SCHEMAS[signal])
     expected = [reference.rows(signal, requests[i], INGEST + (i == 2) * 1_000_000_000) for i in range(3)]
     same(to_rows(decoded), [row for rows in expected for row in rows])
+    former = dataclasses.replace(decoded, rows=former_rows(signal, decoded.rows))
+    assert former.rows.schema.equals(FORMER_SCHEMAS[signal])
+    older = [reference.former_rows(signal, requests[i], INGEST + (i == 2) * 1_000_000_000) for i in range(3)]
+    same(to_rows(former), [row for rows in older for row in rows])
     assert np.bincount(decoded.request, minlength=3).tolist() == [len(rows) for rows in expected]
 
 
@@ -105,11 +111,11 @@ def test_damaged_requests_never_do_harm(signal: Signal, seed: int, places: list[
 def test_many_requests_are_decoded_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otlp, "_CHUNK_BYTES", 60)
     requests = [_log(str(i)) if i % 5 else b"\xff" for i in range(23)]
-    decoded = decode("logs", requests, [INGEST + i for i in range(23)])
+    decoded = decode("logs", requests, [INGEST + 1000 * i for i in range(23)])
     good = [i for i in range(23) if i % 5]
     assert decoded.rows["body"].to_pylist() == [str(i) for i in good]
     assert decoded.request.tolist() == good
-    assert to_rows(decoded)[-1]["ingest_time"] == INGEST + 22
+    assert to_rows(decoded)[-1]["ingest_time"] == INGEST // 1000 + 22
     assert sorted(decoded.poison) == [0, 5, 10, 15, 20]
 
 
@@ -120,9 +126,10 @@ def test_ingest_time_is_rounded_up_and_event_time_never_later() -> None:
     past = _log("p", time=INGEST - 5)
     none = _log("n", time=0)
     rows = to_rows(decode("logs", [future, past, none], [INGEST] * 3))
-    assert [row["event_time"] - INGEST for row in rows] == [0, -5, 0]
-    assert [row["reported_time"] for row in rows] == [INGEST + 5, INGEST - 5, None]
-    assert {row["ingest_time"] for row in rows} == {INGEST}
+    assert [row["event_time_unix_nano"] - INGEST for row in rows] == [0, -5, 0]
+    assert [row["event_time"] for row in rows] == [INGEST // 1000, INGEST // 1000 - 1, INGEST // 1000]
+    assert [row["reported_time_unix_nano"] for row in rows] == [INGEST + 5, INGEST - 5, None]
+    assert {row["ingest_time"] for row in rows} == {INGEST // 1000}
 
 
 def test_the_route_is_the_resource_attribute() -> None:
@@ -130,9 +137,30 @@ def test_the_route_is_the_resource_attribute() -> None:
     assert decoded.route.to_pylist() == ["audit", None]
 
 
+@pytest.mark.parametrize("records", [1, 200], ids=["walked", "in step"])
+def test_of_a_key_that_comes_twice_the_last_counts(records: int) -> None:
+    request = ExportLogsServiceRequest()
+    group = request.resource_logs.add()
+    for service in ("first", "second"):
+        group.resource.attributes.add(key="service.name").value.string_value = service
+    scope = group.scope_logs.add()
+    for _ in range(records):
+        record = scope.log_records.add()
+        record.attributes.add(key="a").value.int_value = 1
+        record.attributes.add(key="b").value.int_value = 2
+        record.attributes.add(key="a").value.string_value = "three"
+    decoded = decode("logs", [request.SerializeToString()], [INGEST])
+    assert decoded.rows["attributes"].to_pylist() == [[("b", "2"), ("a", "three")]] * records
+    assert decoded.rows["attributes_typed"].to_pylist() == ['{"b":2}'] * records
+    assert decoded.rows["service_name"].to_pylist() == ["second"] * records
+    assert decoded.repeated_keys == records + 1
+
+
 def test_the_superset_takes_every_signal() -> None:
     assert all(takes(superset(), signal) for signal in SIGNALS)
     assert not takes(SCHEMAS["logs"], "traces")
+    assert all(takes(FORMER_SCHEMAS[signal], signal) for signal in SIGNALS)
+    assert not takes(FORMER_SCHEMAS["logs"], "traces")
     assert not takes(pa.schema([("id", pa.int64())]), "logs")
 
 

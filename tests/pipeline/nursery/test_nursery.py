@@ -135,7 +135,7 @@ def test_nothing_comes_in_at_or_below_what_is_known_to_be_complete(embedded: tup
 
 def _times(lake: Lake) -> list[int]:
     times = lake.table("otel.logs").scan(columns=["ingest_time"]).to_arrow()["ingest_time"]
-    return sorted(times.cast("int64").to_pylist())
+    return sorted(time * 1000 for time in times.cast("int64").to_pylist())
 
 
 def test_segments_are_sorted_by_time_and_split_by_partition(embedded: tuple[Lake, str]) -> None:

@@ -1,4 +1,7 @@
-"""Rows that were sent for one table, from the bytes that a baby segment keeps of them."""
+"""Rows that were sent for one table, from the bytes that a baby segment keeps of them.
+
+A collector reads them to refuse what the table cannot take, and intake reads them again in the same way.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ _PLAIN = (pa.types.is_string, pa.types.is_integer, pa.types.is_floating, pa.type
 
 
 def read_rows(payload: Payload, data: bytes, schema: pa.Schema) -> pa.Table:
-    """The rows as they were sent. JSON is read with the table's own types where it has such; `table.append` does the
-    rest. InvalidInput for bytes that are no rows, which a collector never stores."""
+    """The rows as they were sent. JSON is read with the table's own types where it has such. InvalidInput for bytes
+    that are no rows."""
+    if payload is Payload.NDJSON and not data.strip():
+        return schema.empty_table().select([])
     try:
         if payload is Payload.ARROW:
             with pa.ipc.open_stream(data) as reader:
