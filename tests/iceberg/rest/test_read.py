@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -197,3 +199,22 @@ def test_a_body_that_is_nested_too_deeply_is_a_bad_request(
 ) -> None:
     body = '{"properties":' + opened * levels + "1" + closed * levels + "}"
     assert "nested deeper than" in error(client.post(path, content=body), 400, "BadRequestException")
+
+
+@pytest.mark.parametrize("key", [None, str(uuid4())])
+def test_a_request_that_breaks_off_does_nothing_and_leaves_no_trace(
+    client: Client, address: str, lake: Lake, caplog: pytest.LogCaptureFixture, key: str | None
+) -> None:
+    body = b'{"namespace": ["late"]}'
+    headers = {} if key is None else {"Idempotency-Key": key}
+    head = f"POST /iceberg/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    port = int(address.split(":")[2].partition("/")[0])
+    with caplog.at_level("WARNING"):
+        for half in (body[:5], b""):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as broken:
+                broken.sendall(head.encode() + b"\r\n" + half)
+        made = client.post("/namespaces", content=body, headers=headers)
+    assert made.status_code == 200, made.text
+    assert caplog.records == []
+    assert [database.name for database in lake.databases()] == ["late", "shop"]

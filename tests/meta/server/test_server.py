@@ -226,10 +226,10 @@ def test_every_metric_has_a_help_and_a_type(lake: Lake) -> None:
         serving.stop()
     families = set(re.findall(r"^# TYPE (\w+) ", told, re.MULTILINE))
     assert {"moulin_calls_total", "moulin_call_seconds", "moulin_http_connections"} <= families
-    for name in families:
-        assert re.search(rf"^# HELP {name} [A-Z].{{5,}}\.$", told, re.MULTILINE), name
-    for name in re.findall(r"^(\w+)(?:{.*})? ", told, re.MULTILINE):
-        assert any(name == known or name.removeprefix(known).startswith("_") for known in families), name
+    for family in families:
+        assert re.search(rf"^# HELP {family} [A-Z].{{5,}}\.$", told, re.MULTILINE), family
+    for sample in re.findall(r"^(\w+)(?:{.*})? ", told, re.MULTILINE):
+        assert any(sample == known or sample.removeprefix(known).startswith("_") for known in families), sample
 
 
 def test_a_client_is_answered_after_many_connections_that_say_nothing(lake: Lake) -> None:
