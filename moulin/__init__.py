@@ -4,10 +4,10 @@ import moulin
 
 lake = moulin.connect("./lake")
 
-Folders are layers, and imports point down only: `cli` > `meta`, `pipeline`, `iceberg` > `ingest` > `mirror` > `lake` >
-`table` > `catalog` > `formats`, `storage` > `model` > `config`, `sized_cache` > `deprecation`, `errors`. Each folder's
-`__init__.py` says what lives in it and which file to read first. ARCHITECTURE.md has the picture; `make check` holds
-the order. Read first: `lake.py`, then `table/table.py`.
+Folders are layers, and imports point down only: `cli` > `meta`, `pipeline`, `iceberg` > `ingest` > `network` >
+`mirror` > `lake` > `table` > `catalog` > `formats`, `storage` > `model` > `config`, `sized_cache` > `deprecation`,
+`errors`. Each folder's `__init__.py` says what lives in it and which file to read first. ARCHITECTURE.md has the
+picture; `make check` holds the order. Read first: `lake.py`, then `table/table.py`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Values come from, lowest first: the defaults here, `moulin.toml` in a lake's fol
 environment, and keywords of `moulin.connect`.
 """
 
+# Decisions: docs/decisions/0223
+
 from __future__ import annotations
 
 import dataclasses
@@ -112,8 +114,8 @@ class Config:
     cache_bytes: int = 10_240 * MIB
     # One compaction of an event table spans at most this much time, unless the table or its retention says otherwise.
     merge_span: float = 7 * DAY
-    # Collectors write an object of their stream at once when none is on its way, but from the start of one to the start
-    # of the next pass so many seconds, unless it has so many bytes before.
+    # Collectors write an object of their stream at once when none is on its way, but in the long run only one in so
+    # many seconds, or when it has so many bytes.
     stream_flush_seconds: float = 0.05
     stream_segment_bytes: int = 16 * MIB
     # A quiet stream gets an object that says that its collector lives, this often.

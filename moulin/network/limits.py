@@ -9,6 +9,7 @@ from typing import Any, Final
 _RESERVED: Final = 384  # open files for the lake itself, and for connections that are just being closed
 _FEWEST: Final = 16
 _IDLE_SECONDS: Final = 300
+_CALLS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ def grpc_options(limits: Limits) -> list[tuple[str, Any]]:
     return [
         ("grpc.max_allowed_incoming_connections", affordable(limits)),
         ("grpc.server_handshake_timeout_ms", max(1, int(limits.header_seconds * 1000))),
+        ("grpc.max_concurrent_streams", _CALLS),  # of one connection; its client keeps the others back
         ("grpc.max_connection_idle_ms", _IDLE_SECONDS * 1000),  # clients connect again with their next call
         ("grpc.keepalive_time_ms", 60_000),  # notices clients that vanished
         ("grpc.keepalive_timeout_ms", 20_000),

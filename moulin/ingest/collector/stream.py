@@ -1,8 +1,8 @@
 """The writer of one collector's stream: requests in, numbered baby segments out, and an answer once they are stored.
 
-Requests are stored at once when nothing is on its way; those that come while a baby segment is share the next one. From
-the start of one to the start of the next pass at least `flush_seconds` of the stream, so that a store which takes a
-millisecond does not fill with tiny baby segments.
+Requests are stored at once when nothing is on its way; those that come while a baby segment is share the next one. In
+the long run there is one baby segment in `flush_seconds` of the stream, so that a store which takes a millisecond does
+not fill with tiny ones; `BURST` may come ahead of that.
 
 One baby segment is on its way at a time, and its number is not left before it is known what lies there. So the baby
 segments of a stream have no gaps, and nothing lies past the one that ends it:
@@ -16,7 +16,7 @@ segments of a stream have no gaps, and nothing lies past the one that ends it:
 Everything but the calls of store and registry, which run in threads, happens in the event loop.
 """
 
-# Decisions: docs/decisions/0072, 0222
+# Decisions: docs/decisions/0072, docs/decisions/0222
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 2.0
 _FIRST_BYTES: Final = 16 << 20
 RECENT: Final = 10.0
+BURST: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class StreamWriter:
         self._closed = asyncio.Event()
         self._down: str | None = None
         self._failure: tuple[float, str] | None = None
-        self._began = -math.inf
+        self._due = -math.inf  # when the next baby segment would begin if they came evenly
 
     def problem(self) -> str | None:
         """Why requests are refused now; None when they are taken, as far as is known.
@@ -169,13 +170,11 @@ class StreamWriter:
                 return []
         if self._stream is None:  # when to flush is known from the stream
             return self._take(_FIRST_BYTES)
-        due = self._began + self._stream.flush_seconds
-        while self._queued < self._stream.segment_bytes and not self._closing:
-            left = due - time.monotonic()
-            if left <= 0:
-                break
+        flush, size = self._stream.flush_seconds, self._stream.segment_bytes
+        while self._queued < size and not self._closing and (left := self._due - time.monotonic()) > 0:
             await self._wait(left)
-        return self._take(self._stream.segment_bytes)
+        self._due = max(self._due, time.monotonic() - BURST * flush) + flush
+        return self._take(size)
 
     async def _wait(self, seconds: float | None) -> bool:
         """Whether something changed before the time was up."""
@@ -202,7 +201,6 @@ class StreamWriter:
 
     async def _write(self, batch: list[_Waiting]) -> None:
         """Stores a batch, in as many streams as it takes, and answers it."""
-        self._began = time.monotonic()
         while batch:
             try:
                 stream = await self._registered(batch)

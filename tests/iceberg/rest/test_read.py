@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
@@ -252,3 +254,23 @@ def test_uuids_inside_columns_are_loaded_and_read(lake: Lake, address: str) -> N
     assert found == {"id": 1, "v": {"u": UUID(int=1), "l": [UUID(int=2), None]}}
     ((read,),) = duckdb_attached(address).execute("SELECT v.l[1] FROM ice.shop.keyed").fetchall()
     assert read == UUID(int=2)
+
+
+@pytest.mark.parametrize("key", [None, "6b0f7a86-7c3e-4d7d-9d0c-2f1c9f2f8f10"])
+def test_a_request_that_breaks_off_does_nothing_and_leaves_no_trace(
+    client: Client, address: str, lake: Lake, caplog: pytest.LogCaptureFixture, key: str | None
+) -> None:
+    body = b'{"namespace": ["late"]}'
+    headers = {} if key is None else {"Idempotency-Key": key}
+    head = f"POST /iceberg/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    port = int(address.split(":")[2].partition("/")[0])
+    with caplog.at_level("WARNING"):
+        for half in (body[:5], b""):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as broken:
+                broken.sendall(head.encode() + b"\r\n" + half)
+        time.sleep(0.2)  # what is logged of them is logged by now
+        made = client.post("/namespaces", content=body, headers=headers)
+    assert made.status_code == 200, made.text
+    assert caplog.records == []
+    assert [database.name for database in lake.databases()] == ["late", "shop"]

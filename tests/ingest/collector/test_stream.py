@@ -12,6 +12,7 @@ import pytest
 
 from moulin.errors import Unauthenticated, Unavailable
 from moulin.formats.baby_segment import Entry, Kind, Payload, encode_stop
+from moulin.ingest.collector import stream
 from moulin.ingest.collector.stream import StreamSettings, StreamWriter
 from moulin.model.ingest import StopReason
 from moulin.storage import paths
@@ -68,8 +69,8 @@ def test_what_is_answered_is_stored_and_the_stream_ends_with_a_stop(
 
 
 def test_serial_requests_are_stored_as_they_come(store: FaultyStore, registry: MemoryRegistry) -> None:
-    """Nothing is on its way when one arrives, so nothing is waited for; only the very first finds no stream."""
-    registry.flush_seconds = 0
+    """Nothing is on its way when one arrives, so nothing is waited for."""
+    registry.flush_seconds = 3600
     waits: list[float | None] = []
 
     async def work(writer: StreamWriter) -> None:
@@ -80,30 +81,30 @@ def test_serial_requests_are_stored_as_they_come(store: FaultyStore, registry: M
             return await wait(seconds)
 
         writer._wait = counted  # type: ignore[method-assign]
-        for number in range(20):
+        for number in range(50):
             await writer.submit(entry(registry, b"%d" % number), TOKEN)
-        assert writer.counts.objects == 20
+        assert writer.counts.objects == 50
 
     run(store, registry, work, StreamSettings(keep_alive=30, patience=0.3))
     assert set(waits) <= {None, 30}, "for a request, and for nothing else"
 
 
-def test_a_request_after_a_pause_is_stored_at_once_and_the_next_waits_for_others(
-    store: FaultyStore, registry: MemoryRegistry
+def test_in_the_long_run_requests_wait_for_others(
+    store: FaultyStore, registry: MemoryRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(stream, "BURST", 3)
     registry.flush_seconds = 3600
 
     async def work(writer: StreamWriter) -> None:
-        await writer.submit(entry(registry, b"a"), TOKEN)
-        writer._began -= 3600  # so long ago was the last one
-        await writer.submit(entry(registry, b"b"), TOKEN)
+        for number in range(5):  # one in a stream that is not there yet, one that is due, and three ahead
+            await writer.submit(entry(registry, b"%d" % number), TOKEN)
         waiting = [asyncio.create_task(writer.submit(entry(registry, b"%d" % n), TOKEN)) for n in range(9)]
         await asyncio.sleep(0.05)
-        assert writer.counts.objects == 2
         assert not any(one.done() for one in waiting)
+        assert writer.counts.objects == 5
         writer.close()
         await asyncio.gather(*waiting)
-        assert writer.counts.objects == 3
+        assert writer.counts.objects == 6
 
     run(store, registry, work)
 
