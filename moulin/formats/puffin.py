@@ -123,6 +123,12 @@ def read_puffin_footer(data: bytes, *, source: str = "The Puffin file") -> Puffi
     return PuffinFooter(blobs, document.strings("properties"))
 
 
+def data_files(footer: PuffinFooter) -> dict[int, str]:
+    """The location of the data file of the deletion vector at each offset."""
+    vectors = (blob for blob in footer.blobs if blob.type == DELETION_VECTOR)
+    return {blob.offset: blob.properties[_REFERENCED] for blob in vectors if _REFERENCED in blob.properties}
+
+
 def read_blob(
     data: bytes, offset: int, length: int, *, rows: int | None = None, source: str = "The Puffin file"
 ) -> BitMap64:

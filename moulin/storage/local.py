@@ -45,7 +45,7 @@ _NO_HARD_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, err
 
 def open_folder(folder: str, *, create: bool) -> LocalStore:
     """The store in `folder`, which is made, with its parents, when it is missing and `create` says so."""
-    root = os.path.abspath(os.path.expanduser(folder))
+    root = os.path.realpath(os.path.expanduser(folder))  # one address, however the way to it is spelled
     with _writing(root):
         if create and not os.path.exists(root):
             for changed in _make_folder(root, modes.make_private):

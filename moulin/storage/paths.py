@@ -17,6 +17,7 @@ tables/<table uuid>/metadata/<version:020>-<32 hex>.metadata.json   the table fo
 tables/<table uuid>/metadata/snap-<snapshot id>-<32 hex>.avro       an Iceberg manifest list
 tables/<table uuid>/metadata/<32 hex>-<number>-<number>.avro        an Iceberg manifest: first and last segment in it
 tables/<table uuid>/metadata/<32 hex>-deletes.parquet               position deletes of a segment, for format version 2
+tables/<table uuid>/metadata/<32 hex>-deletes.puffin                the vector of a segment of a lake that was moved
 tables/<table uuid>/data/..., metadata/... with other names          what an Iceberg engine wrote for a commit
 ingest-stream/<stream uuid>/<offset:020>.baby                       baby segments, the objects of a collector's stream
 set-aside/<stream uuid>/<offset:020>.baby                           what a nursery could not read of a baby segment
@@ -66,7 +67,7 @@ _TABLE_MANIFEST = re.compile(rf"tables/{_UUID}/manifests/{_VERSION}\.(delta|full
 _METADATA = re.compile(rf"tables/{_UUID}/metadata/{_VERSION}-[0-9a-f]{{32}}\.metadata\.json")
 _MANIFEST_LIST = re.compile(rf"tables/{_UUID}/metadata/snap-{_NUMBER}-[0-9a-f]{{32}}\.avro")
 _ICEBERG_MANIFEST = re.compile(rf"(?:.*/)?[0-9a-f]{{32}}-{_NUMBER}-{_NUMBER}\.avro", re.DOTALL)
-_POSITION_DELETES = re.compile(rf"tables/{_UUID}/metadata/[0-9a-f]{{32}}-deletes\.parquet")
+_POSITION_DELETES = re.compile(rf"tables/{_UUID}/metadata/[0-9a-f]{{32}}-deletes\.(?:parquet|puffin)")
 _ENGINE_FILE = re.compile(rf"tables/{_UUID}/(?:data|metadata)/.+", re.DOTALL)
 _SEGMENT_FOLDER = re.compile(rf"(?:.*/)?_moulin_segment={_NUMBER}/[^/]+", re.DOTALL)
 _TEMPORARY = re.compile(r"(?:.*/)?\.[^/]+\.[0-9a-f]{16}\.tmp", re.DOTALL)
@@ -248,6 +249,10 @@ def iceberg_manifest_name(file_id: UUID, first: int, last: int) -> str:
 
 def position_deletes_name(file_id: UUID) -> str:
     return f"{_checked_uuid(file_id).hex}-deletes.parquet"
+
+
+def projected_vector_name(file_id: UUID) -> str:
+    return f"{_checked_uuid(file_id).hex}-deletes.puffin"
 
 
 def temporary(path: str, token: str) -> str:

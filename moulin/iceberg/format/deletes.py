@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,13 @@ import pyarrow.parquet as pq
 from pyroaring import AbstractBitMap64
 
 from moulin.formats.deletion_vector import to_array
+from moulin.formats.puffin import data_files, read_puffin_footer
 from moulin.model.facts import LiveSegment, VectorFacts
 from moulin.storage.store import Store
 
 FILE_PATH_ID = 2147483546
 POS_ID = 2147483545
-_MANY = 64  # more files than this are looked up by one listing
+_PARALLEL_READS = 8
 
 _SCHEMA = pa.schema(
     [
@@ -59,13 +61,27 @@ def vector_file(vector: VectorFacts, location: str, size: int, data_file: str) -
     return DeleteFile(location, size, vector.cardinality, data_file, vector.offset, vector.length)
 
 
-def vector_sizes(store: Store, segments: Iterable[LiveSegment]) -> dict[str, int]:
-    """The sizes of the Puffin files that hold the vectors of these segments: a manifest must name them."""
-    wanted = {segment.vector.path for segment in segments if segment.vector is not None}
-    if len(wanted) <= _MANY:
-        return {path: store.head(path).size for path in wanted}
-    folders = {path.rpartition("/")[0] for path in wanted}
-    return {info.path: info.size for folder in folders for info in store.list(folder) if info.path in wanted}
+@dataclass(frozen=True, slots=True)
+class StoredVectors:
+    """A Puffin file of the lake: its size, which a manifest must name, and the data file of the vector at each offset.
+
+    Engines find a vector by the address of its data file, which is another one once the lake was moved.
+    """
+
+    size: int
+    data_files: Mapping[int, str]
+
+
+def stored_vectors(store: Store, segments: Iterable[LiveSegment]) -> dict[str, StoredVectors]:
+    """By path: the Puffin files that hold the vectors of these segments."""
+    wanted = sorted({segment.vector.path for segment in segments if segment.vector is not None})
+
+    def read(path: str) -> StoredVectors:
+        data = store.get(path)
+        return StoredVectors(len(data), data_files(read_puffin_footer(data, source=path)))
+
+    with ThreadPoolExecutor(_PARALLEL_READS) as threads:  # starts a thread only for each file
+        return dict(zip(wanted, threads.map(read, wanted), strict=True))
 
 
 def delete_file_record(delete: DeleteFile, partition: dict[str, Any]) -> dict[str, Any]:

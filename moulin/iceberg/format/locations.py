@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import UUID
 
+from moulin.storage import paths
 from moulin.storage.store import Store
 
 
@@ -16,3 +18,18 @@ def locator(store: Store) -> Callable[[str], str]:
     """`location` of paths that the catalog knows, for many of them."""
     prefix = location(store, "x").removesuffix("x")
     return lambda path: prefix + path
+
+
+def is_here(store: Store, path: str, where: str) -> bool:
+    """Whether `where` is the address of an object of this lake, however its scheme is spelled."""
+    return _plain(where) == _plain(location(store, path))
+
+
+def path_in_table(table_id: UUID, where: str) -> str:
+    """The path of a file of a table, from an address that it had here or where the lake was before."""
+    prefix = paths.table_prefix(table_id) + "/"
+    return where[where.rindex(prefix) :]
+
+
+def _plain(where: str) -> str:
+    return where.replace("s3a://", "s3://", 1)

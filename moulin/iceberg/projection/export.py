@@ -20,7 +20,7 @@ from moulin.formats.puffin import DeletionVectorBlob, write_puffin
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.deletes import DeleteFile, position_deletes
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.format.locations import location
+from moulin.iceberg.format.locations import location, path_in_table
 from moulin.iceberg.format.manifests import ManifestWriter, write_manifest_list
 from moulin.iceberg.projection.projection import named_commits
 from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
@@ -124,14 +124,14 @@ class _Exporter:
 
     def _statistics(self, files: Sequence[Json]) -> Iterator[Json]:
         """Statistics whose file is still there; copied with the data, to the same path below the table's folder."""
-        prefix = paths.table_prefix(self.state.id) + "/"
         for one in files:
-            where = one["statistics-path"]
-            name = where[where.rindex(prefix) + len(prefix) :]
-            if not self.context.store.exists(prefix + name):
+            path = path_in_table(self.state.id, one["statistics-path"])
+            if not self.context.store.exists(path):
                 continue
+            where = location(self.context.store, path)
             if self.copy:
-                self._copy(prefix + name, one["file-size-in-bytes"], name)
+                name = path.removeprefix(paths.table_prefix(self.state.id) + "/")
+                self._copy(path, one["file-size-in-bytes"], name)
                 where = location(self.target, name)
             yield {**one, "statistics-path": where}
 

@@ -6,6 +6,8 @@ as if committed and expired. Files get fresh names and are recorded in the catal
 is killed leaves files that no row names, and who comes second takes what the first has made.
 """
 
+# Decisions: docs/decisions/0233
+
 from __future__ import annotations
 
 import json
@@ -22,7 +24,7 @@ from moulin.errors import Corrupt, NotFound, Unavailable
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.avro import read_avro
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.format.locations import location, locator
+from moulin.iceberg.format.locations import is_here, location, locator, path_in_table
 from moulin.iceberg.format.manifests import ManifestWriter, is_live, write_manifest_list
 from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
@@ -108,13 +110,13 @@ def _find_base(context: Context, table_id: UUID, chosen: int, version: int) -> N
 
 def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -> bool:
     """Whether all files of a projection are in storage; looked for once in a while, in one listing."""
-    now = time.monotonic()
-    seen = _looked.find(found.path)
+    now, where = time.monotonic(), location(context.store, found.path)  # a copy of the lake has the same paths
+    seen = _looked.find(where)
     if seen is not None and seen > now - LOOK_SECONDS:
         return True
     if _forget_lost(context, table_id, chosen, found.version) or _forget_moved(context, table_id, chosen, found):
         return False
-    _looked.keep(found.path, now)
+    _looked.keep(where, now)
     return True
 
 
@@ -139,7 +141,7 @@ def _forget_moved(context: Context, table_id: UUID, chosen: int, found: Projecte
         before = read_metadata(context, found.path)["location"]
     except (Corrupt, KeyError):
         return False  # whoever reads it says so
-    if before == location(context.store, paths.table_prefix(table_id)):
+    if is_here(context.store, paths.table_prefix(table_id), before):
         return False
     log.warning("the lake was moved: the projections of a table are made again", extra={"table": str(table_id)})
     projections.forget(context.own_catalog().pool, table_id, chosen)
@@ -190,17 +192,19 @@ class _Projector:
         with self.context.pins.hold(state.id, state.head_version), self.context.catalog.writing():
             base = projections.before(self.pool, state.id, self.format, state.head_version)
             on_line = projections.is_newest(self.pool, state.id, self.format, state.head_version)
-            made, removed = self._make(base)
+            before: Json = {} if base is None else read_metadata(self.context, base.path)
+            if base is not None and not is_here(self.store, paths.table_prefix(state.id), before["location"]):
+                return None  # of a process that reaches this lake by another address, since it was looked for
+            made, removed = self._make(base, before)
             parent = (projections.FIRST if base is None else base.version) if on_line else None
             recorded = projections.record(
                 self.pool, state.id, self.format, made, parent, self.added, removed if on_line else ()
             )
             return made if recorded else None
 
-    def _make(self, base: Projected | None) -> tuple[Projected, Iterable[str] | None]:
+    def _make(self, base: Projected | None, before: Json) -> tuple[Projected, Iterable[str] | None]:
         state = self.state
         oldest = projections.oldest_projectable(self.pool, state.id)
-        before: Json = {} if base is None else read_metadata(self.context, base.path)
         commit = projections.data_commit(self.pool, state.id, state.head_version)
         kept = [one for one in before.get("snapshots", []) if int(one["summary"][documents.VERSION_KEY]) >= oldest]
         removed: list[str] | None = [] if base is None else [base.path]
@@ -222,10 +226,17 @@ class _Projector:
             self._log(base, before, oldest),
             self._refs(kept),
         )
+        for kind in ("statistics", "partition-statistics"):
+            document[kind] = [self._located(one) for one in document[kind]]
         name = paths.metadata_name(state.head_version, new_id())
         self._write(name, json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode())
         sequence = 0 if commit is None else commit.sequence
         return Projected(state.head_version, sequence, f"{self.folder}/{name}"), removed
+
+    def _located(self, statistics: Json) -> Json:
+        """Statistics with the address that their file has now."""
+        path = path_in_table(self.state.id, statistics["statistics-path"])
+        return {**statistics, "statistics-path": location(self.store, path)}
 
     def _refs(self, kept: list[Json]) -> dict[str, Json]:
         """Named versions that have rows; a snapshot that is not among those `kept` is projected, and added to them."""

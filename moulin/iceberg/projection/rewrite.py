@@ -11,8 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moulin.catalog.segments.feed import FeedSegment
+from moulin.formats.puffin import DeletionVectorBlob, write_puffin
 from moulin.iceberg.format.avro import read_avro, read_header
-from moulin.iceberg.format.deletes import DeleteFile, from_record, position_deletes, vector_file, vector_sizes
+from moulin.iceberg.format.deletes import (
+    DeleteFile,
+    from_record,
+    position_deletes,
+    stored_vectors,
+    vector_file,
+)
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.format.manifests import (
@@ -116,7 +123,7 @@ class Totals:
 
 
 class Rewriter:
-    """Applies a delta to manifests. `dropped` names the position-delete files that are no longer needed.
+    """Applies a delta to manifests. `dropped` names the delete files of projections that are no longer needed.
 
     `vectors` gives the extent of each segment's deletion vector, where that is not the one in the lake.
     """
@@ -164,9 +171,10 @@ class Rewriter:
         removed = [entry for entry in entries if entry.status == DELETED]
         self.totals.add(removed)
         self.dropped += [
-            entry.delete.location.rpartition("/")[2]
+            name
             for entry in removed
-            if entry.delete is not None and not entry.delete.is_vector
+            if entry.delete is not None
+            and paths.parse_projection_path(f"{self.folder}/{(name := entry.delete.location.rpartition('/')[2])}")
         ]
         return self.writer.manifest(entries)
 
@@ -234,20 +242,31 @@ class Rewriter:
         return self.context.store.get(f"{self.folder}/{manifest['manifest_path'].rpartition('/')[2]}")
 
     def _delete_files(self, segments: Sequence[LiveSegment]) -> Iterable[tuple[LiveSegment, DeleteFile]]:
-        """The deleted rows of each segment: its vector as it is stored, or written as a position-delete file."""
+        """The deleted rows of each segment: its vector as it is stored, or written as a position-delete file.
+
+        A vector that names its segment where the lake was before is written again.
+        """
         if self.vectors is not None:
             yield from ((segment, self.vectors[segment.facts.number]) for segment in segments)
             return
         store = self.context.store
-        sizes = vector_sizes(store, segments) if self.writer.format_version >= 3 else {}
+        stored = stored_vectors(store, segments) if self.writer.format_version >= 3 else {}
         for segment in segments:
             vector = segment.vector
             assert vector is not None
             target = self.writer.locate(segment.facts.path)
-            if self.writer.format_version >= 3:
-                yield segment, vector_file(vector, location(store, vector.path), sizes[vector.path], target)
+            if self.writer.format_version >= 3 and stored[vector.path].data_files.get(vector.offset) == target:
+                yield segment, vector_file(vector, location(store, vector.path), stored[vector.path].size, target)
                 continue
             positions = self.context.vectors.get(store, vector, segment.facts.rows)
+            if self.writer.format_version >= 3:
+                data, (extent,) = write_puffin([DeletionVectorBlob(target, positions)])
+                where = self.writer.write(paths.projected_vector_name(new_id()), data)
+                yield (
+                    segment,
+                    DeleteFile(where, len(data), extent.cardinality, target, extent.offset, extent.length),
+                )
+                continue
             data = position_deletes(target, positions, segment.facts.rows)
             where = self.writer.write(paths.position_deletes_name(new_id()), data)
             first, last = int(positions.min()), int(positions.max())

@@ -21,6 +21,7 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.names import check_name
 from moulin.sized_cache import SizedCache
+from moulin.storage import paths
 from moulin.table.keyed.tables import flush_table
 
 router = APIRouter()
@@ -48,7 +49,7 @@ def load_table(
     known = find_whole(lake.context, state.id, chosen, state.head_version)
     if known is None or (snapshots == "refs" and if_none_match is None):
         return loaded(lake, state, snapshots)
-    tag = etag(state, chosen, snapshots)
+    tag = etag(lake, state, chosen, snapshots)
     if if_none_match is not None and tag in {one.strip() for one in if_none_match.split(",")}:
         return Response(status_code=304, headers={"ETag": tag})
     try:
@@ -121,19 +122,21 @@ def flushed(lake: Lake, namespace: str, table: str) -> TableState:
     return find(lake, namespace, table)
 
 
-def etag(state: TableState, format_version: int, snapshots: Snapshots) -> str:
-    """Two answers have the same tag when, and only when, they are the same."""
-    text = f"{state.id} {format_version} {state.head_version} {snapshots}"
+def etag(lake: Lake, state: TableState, format_version: int, snapshots: Snapshots) -> str:
+    """Two answers have the same tag when, and only when, they are the same; so a lake that was moved has others."""
+    where = location(lake.store, paths.metadata_prefix(state.id))
+    text = f"{where} {format_version} {state.head_version} {snapshots}"
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
 
 
 def read_cached(lake: Lake, path: str) -> bytes:
     """The bytes of a metadata file, which never change."""
-    data = _metadata.find(path)
+    where = location(lake.store, path)
+    data = _metadata.find(where)
     if data is None:
         data = lake.store.get(path)
         if len(data) <= _LARGEST:
-            _metadata.keep(path, data)
+            _metadata.keep(where, data)
     return data
 
 
@@ -152,7 +155,7 @@ def loaded(lake: Lake, state: TableState, snapshots: Snapshots = "all", *, versi
     found = project(lake.context, state.id, version)
     body = {**load_result(found, snapshots)}
     shown = lake.catalog.table_by_id(state.id, found.version) if found.version != state.head_version else state
-    tag = etag(shown, found.format_version, snapshots)
+    tag = etag(lake, shown, found.format_version, snapshots)
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return Response(text.encode(), media_type="application/json", headers={"ETag": tag})
 

@@ -23,7 +23,7 @@ from moulin.catalog.segments import feed
 from moulin.errors import InvalidInput, MoulinError, NotFound
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.avro import read_avro
-from moulin.iceberg.format.deletes import DeleteFile, from_record, vector_file, vector_sizes
+from moulin.iceberg.format.deletes import DeleteFile, from_record, stored_vectors, vector_file
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import locator
 from moulin.iceberg.format.manifests import DELETES, is_live, source_type
@@ -203,15 +203,16 @@ def _partition(state: TableState, segment: LiveSegment) -> list[Any]:
 
 
 def _delete_files(lake: Lake, found: Projection, segments: Sequence[LiveSegment]) -> Iterator[tuple[str, DeleteFile]]:
-    """The deleted rows of segments by location: stored vectors, or the files that a projection in version 2 made."""
+    """The deleted rows of segments by location: stored vectors, or the files that a projection made of them."""
     locate = locator(lake.store)
     worn = {locate(one.facts.path): one for one in segments if one.vector is not None}
     if found.format_version >= 3:
-        sizes = vector_sizes(lake.store, worn.values())
-        for where, one in worn.items():
+        stored = stored_vectors(lake.store, worn.values())
+        for where, one in list(worn.items()):
             assert one.vector is not None
-            yield where, vector_file(one.vector, locate(one.vector.path), sizes[one.vector.path], where)
-        return
+            if stored[one.vector.path].data_files.get(one.vector.offset) == where:
+                del worn[where]
+                yield where, vector_file(one.vector, locate(one.vector.path), stored[one.vector.path].size, where)
     if not worn:
         return
     snapshot = next(one for one in found.metadata["snapshots"] if one["snapshot-id"] == found.snapshot_id)
