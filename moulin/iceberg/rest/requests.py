@@ -35,7 +35,7 @@ async def _json_body(request: Request) -> Json:
             raise RestError(413, "BadRequestException", f"A request has at most {MAX_BODY >> 20} MiB.")
     request.state.body = bytes(data)
     try:
-        body = json.loads(data)
+        body = json.loads(data, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"The request's body is no JSON ({str(error)[:100]}).") from None
     if not isinstance(body, dict):
@@ -43,6 +43,11 @@ async def _json_body(request: Request) -> Json:
     if _SURROGATE.search(data) and _is_broken(body):
         raise InvalidInput("The request's body holds half of a character, such as \\ud800 alone: send valid Unicode.")
     return body
+
+
+def _no_constant(text: str) -> None:
+    """NaN and Infinity are Python's, not JSON's: no answer could repeat them."""
+    raise ValueError(f"{text} is no JSON: send it as text")
 
 
 def _is_broken(body: Json) -> bool:
