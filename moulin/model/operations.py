@@ -12,6 +12,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from moulin.model.facts import SegmentFacts, VectorFacts
+from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.schema.change import SchemaChange
 
 
@@ -157,9 +158,13 @@ class SetProperties:
 
 @dataclass(frozen=True, slots=True)
 class SetPartitioning:
-    """A new partitioning for segments written from now on; older segments keep theirs."""
+    """A new partitioning for segments written from now on; older segments keep theirs.
+
+    `spec` has the same fields with ids and names that an engine chose; without it the catalog chooses them.
+    """
 
     fields: tuple[str, ...]
+    spec: PartitionSpec | None = None
     kind: ClassVar[Kind] = Kind.SET_PARTITIONING
 
 

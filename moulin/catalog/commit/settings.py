@@ -14,7 +14,7 @@ from moulin.errors import Conflict, FailedPrecondition, InvalidInput, MoulinErro
 from moulin.model.conflicts import Verdict, verdict
 from moulin.model.key.region import PROPERTY as REGIONS
 from moulin.model.key.region import RegionSpec
-from moulin.model.layout.partition import parse_spec
+from moulin.model.layout.partition import adopt_spec, parse_spec
 from moulin.model.layout.partition_spec import spec_to_json
 from moulin.model.layout.sort import parse_sort
 from moulin.model.layout.sort_order import sort_to_json
@@ -103,12 +103,13 @@ def _refuse_after_restore(change: TableChange) -> None:
 
 def _set_partitioning(change: TableChange, operation: SetPartitioning) -> None:
     state = tables.load(change.connection, change.row)
-    spec, last_partition_id = parse_spec(
-        operation.fields,
-        state.schema,
-        previous=list(state.specs.values()),
-        last_partition_id=state.last_partition_id,
-    )
+    previous, last = list(state.specs.values()), state.last_partition_id
+    if operation.spec is None:
+        spec, last_partition_id = parse_spec(operation.fields, state.schema, previous=previous, last_partition_id=last)
+    else:
+        spec, last_partition_id = adopt_spec(
+            operation.spec, operation.fields, state.schema, previous=previous, last_partition_id=last
+        )
     if spec.spec_id not in state.specs:
         tables.store_setting(change.draft, s.table_specs, change.table_id, spec.spec_id, spec_to_json(spec))
     change.updates.update(spec_id=spec.spec_id, last_partition_id=last_partition_id)

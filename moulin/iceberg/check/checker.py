@@ -254,7 +254,7 @@ class _Checker:
             vectors[target] = file.location
             if file.sequence < data.sequence:
                 yield Finding("a delete applies to older data", file.location, f"{file.sequence} < {data.sequence}")
-            if file.spec_id != data.spec_id or record["partition"] != data.record["partition"]:
+            if file.spec_id != data.spec_id or repr(record["partition"]) != repr(data.record["partition"]):
                 yield Finding("a delete lies in its data's partition", file.location, str(record["partition"]))
 
 

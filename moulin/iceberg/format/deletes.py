@@ -85,12 +85,16 @@ def stored_vectors(store: Store, segments: Iterable[LiveSegment]) -> dict[str, S
 
 
 def delete_file_record(delete: DeleteFile, partition: dict[str, Any]) -> dict[str, Any]:
-    """The `data_file` of a manifest entry."""
-    lower = upper = None
+    """The `data_file` of a manifest entry.
+
+    Bounds of the path name the data file for readers that take no notice of `referenced_data_file`. They would look for
+    data files of the same partition, and find none where a partition value is NaN, which equals nothing.
+    """
+    lower = [{"key": FILE_PATH_ID, "value": delete.data_file.encode()}]
+    upper = list(lower)
     if not delete.is_vector and delete.first is not None and delete.last is not None:
-        name = delete.data_file.encode()
-        lower = [{"key": FILE_PATH_ID, "value": name}, {"key": POS_ID, "value": delete.first.to_bytes(8, "little")}]
-        upper = [{"key": FILE_PATH_ID, "value": name}, {"key": POS_ID, "value": delete.last.to_bytes(8, "little")}]
+        lower.append({"key": POS_ID, "value": delete.first.to_bytes(8, "little")})
+        upper.append({"key": POS_ID, "value": delete.last.to_bytes(8, "little")})
     return {
         "content": 1,
         "file_path": delete.location,

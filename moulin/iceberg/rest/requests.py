@@ -38,7 +38,7 @@ async def _json_body(request: Request) -> Json:
             raise RestError(413, "BadRequestException", f"A request has at most {MAX_BODY >> 20} MiB.")
     request.state.body = bytes(data)
     try:
-        body = json.loads(data)
+        body = json.loads(data, parse_constant=_no_constant)
     except RecursionError:
         raise InvalidInput(_TOO_DEEP) from None
     except ValueError as error:
@@ -63,6 +63,11 @@ def _is_deep(data: bytearray, body: Any) -> bool:
         if not level:
             return False
     return any(isinstance(one, dict | list) for one in level)
+
+
+def _no_constant(text: str) -> None:
+    """NaN and Infinity are Python's, not JSON's: no answer could repeat them."""
+    raise ValueError(f"{text} is no JSON: send it as text")
 
 
 def _is_broken(body: Json) -> bool:

@@ -104,6 +104,61 @@ def parse_spec(
     return PartitionSpec(*result, spec_id=spec_id), last_partition_id
 
 
+def adopt_spec(
+    wanted: PartitionSpec,
+    fields: Sequence[str],
+    schema: Schema,
+    *,
+    previous: Sequence[PartitionSpec],
+    last_partition_id: int,
+) -> tuple[PartitionSpec, int]:
+    """A spec whose ids and names somebody else chose, once they are found valid, and the last field id given.
+
+    `fields` describe the same spec as `parse_spec` has it. A spec equal to one of the `previous` is that one.
+    """
+    parsed = [_parse_field(text, schema) for text in fields]
+    if parsed != [(field.source_id, field.transform) for field in wanted.fields]:
+        raise InvalidInput("The fields of the partition spec are not those that describe it.")
+    _check_redundant(parsed, schema)
+    _check_ids(wanted, previous, last_partition_id)
+    _check_names(wanted, schema)
+    for spec in previous:
+        if spec.fields == wanted.fields:
+            return spec, last_partition_id
+    spec_id = max((spec.spec_id for spec in previous), default=-1) + 1
+    last = max([last_partition_id, *(field.field_id for field in wanted.fields)])
+    return PartitionSpec(*wanted.fields, spec_id=spec_id), last
+
+
+def _check_ids(wanted: PartitionSpec, previous: Sequence[PartitionSpec], last_partition_id: int) -> None:
+    known = {field.field_id: (field.source_id, field.transform) for spec in previous for field in spec.fields}
+    seen: set[int] = set()
+    for field in wanted.fields:
+        new = field.field_id not in known
+        if field.field_id in seen or (field.field_id <= last_partition_id if new else False):
+            raise InvalidInput(
+                f"Partition field {field.name!r} has the id {field.field_id}: a field that was there keeps its id, and "
+                f"a new one gets one of its own above {last_partition_id}."
+            )
+        if not new and known[field.field_id] != (field.source_id, field.transform):
+            raise InvalidInput(
+                f"Partition field {field.name!r} has the id {field.field_id} of another one: give it one of its own, "
+                f"above {last_partition_id}."
+            )
+        seen.add(field.field_id)
+
+
+def _check_names(wanted: PartitionSpec, schema: Schema) -> None:
+    names: set[str] = set()
+    for field in wanted.fields:
+        if not field.name or field.name in names:
+            raise InvalidInput(f"The name {field.name!r} of a partition field is empty, or given twice.")
+        names.add(field.name)
+        own = isinstance(field.transform, IdentityTransform) and schema.find_column_name(field.source_id) == field.name
+        if field.name in schema.column_names and not own:
+            raise InvalidInput(f"Partition field {field.name!r} has the name of a column that it does not stand for.")
+
+
 def decode_partition(spec: PartitionSpec, schema: Schema, values: PartitionTuple) -> dict[str, Any]:
     """The Python value of each partition field by its name; dates and times as such where Python can hold them.
 

@@ -14,8 +14,8 @@ from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.commit.updates import REF_OPTIONS, Wanted
 from moulin.model.entities import TableState
 from moulin.model.layout.partition_spec import PartitionSpec
-from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER
-from moulin.model.operations import AlterSchema, Operation, Restore, SetPartitioning, SetProperties, SetSortOrder
+from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, SortOrder
+from moulin.model.operations import AlterSchema, Operation, Restore, SetProperties, SetSortOrder
 from moulin.model.tags import MAIN, REF_PREFIX, Ref, is_internal
 
 
@@ -37,24 +37,7 @@ def plan(state: TableState, wanted: Wanted, base: Json) -> CommitPlan:
         raise Unsupported(f"{state.full_name} lies in {location}, and stays there.")
     rolling_back = wanted.main is not None and not wanted.snapshots
     snapshot = None if rolling_back else current(wanted)
-    operations: list[Operation] = []
-    after = state
-    schema = state.schemas.get(wanted.schema) if isinstance(wanted.schema, int) else wanted.schema
-    if isinstance(wanted.schema, int) and schema is None:
-        raise InvalidInput(f"{state.full_name} has no schema {wanted.schema}.")
-    if schema is not None and not shapes.same_fields(schema, state.schema):
-        changes, made = shapes.schema_changes(state, schema)
-        operations.append(AlterSchema(changes))
-        after = replace(after, schemas={**after.schemas, made.schema_id: made}, schema_id=made.schema_id)
-    spec = state.specs.get(wanted.spec) if isinstance(wanted.spec, int) else wanted.spec
-    if isinstance(wanted.spec, int) and spec is None:
-        raise InvalidInput(f"{state.full_name} has no partition spec {wanted.spec}.")
-    if spec is not None and not _same_spec(spec, state.spec):
-        fields, partitioned = shapes.changed_spec(after, after.schema, spec)
-        operations.append(SetPartitioning(fields))
-        after = replace(after, specs={**after.specs, partitioned.spec_id: partitioned}, spec_id=partitioned.spec_id)
-    if (sorting := _changed_order(after, wanted)) is not None:
-        operations.append(SetSortOrder(sorting))
+    after, operations = _layout(state, wanted)
     properties = dict(wanted.set)
     if wanted.format_version is not None:
         _check_upgrade(state, wanted.format_version)
@@ -73,6 +56,35 @@ def plan(state: TableState, wanted: Wanted, base: Json) -> CommitPlan:
     if rolling_back and wanted.main is not None:
         operations += _rolled_back(state, wanted.main, base)
     return CommitPlan(tuple(operations), after, snapshot)
+
+
+def _layout(state: TableState, wanted: Wanted) -> tuple[TableState, list[Operation]]:
+    """What leads to the schema, spec and order that are asked for, and the table as that leaves it.
+
+    A spec or order that rests on columns of before comes first: then columns that it no longer rests on can go.
+    """
+    schema = state.schemas.get(wanted.schema) if isinstance(wanted.schema, int) else wanted.schema
+    if isinstance(wanted.schema, int) and schema is None:
+        raise InvalidInput(f"{state.full_name} has no schema {wanted.schema}.")
+    if schema is not None and shapes.same_fields(schema, state.schema):
+        schema = None
+    operations: list[Operation] = []
+    known = set(state.schema.field_ids)
+    ordered = False
+    for after_schema in (False, True):
+        if after_schema and schema is not None:
+            changes, made = shapes.schema_changes(state, schema)
+            operations.append(AlterSchema(changes))
+            state = replace(state, schemas={**state.schemas, made.schema_id: made}, schema_id=made.schema_id)
+        spec = _changed_spec(state, wanted)
+        if spec is not None and (after_schema or {one.source_id for one in spec.fields} <= known):
+            operation, state = shapes.changed_spec(state, spec)
+            operations.append(operation)
+        order = None if ordered else _changed_order(state, wanted)
+        if order is not None and (after_schema or {one.source_id for one in order.fields} <= known):
+            operations.append(SetSortOrder(shapes.sort_texts(order, state.schema)))
+            ordered = True
+    return state, operations
 
 
 def current(wanted: Wanted) -> Json | None:
@@ -136,21 +148,23 @@ def _settings(state: TableState, wanted: Wanted, base: Json) -> tuple[dict[str, 
     )
 
 
-def _same_spec(one: PartitionSpec, other: PartitionSpec) -> bool:
-    return [(f.source_id, f.transform) for f in one.fields] == [(f.source_id, f.transform) for f in other.fields]
+def _changed_spec(state: TableState, wanted: Wanted) -> PartitionSpec | None:
+    """The partition spec that the table gets; None when it stays."""
+    spec = state.specs.get(wanted.spec) if isinstance(wanted.spec, int) else wanted.spec
+    if isinstance(wanted.spec, int) and spec is None:
+        raise InvalidInput(f"{state.full_name} has no partition spec {wanted.spec}.")
+    return None if spec is None or spec.fields == state.spec.fields else spec
 
 
-def _changed_order(state: TableState, wanted: Wanted) -> tuple[str, ...] | None:
-    """The sort order that the table gets, in the lake's words; None when it stays."""
+def _changed_order(state: TableState, wanted: Wanted) -> SortOrder | None:
+    """The sort order that the table gets; None when it stays."""
     order = wanted.order
     if isinstance(order, int):
         known = {UNSORTED_SORT_ORDER.order_id: UNSORTED_SORT_ORDER, **state.sort_orders}
         if order not in known:
             raise InvalidInput(f"{state.full_name} has no sort order {order}.")
         order = known[order]
-    if order is None or list(order.fields) == list(state.sort_order.fields):
-        return None
-    return shapes.sort_texts(order, state.schema)
+    return None if order is None or list(order.fields) == list(state.sort_order.fields) else order
 
 
 def _check_upgrade(state: TableState, wanted: int) -> None:

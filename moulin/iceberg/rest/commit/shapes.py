@@ -13,7 +13,7 @@ from moulin.errors import InvalidInput, Unsupported
 from moulin.iceberg.format import pyiceberg_values
 from moulin.iceberg.format.json import Json
 from moulin.model.entities import TableState
-from moulin.model.layout.partition import FIRST_FIELD_ID, parse_spec
+from moulin.model.layout.partition import FIRST_FIELD_ID, adopt_spec, parse_spec
 from moulin.model.layout.partition_spec import (
     BucketTransform,
     IdentityTransform,
@@ -22,6 +22,7 @@ from moulin.model.layout.partition_spec import (
     TruncateTransform,
 )
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, NullOrder, SortField, SortOrder
+from moulin.model.operations import SetPartitioning
 from moulin.model.schema.change import (
     AddColumn,
     DropColumn,
@@ -194,16 +195,13 @@ def _spec_text(field: PartitionField, schema: Schema) -> str:
             return f"{other}({name})"
 
 
-def changed_spec(state: TableState, schema: Schema, wanted: PartitionSpec) -> tuple[tuple[str, ...], PartitionSpec]:
-    """The lake's spelling of a spec, and the spec it becomes. Names of its fields are the lake's."""
-    texts = spec_texts(wanted, schema)
-    made, _ = parse_spec(texts, schema, previous=list(state.specs.values()), last_partition_id=state.last_partition_id)
-    if [one.field_id for one in made.fields] != [one.field_id for one in wanted.fields]:
-        raise InvalidInput(
-            f"The partition fields of {state.full_name} get the ids {[one.field_id for one in made.fields]}, not "
-            f"{[one.field_id for one in wanted.fields]}: a field that was there keeps its id, a new one gets the next."
-        )
-    return texts, made
+def changed_spec(state: TableState, wanted: PartitionSpec) -> tuple[SetPartitioning, TableState]:
+    """The operation that gives a table this spec, with its ids and names, and the table as it leaves it."""
+    texts = spec_texts(wanted, state.schema)
+    previous, last = list(state.specs.values()), state.last_partition_id
+    made, last = adopt_spec(wanted, texts, state.schema, previous=previous, last_partition_id=last)
+    after = replace(state, specs={**state.specs, made.spec_id: made}, spec_id=made.spec_id, last_partition_id=last)
+    return SetPartitioning(texts, wanted), after
 
 
 def new_spec(wanted: PartitionSpec, given: Schema, schema: Schema) -> tuple[PartitionSpec, int]:

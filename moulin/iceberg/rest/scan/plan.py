@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -198,8 +199,15 @@ def _partition(state: TableState, segment: LiveSegment) -> list[Any]:
     for one, value in zip(state.specs[segment.facts.spec_id].fields, segment.facts.partition, strict=True):
         kind = one.transform.result_type(source_type(state, one.source_id))
         assert isinstance(kind, PrimitiveType)
-        values.append(None if value is None else to_json(kind, from_bytes(kind, value)))
+        values.append(None if value is None else _finite(to_json(kind, from_bytes(kind, value))))
     return values
+
+
+def _finite(value: Any) -> Any:
+    """A value that JSON can hold: NaN and the infinities as text, as Iceberg's Java library spells them."""
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _delete_files(lake: Lake, found: Projection, segments: Sequence[LiveSegment]) -> Iterator[tuple[str, DeleteFile]]:

@@ -61,7 +61,7 @@ def to_message_commit(commit: TableCommit) -> pb.TableCommit:
             message.alter_schema.SetInParent()
         case SetProperties(updates, removals):
             message.set_properties.CopyFrom(pb.SetProperties(updates=dict(updates), removals=removals))
-        case SetPartitioning(fields):
+        case SetPartitioning(fields, None):  # engines, which choose ids and names, do not come this way
             message.set_partitioning.CopyFrom(pb.SetPartitioning(fields=fields))
         case SetSortOrder(fields):
             message.set_sort_order.CopyFrom(pb.SetSortOrder(fields=fields))
