@@ -13,7 +13,8 @@ from moulin.errors import Conflict, MoulinError
 from moulin.meta.codec import errors as status
 from moulin.model.conflicts import Verdict
 
-KINDS = [kind for kind in (getattr(errors, name) for name in errors.__all__) if kind is not MoulinError]
+NAMED = [getattr(errors, name) for name in errors.__all__]
+KINDS = [kind for kind in NAMED if isinstance(kind, type) and kind is not MoulinError]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -343,7 +343,7 @@ def test_the_level_of_a_segment_is_that_of_its_file(api: Api) -> None:
 def test_a_file_without_stored_positions_is_of_level_0(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     database_id, (table_id,), stream_id = api.ingest()
     with monkeypatch.context() as patch:
-        patch.setattr(segment, "tuning", lambda level: LEVELS[0])  # a writer that knows of levels, not of positions
+        patch.setattr(segment, "tuning", lambda level, settings: LEVELS[0])  # knows of levels, not of positions
         written = Written.at(api, database_id, table_id, stream_id, level=1)
     given = pb.MergeRegistration.FromString(written.merge.SerializeToString())
     given.segment.data_file.CopyFrom(codec.segment_to_ref(LiveSegment(written.facts, 0, 0, 0), codec.ADDED))
