@@ -12,6 +12,7 @@ Everything happens in the event loop of the server.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import logging
@@ -83,11 +84,12 @@ class Connections:
         self.limits = limits
         self.most = affordable(limits)
         self.counts = ConnectionCounts()
+        self._count = 0
         self._peers: dict[str, dict[Accepted, None]] = {}
         self._by_address: dict[Any, Accepted] = {}
 
     def __len__(self) -> int:
-        return len(self._by_address)
+        return self._count
 
     def figures(self) -> list[Figure]:
         """For Prometheus."""
@@ -105,6 +107,7 @@ class Connections:
         connection.connections, connection.address, connection.peer = self, address, peer
         self._peers.setdefault(peer, {})[connection] = None
         self._by_address[address] = connection
+        self._count += 1
         self.counts.accepted += 1
         return True
 
@@ -118,9 +121,11 @@ class Connections:
         if held is None or connection not in held:
             return
         del held[connection]
+        self._count -= 1
         if not held:
             del self._peers[connection.peer]
-        del self._by_address[connection.address]
+        if self._by_address.get(connection.address) is connection:  # not so when a client took its port again quickly
+            del self._by_address[connection.address]
 
     def free_one(self) -> None:
         """Drop one that waits for its client, whoever it is."""
@@ -153,6 +158,7 @@ class Listener(socket.socket):
     """A listening socket that counts what it accepts."""
 
     connections: Connections
+    secure = False  # TLS; its handshake has as long as the head of a request
     _paused_until = 0.0
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -169,7 +175,15 @@ class Listener(socket.socket):
         if not self.connections.admit(connection, address):
             connection.close()
             raise ConnectionAbortedError  # the event loop accepts the next one in its next turn
+        if self.secure:
+            seconds = self.connections.limits.header_seconds
+            asyncio.get_running_loop().call_later(seconds, self._end_handshake, connection)
         return connection, address
+
+    def _end_handshake(self, connection: Accepted) -> None:
+        if connection.speaker is None and connection.fileno() >= 0:
+            self.connections.note_timeout(connection, "handshake")
+            connection.drop()
 
 
 def peer_of(address: Any) -> str:

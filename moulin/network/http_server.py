@@ -18,7 +18,6 @@ from moulin.network.limits import Limits
 from moulin.network.protocol import GuardedProtocol
 
 _BACKLOG = 256
-_HEAD_BYTES = 64 << 10
 
 
 def listen(host: str, port: int, limits: Limits) -> Listener:
@@ -47,6 +46,7 @@ def configure(
     lifespan: bool = True,
 ) -> uvicorn.Config:
     """The configuration of a uvicorn server for `sockets=[listener]`."""
+    listener.secure = bool(certificate)
     protocol: Any = partial(GuardedProtocol, listener.connections)
     return uvicorn.Config(
         app,
@@ -55,7 +55,6 @@ def configure(
         ws="none",
         lifespan="auto" if lifespan else "off",
         backlog=_BACKLOG,
-        h11_max_incomplete_event_size=_HEAD_BYTES,
         log_config=None,
         access_log=False,
         server_header=False,

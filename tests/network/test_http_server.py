@@ -6,6 +6,7 @@ import errno
 import http.client
 import logging
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from moulin.network.connections import Connections, peer_of
+from moulin.network.connections import Accepted, Connections, peer_of
 from moulin.network.http_server import configure, listen
 from moulin.network.limits import Limits
 from tests.meta.test_auth import certificate
@@ -245,6 +246,35 @@ def test_connections_count_before_their_tls_handshake(certificate: tuple[Path, P
         _ = [site.half(text) for text in ("", "GET / HTTP/1.1\r\n") for _ in range(30)]
         until(lambda: site.connections.counts.accepted == 60)
         assert len(site.connections) <= 10
+
+
+def test_a_tls_handshake_that_does_not_come_ends_its_connection(certificate: tuple[Path, Path]) -> None:
+    public, private = certificate
+    with served(Limits(header_seconds=0.3), certificate=public, key=private) as site:
+        with site.connect() as silent:
+            assert everything(silent) == b""
+        until(lambda: len(site.connections) == 0)
+        assert site.connections.counts.timed_out == 1
+        context = ssl.create_default_context(cafile=str(public))
+        with closing(http.client.HTTPSConnection("localhost", site.port, timeout=20, context=context)) as client:
+            client.request("GET", "/slow")
+            until(lambda: site.waiting == 1)
+            time.sleep(0.5)
+            site.gate.set()
+            assert client.getresponse().status == 200, "its handshake was over in time"
+        assert site.connections.counts.timed_out == 1
+
+
+def test_a_port_that_a_client_takes_again_is_counted_apart() -> None:
+    connections = Connections(Limits())
+    first, second = Accepted(), Accepted()
+    address = ("10.0.0.1", 5)
+    assert connections.admit(first, address)
+    assert connections.admit(second, address)
+    first.close()
+    assert (len(connections), connections.find(address)) == (1, second)
+    second.close()
+    assert (len(connections), connections.find(address)) == (0, None)
 
 
 def test_a_process_without_free_files_makes_room_and_says_so_once(

@@ -40,7 +40,7 @@ def collect(
     tls_certificate: Annotated[Path | None, typer.Option(help="A PEM file; with --tls-key, TLS is on.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="A PEM file.")] = None,
     log_format: Annotated[str, typer.Option(help="json or text, on standard error.")] = "json",
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning",
     as_json: Json = False,
 ) -> None:
     """Take telemetry (OTLP) and rows from senders, until stopped; Ctrl-C stores what was taken first."""

@@ -55,7 +55,7 @@ def _port(out: Path) -> int:
     "words",
     [
         ["serve", "--bind", "127.0.0.1:0", "--http-bind", "127.0.0.1:0"],
-        ["collect", "--grpc-port", "0", "--http-port", "0"],
+        ["collect", "--grpc-port", "0", "--http-port", "0", "--log-level", "info"],
     ],
     ids=lambda words: str(words[0]),
 )
@@ -75,4 +75,7 @@ def test_1100_half_sent_requests_stop_nobody_and_fill_no_log(tmp_path: Path, wor
     assert float(figures["moulin_http_connections_displaced_total"]) >= 800
     said = out.read_text()
     assert "Traceback" not in said
+    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+    assert {line["level"] for line in lines} >= {"info", "warning"}
     assert len(said) < 20_000, said[-2000:]
