@@ -6,6 +6,7 @@ A collector reads them to refuse what the table cannot take, and intake reads th
 from __future__ import annotations
 
 import io
+import json
 
 import pyarrow as pa
 import pyarrow.json as pa_json
@@ -26,8 +27,17 @@ def read_rows(payload: Payload, data: bytes, schema: pa.Schema) -> pa.Table:
             with pa.ipc.open_stream(data) as reader:
                 return reader.read_all()
         if payload is Payload.NDJSON:
-            known = pa.schema([field for field in schema if any(is_kind(field.type) for is_kind in _PLAIN)])
-            return pa_json.read_json(io.BytesIO(data), parse_options=pa_json.ParseOptions(explicit_schema=known))
+            return _lines(data, schema)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidInput(f"The rows cannot be read: {str(error).splitlines()[0][:200]}") from None
     raise InvalidInput(f"An entry of {payload.name} holds no rows of one table.")
+
+
+def _lines(data: bytes, schema: pa.Schema) -> pa.Table:
+    # Nulls are left to whoever fits the rows into the table, and names the column.
+    known = [field.with_nullable(True) for field in schema if any(is_kind(field.type) for is_kind in _PLAIN)]
+    options = pa_json.ParseOptions(explicit_schema=pa.schema(known))
+    rows = pa_json.read_json(io.BytesIO(data), parse_options=options)
+    # Arrow adds the columns that no row has; they get their defaults when they are absent, and not when they are null.
+    absent = [field.name for field in known if json.dumps(field.name, ensure_ascii=False).encode() not in data]
+    return rows.drop_columns([name for name in absent if rows[name].null_count == rows.num_rows])

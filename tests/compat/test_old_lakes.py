@@ -17,6 +17,7 @@ from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
 from moulin.iceberg.projection.projection import project
 from moulin.mirror import Mirror
+from moulin.model.otel import is_former
 from moulin.pipeline.nursery.nursery import Nursery
 from moulin.storage import open_store
 from tests.compat.conftest import OldLake, canonical, rows_of
@@ -112,6 +113,7 @@ def test_streams_go_on_where_they_were(old_lake: OldLake) -> None:
             return sorted(table.scan(columns=["body"]).to_arrow()["body"].to_pylist())
 
         assert bodies() == logs["merged"]
+        assert is_former(table.schema), "it keeps its columns"
         assert Nursery(lake, spark=False).run_once().rows == len(logs["waiting"])
         assert bodies() == sorted(logs["merged"] + logs["waiting"])
         assert lake.own_catalog().ingest.validate_token(old_lake.expected["token"]).name == "default"

@@ -36,14 +36,16 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield lake
 
 
-def fill(lake: Lake, token: str) -> None:
-    """Strange requests of every signal, and one span that is known, taken in by a nursery."""
+def fill(lake: Lake, token: str, *, nursery: bool = True) -> None:
+    """Strange requests of every signal, and one span that is known, stored and taken in by a nursery."""
     made = lake.own_catalog().ingest.register_stream(token, "one")
     generator = reference.Generator(3)
     requests = [(signal, generator.request(signal)) for signal in SIGNALS for _ in range(3)] + [("traces", span())]
     entries = [Entry(made.token.id, PAYLOAD_OF[signal], 1, data) for signal, data in requests]
     baby = encode_data(made.stream.id, b"n" * 16, 0, time.time_ns(), entries)
     lake.store.put_if_absent(paths.baby_segment(made.stream.id, 0), baby)
+    if not nursery:
+        return
     done = Nursery(lake, spark=False).run_once()
     assert (done.set_aside, done.rows > 10) == (0, True)
 
@@ -106,15 +108,28 @@ def test_spark_reads_a_telemetry_table(lake: Lake, spark: Any) -> None:
     known(lake.sql(f"select * from otel.traces where trace_id = '{TRACE}'").toArrow().to_pylist())
 
 
+def former(lake: Lake) -> str:
+    """Tables as earlier versions made them, and the token for them."""
+    lake.create_database("otel")
+    for signal in SIGNALS:
+        options: dict[str, Any] = {"partition_by": ["day(event_time)"], "event_time": "event_time"}
+        lake.create_table(f"otel.{signal}", FORMER_SCHEMAS[signal], **options)
+    token = set_up(lake).token
+    assert token is not None
+    return token
+
+
+@pytest.mark.spark
+def test_fresh_records_are_shown_in_the_columns_of_an_earlier_version(tmp_path: Path, spark: Any) -> None:
+    with moulin.connect(tmp_path / "lake") as lake:
+        fill(lake, former(lake), nursery=False)
+        found = lake.sql(f"select hex(span_id) as span from otel.traces where lower(hex(trace_id)) = '{TRACE}'")
+        assert [row.span.lower() for row in found.collect()] == [SPAN]
+
+
 def test_a_table_that_an_earlier_version_made_keeps_its_columns_and_takes_rows(tmp_path: Path) -> None:
     with moulin.connect(tmp_path / "lake") as lake:
-        lake.create_database("otel")
-        for signal in SIGNALS:
-            options: dict[str, Any] = {"partition_by": ["day(event_time)"], "event_time": "event_time"}
-            lake.create_table(f"otel.{signal}", FORMER_SCHEMAS[signal], **options)
-        token = set_up(lake).token
-        assert token is not None
-        fill(lake, token)
+        fill(lake, former(lake))
         found = lake.table("otel.traces").scan(columns=["event_time", "trace_id", "span_id"]).to_arrow()
         wanted = [row for row in found.to_pylist() if row["trace_id"] == bytes.fromhex(TRACE)]
         assert [(row["event_time"].value, row["span_id"].hex()) for row in wanted] == [(AT, SPAN)]

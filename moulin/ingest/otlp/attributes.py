@@ -8,7 +8,7 @@ JSON's own, and a double always has a point or an exponent. What JSON lacks is a
 values that would read like one of these.
 """
 
-# Decisions: docs/decisions/0070
+# Decisions: docs/decisions/0070, docs/decisions/0225
 
 from __future__ import annotations
 

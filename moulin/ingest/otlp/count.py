@@ -48,7 +48,8 @@ class _Count:
         for _ in range(DEEPEST):
             deeper: dict[Any, list[_Range]] = defaultdict(list)
             for kind, ranges in level.items():
-                self._read(kind, *(np.concatenate(edges) for edges in zip(*ranges, strict=True)), deeper)
+                start, end = (np.concatenate(edges) for edges in zip(*ranges, strict=True))
+                self._read(kind, start, end, deeper)
             if not deeper:
                 break
             level = deeper
@@ -78,7 +79,8 @@ class _Count:
             for number, inner in types.items():
                 found = [(low, low + size) for n, wire, low, size in block if n == number and wire == BYTES]
                 if found:
-                    self._add(inner, *np.array(found, np.int64).T, deeper)
+                    both = np.array(found, np.int64)
+                    self._add(inner, both[:, 0], both[:, 1], deeper)
 
     def _take(self, fields: int) -> None:
         self._fields_left -= fields
