@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model import request_ids
 from moulin.pipeline.source.options import SourceTable
-from moulin.pipeline.write.source_write import Part, SourceWrite, WriteOptions
+from moulin.pipeline.write.source_write import SourceWrite, WriteOptions, Written
 from moulin.pipeline.write.writer import current_task
 
 _QUERY_ID = "sql.streaming.queryId"  # the local property in which Spark tells tasks
@@ -27,9 +27,10 @@ _QUERY_ID = "sql.streaming.queryId"  # the local property in which Spark tells t
 
 @dataclass
 class _Written(WriterCommitMessage):
-    """What one task wrote, and for which query."""
+    """What one task wrote or hands over, and for which query."""
 
-    parts: tuple[Part, ...]
+    task: int
+    written: Written
     query_id: str | None
 
 
@@ -52,13 +53,14 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
         self._source, self._query_id = source, query_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _Written(self._write.write(current_task(), iterator), self._query_id or _running_query())
+        task = current_task()
+        return _Written(task, self._write.write(task, iterator), self._query_id or _running_query())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        written = [message for message in messages if isinstance(message, _Written) and message.parts]
+        written = [message for message in messages if isinstance(message, _Written) and message.written]
         if not written:
             return
-        query_id, parts = written[0].query_id, [part for message in written for part in message.parts]
+        query_id = written[0].query_id
         if query_id is None or any(message.query_id != query_id for message in written):
             raise FailedPrecondition(
                 'Spark did not report which query this is; give .option("query_id", <a name that lasts>).'
@@ -66,6 +68,7 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
         summary = {"query-id": query_id, "batch-id": str(batchId)}
         with self._source.open() as lake:
             request_id = f"{request_ids.STREAM}{query_id}:{batchId}"
+            parts = self._write.gather({message.task: message.written for message in written})
             self._write.commit(lake, parts, request_id=request_id, summary=summary)
 
 

@@ -23,7 +23,7 @@ from moulin.model.where import parse_where
 from moulin.pipeline.read.columns import spark_schema
 from moulin.pipeline.read.segment_scan import SegmentScan
 from moulin.pipeline.source.options import PARTITION_BYTES, SourceTable
-from moulin.pipeline.write.source_write import Part, SourceWrite, WriteOptions
+from moulin.pipeline.write.source_write import SourceWrite, WriteOptions, Written
 from moulin.pipeline.write.writer import current_task
 from moulin.table.find.index_search import narrow
 from moulin.table.read.scan import plan_segments
@@ -69,9 +69,10 @@ class TableSourceReader(DataSourceReader):
 
 @dataclass
 class _Written(WriterCommitMessage):
-    """What one task wrote."""
+    """What one task wrote or hands over."""
 
-    parts: tuple[Part, ...]
+    task: int
+    written: Written
 
 
 class TableSourceWriter(DataSourceArrowWriter):
@@ -87,12 +88,13 @@ class TableSourceWriter(DataSourceArrowWriter):
         self._source = source
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _Written(self._write.write(current_task(), iterator))
+        task = current_task()
+        return _Written(task, self._write.write(task, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        parts = [part for message in messages if isinstance(message, _Written) for part in message.parts]
+        written = {message.task: message.written for message in messages if isinstance(message, _Written)}
         with self._source.open() as lake:
-            self._write.commit(lake, parts)
+            self._write.commit(lake, self._write.gather(written))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing: see above."""

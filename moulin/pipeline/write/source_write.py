@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.model.operations import Kind
-from moulin.pipeline.write.writer import FrameJob
+from moulin.pipeline.write.writer import FrameJob, HeldRows
 from moulin.table.bulk.commit import commit_overwrite, commit_upsert, plan_bulk
 from moulin.table.bulk.writer import BulkPlan, RegionRun, write_bulk
 from moulin.table.commit.change import DataChange
@@ -24,6 +25,7 @@ from moulin.table.write.writes import Outcome
 
 WRITE_OPTIONS = ("mode", "duplicates")
 Part = SegmentFacts | RegionRun  # what a task writes: segments of an event table, runs of a keyed one
+Written = Sequence[Part] | HeldRows
 AppendJob = FrameJob[AppendPlan, SegmentFacts]
 BulkJob = FrameJob[BulkPlan, RegionRun]
 
@@ -78,10 +80,15 @@ class SourceWrite:
         )
         return cls(state.id, state.version, FrameJob.of(lake.context, write_bulk, plan, columns), overwrite)
 
-    def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> tuple[Part, ...]:
-        """Write the rows of one task."""
+    def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> Written:
+        """Write the rows of one task, or hand them over when they are few."""
         pa.set_cpu_count(1)
-        return tuple(self.job.write(task, batches))
+        return self.job.write(task, batches)
+
+    def gather(self, written: Mapping[int, Written]) -> Sequence[Part]:
+        """What the tasks wrote, in their order, and what they handed over, written here."""
+        job: FrameJob[Any, Any] = self.job
+        return job.gather(written)
 
     def commit(
         self,

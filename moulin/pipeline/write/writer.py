@@ -2,16 +2,20 @@
 
 A keyed table gets runs: segments whose keys were located, so that they say which rows they replace.
 
-There is no shuffle: a task's rows stay together, split by the table's partitions. What a failed or repeated attempt
-wrote is named by no commit, and clean-up removes it.
+There is no shuffle: a task's rows stay together, split by the table's partitions. A task with few rows hands them over
+instead, and whoever commits writes those of neighbouring tasks as one: small frames make one segment however many
+partitions they have. What a failed or repeated attempt wrote is named by no commit, and clean-up removes it.
 """
+
+# Decisions: docs/decisions/0228
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Generic
 
 import pyarrow as pa
@@ -35,6 +39,11 @@ from moulin.table.write.segment_writer import NumberSource
 # job runs, so numbers are reserved for as many as there can be; 63 bits last for two thousand million writes.
 _TASKS = 1 << 16
 _NUMBERS = 1 << 16
+
+# How much tasks hand over is bounded without knowing how many there are: task n hands over the (n + 1)th part of this
+# at most. That is 32 MiB for the first 32 tasks, 91 MiB for 200, and 276 MiB for as many tasks as there can be.
+HELD_BYTES = 32 << 20
+HELD_BYTES_OF_TASK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +76,35 @@ class TaskNumbers:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldRows:
+    """The rows of a task that are too few for a segment of their own, as an Arrow stream."""
+
+    stream: bytes
+
+    @classmethod
+    def of(cls, batches: Sequence[pa.RecordBatch]) -> HeldRows:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        return cls(sink.getvalue().to_pybytes())
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        with pa.ipc.open_stream(self.stream) as reader:
+            yield from reader
+
+
+@dataclass(frozen=True, slots=True)
 class FrameJob(Generic[P, R]):
-    """What the tasks of one write must know: a kernel, its plan and the numbers of its segments. Sent to every task."""
+    """What the tasks of one write must know: a kernel, its plan and the numbers of its segments. Sent to every task.
+
+    `held_bytes` bounds what tasks hand over instead of writing it.
+    """
 
     kernel: FrameKernel[P, R]
     plan: P
     numbers: TaskNumbers
+    held_bytes: int
 
     @classmethod
     def of(
@@ -81,29 +113,67 @@ class FrameJob(Generic[P, R]):
         """Check that the columns of a DataFrame, if there is one, fit; reserve numbers for its segments."""
         if columns is not None:
             check_columns(plan.source, columns)
-        return cls(kernel, plan, TaskNumbers.reserve(context, plan.table))
+        return cls(kernel, plan, TaskNumbers.reserve(context, plan.table), HELD_BYTES)
 
     def run(self, frame: DataFrame) -> list[R]:
         """The results of all tasks in their order; nothing is committed."""
-        results = collect_results(frame.mapInArrow(partial(_write_task, self), RESULT_SCHEMA))
-        return [part for task in sorted(results) for part in results[task]]
+        return self.gather(collect_results(frame.mapInArrow(partial(_write_task, self), RESULT_SCHEMA)))
 
-    def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> Sequence[R]:
-        """Write the rows of one task."""
-        with _in_partition(task):
-            return self.write_fitted(task, to_batches(batches, self.plan.source))
+    def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> Sequence[R] | HeldRows:
+        """Write the rows of one task, or hand them over when they are few."""
+        with _in_partitions(task, task):
+            rows = to_batches(batches, self.plan.source)
+            first, more = _first_bytes(rows, min(HELD_BYTES_OF_TASK, self.held_bytes // (task + 1)))
+            if more or not first:
+                return self.write_fitted(task, chain(first, rows))
+            return HeldRows.of(first)
+
+    def gather(self, written: Mapping[int, Sequence[R] | HeldRows]) -> list[R]:
+        """What the tasks wrote, in their order. What neighbours handed over is written here, as by one task.
+
+        In their order, because of equal keys the last one may count.
+        """
+        parts: list[R] = []
+        held: dict[int, HeldRows] = {}
+        for task, one in sorted(written.items(), key=lambda item: item[0]):
+            if isinstance(one, HeldRows):
+                held[task] = one
+            elif one:
+                parts += [*self._write_held(held), *one]
+                held = {}
+        return [*parts, *self._write_held(held)]
+
+    def _write_held(self, held: Mapping[int, HeldRows]) -> Sequence[R]:
+        if not held:
+            return ()
+        with _in_partitions(min(held), max(held)):
+            return self.write_fitted(min(held), (batch for rows in held.values() for batch in rows.batches()))
 
     def write_fitted(self, task: int, rows: Iterable[pa.RecordBatch]) -> Sequence[R]:
         """Write the rows of one task, which are of `plan.source` already."""
         return self.kernel(self.plan, rows, self.numbers.of(task))
 
 
+def _first_bytes(rows: Iterator[pa.RecordBatch], most: int) -> tuple[list[pa.RecordBatch], bool]:
+    """The first batches, and whether they are more than `most` bytes; if not, they are all."""
+    first: list[pa.RecordBatch] = []
+    taken = 0
+    for batch in rows:
+        if batch.num_rows:
+            first.append(batch)
+            taken += batch.nbytes
+            if taken > most:
+                return first, True
+    return first, False
+
+
 @contextmanager
-def _in_partition(task: int) -> Iterator[None]:
+def _in_partitions(first: int, last: int) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        raise InvalidInput(f"In partition {task} of the DataFrame: {error.message}") from error
+        where = f"partition {first}" if first == last else f"partitions {first} to {last}"
+        raise InvalidInput(f"In {where} of the DataFrame: {error.message}") from error
 
 
 def frame_arrow_schema(columns: StructType) -> pa.Schema:

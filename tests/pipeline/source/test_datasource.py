@@ -161,6 +161,15 @@ def test_writes_append_and_overwrite(orders: Table, lake: Lake, spark: SparkSess
         MoulinSource({"lake": lake.uri, "path": "shop.orders", "version": "1"}).writer(frame.schema, False)
 
 
+@pytest.mark.spark
+def test_a_small_frame_of_many_partitions_is_one_segment(
+    orders: Table, lake: Lake, spark: SparkSession, ids: Ids
+) -> None:
+    spark.range(0, 60, 1, 30).write.format("moulin").option("lake", lake.uri).mode("append").save("shop.orders")
+    assert len(lake.catalog.segments(orders.id, lake.version)) == 1
+    assert ids(orders) == list(range(60))
+
+
 PLAIN = """
 import json, sys
 from pyspark.sql import SparkSession

@@ -290,15 +290,15 @@ def test_a_sink_refuses_what_it_cannot_do_once(orders: Table, lake: Lake, spark:
         MoulinSource(options(lake, query_id="q")).writer(columns, False)
     made = writer()
     version = lake.version
-    made.commit([None, _Written((), None)], 0)
+    made.commit([None, _Written(0, (), None)], 0)
     made.abort([None], 0)
     assert lake.version == version, "a batch without rows is no version"
     facts = made._write.write(0, [pa.record_batch({"id": [1]})])
     with pytest.raises(FailedPrecondition, match="query_id"):
-        made.commit([_Written(facts, None)], 0)
-    made.commit([_Written(facts, "q")], 0)
+        made.commit([_Written(0, facts, None)], 0)
+    made.commit([_Written(0, facts, "q")], 0)
     again = made._write.write(1, [pa.record_batch({"id": [1]})])
-    made.commit([_Written(again, "q")], 0)
+    made.commit([_Written(1, again, "q")], 0)
     assert orders.scan().count() == 1
     with pytest.raises(InvalidInput, match="no primary key"):
         writer(mode="upsert")

@@ -17,6 +17,7 @@ from moulin.pipeline.source import stream_writer, table_source
 from moulin.pipeline.source.datasource import MoulinSource
 from moulin.pipeline.source.stream_writer import StreamTableWriter
 from moulin.pipeline.source.table_source import TableSourceWriter
+from moulin.pipeline.write import writer
 from moulin.storage import paths
 from moulin.table.bulk.runs import RelocateSlice
 from moulin.table.keyed.keyed import KeyedTable
@@ -34,6 +35,12 @@ SHAPES: dict[str, dict[str, Any]] = {
     "split": {"partition_by": ["part"], "properties": {"moulin.regions": "bucket(2, id)"}},
 }
 Model = dict[int, dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def every_task_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few its rows are: runs of several tasks must go together."""
+    monkeypatch.setattr(writer, "HELD_BYTES", 0)
 
 
 @pytest.fixture(params=list(SHAPES))
@@ -247,7 +254,11 @@ def test_a_key_that_comes_twice_is_refused(lake: Lake, plain: Table, spark: Spar
     assert lake.version == version
 
 
-def test_the_last_of_equal_keys_counts_when_asked_for(lake: Lake, plain: Table, spark: SparkSession) -> None:
+@pytest.mark.parametrize("held", [0, writer.HELD_BYTES])
+def test_the_last_of_equal_keys_counts_when_asked_for(
+    lake: Lake, plain: Table, spark: SparkSession, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "HELD_BYTES", held)
     plain.append([row(1, "old"), row(9, "old")])
     ids = row_ids(plain)
     made = source_writer(lake, spark, duplicates="last")
@@ -264,7 +275,7 @@ def source_writer(lake: Lake, spark: SparkSession, name: str = "shop.t", overwri
 
 
 def written(made: TableSourceWriter, task: int, rows: Sequence[dict[str, Any]]) -> table_source._Written:
-    return table_source._Written(made._write.write(task, pa.Table.from_pylist(rows).to_batches()))
+    return table_source._Written(task, made._write.write(task, pa.Table.from_pylist(rows).to_batches()))
 
 
 def write(given: DataFrame, lake: Lake, save_mode: str = "append", **options: str) -> None:
@@ -569,7 +580,7 @@ def test_equal_keys_in_a_batch_stop_a_stream_unless_the_last_counts(
         made = MoulinSource(options).streamWriter(frame(spark, []).schema, False)
         assert isinstance(made, StreamTableWriter)
         parts = [made._write.write(task, pa.Table.from_pylist(rows).to_batches()) for task, rows in enumerate(twice)]
-        made.commit([stream_writer._Written(part, "q") for part in parts], number)
+        made.commit([stream_writer._Written(task, part, "q") for task, part in enumerate(parts)], number)
 
     with pytest.raises(InvalidInput, match="The key 1 comes more than once"):
         batch(0)

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,13 @@ def events(spark: SparkSession, start: int, end: int, parts: int = 2) -> DataFra
     )
 
 
+@pytest.fixture
+def every_task_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few its rows are."""
+    monkeypatch.setattr(writer, "HELD_BYTES", 0)
+
+
+@pytest.mark.usefixtures("every_task_writes")
 def test_an_append_is_one_version_of_sorted_segments(lake: Lake, orders: Table, spark: SparkSession, ids: Ids) -> None:
     version = lake.version
     done = orders.append(events(spark, 0, 1000, parts=3))
@@ -58,6 +65,7 @@ def test_an_append_is_one_version_of_sorted_segments(lake: Lake, orders: Table, 
     assert len({s.facts.number for s in segments}) == 3
 
 
+@pytest.mark.usefixtures("every_task_writes")
 def test_tasks_write_files_as_the_table_says(lake: Lake, spark: SparkSession) -> None:
     properties = {"write.parquet.compression-codec": "gzip", "write.parquet.row-group-limit": 100}
     columns = [("id", "long"), ("ts", "timestamptz"), ("region", "string"), ("amount", "double")]
@@ -69,6 +77,7 @@ def test_tasks_write_files_as_the_table_says(lake: Lake, spark: SparkSession) ->
         assert footer.row_group(0).column(0).compression == "GZIP"
 
 
+@pytest.mark.usefixtures("every_task_writes")
 def test_rows_are_split_by_partition(lake: Lake, spark: SparkSession, ids: Ids) -> None:
     table = lake.create_table("shop.parted", [("id", "long"), ("region", "string")], partition_by=["region"])
     table.append(events(spark, 0, 300).select("region", "id"))
@@ -144,13 +153,75 @@ def test_a_table_opened_read_only_takes_no_frame(lake: Lake, orders: Table, spar
         lake.table("shop.orders", read_only=True).append(events(spark, 0, 5))
 
 
+def test_small_frames_make_one_segment_for_each_partition_value(
+    lake: Lake, orders: Table, spark: SparkSession, ids: Ids
+) -> None:
+    orders.append(events(spark, 0, 60, parts=30))
+    assert len(lake.catalog.segments(orders.id, lake.version)) == 1
+    orders.overwrite(events(spark, 0, 90, parts=30))
+    assert len(lake.catalog.segments(orders.id, lake.version)) == 1
+    assert ids(orders) == list(range(90))
+    parted = lake.create_table("shop.parted", [("id", "long"), ("region", "string")], partition_by=["region"])
+    parted.append(events(spark, 0, 90, parts=30).select("id", "region"))
+    assert sorted(s.facts.partition for s in lake.catalog.segments(parted.id, lake.version)) == [
+        (b"r0",),
+        (b"r1",),
+        (b"r2",),
+    ]
+    keyed = lake.create_table("shop.keyed", [("id", "long", False), ("region", "string")], primary_key=["id"])
+    for _ in range(2):
+        keyed.append(events(spark, 0, 90, parts=30).select("id", "region"))
+        assert len(lake.catalog.segments(keyed.id, lake.version)) == 1, "the second replaces every row of the first"
+    assert keyed.scan().count() == 90
+
+
+def test_a_frame_that_is_not_small_is_written_by_its_tasks(
+    lake: Lake, orders: Table, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks with much to write do so; the few rows of their neighbours go together, in the order of tasks."""
+    monkeypatch.setattr(writer, "HELD_BYTES", 100_000)
+    skewed = (
+        events(spark, 0, 8, parts=4).union(events(spark, 100, 20_100, parts=2)).union(events(spark, 8, 16, parts=4))
+    )
+    orders.append(skewed)
+    segments = lake.catalog.segments(orders.id, lake.version)
+    assert [s.facts.rows for s in sorted(segments, key=lambda s: s.facts.number)] == [8, 10_000, 10_000, 8]
+
+
+def test_a_frame_is_computed_once(lake: Lake, orders: Table, spark: SparkSession, tmp_path: Path) -> None:
+    folder = str(tmp_path)
+
+    def note(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from uuid import uuid4
+
+        Path(folder, f"task-{uuid4()}").touch()
+        yield from batches
+
+    frame = spark.range(0, 20, 1, 5).mapInArrow(note, "id long")
+    orders.append(frame)
+    frame.write.format("moulin").option("lake", lake.uri).mode("append").save("shop.orders")
+    assert len(list(tmp_path.glob("task-*"))) == 2 * 5
+
+
+def test_what_tasks_hand_over_is_bounded(lake: Lake, orders: Table, spark: SparkSession) -> None:
+    plan = AppendPlan.of(lake.context, orders.state())
+    job = writer.FrameJob.of(lake.context, append_rows, plan, events(spark, 0, 1).schema)
+    batches = events(spark, 0, 2000).toArrow().to_batches()
+    size = sum(batch.nbytes for batch in batches)
+    held = [isinstance(job.write(task, batches), writer.HeldRows) for task in (0, 2 * writer.HELD_BYTES // size)]
+    assert held == [True, False]
+
+
+@pytest.mark.usefixtures("every_task_writes")
 def test_numbers_are_enough_for_every_task(
     lake: Lake, orders: Table, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = AppendPlan.of(lake.context, orders.state())
     job = writer.FrameJob.of(lake.context, append_rows, plan, events(spark, 0, 1).schema)
     batches = events(spark, 0, 1).toArrow().to_batches()
-    assert [f.number - job.numbers.first for f in job.write(3, batches)] == [3 << 16]
+    written = job.write(3, batches)
+    assert not isinstance(written, writer.HeldRows)
+    assert [f.number - job.numbers.first for f in written] == [3 << 16]
     with pytest.raises(FailedPrecondition, match="coalesce"):
         job.write(1 << 16, batches)
     monkeypatch.setattr(writer, "_NUMBERS", 0)
@@ -163,9 +234,11 @@ import json, sys
 import moulin
 from moulin.errors import Unavailable
 from moulin.pipeline.session import spark_session
+from moulin.pipeline.write import writer
 from flaky import FlakyStore
 
 folder = sys.argv[1]
+writer.HELD_BYTES = 0
 spark = spark_session(master="local[2,3]", conf={"spark.driver.memory": "1g"})
 lake = moulin.connect(folder, merge_local_bytes=1)
 lake.create_database("shop")
