@@ -6,8 +6,8 @@ Like the catalog itself it only opens transactions; the nouns have their modules
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -19,10 +19,11 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
 from moulin.catalog.sql.pool import Pool, Write
 from moulin.catalog.streams import members, nursery, streams, tokens
-from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.errors import FailedPrecondition, InvalidInput, Unavailable
 from moulin.model.entities import TableState
 from moulin.model.ingest import (
     Advance,
+    Frontier,
     Member,
     MemberKind,
     NewToken,
@@ -165,20 +166,24 @@ class IngestCatalog:
         *,
         idle: Sequence[Advance] = (),
         request_id: str,
+        digest: bytes | None = None,
     ) -> NurseryResult:
-        """Add segments to one table, each as a version, and move the streams they came from; all or nothing."""
+        """Add segments to one table, each as a version, and move the streams they came from; all or nothing.
+
+        `digest` stands for the request, where the facts of the segments differ from one try to the next.
+        """
         if not registrations:
             raise InvalidInput("A registration brings at least one segment.")
         key = nursery.request_key(request_id)
-        asked = nursery.digest(table_id, tuple(registrations), tuple(idle))
-        with self._pool.write() as write:
+        asked = nursery.digest(table_id, tuple(registrations), tuple(idle)) if digest is None else digest
+        moves = [*(advance for registration in registrations for advance in registration.advances), *idle]
+        with self._losing(key, moves, table_id), self._pool.write() as write:
             self._require_event_table(write, table_id, database)
             if versions := nursery.earlier(write.connection, key, asked):
                 drafts = []
             else:
                 drafts = nursery.register(write, self._lake_uuid, table_id, registrations, idle, key, asked)
                 versions = tuple(draft.version for draft in drafts)
-            moves = [*idle, *(advance for registration in registrations for advance in registration.advances)]
             result = self._result(write, versions, [move.stream_id for move in moves], replayed=not drafts)
         if drafts:
             self._publish(drafts[-1], [table_id])
@@ -187,7 +192,7 @@ class IngestCatalog:
     def commit_nursery_batch(self, batch: NurseryBatch, *, request_id: str) -> NurseryResult:
         """A whole batch as one version, or nothing. Conflict when a stream or the routing moved meanwhile."""
         key, asked = nursery.request_key(request_id), nursery.digest(batch)
-        with self._pool.write() as write:
+        with self._losing(key, batch.frontiers), self._pool.write() as write:
             draft = None
             if not (versions := nursery.earlier(write.connection, key, asked)):
                 for table_id in batch.segments:
@@ -200,6 +205,26 @@ class IngestCatalog:
         if draft is not None:
             self._publish(draft, list(batch.segments))
         return result
+
+    def registered(self, request_id: str, digest: bytes, moves: Sequence[Advance]) -> NurseryResult | None:
+        """The answer to a registration that was committed before; None when there was none under this id."""
+        key = nursery.request_key(request_id)
+        with self._pool.read() as connection:
+            if not nursery.earlier(connection, key, digest):
+                return None
+        with self._pool.write() as write:
+            versions = nursery.earlier(write.connection, key, digest)
+            return self._result(write, versions, [move.stream_id for move in moves], replayed=True)
+
+    @contextmanager
+    def _losing(self, key: str, moves: Sequence[Advance | Frontier], table_id: UUID | None = None) -> Iterator[None]:
+        """Whoever waited in vain for the catalog while another took the range has lost, and need not try again."""
+        try:
+            yield
+        except Unavailable:
+            with suppress(Unavailable), self._pool.read() as connection:
+                nursery.check_not_lost(connection, key, moves, table_id)
+            raise
 
     def set_asides(self, stream_id: UUID | None = None) -> list[tuple[int, SetAside]]:
         """What nurseries could not read and moved past, each with its version; of one stream, or all."""

@@ -194,10 +194,11 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A segment, and what of which streams is in it."""
+    """A segment, and what of which streams is in it. `source` is the upload that it is a copy of, if it is one."""
 
     segment: SegmentFacts
     advances: tuple[Advance, ...]
+    source: str = field(default="", repr=False)  # digests of requests are made of reprs
 
 
 @dataclass(frozen=True, slots=True)

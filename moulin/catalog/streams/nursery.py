@@ -21,7 +21,7 @@ from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import Write
 from moulin.catalog.streams import streams
-from moulin.errors import Conflict, FailedPrecondition, InvalidInput
+from moulin.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidInput
 from moulin.formats import messages as pb
 from moulin.model import request_ids
 from moulin.model.facts import SegmentFacts
@@ -77,6 +77,8 @@ def register(
         draft = Draft(write, lake_uuid, KIND)
         drafts.append(draft)
         _append(draft, {table_id: [registration.segment]})
+        if registration.source:
+            _note_source(draft, registration.source)
         moved = [_advance(draft, table_id, advance, least=1) for advance in registration.advances]
         if count == len(registrations):
             moved += [_advance(draft, table_id, advance, least=0) for advance in idle]
@@ -111,6 +113,31 @@ def commit_batch(draft: Draft, batch: NurseryBatch, key: str, asked: bytes) -> N
     draft.save()
 
 
+def check_not_lost(
+    connection: sa.Connection, key: str, moves: Sequence[Advance | Frontier], table_id: UUID | None = None
+) -> None:
+    """Raise Conflict when another nursery has moved one of the streams; a request that is known was first itself.
+
+    The same comparisons as in the commit, for one that waited in vain for its turn: of a table, or of frontiers.
+    """
+    if connection.execute(sa.select(s.requests.c.id).where(s.requests.c.id == key)).first() is not None:
+        return
+    t = s.stream_tables
+    seen: set[UUID] = set()
+    for move in moves:
+        row = connection.execute(sa.select(s.streams).where(s.streams.c.id == move.stream_id)).first()
+        if row is None or move.stream_id in seen:
+            continue  # later moves of a stream in one request follow its first
+        seen.add(move.stream_id)
+        merged = sa.select(sa.func.max(t.c.merged_offset)).where(t.c.stream_id == row.id)
+        if table_id is not None:
+            merged = merged.where(t.c.table_id == table_id)
+        ahead = connection.execute(merged).scalar()
+        found = row.frontier if ahead is None else max(row.frontier, ahead)
+        if found > move.start:
+            raise _lost(row.id, "committed up to", move.start, found)
+
+
 def _append(draft: Draft, segments: Mapping[UUID, Sequence[SegmentFacts]]) -> None:
     commits.apply(
         draft,
@@ -119,6 +146,14 @@ def _append(draft: Draft, segments: Mapping[UUID, Sequence[SegmentFacts]]) -> No
             for table_id, facts in sorted(segments.items())
         ],
     )
+
+
+def _note_source(draft: Draft, source: str) -> None:
+    """Remember an upload as long as requests are, so that it is registered once."""
+    key = f"{request_ids.NURSERY}source:{hashlib.sha256(source.encode()).hexdigest()}"
+    if draft.connection.execute(sa.select(s.requests.c.id).where(s.requests.c.id == key)).first() is not None:
+        raise AlreadyExists(f"{source} was registered before: a file is registered once, under one request id.")
+    draft.request(key)
 
 
 def _advance(draft: Draft, table_id: UUID, advance: Advance, *, least: int) -> UUID:

@@ -39,6 +39,8 @@ BATCH_ROWS = 131_072
 # so does one for all, for then pyarrow makes a single array of each column, which it copies whenever it grows.
 _DECODE_ROWS = 1 << 18
 _DECODE_BYTES = 16 << 20
+_FIRST_PIECE_ROWS = 256  # of a file whose rows are of unknown width
+_LEAST_PIECE_ROWS = 16
 
 _ROW_ID_FIELD, _SEQUENCE_FIELD = lineage_fields()
 _POSITION_FIELD = pa.field(POSITION, pa.int64(), nullable=False)
@@ -161,6 +163,25 @@ class SegmentReader:
         for ranges in self._bundles(self._ranges(read)):
             yield from _batches(self._read(ranges, read), batch_rows)
 
+    def pieces(self, piece_bytes: int, **options: Unpack[ReadOptions]) -> Iterator[pa.Table]:
+        """The rows that `options` choose, in pieces of about `piece_bytes` decoded; never a whole row group is decoded.
+
+        What is held of the file is encoded but for one piece, however well it compresses. Pieces may be empty.
+        """
+        read = _Options(**options)
+        wanted = _FIRST_PIECE_ROWS
+        for one in self._ranges(read):
+            at = one.start
+            while at < one.stop:
+                rows = wanted
+                for raw, indices in self._raw_pieces(_Range(one.group, at, one.stop), rows, read):
+                    yield self._finish(raw, indices, [range(at, at + raw.num_rows)], read)
+                    at += raw.num_rows
+                    width = max(raw.nbytes / raw.num_rows, 0.125)
+                    wanted = max(_LEAST_PIECE_ROWS, min(BATCH_ROWS, int(piece_bytes / width)))
+                    if wanted > 2 * rows or 2 * wanted < rows:
+                        break  # go on with pieces of another size; the row group is decoded up to here again
+
     def close(self) -> None:
         self._closed = True
         self._source.close()
@@ -202,15 +223,30 @@ class SegmentReader:
         return GroupFacts(self._footer_columns, self._metadata.row_group(group))
 
     def _read(self, ranges: Sequence[_Range], read: _Options) -> pa.Table:
-        extra = [] if read.expression is None else [name for name in read.extra_columns if name not in self._columns]
+        stored = self._stored_leaves(read)
+        return self._finish(self._decode(ranges, stored, read.use_threads), stored, _stretches(ranges), read)
+
+    def _stored_leaves(self, read: _Options) -> list[int]:
+        """The leaf columns to decode."""
+        lineage = [self._row_id_leaf] if read.row_id else []
+        lineage += [self._sequence_leaf] if read.sequence else []
+        mapping = self._mapping((*self._columns, *self._extra(read)))
+        return sorted({*mapping.leaves, *(leaf.index for leaf in lineage if leaf is not None)})
+
+    def _extra(self, read: _Options) -> list[str]:
+        """Columns that only the filter needs."""
+        if read.expression is None:
+            return []
+        return [name for name in read.extra_columns if name not in self._columns]
+
+    def _finish(self, raw: pa.Table, stored: Sequence[int], stretches: Sequence[range], read: _Options) -> pa.Table:
+        """The rows to give, from leaf columns as they are stored at the positions of `stretches`."""
+        extra = self._extra(read)
         mapping = self._mapping((*self._columns, *extra))
         lineage = [(_ROW_ID_FIELD, self._row_id_leaf)] if read.row_id else []
         lineage += [(_SEQUENCE_FIELD, self._sequence_leaf)] if read.sequence else []
-        stored = {*mapping.leaves, *(leaf.index for _, leaf in lineage if leaf is not None)}
-        raw = self._decode(ranges, sorted(stored), read.use_threads)
         index_of = {column: at for at, column in enumerate(sorted({self._leaves[leaf].column for leaf in stored}))}
         table = mapping.apply(raw.select(sorted({index_of[self._leaves[leaf].column] for leaf in mapping.leaves})))
-        stretches = _stretches(ranges)
         for field, leaf in lineage:
             column = None if leaf is None else raw.column(index_of[leaf.column]).cast(field.type)
             table = table.append_column(field, self._lineage(field, column, stretches, read))
@@ -238,6 +274,28 @@ class SegmentReader:
             at += self.group_rows[one.group]
         rows = sum(one.stop - one.start for one in ranges)
         return table if rows == table.num_rows else pa.concat_tables(pieces)
+
+    def _raw_pieces(self, one: _Range, rows: int, read: _Options) -> Iterator[tuple[pa.Table, list[int]]]:
+        """The rows of a range, `rows` at a time, of the leaf columns to decode, and which these are."""
+        if self._closed:
+            raise Closed(f"The reader of {self.name} is closed; open the file again.")
+        stored = self._stored_leaves(read)
+        if not stored:
+            yield _nothing(one.stop - one.start), stored
+            return
+        at = self.group_starts[one.group]
+        with self._reading():
+            batches = self._file.reader.iter_batches(rows, [one.group], column_indices=stored, use_threads=False)
+        while at < one.stop:
+            with self._reading():
+                batch = next(batches, None)
+            if batch is None:
+                raise self._damaged(f"row group {one.group} ends at {at}, which is not what its footer says")
+            first, at = at, at + batch.num_rows
+            start, stop = max(first, one.start), min(at, one.stop)
+            if start < stop:
+                table = pa.Table.from_batches([batch]).replace_schema_metadata(None)
+                yield table.slice(start - first, stop - start), stored
 
     def _lineage(
         self, field: pa.Field, stored: pa.ChunkedArray | None, stretches: Sequence[range], read: _Options

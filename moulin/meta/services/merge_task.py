@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from moulin._proto.moulin.meta.v1 import common_pb2
 from moulin._proto.moulin.meta.v1 import merge_task_pb2 as pb
@@ -12,13 +14,13 @@ from moulin.errors import InvalidInput, MoulinError, Unavailable
 from moulin.meta.codec.id import from_message_id
 from moulin.meta.codec.meta.merge_task import to_message_claimed
 from moulin.meta.codec.meta.segment import to_message_segment_id
-from moulin.meta.services.new_segment import from_message_new_segment
+from moulin.meta.services.new_segment import check_upload, from_message_new_segment, is_upload
 from moulin.meta.site import Site
 from moulin.model.facts import SegmentFacts
 from moulin.model.merge_task import ClaimedTask
 from moulin.model.operations import Claim
 from moulin.storage import paths
-from moulin.table.compact.completion import complete
+from moulin.table.compact.completion import complete, redo
 
 _LONGEST_LEASE = 7 * 86_400
 _HASH_BYTES = 32
@@ -71,7 +73,7 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         self._tasks.fail_merge_task(_claim(request), request.error_message)
         return pb.FailSegmentMergeTaskResponse()
 
-    def _complete(self, request: pb.CompleteSegmentMergeTaskRequest) -> tuple[CommitResult, list[SegmentFacts]]:
+    def _complete(self, request: pb.CompleteSegmentMergeTaskRequest) -> tuple[CommitResult, Sequence[SegmentFacts]]:
         claim = _claim(request)
         messages = [request.merged_segment] if request.HasField("merged_segment") else []
         messages += request.merged_segments
@@ -82,10 +84,23 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
                 raise InvalidInput(f"The merge task is of table {table_id}, its output of {message.table_id}.")
             if len(message.audt_hash) != _HASH_BYTES and not message.data_file.sha256:
                 raise InvalidInput("An output comes with the hash of its file (audt_hash).")
+        if any(is_upload(message, table_id, self._site.store) for message in messages):
+            return self._redo(claim, table_id, messages)
         state = self._catalog.table_by_id(table_id)
         outputs = [from_message_new_segment(message, state, self._site.store) for message in messages]
         journals = [f"{paths.table_prefix(table_id)}/{name}" for name in named if name]
         return complete(self._site.lake.context, claim, outputs, journals), outputs
+
+    def _redo(
+        self, claim: Claim, table_id: UUID, messages: Sequence[common_pb2.CreateSegment]
+    ) -> tuple[CommitResult, Sequence[SegmentFacts]]:
+        """Complete a task of a worker that knows only the first version of the API, and so writes no lineage."""
+        if not all(is_upload(message, table_id, self._site.store) for message in messages):
+            raise InvalidInput("Outputs of a merge task lie all under names of the worker, or all under staged ones.")
+        rows = 0
+        if self._tasks.finished_task(claim) is None:
+            rows = sum(check_upload(message, table_id, self._site.store) for message in messages)
+        return redo(self._site.lake.context, claim, rows)
 
     def _lease(self, seconds: int) -> float:
         """The lease that a worker asks for; when it asks for none, the one for workers that know of no heartbeats."""

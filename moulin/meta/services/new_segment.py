@@ -1,16 +1,26 @@
-"""CreateSegment -> the facts of a segment. What it does not say is read from the file, before any transaction."""
+"""CreateSegment -> the facts of a segment. What it does not say is read from the file, before any transaction.
+
+A client that knows only the first version of the API puts its file below the table's prefix, under a name of its own.
+Such a file is copied to where a segment lies; the upload is left to clean-up, as are files of Iceberg engines.
+"""
+
+# Decisions: docs/decisions/0083
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, Final
+from uuid import UUID
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from moulin._proto.moulin.meta.v1 import common_pb2 as pb
 from moulin.catalog.commit.arrivals import check_segment
 from moulin.catalog.commit.delivery import check_fits, require_objects, segment_objects
-from moulin.errors import FailedPrecondition, InvalidInput, NotFound
+from moulin.errors import Corrupt, FailedPrecondition, InvalidInput, NotFound, Unsupported
 from moulin.formats import manifest
 from moulin.formats.segment.footer import (
     LEVEL_KEY,
@@ -21,21 +31,44 @@ from moulin.formats.segment.footer import (
     split_offsets,
     stores_positions,
 )
+from moulin.formats.segment.reader import SegmentReader
 from moulin.meta.codec.meta.address import from_message_key
 from moulin.meta.codec.meta.moment import from_message_range
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
+from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER
+from moulin.model.layout.sort_rows import is_sorted
+from moulin.model.schema.schema import column_path
 from moulin.storage import paths
+from moulin.storage.file_kinds import FileKind, identify
 from moulin.storage.store import Store
 
 _HASH_BYTES = 32
 _SHA256, _ALGORITHMS = 0, (0, 1, 2)  # sha256, blake3-256, sha3-256
+_HASHES: Final[dict[int, Callable[[], Any]]] = {0: hashlib.sha256, 2: hashlib.sha3_256}
+_CHUNK = 4 << 20
+_GLANCE_ROWS, _GLANCE_BYTES = 256, 1 << 20
 _MAX_EVENTS = (1 << 31) - 1
 
 
-def from_message_new_segment(message: pb.CreateSegment, state: TableState, store: Store) -> SegmentFacts:
-    """The facts of a segment that lies in the lake's storage, for the table `state`."""
+def is_upload(message: pb.CreateSegment, table_id: UUID, store: Store) -> bool:
+    """Whether a segment lies below the table's prefix under a name that is not one of ours."""
+    if message.HasField("data_file"):
+        return False
     path = from_message_key(store, message.cloud_object_key)
+    found = identify(path)
+    below = path.startswith(f"{paths.data_prefix(table_id)}/")
+    return below and found is not None and found.kind is FileKind.ENGINE_FILE and paths.segment_number(path) is None
+
+
+def from_message_new_segment(
+    message: pb.CreateSegment, state: TableState, store: Store, stage: Callable[[], str] | None = None
+) -> SegmentFacts:
+    """The facts of a segment that lies in the lake's storage, for table `state`; `stage` gives paths for uploads."""
+    path = from_message_key(store, message.cloud_object_key)
+    if stage is not None and is_upload(message, state.id, store):
+        check_upload(message, state.id, store)
+        path = _copied(store, path, stage())
     parsed = paths.parse_segment_path(path)
     if parsed is None or parsed[0] != state.id:
         raise InvalidInput(
@@ -103,20 +136,26 @@ def _given(message: pb.CreateSegment, path: str, number: int, state: TableState,
     return facts
 
 
+def _missing(path: str) -> FailedPrecondition:
+    return FailedPrecondition(f"{path} is not in storage; write the segment before it is registered.")
+
+
 def _footer(path: str, store: Store) -> pq.FileMetaData:
     try:
         with store.reader(path) as source:
             return read_footer(source, path)
     except NotFound:
-        raise FailedPrecondition(f"{path} is not in storage; write the segment before it is registered.") from None
+        raise _missing(path) from None
+    except Corrupt as error:
+        raise InvalidInput(error.message) from None
 
 
 def _read(message: pb.CreateSegment, path: str, number: int, state: TableState, store: Store) -> SegmentFacts:
     if state.spec.fields:
         raise InvalidInput(f"Table {state.full_name} is partitioned: data_file must say which partition {path} is of.")
     footer = _footer(path, store)
-    known = message.audt_hash and message.audt_algo == _SHA256
-    digest = message.audt_hash if known else hashlib.sha256(store.get(path)).digest()
+    digest = check_hash(message, path, store)
+    is_sorted_by_it = _check_rows(path, state, store)
     lowest, highest = sequence_range(footer)
     level = (footer.metadata or {}).get(LEVEL_KEY.encode(), b"0") if stores_positions(footer) else b"0"
     return SegmentFacts(
@@ -133,6 +172,68 @@ def _read(message: pb.CreateSegment, path: str, number: int, state: TableState, 
         has_lineage=lowest is not None,
         seq_min=lowest,
         seq_max=highest,
-        sort_order_id=state.sort_order_id,
+        sort_order_id=state.sort_order_id if is_sorted_by_it else UNSORTED_SORT_ORDER.order_id,
         split_offsets=split_offsets(footer),
     )
+
+
+def check_upload(message: pb.CreateSegment, table_id: UUID, store: Store) -> int:
+    """Refuse an upload that is not there, or not as it is described; returns its rows."""
+    _check_numbers(message)
+    path = from_message_key(store, message.cloud_object_key)
+    try:
+        with store.reader(path) as source:  # a copy of our metadata, checksum included, may be in it: it is not ours
+            rows, size = pq.ParquetFile(source).metadata.num_rows, source.size()
+    except NotFound:
+        raise _missing(path) from None
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInput(f"{path} is not a Parquet file that can be read: {str(error).splitlines()[0]}.") from None
+    if message.compressed_size_bytes and message.compressed_size_bytes != size:
+        raise InvalidInput(f"{path} has {size} bytes, not {message.compressed_size_bytes}.")
+    if message.number_of_events and message.number_of_events != rows:
+        raise InvalidInput(f"{path} has {rows} rows, not {message.number_of_events}.")
+    check_hash(message, path, store)
+    return int(rows)
+
+
+def check_hash(message: pb.CreateSegment, path: str, store: Store) -> bytes:
+    """The SHA-256 of a file, all of which is read. Refuses an `audt_hash` that is not the file's.
+
+    There is no BLAKE3 here: a hash by it is believed.
+    """
+    sha256, other = hashlib.sha256(), _HASHES.get(message.audt_algo, hashlib.sha256)()
+    with store.reader(path) as source:
+        while data := source.read(_CHUNK):
+            sha256.update(data)
+            other.update(data)
+    if message.audt_hash and message.audt_algo in _HASHES and message.audt_hash != other.digest():
+        raise InvalidInput(f"audt_hash is not the {other.name} of {path}: upload the file again, or send its hash.")
+    return sha256.digest()
+
+
+def _copied(store: Store, path: str, target: str) -> str:
+    with store.reader(path) as source, store.writer(target) as sink:
+        while data := source.read(_CHUNK):
+            sink.write(data)
+    return target
+
+
+def _check_rows(path: str, state: TableState, store: Store) -> bool:
+    """Refuse a file that cannot be read as rows of the table; returns whether they are in its order."""
+    schema, order = state.schema, state.sort_order
+    sources = [column_path(schema, field.source_id) for field in order.fields]
+    try:
+        with SegmentReader(store.reader(path), schema, name=path) as reader:
+            first = next(reader.pieces(_GLANCE_BYTES, stop=_GLANCE_ROWS), None)
+        missing = [f.name for f in schema.fields if f.required and first is not None and first[f.name].null_count]
+        names = list(dict.fromkeys(found[0] for found in sources if found is not None))
+        if not names or missing:
+            in_order = not names
+        else:
+            with SegmentReader(store.reader(path), schema, columns=names, name=path) as reader:
+                in_order = is_sorted(reader.table(), order, schema)
+    except (Corrupt, Unsupported, InvalidInput) as error:
+        raise InvalidInput(f"{path} cannot be read as rows of {state.full_name}: {error.message}") from None
+    if missing:
+        raise InvalidInput(f"{path} lacks values of the column {missing[0]!r}, which {state.full_name} requires.")
+    return in_order

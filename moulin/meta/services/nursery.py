@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from moulin._proto.moulin.meta.v1 import nursery_pb2 as pb
 from moulin._proto.moulin.meta.v1 import nursery_pb2_grpc as rpc
 from moulin.errors import InvalidInput
 from moulin.meta.codec.id import from_message_id
-from moulin.meta.codec.meta.address import to_message_key
+from moulin.meta.codec.meta.address import from_message_key, to_message_key
 from moulin.meta.codec.meta.stream import (
     from_message_advances,
     from_message_frontier,
@@ -23,11 +24,12 @@ from moulin.meta.codec.meta.stream import (
     to_message_stream,
     to_message_token_routing,
 )
-from moulin.meta.services.new_segment import from_message_new_segment
+from moulin.meta.services.new_segment import from_message_new_segment, is_upload
 from moulin.meta.site import Site
 from moulin.model.facts import SegmentFacts
 from moulin.model.ingest import (
     NurseryBatch,
+    NurseryResult,
     Registration,
     StopReason,
     Stream,
@@ -72,22 +74,51 @@ class NurseryServicer(rpc.NurseryServiceServicer):
         table_id = from_message_id(request.merges[0].segment.table_id, "table_id")
         if any(part.segment.table_id != request.merges[0].segment.table_id for part in request.merges):
             raise InvalidInput("All entries in merges are of one table; register others by themselves.")
-        facts = self._facts([part.segment for part in request.merges])
-        result = self._ingest.register_segments(
-            database_id,
-            table_id,
-            [
-                Registration(segment, from_message_advances(part.stream_offsets, table_id))
-                for part, segment in zip(request.merges, facts, strict=True)
-            ],
-            idle=from_message_advances(request.idle_advances, table_id),
-            request_id=request.register_request_id,
-        )
+        result = self._registered(request, table_id) or self._register(request, database_id, table_id)
         return pb.RegisterMergedSegmentsResponse(
             segment_versions=result.versions,
             streams=self._streams(result.streams),
             meta_response_seq=result.response_seq,
         )
+
+    def _registered(self, request: pb.RegisterMergedSegmentsRequest, table_id: UUID) -> NurseryResult | None:
+        """The answer to a registration of uploads that was committed before: each try would copy them elsewhere."""
+        if not self._uploads(request, table_id):
+            return None
+        moves = [m for part in request.merges for m in from_message_advances(part.stream_offsets, table_id)]
+        moves += from_message_advances(request.idle_advances, table_id)
+        return self._ingest.registered(request.register_request_id, _digest(request), moves)
+
+    def _register(self, request: pb.RegisterMergedSegmentsRequest, database_id: UUID, table_id: UUID) -> NurseryResult:
+        uploads = self._uploads(request, table_id)
+        sources = [from_message_key(self._site.store, part.segment.cloud_object_key) for part in request.merges]
+        if uploads and len(set(sources)) != len(sources):
+            raise InvalidInput("Two entries in merges name the same object.")
+
+        def stage() -> str:
+            return self._ingest.stage_segments(database_id, table_id, 1)[0]
+
+        facts = self._facts([part.segment for part in request.merges], stage)
+        return self._ingest.register_segments(
+            database_id,
+            table_id,
+            [
+                Registration(
+                    segment,
+                    from_message_advances(part.stream_offsets, table_id),
+                    source if index in uploads else "",
+                )
+                for index, (part, segment, source) in enumerate(zip(request.merges, facts, sources, strict=True))
+            ],
+            idle=from_message_advances(request.idle_advances, table_id),
+            request_id=request.register_request_id,
+            digest=_digest(request) if uploads else None,
+        )
+
+    def _uploads(self, request: pb.RegisterMergedSegmentsRequest, table_id: UUID) -> set[int]:
+        """Those of the merges whose segments lie under names that are not ours."""
+        store = self._site.store
+        return {index for index, part in enumerate(request.merges) if is_upload(part.segment, table_id, store)}
 
     def CommitNurseryBatch(self, request: pb.CommitNurseryBatchRequest, context: Any) -> pb.CommitNurseryBatchResponse:
         segments: dict[UUID, tuple[SegmentFacts, ...]] = {}
@@ -140,13 +171,21 @@ class NurseryServicer(rpc.NurseryServiceServicer):
         )
         return pb.DeleteIngestStreamTableResponse()
 
-    def _facts(self, messages: Sequence[common_pb2.CreateSegment]) -> list[SegmentFacts]:
+    def _facts(
+        self, messages: Sequence[common_pb2.CreateSegment], stage: Callable[[], str] | None = None
+    ) -> list[SegmentFacts]:
         """The facts of new segments. Reads their files where the messages do not say enough."""
         states = {
             text: self._site.catalog.ingest.target(from_message_id(text, "table_id"))
             for text in {message.table_id for message in messages}
         }
-        return [from_message_new_segment(message, states[message.table_id], self._site.store) for message in messages]
+        store = self._site.store
+        return [from_message_new_segment(message, states[message.table_id], store, stage) for message in messages]
 
     def _streams(self, streams: Iterable[Stream]) -> Iterator[pb.IngestStreamInfo]:
         return (to_message_stream(self._site.store, stream) for stream in streams)
+
+
+def _digest(request: pb.RegisterMergedSegmentsRequest) -> bytes:
+    """Tells whether a request id stands for the same registration of uploads as before."""
+    return hashlib.sha256(request.SerializeToString(deterministic=True)).digest()

@@ -1,6 +1,6 @@
 """Completion of a merge task by a worker that has only storage: what it wrote is checked, then committed."""
 
-# Decisions: docs/decisions/0011
+# Decisions: docs/decisions/0011, docs/decisions/0083
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from moulin.model.operations import Claim
 from moulin.storage import paths
 from moulin.storage.table_store import Lost
 from moulin.table.commit.change import CompactionChange
-from moulin.table.compact.job import commit_compaction
+from moulin.table.compact.job import commit_compaction, compact_group
+from moulin.table.compact.picker import Group
+from moulin.table.compact.worker import heartbeats
 from moulin.table.context import Context
+from moulin.table.properties import effective
 
 
 def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], journals: Sequence[str]) -> CommitResult:
@@ -53,6 +56,36 @@ def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], jo
         claimed.claim,
     )
     return commit_compaction(context, change)
+
+
+def redo(context: Context, claim: Claim, rows: int) -> tuple[CommitResult, Sequence[SegmentFacts]]:
+    """Complete a task whose worker wrote `rows` rows without their lineage: the task is done here, once more.
+
+    Row ids, sequence numbers and deletes that landed meanwhile cannot be had from such a file. Repeated, it does
+    nothing.
+    """
+    catalog = context.own_catalog()
+    done = catalog.maintenance.finished_task(claim)
+    if done is not None:
+        return CommitResult(done[0], 0, replayed=True), _outputs(context, claim, done)
+    claimed = catalog.maintenance.claimed_task(claim)
+    inputs = _inputs(context, claimed)
+    live = sum(segment.live_rows for segment in inputs)
+    if rows != live:
+        raise InvalidInput(f"The inputs of the merge task have {live} live rows, its outputs {rows}.")
+    state = catalog.table_by_id(claimed.table_id)
+    size = effective(context.config, state.properties).merge_segment_bytes
+    with heartbeats(catalog, claimed.claim, catalog.config.merge_poll_lease) as lost:
+        group = Group(tuple(sorted(inputs, key=lambda segment: segment.facts.number)), claimed.level)
+        change = compact_group(context, state, group, size, None, claimed.claim, lost.is_set)
+        return commit_compaction(context, change), change.added
+
+
+def _outputs(context: Context, claim: Claim, done: tuple[int, list[str]]) -> list[SegmentFacts]:
+    """The outputs that a task was finished with."""
+    catalog = context.own_catalog()
+    table_id = catalog.maintenance.table_of_merge_task(claim.task_id)
+    return [s.facts for s in catalog.segments(table_id, done[0], with_columns=False) if s.facts.path in set(done[1])]
 
 
 def _inputs(context: Context, claimed: ClaimedTask) -> list[LiveSegment]:

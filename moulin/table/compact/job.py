@@ -39,6 +39,7 @@ def compact_group(
         segment_bytes=segment_bytes,
         cores=os.cpu_count() or 1,
         numbers=range(first, first + _NUMBERS),
+        memory_bytes=context.config.merge_memory_bytes,
     )
     runner = runner or context.runner(group.size)
     results = list(runner.map(compact_slice, slices, stopped=stopped))

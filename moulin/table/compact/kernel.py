@@ -2,10 +2,13 @@
 what went where.
 """
 
+# Decisions: docs/decisions/0232
+
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,19 +18,27 @@ from pyroaring import BitMap64
 from moulin.formats import deletion_vector
 from moulin.formats.journal import JournalEntry, encode_journal, pack
 from moulin.formats.segment.reader import SegmentReader
+from moulin.formats.segment.writer import nan_fields
 from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.ids import new_id
 from moulin.model.layout.sort_rows import sort_indices
-from moulin.model.schema.arrow import arrow_schema, empty_table
+from moulin.model.schema.arrow import arrow_schema, empty_table, leaves
+from moulin.model.schema.schema import column_path
 from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector
+from moulin.table.compact.gather import Gatherer, RowCursor
 from moulin.table.write.clustering import clustered
 from moulin.table.write.layout import Layout
 from moulin.table.write.segment_writer import write_segment
 
+MEMORY_BYTES = 256 << 20
+"""What a slice holds of rows decoded, about, unless it is told otherwise."""
+
 _TAKE_ROWS = 1 << 20
+_PIECE_BYTES = 16 << 20
+_LEAST_PIECE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,7 @@ class CompactionSlice:
     numbers: int
     segment_bytes: int
     region: int = 0
+    memory_bytes: int = MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,68 +77,153 @@ class CompactedSlice:
 
 
 def compact_slice(work: CompactionSlice) -> CompactedSlice:
-    """Read the ranges, sort once, write. Runs in one thread; memory is about twice the rows of the ranges."""
-    tables, kept = _read(work)
-    table = pa.concat_tables(tables)
-    order = sort_indices(table, work.layout.sort_order, work.layout.schema)
-    bounds = _cut(work, table)
-    order = clustered(table, order, bounds, work.layout.cluster_by)
-    added: list[SegmentFacts] = []
-    for index, (start, stop) in enumerate(bounds):
-        added.append(
-            write_segment(
-                work.store,
-                work.layout,
-                _pieces(table, order, start, stop),
-                work.partition,
-                work.first_number + index,
-                level=work.level,
-                lineage=True,
-                spec_id=work.spec_id,
-                region=work.region,
-            )
-        )
+    """Read the ranges, sort once, write. Runs in one thread.
+
+    Rows of up to `memory_bytes` decoded are held whole, and once more in their order. Of more, only the columns that
+    decide on the order are held whole, and the rows are gathered in pieces.
+    """
+    readers = [_Reading(work, piece) for piece in work.ranges]
+    table = _read_whole(work, readers)
+    if table is not None:
+        order, bounds = _order(work, table, table.num_rows)
+        added = _write(work, bounds, lambda start, stop: _pieces(table, order, start, stop))
+    else:
+        order, bounds = _order(work, _read_keys(work, readers), sum(reader.rows() for reader in readers))
+        added = _write(work, bounds, partial(_gatherer(work, readers).pieces, order), _nan_fields(work, readers))
+    kept = [reader.kept() for reader in readers]
     journal = _journal(work.ranges, kept, order, bounds, [facts.number for facts in added])
     path = paths.journal_path(work.layout.table_id, new_id())
     work.store.put(path, journal)
     return CompactedSlice(tuple(added), path, work.first_number)
 
 
-def _read(work: CompactionSlice) -> tuple[list[pa.Table], list[npt.NDArray[np.bool_] | None]]:
-    """The live rows of each range with lineage, and which rows of the range they are (None: all)."""
-    tables, kept = [empty_table(arrow_schema(work.layout.schema, lineage=True))], []
-    for piece in work.ranges:
-        segment = piece.segment
-        deleted: BitMap64 | None = None
-        if segment.vector is not None:
-            deleted = read_vector(work.store, segment.vector, segment.facts.rows)
-        reader = SegmentReader(
-            work.store.reader(segment.facts.path, segment.facts.size), work.layout.schema, name=segment.facts.path
+def _order(work: CompactionSlice, table: pa.Table, rows: int) -> tuple[Integers | None, list[tuple[int, int]]]:
+    """The order of the rows (None: as they are), and the ranges of it that the outputs get."""
+    order = sort_indices(table, work.layout.sort_order, work.layout.schema)
+    bounds = _cut(work, rows)
+    return clustered(table, order, bounds, work.layout.cluster_by), bounds
+
+
+def _write(
+    work: CompactionSlice,
+    bounds: Sequence[tuple[int, int]],
+    rows: Callable[[int, int], Iterable[pa.Table]],
+    nans: Collection[int] | None = None,
+) -> list[SegmentFacts]:
+    return [
+        write_segment(
+            work.store,
+            work.layout,
+            rows(start, stop),
+            work.partition,
+            work.first_number + index,
+            level=work.level,
+            lineage=True,
+            spec_id=work.spec_id,
+            region=work.region,
+            nans=nans,
+            group_bytes=work.memory_bytes // 2,
         )
-        tables.append(
-            reader.table(
-                deleted=deleted,
-                start=piece.start,
-                stop=piece.stop,
+        for index, (start, stop) in enumerate(bounds)
+    ]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The live rows of one range."""
+
+    work: CompactionSlice
+    range: InputRange
+    _deleted: BitMap64 | None = None
+
+    def __post_init__(self) -> None:
+        vector = self.range.segment.vector
+        if vector is not None:
+            self._deleted = read_vector(self.work.store, vector, self.range.segment.facts.rows)
+
+    def pieces(self, piece_bytes: int) -> Iterator[pa.Table]:
+        """The rows with their lineage, in pieces of about `piece_bytes` decoded."""
+        segment = self.range.segment
+        with self._open() as reader:
+            yield from reader.pieces(
+                piece_bytes,
+                deleted=self._deleted,
+                start=self.range.start,
+                stop=self.range.stop,
                 row_id=True,
                 first_row_id=segment.first_row_id,
                 sequence=True,
                 sequence_number=segment.sequence,
             )
-        )
-        rows = piece.stop - piece.start
-        kept.append(None if deleted is None else deletion_vector.keep_mask(deleted, piece.start, rows))
-    return tables, kept
+
+    def columns(self, names: Sequence[str], piece_bytes: int) -> Iterator[pa.Table]:
+        """Some columns of the rows, in pieces."""
+        with self._open(names) as reader:
+            yield from reader.pieces(piece_bytes, deleted=self._deleted, start=self.range.start, stop=self.range.stop)
+
+    def kept(self) -> npt.NDArray[np.bool_] | None:
+        """Which rows of the range are live (None: all)."""
+        rows = self.range.stop - self.range.start
+        return None if self._deleted is None else deletion_vector.keep_mask(self._deleted, self.range.start, rows)
+
+    def rows(self) -> int:
+        """How many rows are live."""
+        kept = self.kept()
+        return self.range.stop - self.range.start if kept is None else int(np.count_nonzero(kept))
+
+    def _open(self, columns: Sequence[str] | None = None) -> SegmentReader:
+        facts, store = self.range.segment.facts, self.work.store
+        source = store.reader(facts.path, facts.size)
+        return SegmentReader(source, self.work.layout.schema, columns=columns, name=facts.path)
 
 
-def _cut(work: CompactionSlice, table: pa.Table) -> list[tuple[int, int]]:
+def _read_whole(work: CompactionSlice, readers: Sequence[_Reading]) -> pa.Table | None:
+    """All rows with lineage; None as soon as it is clear that they are larger than the memory given."""
+    tables, size = [empty_table(arrow_schema(work.layout.schema, lineage=True))], 0
+    for reader in readers:
+        for piece in reader.pieces(min(_PIECE_BYTES, work.memory_bytes)):
+            size += piece.nbytes
+            if size > work.memory_bytes:
+                return None
+            tables.append(piece)
+    return pa.concat_tables(tables)
+
+
+def _read_keys(work: CompactionSlice, readers: Sequence[_Reading]) -> pa.Table:
+    """The columns that decide on the order of the rows."""
+    layout = work.layout
+    sources = [column_path(layout.schema, field.source_id) for field in layout.sort_order.fields]
+    names = list(dict.fromkeys([path[0] for path in sources if path is not None] + list(layout.cluster_by)))
+    empty = empty_table(arrow_schema(layout.schema)).select(names)
+    size = min(_PIECE_BYTES, work.memory_bytes)
+    return pa.concat_tables([empty, *(piece for reader in readers for piece in reader.columns(names, size))])
+
+
+def _nan_fields(work: CompactionSlice, readers: Sequence[_Reading]) -> frozenset[int]:
+    """The ids of the columns that hold NaN. Reads those that may."""
+    schema = arrow_schema(work.layout.schema)
+    names = sorted({schema.names[leaf.column] for leaf in leaves(schema) if pa.types.is_floating(leaf.type)})
+    found: set[int] = set()
+    for reader in readers if names else ():
+        for piece in reader.columns(names, min(_PIECE_BYTES, work.memory_bytes)):
+            found |= nan_fields(piece)
+    return frozenset(found)
+
+
+def _gatherer(work: CompactionSlice, readers: Sequence[_Reading]) -> Gatherer:
+    share = max(_LEAST_PIECE_BYTES, work.memory_bytes // (4 * len(readers)))
+    cursors = [RowCursor(partial(reader.pieces, share)) for reader in readers]
+    return Gatherer(cursors, [reader.rows() for reader in readers], work.memory_bytes // 4)
+
+
+def _cut(work: CompactionSlice, rows: int) -> list[tuple[int, int]]:
     """Row ranges of the outputs: as many as their size on disk asks for, and no more than there are numbers."""
-    if table.num_rows == 0:
+    if rows == 0:
         return []
     share = sum((p.stop - p.start) / max(p.segment.facts.rows, 1) * p.segment.facts.size for p in work.ranges)
     parts = int(min(work.numbers, max(1, share // work.segment_bytes)))
-    step = -(-table.num_rows // parts)
-    return [(start, min(start + step, table.num_rows)) for start in range(0, table.num_rows, step)]
+    step = -(-rows // parts)
+    return [(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
 def _pieces(table: pa.Table, order: Integers | None, start: int, stop: int) -> list[pa.Table]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,14 +15,16 @@ from moulin.model.columns import compute as pc
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.size_tier import size_tier
 from moulin.model.layout.sort_order import NullOrder, SortDirection
+from moulin.model.schema.arrow import arrow_schema
 from moulin.storage.store import Store
-from moulin.table.compact.kernel import CompactionSlice, InputRange
+from moulin.table.compact.kernel import MEMORY_BYTES, CompactionSlice, InputRange
 from moulin.table.write import clustering
 from moulin.table.write.layout import Layout
 
 _MANY_DELETED = 0.1  # a segment with this share of deleted rows is rewritten even when it is large and alone
 _SLICE_BYTES = 32 << 20  # work below this is not worth cutting
 _SAMPLES = 1000
+_KEY_BYTES = 16 << 20  # of the first sort column, decoded at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,14 @@ def _times(segment: LiveSegment) -> tuple[int, int]:
 
 
 def cut(
-    store: Store, layout: Layout, group: Group, *, segment_bytes: int, cores: int, numbers: Sequence[int]
+    store: Store,
+    layout: Layout,
+    group: Group,
+    *,
+    segment_bytes: int,
+    cores: int,
+    numbers: Sequence[int],
+    memory_bytes: int = MEMORY_BYTES,
 ) -> list[CompactionSlice]:
     """Slices by ranges of the sort key, about as many as there are cores or outputs; they share the free `numbers`."""
     outputs = group.size // segment_bytes
@@ -205,6 +214,7 @@ def cut(
             share,
             segment_bytes,
             facts.region,
+            memory_bytes,
         )
         for index, ranges in enumerate(slices)
     ]
@@ -223,22 +233,22 @@ def _cut_inputs(
     field = layout.schema.find_field(first.source_id)
     if field.name not in layout.schema.column_names:
         return whole
-    keys = [_key(store, layout, s, field.name) for s in segments]
     descending = first.direction == SortDirection.DESC
-    if descending and pa.types.is_floating(keys[0].type):
+    if descending and pa.types.is_floating(arrow_schema(layout.schema).field(field.name).type):
         return whole  # NaN comes first, where comparisons cannot see it
-    sample = pa.chunked_array([key.take(_spread(len(key))) for key in keys]).drop_null()
+    sample = pa.chunked_array([_sample(store, layout, s, field.name) for s in segments]).drop_null()
     if len(sample) < parts:
         return whole
     order = pc.sort_indices(sample, sort_keys=[("", "descending" if descending else "ascending")])
     cuts = [sample[order[len(sample) * n // parts].as_py()] for n in range(1, parts)]
     before = pc.greater if descending else pc.less
     edges = np.zeros((parts + 1, len(segments)), dtype=np.int64)
-    edges[parts] = [len(key) for key in keys]
-    for row, value in enumerate(cuts, start=1):
-        for column, key in enumerate(keys):
+    edges[parts] = [segment.facts.rows for segment in segments]
+    for column, segment in enumerate(segments):
+        for key in _key(store, layout, segment, field.name):
             nulls = key.null_count if first.null_order == NullOrder.NULLS_FIRST else 0
-            edges[row, column] = nulls + (pc.sum(before(key, value)).as_py() or 0)
+            for row, value in enumerate(cuts, start=1):
+                edges[row, column] += nulls + (pc.sum(before(key, value)).as_py() or 0)
     slices = []
     for n in range(parts):
         spans = zip(segments, edges[n].tolist(), edges[n + 1].tolist(), strict=True)
@@ -248,14 +258,22 @@ def _cut_inputs(
     return slices
 
 
-def _key(store: Store, layout: Layout, segment: LiveSegment, name: str) -> pa.ChunkedArray:
-    """The first sort column of a segment, all positions, in the storage type that can be compared."""
-    reader = SegmentReader(
-        store.reader(segment.facts.path, segment.facts.size), layout.schema, columns=[name], name=segment.facts.path
-    )
-    key = reader.table().column(0)
-    return key.cast(pa.binary(16)) if key.type == pa.uuid() else key
+def _key(store: Store, layout: Layout, segment: LiveSegment, name: str) -> Iterator[pa.ChunkedArray]:
+    """The first sort column of a segment, all positions, in pieces, in the storage type that can be compared."""
+    source = store.reader(segment.facts.path, segment.facts.size)
+    with SegmentReader(source, layout.schema, columns=[name], name=segment.facts.path) as reader:
+        for piece in reader.pieces(_KEY_BYTES):
+            key = piece.column(0)
+            yield key.cast(pa.binary(16)) if key.type == pa.uuid() else key
 
 
-def _spread(rows: int) -> pa.Array:
-    return pa.array(np.unique(np.linspace(0, rows - 1, min(rows, _SAMPLES)).astype(np.int64)))
+def _sample(store: Store, layout: Layout, segment: LiveSegment, name: str) -> pa.Array:
+    """Values of the first sort column, spread evenly over a segment."""
+    rows = segment.facts.rows
+    wanted = np.unique(np.linspace(0, rows - 1, min(rows, _SAMPLES)).astype(np.int64))
+    found, at = [], 0
+    for key in _key(store, layout, segment, name):
+        mine = wanted[(wanted >= at) & (wanted < at + len(key))] - at
+        found.append(key.take(pa.array(mine)))
+        at += len(key)
+    return pa.concat_arrays([chunk for part in found for chunk in part.chunks])

@@ -103,23 +103,25 @@ def write_segment(
     spec_id: int | None = None,
     region: int = 0,
     nans: Collection[int] | None = None,
+    group_bytes: int | None = None,
 ) -> SegmentFacts:
     """Write rows that are in their final order as one segment, and the key index of a keyed one.
 
-    `nans` are the ids of the columns that may hold NaN; they are looked for when `tables` is a list.
+    `nans` are the ids of the columns that may hold NaN; they are looked for when `tables` is a list. Row groups hold at
+    most `group_bytes` of rows in memory, or less at levels and in tables where they are smaller.
     """
     if nans is None and isinstance(tables, list):
         nans = frozenset[int]().union(*map(nan_fields, tables))
     path = paths.segment_path(layout.table_id, number, secrets.token_hex(4))
     keys = None if layout.key is None else _Keys(layout.key)
     with store.writer(path) as sink:
-        group_bytes = None if keys is None else KEYED_GROUP_BYTES
+        usual = tuning(level).row_group_bytes if keys is None else KEYED_GROUP_BYTES
         writer = SegmentWriter(
             sink,
             schema=layout.schema,
             level=level,
             lineage=lineage,
-            row_group_bytes=group_bytes,
+            row_group_bytes=usual if group_bytes is None else min(usual, group_bytes),
             nan_fields=nans,
             settings=layout.files,
         )
