@@ -85,6 +85,9 @@ def _keep_regions(change: TableChange, changed: Schema) -> None:
 def _refuse_after_restore(change: TableChange) -> None:
     """A restore that changed schema or partitioning took the ground away from changes prepared before it."""
     restores = {row.version for row in change.since() if row.kind == Kind.RESTORE}
+    if change.past_is_forgotten:
+        prepared = f"as at version {change.commit.read_version}"
+        raise change.stale("the table", prepared, "one whose changes since then were cleaned up", restores)
     if not restores:
         return
     c = s.table_commits

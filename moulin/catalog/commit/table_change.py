@@ -40,6 +40,12 @@ class TableChange:
     def table_id(self) -> UUID:
         return self.commit.table_id
 
+    @property
+    def past_is_forgotten(self) -> bool:
+        """Whether clean-up may have forgotten some of what was committed since the operation's read version."""
+        oldest: int = self.row.oldest_version
+        return self.commit.read_version < oldest
+
     def since(self, versions: Collection[int] | None = None) -> list[Any]:
         """What was committed to the table after the operation's read version; all of it, or what `versions` did."""
         c = s.table_commits
@@ -60,6 +66,8 @@ class TableChange:
         kind = self.commit.operation.kind
         meetings = [(verdict(kind, Kind(row.kind)), row) for row in self.since(versions)]
         decision = strongest([outcome for outcome, _ in meetings])
+        if self.past_is_forgotten:
+            decision = strongest([decision, Verdict.RETRY])
         if decision is Verdict.COMMUTES:
             decision = Verdict.CONFLICT
         winner = next((row for outcome, row in meetings if outcome is decision), None)

@@ -18,6 +18,7 @@ from moulin.catalog.manifests.index import ManifestIndex
 from moulin.catalog.manifests.lake_replay import LakeReplay, database_row, entry_row, member_rows, request_row, view_row
 from moulin.catalog.manifests.recover import insert_versions
 from moulin.catalog.manifests.replay import Span, TableReplay
+from moulin.catalog.old_versions import delete_versions, forget_commits, past_versions
 from moulin.catalog.segments.live import time_class
 from moulin.catalog.segments.sql_rows import select_spans
 from moulin.catalog.sql import schema as s
@@ -144,6 +145,9 @@ def apply(pool: Pool, connection: sa.Connection, news: News) -> None:
         replay.finish(table_entry(row), 0)
     for table_id, oldest in forgotten.items():
         forget(connection, table_id, oldest)
+        forget_commits(connection, table_id, oldest)
+    if forgotten:
+        delete_versions(connection, past_versions(connection))
 
 
 def _apply_lake(connection: sa.Connection, manifest: pb.Manifest, forgotten: dict[UUID, int]) -> None:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from moulin.catalog.commit import indexes, regions
 from moulin.catalog.objects import tables
+from moulin.catalog.objects.history import sequence_versions
 from moulin.catalog.segments import live as segments
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import database_entry, start_manifest, stream_entry, table_entry, token_entry, view_entry
@@ -64,10 +65,7 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
     manifest.commits.extend(_commit(commit) for commit in last)
     # Whoever starts here needs the properties even if it was an older version that changed them.
     manifest.commits[-1].properties_json = json.dumps(dict(row.properties), sort_keys=True)
-    sequences = connection.execute(
-        sa.select(c.c.sequence, sa.func.min(c.c.version)).where(c.c.table_id == table_id).group_by(c.c.sequence)
-    )
-    manifest.sequence_versions.update({row[0]: row[1] for row in sequences})
+    manifest.sequence_versions.update(zip(*sequence_versions(connection, table_id), strict=True))
     manifest.data_files.extend(segments.refs_at_version(connection, table_id, version))
     manifest.regions.extend(regions.stored(connection, table_id))
     indexes.fill_manifest(connection, table_id, manifest)

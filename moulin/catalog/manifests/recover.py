@@ -22,6 +22,7 @@ from moulin.catalog.manifests.index import ManifestIndex, Versions
 from moulin.catalog.manifests.line import Line, broken_chain, read_line
 from moulin.catalog.manifests.replay import TableReplay
 from moulin.catalog.objects import tables
+from moulin.catalog.old_versions import delete_versions, past_versions
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import Clock
 from moulin.catalog.sql.drivers import database_url, upsert
@@ -206,6 +207,9 @@ def fill(
     line.lake.insert_views(connection)
     line.lake.insert_ingest(connection)
     insert_versions(pool, connection, line.lake.versions)
+    t = s.tables
+    if connection.execute(sa.select(t.c.id).where(t.c.oldest_version > t.c.created_version).limit(1)).first():
+        delete_versions(connection, past_versions(connection))  # clean-up was here
     newest = connection.execute(sa.select(sa.func.max(s.versions.c.timestamp_ns))).scalar_one()
     highest.timestamp_ns = max(int(newest or 0), line.lake.state.clock_ns)
     return highest, segments

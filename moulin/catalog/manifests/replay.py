@@ -15,7 +15,8 @@ import sqlalchemy as sa
 from moulin.catalog.commit import indexes, regions
 from moulin.catalog.expiry import forget
 from moulin.catalog.objects import tables
-from moulin.catalog.objects.history import EXPIRED
+from moulin.catalog.objects.history import packed_rows
+from moulin.catalog.old_versions import forget_commits
 from moulin.catalog.segments.live import time_class
 from moulin.catalog.segments.sql_rows import input_rows, journal_rows, partition_ids, segment_row, vector_row
 from moulin.catalog.sql import schema as s
@@ -93,12 +94,9 @@ class TableReplay:
             self._add_segment(ref)
             self._add_vector(ref, ref.dv_version)
             self._open_span(ref.number, ref.dv_id, ref.since_version)
-        numbers = {"schema_id": 0, "spec_id": 0, "sort_order_id": 0, "snapshot_id": 0, "first_row_id": 0}
-        for sequence, first in sorted(manifest.sequence_versions.items()):
-            if first != version:
-                expired = {"version": first, "ordinal": 0, "timestamp_ns": 0, "kind": EXPIRED, "sequence": sequence}
-                rest = {"added_rows": 0, "summary": {}, "properties": None}
-                self._insert(s.table_commits, {**expired, **numbers, **rest})
+        past = ((sequence, first) for sequence, first in manifest.sequence_versions.items() if first != version)
+        for row in packed_rows(self._table_id, sorted(past)):
+            self._insert(s.table_commits, row)
 
     def extend(self, manifest: pb.Manifest) -> bool:
         """Take in the next delta; False when it does not follow what was taken in before."""
@@ -222,6 +220,7 @@ class TableReplay:
         oldest = max(oldest, state.oldest_version, self.base)
         if oldest > self.base:  # clean-up had forgotten these, and their files may be gone
             forget(self._connection, self._table_id, oldest)
+            forget_commits(self._connection, self._table_id, oldest)
         self._connection.execute(
             s.tables.update()
             .where(s.tables.c.id == self._table_id)

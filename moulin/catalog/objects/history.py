@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,9 @@ from moulin.errors import NotFound
 from moulin.model.entities import CommitInfo
 
 EXPIRED = "expired"  # the kind of a commit of which only the numbers are still known
+PACKED = -1  # the ordinal of a row that stands for many of these
+MOST_PACKED = 4096  # sequence numbers in such a row
+_FIRST, _STEPS = "first", "steps"  # in its summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,9 @@ def version_at(connection: sa.Connection, timestamp_ns: int) -> int:
         .limit(1)
     ).scalar_one_or_none()
     if found is None:
+        forgotten = connection.execute(sa.select(s.lake.c.created_at)).scalar()
+        if forgotten is not None and forgotten <= timestamp_ns:
+            raise NotFound("What the lake was at that time was cleaned up: ask for a later one.")
         raise NotFound("The lake has no version as old as that time.")
     return int(found)
 
@@ -70,13 +77,50 @@ def version_at(connection: sa.Connection, timestamp_ns: int) -> int:
 def sequence_versions(connection: sa.Connection, table_id: UUID) -> tuple[list[int], list[int]]:
     """Sequence numbers of a table, ascending, and the version that each was committed as."""
     c = s.table_commits
-    rows = connection.execute(
+    found: dict[int, int] = {}
+    packed = sa.select(c.c.summary).where(c.c.table_id == table_id, c.c.ordinal == PACKED)
+    for summary in connection.execute(packed.order_by(c.c.version)).scalars():
+        for sequence, version in unpack(summary).items():
+            found.setdefault(sequence, version)
+    rows = (
         sa.select(c.c.sequence, sa.func.min(c.c.version))
-        .where(c.c.table_id == table_id)
+        .where(c.c.table_id == table_id, c.c.ordinal >= 0)
         .group_by(c.c.sequence)
-        .order_by(c.c.sequence)
-    ).all()
-    return [row[0] for row in rows], [row[1] for row in rows]
+    )
+    for sequence, version in connection.execute(rows):
+        found[sequence] = min(version, found.get(sequence, version))
+    ordered = sorted(found)
+    return ordered, [found[sequence] for sequence in ordered]
+
+
+def packed_rows(table_id: UUID, pairs: Sequence[tuple[int, int]]) -> Iterator[dict[str, Any]]:
+    """Rows of `table_commits` for sequence numbers, ascending, and the versions that they were committed as."""
+    return (_packed_row(table_id, chunk) for chunk in chunks(pairs, MOST_PACKED))
+
+
+def _packed_row(table_id: UUID, pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    steps = [step - before for two in pairwise(pairs) for before, step in zip(*two, strict=True)]
+    numbers = ("timestamp_ns", "schema_id", "spec_id", "sort_order_id", "snapshot_id", "first_row_id", "added_rows")
+    return {
+        **dict.fromkeys(numbers, 0),
+        "table_id": table_id,
+        "version": pairs[-1][1],
+        "ordinal": PACKED,
+        "kind": EXPIRED,
+        "sequence": pairs[-1][0],
+        "properties": None,
+        "summary": {_FIRST: list(pairs[0]), _STEPS: steps},
+    }
+
+
+def unpack(summary: Mapping[str, Any]) -> dict[int, int]:
+    """What `packed_row` packed: sequence number to version."""
+    sequence, version = summary[_FIRST]
+    found, steps = {sequence: version}, summary[_STEPS]
+    for by, on in zip(steps[::2], steps[1::2], strict=True):
+        sequence, version = sequence + by, version + on
+        found[sequence] = version
+    return found
 
 
 def compactions_of(connection: sa.Connection, numbers: Sequence[int], after: int) -> list[CompactionOf]:

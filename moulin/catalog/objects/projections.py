@@ -170,7 +170,7 @@ def data_commit(pool: Pool, table_id: UUID, version: int) -> DataCommit | None:
         ).all()
         earlier = connection.execute(
             sa.select(c.c.snapshot_id)
-            .where(c.c.table_id == table_id, c.c.sequence < last.sequence, c.c.sequence > 0)
+            .where(c.c.table_id == table_id, c.c.sequence < last.sequence, c.c.sequence > 0, c.c.snapshot_id > 0)
             .order_by(c.c.sequence.desc(), c.c.version)
             .limit(1)
         ).scalar_one_or_none()
@@ -200,6 +200,7 @@ def snapshot_ids(pool: Pool, table_id: UUID, sequences: Iterable[int]) -> dict[i
     with pool.read() as connection:
         for chunk in chunks(sorted(set(sequences))):
             query = sa.select(c.c.sequence, c.c.snapshot_id).where(c.c.table_id == table_id, c.c.sequence.in_(chunk))
+            query = query.where(c.c.snapshot_id > 0)
             for row in connection.execute(query.order_by(c.c.version.desc())):
                 found[row.sequence] = row.snapshot_id
     return found

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog import expiry
+from moulin.catalog import expiry, old_versions
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit import requests
 from moulin.catalog.expiry import Expired, Garbage
@@ -69,6 +69,7 @@ def collect(
         forget_pins(catalog.pool, result.clock())
     _expire(catalog, result, keep, floor)
     if not dry_run:
+        _forget_versions(catalog)
         catalog.publisher.publish()
         _trim_manifests(catalog, result, floor)
     sweep.empty_trash(catalog, result)
@@ -143,6 +144,26 @@ def _forget(catalog: Catalog, result: Collection, floor: float) -> None:
                 expiry.throw_away(connection, garbage, result.clock() + int(floor * NANOS))
                 if result.dry_run:
                     raise _Undo
+
+
+def _forget_versions(catalog: Catalog) -> None:
+    """The commits and versions that are past for everyone, a few at a time and without the lock."""
+    with catalog.pool.read() as connection:
+        oldest = {row.id: row.oldest_version for row in connection.execute(sa.select(s.tables))}
+    pins = catalog.pool.in_use().pins
+    for table_id, version in oldest.items():
+        more = True
+        while more:
+            with catalog.pool.unordered() as connection:
+                version = min(version, pins.get(table_id, version))
+                more = old_versions.forget_commits(connection, table_id, version, _AT_ONCE)
+    gone = [0]
+    while gone:
+        with catalog.pool.read() as connection:
+            gone = old_versions.past_versions(connection, _AT_ONCE)
+        if gone:
+            with catalog.pool.unordered() as connection:
+                old_versions.delete_versions(connection, gone)
 
 
 def _expire_table(draft: Draft, table_id: UUID, now: int, keep: float, pinned: int | None) -> Expired | None:
