@@ -66,12 +66,12 @@ def connect(
     from moulin.lake import Lake
 
     def make_spark(lake: Lake) -> Spark:
-        made: Spark = importlib.import_module("moulin.pipeline.spark").LakeSpark(lake, spark)
+        made: Spark = _load("moulin.pipeline.spark", "Spark", "spark").LakeSpark(lake, spark)
         return made
 
     text = str(uri)
     if text.startswith(("grpc://", "grpcs://")) and not read_only:
-        opened: Lake = importlib.import_module("moulin.meta.client.client").open_lake(
+        opened: Lake = _load("moulin.meta.client.client", "A lake behind a server", "serve").open_lake(
             text,
             storage=storage,
             storage_options=storage_options,
@@ -101,6 +101,16 @@ def connect(
         make_spark=make_spark,
         make_exporter=_make_exporter,
     )
+
+
+def _load(module: str, what: str, extra: str) -> Any:
+    """A module that needs packages of an extra."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("moulin"):
+            raise
+        raise errors.missing_extra(what, extra) from None
 
 
 def _make_exporter(lake: Lake) -> Exporter:

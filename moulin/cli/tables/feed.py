@@ -28,12 +28,14 @@ def changes(
     """Show the change feed of a table: inserts, updates with both values, deletes."""
     if limit < 0:
         raise InvalidInput(f"--limit must be zero or more, not {limit}.")
+    from moulin.model.rows.nano_datetime import to_rows
+
     with open_lake(context) as lake:
         feed = lake.table(name).changes(since, until, net=net)
         rows: list[dict[str, Any]] = []
         with closing(feed.to_batches()) as batches:  # closed early, it lets go of its pin while the lake is open
             for batch in batches:
-                rows += batch.slice(0, limit + 1 - len(rows)).to_pylist()
+                rows += to_rows(batch.slice(0, limit + 1 - len(rows)))
                 if len(rows) > limit:
                     break
     empty = f"No row of {name} changed in the versions after {feed.since}, up to {feed.until}."
