@@ -12,6 +12,10 @@ install = $(BIN)/uv pip install -q -p $(BIN)/python $(1) || $(BIN)/python -m pip
 compile = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile -q --universal --python-version 3.11 \
           --generate-hashes --no-annotate --no-emit-index-url $(1)
 
+# Generated code refuses runtimes older than its compiler, for nothing that it uses: what it calls is in protobuf since 4.25
+# and in grpcio since 1.66. Without these checks pyproject.toml can name the ranges that are tested.
+any_runtime = -e '/ import runtime_version as /d' -e '/^_runtime_version\./,/^\)/d' -e '/^GRPC_GENERATED_VERSION/,/^    \)$$/d'
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long check format bench proto lock clean
 
@@ -46,11 +50,12 @@ proto: .venv/.test ## Generate moulin/_proto from proto/
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=moulin/_proto --pyi_out=moulin/_proto $$(find proto -name '*.proto')
 	$(BIN)/python -m grpc_tools.protoc -I proto --grpc_python_out=moulin/_proto $$(grep -l '^service' -r proto)
 	@find moulin/_proto -name '*_pb2*' -exec sed -i -E 's/^from moulin\.(format|lake|meta)\.v1 import/from moulin._proto.moulin.\1.v1 import/' {} +
+	@find moulin/_proto -name '*_pb2*.py' -exec sed -i -E $(any_runtime) {} +
 
 lock: $(BIN)/uv ## Write the locks anew (ARGS=--upgrade moves to the newest versions)
-	@$(call compile,pyproject.toml --extra spark --extra serve $(ARGS) -o requirements/demo.lock)
-	@$(call compile,pyproject.toml --extra spark --extra serve --group test $(ARGS) -c requirements/demo.lock -o requirements/test.lock)
-	@$(call compile,pyproject.toml --extra spark --extra serve --group bench $(ARGS) -c requirements/test.lock -o requirements/bench.lock)
+	@$(call compile,pyproject.toml --extra spark --extra serve --extra postgres $(ARGS) -o requirements/demo.lock)
+	@$(call compile,pyproject.toml --extra spark --extra serve --extra postgres --group test $(ARGS) -c requirements/demo.lock -o requirements/test.lock)
+	@$(call compile,pyproject.toml --extra spark --extra serve --extra postgres --group bench $(ARGS) -c requirements/test.lock -o requirements/bench.lock)
 	@$(call compile,--group java $(ARGS) -c requirements/test.lock -o requirements/java.lock)
 
 clean: ## Remove .venv and everything that was generated

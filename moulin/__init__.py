@@ -66,12 +66,12 @@ def connect(
     from moulin.lake import Lake
 
     def make_spark(lake: Lake) -> Spark:
-        made: Spark = importlib.import_module("moulin.pipeline.spark").LakeSpark(lake, spark)
+        made: Spark = _load("moulin.pipeline.spark", "Spark", "spark").LakeSpark(lake, spark)
         return made
 
     text = str(uri)
     if text.startswith(("grpc://", "grpcs://")) and not read_only:
-        opened: Lake = _client().open_lake(
+        opened: Lake = _load("moulin.meta.client.client", "A lake behind a server", "serve").open_lake(
             text,
             storage=storage,
             storage_options=storage_options,
@@ -104,15 +104,14 @@ def connect(
     )
 
 
-def _client() -> Any:
+def _load(module: str, what: str, extra: str) -> Any:
+    """A module that needs packages of an extra."""
     try:
-        return importlib.import_module("moulin.meta.client.client")
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != "grpc":
+        if (error.name or "").startswith("moulin"):
             raise
-        raise errors.FailedPrecondition(
-            "A lake behind a server needs grpcio, which is not installed: pip install 'moulin[serve]'."
-        ) from None
+        raise errors.missing_extra(what, extra) from None
 
 
 def _make_exporter(lake: Lake) -> Exporter:

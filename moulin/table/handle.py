@@ -10,7 +10,7 @@ import pyarrow as pa
 from moulin.errors import Closed, FailedPrecondition, InvalidInput
 from moulin.model.entities import Region, TableState
 from moulin.model.operations import Operation
-from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.arrow import shown_schema
 from moulin.model.tags import shown
 from moulin.table.commit.change import SettingChange, after_commit
 from moulin.table.context import Context
@@ -56,7 +56,7 @@ class TableHandle:
 
     @property
     def schema(self) -> pa.Schema:
-        return arrow_schema(self._state().schema)
+        return shown_schema(self._state().schema)
 
     @property
     def properties(self) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from moulin.errors import FailedPrecondition
 from moulin.model.entities import TableState
 from moulin.model.key.key import Key
-from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.arrow import shown_schema
 from moulin.model.tags import shown
 from moulin.model.where import Where
 from moulin.table.context import Context
@@ -36,7 +36,7 @@ class Snapshot:
 
     @property
     def schema(self) -> pa.Schema:
-        return arrow_schema(self._state.schema)
+        return shown_schema(self._state.schema)
 
     @property
     def properties(self) -> Mapping[str, str]:

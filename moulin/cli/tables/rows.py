@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from moulin.model.rows.nano_datetime import to_rows
+
 _SLICE = 1_000
 
 
@@ -14,4 +16,4 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     """The rows of a stream; no more than a slice of a batch are Python values at a time."""
     for batch in batches:
         for start in range(0, batch.num_rows, _SLICE):
-            yield from batch.slice(start, _SLICE).to_pylist()
+            yield from to_rows(batch.slice(start, _SLICE))

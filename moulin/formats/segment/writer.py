@@ -33,7 +33,7 @@ from moulin.model.facts import ColumnFacts, SegmentFacts
 from moulin.model.file_settings import FileSettings
 from moulin.model.layout.bounds import time_range_ns
 from moulin.model.schema.arrow import arrow_schema, field_id, leaves, list_values, stored_position_field
-from moulin.model.schema.documents import schema_to_json
+from moulin.model.schema.documents import plain_schema, schema_to_json
 from moulin.model.schema.values import NestedField, Schema
 
 SCHEMA_KEY = "iceberg.schema"
@@ -99,7 +99,7 @@ class SegmentWriter:
         self._rows = 0
         self._metadata = {
             **(metadata or {}),
-            SCHEMA_KEY: schema_to_json(schema),
+            SCHEMA_KEY: schema_to_json(plain_schema(schema)),
             LEVEL_KEY: str(level),
             CHECKSUM_KEY: NO_CHECKSUM,
         }

@@ -22,7 +22,7 @@ from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes, is_wider
 from moulin.model.layout.partition_spec import PartitionSpec
-from moulin.model.schema.documents import schema_to_json
+from moulin.model.schema.documents import plain_schema, schema_to_json
 from moulin.model.schema.values import DoubleType, FloatType, IcebergType, IntegerType, LongType, PrimitiveType
 from moulin.storage import paths
 
@@ -112,7 +112,7 @@ class ManifestWriter:
         live = [entry.segment.facts.number for entry in entries if entry.status != DELETED]
         numbers = live or [entry.segment.facts.number for entry in entries]
         header = {
-            "schema": schema_to_json(self.state.schema),
+            "schema": schema_to_json(plain_schema(self.state.schema)),
             "schema-id": str(self.state.schema_id),
             "partition-spec": json.dumps([_spec_field(field) for field in spec.fields]),
             "partition-spec-id": str(spec.spec_id),

@@ -18,7 +18,7 @@ from moulin.model.layout.partition import FIRST_FIELD_ID
 from moulin.model.layout.partition_spec import spec_document
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, order_document
 from moulin.model.operations import Kind
-from moulin.model.schema.documents import schema_document
+from moulin.model.schema.documents import plain_schema, schema_document
 from moulin.model.schema.values import Schema, TimestampNanoType, TimestamptzNanoType
 from moulin.model.tags import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, Ref, shown, statistics_of
 
@@ -156,7 +156,7 @@ def ref_json(ref: Ref, snapshot_id: int) -> Json:
 
 def schema_json(schema: Schema, version: int) -> Json:
     """A schema in Iceberg's form. Defaults exist from format version 3 on."""
-    document: Json = schema_document(schema)
+    document: Json = schema_document(plain_schema(schema))
     return document if version >= 3 else _without_defaults(document)
 
 

@@ -15,7 +15,7 @@ from moulin.model.layout.partition_spec import PartitionSpec, spec_of
 from moulin.model.layout.sort_order import SortOrder, order_of
 from moulin.model.schema import single_value
 from moulin.model.schema.defaults import coerce_default
-from moulin.model.schema.documents import schema_to_json
+from moulin.model.schema.documents import plain_schema, schema_to_json
 from moulin.model.schema.foreign import own_value
 from moulin.model.schema.values import Schema, TimestampNanoType, TimestamptzNanoType
 
@@ -51,7 +51,7 @@ def from_pyiceberg_order(given: sorting.SortOrder) -> SortOrder:
 
 
 def to_pyiceberg_schema(given: Schema) -> schema.Schema:
-    return schema.Schema.model_validate_json(schema_to_json(given))
+    return schema.Schema.model_validate_json(schema_to_json(plain_schema(given)))
 
 
 # pyiceberg has no JSON form for defaults of the nanosecond types and refuses to make such a field at all; its

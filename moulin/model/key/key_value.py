@@ -150,13 +150,16 @@ def _check_moment(kind: Any) -> Callable[[Any, str], Any]:
             return value
         if isinstance(value, str):
             try:
-                value = datetime.fromisoformat(value)
+                text = datetime.fromisoformat(value)
             except ValueError:
                 raise _refuse(value, name, "a time") from None
+            value = text.replace(tzinfo=UTC) if zoned and text.tzinfo is None else text
         if not isinstance(value, datetime):
             raise _refuse(value, name, "a datetime")
         if zoned:
-            value = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+            if value.tzinfo is None:
+                raise _refuse(value, name, "a datetime with a time zone")
+            value = value.astimezone(UTC)
         elif value.tzinfo is not None:
             raise _refuse(value, name, "a datetime without a zone")
         if not nanos:

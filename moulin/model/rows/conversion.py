@@ -32,24 +32,26 @@ class Target:
     required: bool
     default: Any
     inner: tuple[Target, ...]
-    # Whether a field inside it is required, so that even values of the right type must be looked through.
+    # Whether a field inside it is required, or a list has a length: even values of the right type are looked through.
     strict: bool
+    length: int | None = None
 
     @classmethod
     def of(cls, field: NestedField, prefix: str = "") -> Target:
         path = prefix + field.name
         inner: tuple[Target, ...] = ()
+        length: int | None = None
         match field.field_type:
             case StructType(fields=fields):
                 inner = tuple(cls.of(child, f"{path}.") for child in fields)
-            case ListType(element_field=element):
+            case ListType(element_field=element, length=length):
                 inner = (cls.of(element, f"{path}."),)
             case MapType(key_field=key, value_field=value):
                 inner = (cls.of(key, f"{path}."), cls.of(value, f"{path}."))
         default = None if inner else default_value(field, write=True)
-        strict = any(child.strict or child.required for child in inner)
+        strict = length is not None or any(child.strict or child.required for child in inner)
         kind = field.field_type
-        return cls(path, field.name, arrow_type(kind), str(kind), field.required, default, inner, strict)
+        return cls(path, field.name, arrow_type(kind), str(kind), field.required, default, inner, strict, length)
 
 
 class Misfit(Exception):
@@ -103,6 +105,10 @@ def build_list(
     lengths: npt.NDArray[Any], children: Sequence[pa.Array], target: Target, mask: pa.Array | None
 ) -> pa.Array:
     """A list or map array from the length of each row and the fitted values of all; null where `mask` is true."""
+    if target.length is not None:
+        given = lengths if mask is None else lengths[~mask.to_numpy(zero_copy_only=False)]
+        if (wrong := given[given != target.length]).size:
+            raise Misfit(target, f"it has {wrong[0]} elements; each list of this column has {target.length}.")
     ends = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=ends[1:])
     if ends[-1] > _MAX_OFFSET:

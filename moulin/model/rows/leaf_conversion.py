@@ -10,12 +10,15 @@ import pyarrow.types as pt
 
 from moulin.model.columns import compute as pc
 
+WITH_ZONE = "give it one (datetime.now(UTC), cast(timestamp('us', 'UTC'))), or make the column a timestamp."
+
 
 def convert_leaf(array: pa.Array, target: pa.DataType, rounding: bool) -> pa.Array | None:
     """`array`, of a type without fields inside, as `target`, a canonical type; None when the types do not go together.
 
     Raises ValueError (ArrowInvalid is one) when a value would be changed, TypeError when the type says so. Text is
-    read as dates, times, decimals and UUIDs. A time without a zone counts as UTC where the column has one.
+    read as dates, times, decimals and UUIDs. Where the column has a zone, times need one; text without one, and dates,
+    count as UTC.
     """
     for matches, convert in _BY_TARGET:
         if matches(target):
@@ -70,6 +73,8 @@ def _timestamp(array: pa.Array, target: pa.DataType, _: bool) -> pa.Array | None
     if pt.is_timestamp(source):
         if source.tz is not None and target.tz is None:
             raise TypeError("its values have a time zone, which type timestamp does not keep: use timestamptz.")
+        if source.tz is None and target.tz is not None:
+            raise TypeError(f"its values have no time zone, which type timestamptz needs: {WITH_ZONE}")
         return array.cast(target)
     if pt.is_date(source):
         return array.cast(pa.timestamp(target.unit)).cast(target)

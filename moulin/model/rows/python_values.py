@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import chain
 from typing import Any
@@ -14,6 +14,9 @@ import pyarrow.types as pt
 
 from moulin.model.names import did_you_mean
 from moulin.model.rows.conversion import Misfit, Target, build_list, build_struct, check_required, convert
+from moulin.model.rows.leaf_conversion import WITH_ZONE
+from moulin.model.rows.nano_datetime import NanoDatetime
+from moulin.model.schema.times import datetime_to_nanos
 
 
 def from_python(values: Sequence[Any], target: Target) -> pa.Array:
@@ -74,8 +77,11 @@ def _leaf(values: Sequence[Any], target: Target) -> pa.Array:
     kinds = set(map(type, values)) - {type(None)}
     if str in kinds and len(kinds) > 1:
         raise Misfit(target, "it mixes text with other values.")  # alone, each of them may fit
-    if datetime in kinds and (pt.is_timestamp(target.type) or pt.is_date(target.type)):
-        values = _moments(values, kinds, target)
+    if pt.is_timestamp(target.type) or pt.is_date(target.type):
+        if NanoDatetime in kinds:
+            return _nanos(values, target)
+        if datetime in kinds:
+            values = _moments(values, kinds, target)
     if Decimal in kinds and pt.is_floating(target.type):
         values = [float(value) if type(value) is Decimal else value for value in values]
     try:
@@ -83,7 +89,7 @@ def _leaf(values: Sequence[Any], target: Target) -> pa.Array:
         explicit = target.type if pt.is_decimal(target.type) and str not in kinds else None
         if pt.is_timestamp(target.type) and any(hasattr(kind, "nanosecond") for kind in kinds):
             # Times of pandas, whose nanoseconds Arrow would not look for.
-            zoned = any(getattr(value, "tzinfo", None) is not None for value in values)
+            zoned = _check_zones(values, target)
             explicit = pa.timestamp("ns", "UTC" if zoned else None)
         return pa.array(values, explicit)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
@@ -94,16 +100,28 @@ def _moments(values: Sequence[Any], kinds: set[type], target: Target) -> Sequenc
     """Dates among the times as midnights, and none without a zone among those with one: Arrow would lose either."""
     if date in kinds:
         values = [datetime.combine(value, time()) if type(value) is date else value for value in values]
-    zoned = {value.tzinfo is not None for value in values if isinstance(value, datetime)}
-    if len(zoned) > 1:
-        if getattr(target.type, "tz", None) is None:
-            raise Misfit(target, "it mixes times with and without a zone.")
-        values = [_in_utc(value) if isinstance(value, datetime) else value for value in values]
+    _check_zones(values, target)
     return values
 
 
-def _in_utc(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+def _nanos(values: Sequence[Any], target: Target) -> pa.Array:
+    """Times, some of which have nanoseconds, as Arrow would not read them."""
+    try:
+        zoned = _check_zones(values, target)
+        numbers = [None if value is None else datetime_to_nanos(value) for value in values]
+        return pa.array(numbers, pa.int64()).cast(pa.timestamp("ns", "UTC" if zoned else None))
+    except (TypeError, OverflowError) as error:
+        raise Misfit(target, f"it does not fit type {target.kind} ({error}).") from None
+
+
+def _check_zones(values: Sequence[Any], target: Target) -> bool:
+    """Whether the times have a zone, which all of them have or none, and all for a column with a zone."""
+    zoned = {value.tzinfo is not None for value in values if isinstance(value, datetime)}
+    if False in zoned and getattr(target.type, "tz", None) is not None:
+        raise Misfit(target, f"it has no time zone, which type {target.kind} needs: {WITH_ZONE}")
+    if len(zoned) > 1:
+        raise Misfit(target, "it mixes times with and without a zone.")
+    return zoned == {True}
 
 
 __all__ = ["from_python"]

@@ -1,7 +1,10 @@
 """The Arrow form of a schema: one canonical Arrow type per Iceberg type, and the field id on every field, nested too.
 
-Segments are written and read in exactly these types, so two batches of one schema can always be concatenated.
+Segments are written and read in exactly these types, so two batches of one schema can always be concatenated. What
+users get differs from that in lists of a fixed length, docs and metadata: `shown_schema`.
 """
+
+# Decisions: docs/decisions/0241
 
 from __future__ import annotations
 
@@ -119,6 +122,56 @@ def list_values(array: pa.Array) -> pa.Array:
     return (array[:0] if array.null_count == len(array) else array).flatten()
 
 
+def shown_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema that users get: with docs and metadata, and with lists of a fixed length as Arrow has them.
+
+    Cached like `arrow_schema`, and the same when there is nothing to add.
+    """
+    return _cached_shown(_ByIdentity(schema))
+
+
+def show(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A table of canonical types in those of `schema`, whose columns it has."""
+    if table.schema.equals(schema, check_metadata=True):
+        return table
+    columns = [
+        column
+        if column.type == field.type
+        else pa.chunked_array([_shown_array(chunk, field.type) for chunk in column.chunks], field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _shown_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pt.is_struct(kind) and pt.is_struct(array.type):
+        # What lies below a null struct is null in `flatten`, but may be a list of another length in the array itself.
+        children = [_shown_array(child, field.type) for child, field in zip(array.flatten(), kind, strict=True)]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+    return array if array.type == kind else array.cast(kind)
+
+
+def _shown_field(field: NestedField, inside: bool = False) -> pa.Field:
+    metadata = dict(field.metadata)
+    if field.doc is not None:
+        metadata[b"doc"] = field.doc.encode()
+    metadata[FIELD_ID_KEY] = str(field.field_id).encode()
+    return pa.field(field.name, _shown_type(field.field_type, inside), nullable=not field.required, metadata=metadata)
+
+
+def _shown_type(kind: IcebergType, inside: bool) -> pa.DataType:
+    """`inside`: in a list or map. Fields of a struct there show no lengths, as Arrow cannot cast below null structs."""
+    match kind:
+        case StructType():
+            return pa.struct([arrow_field(field) if inside else _shown_field(field, inside) for field in kind.fields])
+        case ListType(length=length):
+            return pa.list_(_shown_field(kind.element_field, True), -1 if length is None else length)
+        case MapType():
+            return pa.map_(_shown_field(kind.key_field, True), _shown_field(kind.value_field, True))
+    return arrow_type(kind)
+
+
 def field_id(field: pa.Field) -> int | None:
     """The field id that an Arrow field carries, or None."""
     found = (field.metadata or {}).get(FIELD_ID_KEY)
@@ -206,6 +259,13 @@ def _cached(key: _ByIdentity, lineage: bool) -> pa.Schema:
     return pa.schema([*fields, *_LINEAGE] if lineage else fields)
 
 
+@lru_cache(maxsize=512)
+def _cached_shown(key: _ByIdentity) -> pa.Schema:
+    shown = pa.schema([_shown_field(field) for field in key.schema.fields], dict(key.schema.metadata) or None)
+    plain = arrow_schema(key.schema)
+    return plain if shown.equals(plain, check_metadata=True) else shown
+
+
 __all__ = [
     "FIELD_ID_KEY",
     "LAST_UPDATED_SEQUENCE",
@@ -223,5 +283,7 @@ __all__ = [
     "field_id",
     "leaves",
     "lineage_fields",
+    "show",
+    "shown_schema",
     "stored_position_field",
 ]

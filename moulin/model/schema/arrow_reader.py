@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -17,7 +17,7 @@ from moulin.model.schema.types import (
     decimal_type,
     fixed_type,
 )
-from moulin.model.schema.values import IcebergType, ListType, MapType, NestedField, StructType, UUIDType
+from moulin.model.schema.values import IcebergType, ListType, MapType, Metadata, NestedField, StructType, UUIDType
 
 
 def type_from_arrow(given: object, where: str) -> IcebergType:
@@ -29,9 +29,10 @@ def type_from_arrow(given: object, where: str) -> IcebergType:
     return found
 
 
-def columns_from_arrow(given: object) -> list[NestedField]:
-    """The columns of an Arrow schema, or of anything that exports one. Their ids are provisional."""
-    return [_column(field) for field in pa.schema(given)]
+def columns_from_arrow(given: object) -> tuple[list[NestedField], Metadata]:
+    """The columns of an Arrow schema, or of anything that exports one, and its metadata. Their ids are provisional."""
+    schema = pa.schema(given)
+    return [_column(field) for field in schema], _kept(schema.metadata)
 
 
 def column_from_arrow(given: object) -> NestedField:
@@ -63,7 +64,8 @@ def _from_arrow(given: pa.DataType, where: str, depth: int) -> IcebergType:
         return MapType(0, key, 0, value, not given.item_field.nullable)
     if any(is_list(given) for is_list in _LISTS):
         element = _from_arrow(given.value_type, f"{where}.element", depth + 1)
-        return ListType(0, element, not given.value_field.nullable)
+        length = given.list_size if pt.is_fixed_size_list(given) else None
+        return ListType(0, element, not given.value_field.nullable, length)
     if pt.is_decimal(given):
         return decimal_type(given.precision, given.scale, where)
     if pt.is_fixed_size_binary(given):
@@ -79,12 +81,49 @@ def _from_arrow(given: pa.DataType, where: str, depth: int) -> IcebergType:
 
 
 def _field(field: pa.Field, where: str = "", depth: int = 1) -> NestedField:
-    """An Iceberg field like an Arrow one: its name, type, nullability and `doc`. The ids are provisional."""
+    """An Iceberg field like an Arrow one: its name, type, nullability, doc and metadata. The ids are provisional."""
     name = check_column_name(field.name)
     found = _from_arrow(field.type, f"{where}.{name}" if where else f"column {name}", depth)
-    doc = (field.metadata or {}).get(b"doc")
-    return NestedField(0, name, found, not field.nullable, doc=None if doc is None else doc.decode("utf-8", "replace"))
+    said = field.metadata or {}
+    doc = next((said[key] for key in _DOCS if key in said), None)
+    text = None if doc is None else doc.decode("utf-8", "replace")
+    return NestedField(0, name, found, not field.nullable, doc=text, metadata=_kept(field.metadata))
 
+
+def _kept(metadata: Mapping[bytes, bytes] | None) -> Metadata:
+    """What is kept of the metadata of a field or schema: all but docs, which have their own place, what describes the
+    Arrow data that it came with, and bytes that are not UTF-8, for which some libraries break off.
+    """
+    kept = {
+        key: value
+        for key, value in (metadata or {}).items()
+        if key not in _DOCS
+        and key not in _OF_ITS_DATA
+        and not key.startswith(_OF_ITS_FORM)
+        and _is_text(key)
+        and _is_text(value)
+    }
+    size = sum(len(key) + len(value) for key, value in kept.items())
+    if size > _MOST_METADATA:
+        raise InvalidInput(
+            f"The metadata of an Arrow field or schema has {size} bytes; at most {_MOST_METADATA} are kept: remove "
+            "it with remove_metadata()."
+        )
+    return tuple(kept.items())
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+_DOCS = (b"doc", b"comment")
+_OF_ITS_DATA = (b"pandas",)
+_OF_ITS_FORM = (b"ARROW:", b"PARQUET:")
+_MOST_METADATA = 64 << 10
 
 _LISTS = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
 

@@ -46,7 +46,7 @@ def coerce_default(kind: IcebergType, value: Any, what: str) -> Any:
     """`value` in the form in which a schema keeps a default of type `kind`; refused when it does not fit exactly.
 
     Text is read for dates, times, UUIDs and decimals; a float default is rounded to the nearest float, as stored values
-    are; a time without a zone counts as UTC where the type has one.
+    are; text without a zone counts as UTC where the type has one, and a datetime needs one there.
     """
     coerce = _COERCE.get(type(kind))
     if coerce is None:
@@ -129,6 +129,8 @@ def _timestamp(kind: IcebergType, value: Any) -> datetime:
         raise ValueError
     found = datetime.fromisoformat(value) if isinstance(value, str) else _of(value, datetime)
     if isinstance(kind, TimestamptzType):
+        if found.tzinfo is None and not isinstance(value, str):
+            raise ValueError
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     if found.tzinfo is not None:
         raise ValueError

@@ -10,9 +10,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from moulin.errors import Corrupt
 from moulin.model.schema import single_value
@@ -30,6 +31,7 @@ from moulin.model.schema.values import (
     ListType,
     LongType,
     MapType,
+    Metadata,
     NestedField,
     Schema,
     StringType,
@@ -70,6 +72,8 @@ _PLAIN: Mapping[str, IcebergType] = MappingProxyType(
 )
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+# What Arrow says and Iceberg has no word for. Only our own documents have these keys: `plain_schema` takes them out.
+_METADATA, _LENGTH = "moulin-metadata", "moulin-length"
 _FIXED = re.compile(r"fixed\[(\d+)\]")
 
 
@@ -81,6 +85,29 @@ def schema_to_json(schema: Schema) -> str:
 def schema_from_json(text: str | bytes) -> Schema:
     """The schema that `schema_to_json` wrote."""
     return from_stored(schema_of, text, "schema")
+
+
+def plain_schema(schema: Schema) -> Schema:
+    """The schema without what only Moulin knows of it, for documents that Iceberg engines read."""
+    fields = _plain_type(schema.as_struct()).fields
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
+@overload
+def _plain_type(kind: StructType) -> StructType: ...
+@overload
+def _plain_type(kind: IcebergType) -> IcebergType: ...
+def _plain_type(kind: IcebergType) -> IcebergType:
+    match kind:
+        case StructType():
+            return StructType(
+                *(replace(field, field_type=_plain_type(field.field_type), metadata=()) for field in kind.fields)
+            )
+        case ListType():
+            return replace(kind, element_type=_plain_type(kind.element_type), length=None)
+        case MapType():
+            return replace(kind, key_type=_plain_type(kind.key_type), value_type=_plain_type(kind.value_type))
+    return kind
 
 
 def from_stored(read: Callable[[Document], _T], text: str | bytes, what: str) -> _T:
@@ -98,12 +125,15 @@ def from_stored(read: Callable[[Document], _T], text: str | bytes, what: str) ->
 
 
 def schema_document(schema: Schema) -> Document:
-    return {
+    document: Document = {
         "type": "struct",
         "fields": [_field_document(field) for field in schema.fields],
         "schema-id": schema.schema_id,
         "identifier-field-ids": list(schema.identifier_field_ids),
     }
+    if schema.metadata:
+        document[_METADATA] = _metadata_document(schema.metadata)
+    return document
 
 
 def schema_of(document: Document) -> Schema:
@@ -113,6 +143,7 @@ def schema_of(document: Document) -> Schema:
         *map(_field_of, part(document, "fields", list)),
         schema_id=part(document, "schema-id", int, 0),
         identifier_field_ids=part(document, "identifier-field-ids", list, []),
+        metadata=_metadata_of(document),
     )
 
 
@@ -121,12 +152,13 @@ def type_document(kind: IcebergType) -> str | Document:
         case StructType():
             return {"type": "struct", "fields": [_field_document(field) for field in kind.fields]}
         case ListType():
-            return {
+            document: Document = {
                 "type": "list",
                 "element-id": kind.element_id,
                 "element": type_document(kind.element_type),
                 "element-required": kind.element_required,
             }
+            return document if kind.length is None else {**document, _LENGTH: kind.length}
         case MapType():
             return {
                 "type": "map",
@@ -150,7 +182,9 @@ def type_of(document: object) -> IcebergType:
             return StructType(*map(_field_of, part(document, "fields", list)))
         case "list":
             element = type_of(document["element"])
-            return ListType(part(document, "element-id", int), element, part(document, "element-required", bool, True))
+            required = part(document, "element-required", bool, True)
+            length = None if _LENGTH not in document else part(document, _LENGTH, int)
+            return ListType(part(document, "element-id", int), element, required, length)
         case "map":
             return MapType(
                 part(document, "key-id", int),
@@ -214,6 +248,8 @@ def _field_document(field: NestedField) -> Document:
         document["initial-default"] = single_value.to_json(field.field_type, field.initial_default)
     if field.write_default is not None:
         document["write-default"] = single_value.to_json(field.field_type, field.write_default)
+    if field.metadata:
+        document[_METADATA] = _metadata_document(field.metadata)
     return document
 
 
@@ -228,7 +264,17 @@ def _field_of(document: Document) -> NestedField:
         None if document.get("doc") is None else part(document, "doc", str),
         None if initial is None else single_value.from_json(kind, initial),
         None if write is None else single_value.from_json(kind, write),
+        _metadata_of(document),
     )
+
+
+def _metadata_document(metadata: Metadata) -> Document:
+    return {key.decode(): value.decode() for key, value in metadata}
+
+
+def _metadata_of(document: Document) -> Metadata:
+    found = part(document, _METADATA, dict, {})
+    return tuple((key.encode(), value.encode()) for key, value in found.items())
 
 
 def _primitive(text: str) -> IcebergType:

@@ -68,7 +68,12 @@ def apply_changes(
         last = next(change.name for change in reversed(changes) if isinstance(change, DropColumn))
         raise FailedPrecondition(f"Column {last} cannot be dropped: nothing would be left beside it.")
     check_field_count(len(nested_ids(NestedField(0, "", columns))) - 1)
-    result = Schema(*columns.fields, schema_id=schema_id, identifier_field_ids=schema.identifier_field_ids)
+    result = Schema(
+        *columns.fields,
+        schema_id=schema_id,
+        identifier_field_ids=schema.identifier_field_ids,
+        metadata=schema.metadata,
+    )
     return result, rules.last_id
 
 
@@ -145,7 +150,7 @@ def _edit(kind: IcebergType, path: tuple[str, ...], edit: Callable[[_Siblings], 
         return StructType(*kind.fields[:index], changed, *kind.fields[index + 1 :])
     if isinstance(kind, ListType):
         element = _edit_inner(kind.element_field, path, edit)
-        return ListType(kind.element_id, element.field_type, element.required)
+        return ListType(kind.element_id, element.field_type, element.required, kind.length)
     if isinstance(kind, MapType):
         if head == "key":
             raise InvalidInput("Keys of a map cannot be changed: add another column instead.")

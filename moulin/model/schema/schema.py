@@ -17,6 +17,7 @@ from moulin.model.schema.types import check_storable, check_unique, renumber
 from moulin.model.schema.values import (
     DoubleType,
     FloatType,
+    Metadata,
     NestedField,
     PrimitiveType,
     Schema,
@@ -37,10 +38,11 @@ def make_schema(spec: object, primary_key: Sequence[str] = ()) -> Schema:
 
     `spec` is an Arrow schema (or anything that exports one), a pyiceberg schema, or a sequence of (name, type) or
     (name, type, nullable), where a type is text, an Arrow type or an Iceberg type. The columns of `primary_key` become
-    required and, in the order given, the key; without it a pyiceberg schema keeps its own identifier fields.
+    required and, in the order given, the key; without it a pyiceberg schema keeps its own identifier fields. Docs and
+    metadata of an Arrow schema are kept.
     """
     spec = own_value(spec)
-    fields = _fields(spec)
+    fields, metadata = _fields(spec)
     if isinstance(spec, Schema) and not primary_key:
         primary_key = _key_names(spec)
     if not fields:
@@ -53,7 +55,8 @@ def make_schema(spec: object, primary_key: Sequence[str] = ()) -> Schema:
     assert isinstance(struct, StructType)
     check_field_count(next(numbers) - 1)
     by_name = {field.name: field.field_id for field in struct.fields}
-    return Schema(*struct.fields, schema_id=0, identifier_field_ids=[by_name[name] for name in key])
+    numbered = [by_name[name] for name in key]
+    return Schema(*struct.fields, schema_id=0, identifier_field_ids=numbered, metadata=metadata)
 
 
 def check_field_count(fields: int) -> None:
@@ -104,12 +107,12 @@ def nested_ids(field: NestedField) -> set[int]:
     return {field.field_id}.union(*map(nested_ids, inner_fields(field.field_type)))
 
 
-def _fields(spec: object) -> list[NestedField]:
+def _fields(spec: object) -> tuple[list[NestedField], Metadata]:
     if isinstance(spec, Schema):
         for field in spec.fields:
             check_column_name(field.name)
             check_storable(field.field_type, f"column {field.name}")
-        return list(spec.fields)
+        return list(spec.fields), spec.metadata
     if hasattr(spec, "__arrow_c_schema__"):
         from moulin.model.schema.arrow_reader import columns_from_arrow
 
@@ -119,7 +122,7 @@ def _fields(spec: object) -> list[NestedField]:
             "A schema is an Arrow schema, an Iceberg schema, or a list of (name, type) or (name, type, nullable), "
             f"not {type(spec).__name__}."
         )
-    return [_from_tuple(column) for column in spec]
+    return [_from_tuple(column) for column in spec], ()
 
 
 def _from_tuple(column: object) -> NestedField:

@@ -35,7 +35,9 @@ def datetime_to_micros(value: datetime) -> int:
 
 
 def datetime_to_nanos(value: datetime) -> int:
-    return datetime_to_micros(value) * 1_000
+    """Nanoseconds, of which some datetimes (NanoDatetime, those of pandas) have more than microseconds say."""
+    nanosecond: int = getattr(value, "nanosecond", 0)
+    return datetime_to_micros(value) * 1_000 + nanosecond
 
 
 def micros_to_timestamp(micros: int) -> datetime:

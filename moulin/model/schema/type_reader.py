@@ -23,14 +23,39 @@ from moulin.model.schema.types import (
 )
 from moulin.model.schema.values import IcebergType, ListType, MapType, NestedField, StructType
 
-_ALIASES: Mapping[str, str] = MappingProxyType({"bool": "boolean", "integer": "int", "bigint": "long", "array": "list"})
+# What Arrow and SQL call the types. `int8` is 8 bits in Arrow and 64 in PostgreSQL: a long holds both.
+_ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        other: name
+        for name, others in {
+            "boolean": "bool",
+            "int": "integer int2 int4 int16 int32 uint8 uint16 tinyint smallint byte short",
+            "long": "bigint int8 int64 uint32",
+            "float": "real float4 float16 float32 halffloat",
+            "double": "float8 float64",
+            "date": "date32 date64",
+            "time": "time32 time64",
+            "timestamp": "datetime timestamp_ntz",
+            "timestamptz": "timestamp_ltz",
+            "string": "str utf8 text varchar char large_string large_utf8 string_view utf8_view",
+            "binary": "blob bytes bytea varbinary large_binary binary_view",
+            "decimal": "numeric decimal128",
+            "fixed": "fixed_size_binary",
+            "list": "array large_list fixed_size_list",
+        }.items()
+        for other in others.split()
+    }
+)
 _PARAMETRIC = ("decimal", "fixed", "list", "map", "struct")
+_MICRO_DIGITS, _NANO_DIGITS = 6, 9
 
 
 def parse_type(text: str) -> IcebergType:
     """The type that `text` names, such as "long", "decimal(9, 2)" or "map<string, list<int>>".
 
-    Elements, map values and struct fields are optional. Field ids inside it are provisional: a schema gives its own.
+    Names that Arrow and SQL have for them are read too: "int64", "varchar", "timestamp[us, tz=UTC]", "float[3]".
+    Elements, map values and struct fields are optional unless "not null" follows them. Field ids inside it are
+    provisional: a schema gives its own.
     """
     if not isinstance(text, str):
         raise InvalidInput(f"A type is given as text, not as {type(text).__name__}. Known types: {KNOWN_TYPES}.")
@@ -65,6 +90,9 @@ class _Parser:
     _WORD = re.compile(r"[A-Za-z_]\w*")
     _NUMBER = re.compile(r"\d{1,10}(?!\d)")
     _NAME = re.compile(r"[^:<>,]+")
+    _ARROW_NAME = re.compile(r"(item|element)\s*:")
+    _UNIT = re.compile(r"\[\s*(s|ms|us|ns|day)\s*(?=[],])")
+    _ZONE = re.compile(r"(tz\s*=\s*)?[\w/+:-]+")
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -72,42 +100,75 @@ class _Parser:
         self._position = 0
 
     def type(self, depth: int) -> IcebergType:
-        check_depth(depth, self._shown)
-        word = self._take(self._WORD, "a type").lower()
-        word = _ALIASES.get(word, word)
-        if word in PLAIN_TYPES:
-            return PLAIN_TYPES[word]
-        if word == "decimal":
-            return self._decimal()
-        if word == "fixed":
-            return self._fixed()
-        if word == "list":
-            self._expect("<")
-            element = self.type(depth + 1)
-            self._expect(">")
-            return ListType(0, element, False)
-        if word == "map":
-            self._expect("<")
-            key = self.type(depth + 1)
-            self._expect(",")
-            value = self.type(depth + 1)
-            self._expect(">")
-            return MapType(0, key, 0, value, False)
-        if word == "struct":
-            return self._struct(depth)
-        near = did_you_mean(word, (*PLAIN_TYPES, *_ALIASES, *_PARAMETRIC))
-        raise InvalidInput(f"Unknown type {word!r} in {self._shown}.{near} Known types: {KNOWN_TYPES}.")
+        """A type, and lists of it as SQL writes them: `int[]`, `float[3]`."""
+        found = self._one(depth)
+        while self._accept("["):
+            depth += 1
+            check_depth(depth, self._shown)
+            length = None if self._accept("]") else int(self._take(self._NUMBER, "a length"))
+            if length is not None:
+                self._expect("]")
+            found = ListType(0, found, False, length)
+        return found
 
     def end(self) -> None:
         self._skip()
         if self._position != len(self._text):
             self._fail("nothing more")
 
+    def _one(self, depth: int) -> IcebergType:
+        check_depth(depth, self._shown)
+        spelled = self._take(self._WORD, "a type").lower()
+        word = _ALIASES.get(spelled, spelled)
+        if word in ("timestamp", "timestamptz", "time", "date"):
+            return self._time(word)
+        if spelled == "double":
+            self._accept_words("precision")
+        if word in PLAIN_TYPES:
+            return PLAIN_TYPES[word]
+        match word:
+            case "decimal":
+                return self._decimal()
+            case "fixed":
+                return self._fixed()
+            case "list":
+                return self._list(depth)
+            case "map":
+                return self._map(depth)
+            case "struct":
+                return self._struct(depth)
+        near = did_you_mean(word, (*PLAIN_TYPES, *_ALIASES, *_PARAMETRIC))
+        raise InvalidInput(f"Unknown type {word!r} in {self._shown}.{near} Known types: {KNOWN_TYPES}.")
+
+    def _time(self, word: str) -> IcebergType:
+        """A date, time or timestamp with its unit or digits, and its zone: as in SQL, and as Arrow shows it."""
+        nanos, zoned = False, word == "timestamptz"
+        if self._accept("("):
+            digits = int(self._take(self._NUMBER, "a number of digits"))
+            self._expect(")")
+            if digits > _MICRO_DIGITS:
+                nanos = True
+            if digits > (_NANO_DIGITS if word.startswith("timestamp") else _MICRO_DIGITS):
+                self._fail("fewer digits")
+        elif (unit := self._maybe(self._UNIT)) is not None:
+            nanos = "ns" in unit
+            if self._accept(","):
+                zoned = bool(self._take(self._ZONE, "a time zone such as tz=UTC"))
+            self._expect("]")
+        if self._accept_words("with time zone") or self._accept_words("with local time zone"):
+            zoned = True
+        else:
+            self._accept_words("without time zone")
+        if not word.startswith("timestamp"):
+            if zoned:
+                raise InvalidInput(f"The type {self._shown} has a time zone, which is kept for timestamps only.")
+            return PLAIN_TYPES[word]
+        return PLAIN_TYPES[f"timestamp{'tz' if zoned else ''}{'_ns' if nanos else ''}"]
+
     def _decimal(self) -> IcebergType:
         self._expect("(")
         precision = int(self._take(self._NUMBER, "a precision"))
-        self._expect(",")
-        scale = int(self._take(self._NUMBER, "a scale"))
+        scale = int(self._take(self._NUMBER, "a scale")) if self._accept(",") else 0
         self._expect(")")
         return decimal_type(precision, scale, self._shown)
 
@@ -118,18 +179,42 @@ class _Parser:
         self._expect(")" if opening == "(" else "]")
         return fixed_type(length, self._shown)
 
+    def _list(self, depth: int) -> IcebergType:
+        self._expect("<")
+        self._maybe(self._ARROW_NAME)
+        element, required = self._inner(depth)
+        self._expect(">")
+        length = None
+        if self._accept("["):
+            length = int(self._take(self._NUMBER, "a length"))
+            self._expect("]")
+        return ListType(0, element, required, length)
+
+    def _map(self, depth: int) -> IcebergType:
+        self._expect("<")
+        key = self.type(depth + 1)
+        self._expect(",")
+        value, required = self._inner(depth)
+        self._expect(">")
+        return MapType(0, key, 0, value, required)
+
     def _struct(self, depth: int) -> IcebergType:
         self._expect("<")
         fields: list[NestedField] = []
         while True:
             name = check_column_name(self._take(self._NAME, "a field name").strip())
             self._expect(":")
-            fields.append(NestedField(0, name, self.type(depth + 1), False))
+            kind, required = self._inner(depth)
+            fields.append(NestedField(0, name, kind, required))
             if not self._accept(","):
                 break
         self._expect(">")
         check_unique(fields, f"The struct in {self._shown}")
         return StructType(*fields)
+
+    def _inner(self, depth: int) -> tuple[IcebergType, bool]:
+        """The type of a field, and whether it is required."""
+        return self.type(depth + 1), self._accept_words("not null")
 
     def _skip(self) -> None:
         found = self._SPACE.match(self._text, self._position)
@@ -142,6 +227,17 @@ class _Parser:
             self._fail(what)
         self._position = found.end()
         return found.group()
+
+    def _maybe(self, pattern: re.Pattern[str]) -> str | None:
+        self._skip()
+        found = pattern.match(self._text, self._position)
+        if found is None:
+            return None
+        self._position = found.end()
+        return found.group()
+
+    def _accept_words(self, words: str) -> bool:
+        return self._maybe(re.compile(r"\s+".join(words.split()) + r"\b", re.IGNORECASE)) is not None
 
     def _accept(self, character: str) -> bool:
         self._skip()

@@ -55,7 +55,9 @@ PLAIN_TYPES: Mapping[str, IcebergType] = MappingProxyType(
     }
 )
 _STORABLE = tuple(map(type, PLAIN_TYPES.values()))
-KNOWN_TYPES = ", ".join([*PLAIN_TYPES, "decimal(p, s)", "fixed[n]", "list<t>", "map<k, v>", "struct<a: t, ...>"])
+KNOWN_TYPES = ", ".join(
+    [*PLAIN_TYPES, "decimal(p, s)", "fixed[n]", "list<t>", "list<t>[n]", "map<k, v>", "struct<a: t, ...>"]
+)
 
 
 def renumber(given: IcebergType, next_id: Callable[[], int]) -> IcebergType:
@@ -70,7 +72,7 @@ def renumber(given: IcebergType, next_id: Callable[[], int]) -> IcebergType:
         )
     if isinstance(given, ListType):
         number = next_id()
-        return ListType(number, renumber(given.element_type, next_id), given.element_required)
+        return ListType(number, renumber(given.element_type, next_id), given.element_required, given.length)
     if isinstance(given, MapType):
         key, value = next_id(), next_id()
         return MapType(
@@ -101,6 +103,8 @@ def check_storable(given: IcebergType, what: str, depth: int = 1) -> None:
             check_storable(field.field_type, f"{what}.{field.name}", depth + 1)
         check_unique(given.fields, f"The struct {what}")
     elif isinstance(given, ListType):
+        if given.length is not None and not 0 <= given.length <= MAX_FIXED:
+            raise InvalidInput(f"The lists of {what} have {given.length} elements: 0 to {MAX_FIXED} are possible.")
         check_storable(given.element_type, f"{what}.element", depth + 1)
     elif isinstance(given, MapType):
         check_storable(given.key_type, f"{what}.key", depth + 1)

@@ -12,6 +12,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+Metadata = tuple[tuple[bytes, bytes], ...]
+"""Keys and values that Arrow keeps with a field or a schema; here UTF-8 throughout."""
+
 
 class IcebergType:
     """The type of a column, or of something nested in one. `str` spells it as the specification does."""
@@ -177,7 +180,8 @@ class GeoType(PrimitiveType):
 class NestedField:
     """A column, a field of a struct, or what is inside a list or map.
 
-    Defaults have the form in which `single_value.from_json` returns them.
+    Defaults have the form in which `single_value.from_json` returns them. `metadata` is what Arrow said of the field;
+    it is given back to Arrow, and no part of what makes two fields equal.
     """
 
     field_id: int
@@ -187,6 +191,7 @@ class NestedField:
     doc: str | None = None
     initial_default: Any = None
     write_default: Any = None
+    metadata: Metadata = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
         need = "required" if self.required else "optional"
@@ -207,9 +212,12 @@ class StructType(IcebergType):
 
 @dataclass(frozen=True, slots=True)
 class ListType(IcebergType):
+    """A list. Of `length` elements each, if it has one, which Iceberg knows nothing of: such lists equal others."""
+
     element_id: int
     element_type: IcebergType
     element_required: bool = True
+    length: int | None = field(default=None, compare=False)
 
     @property
     def element_field(self) -> NestedField:
@@ -250,12 +258,20 @@ class Schema:
     fields: tuple[NestedField, ...]
     schema_id: int = field(compare=False)
     identifier_field_ids: tuple[int, ...]
+    metadata: Metadata = field(compare=False, repr=False)
     _by_name: dict[str, int] = field(compare=False, repr=False)
     _by_id: dict[int, NestedField] = field(compare=False, repr=False)
     _names: dict[int, str] = field(compare=False, repr=False)
 
-    def __init__(self, *fields: NestedField, schema_id: int = 0, identifier_field_ids: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        *fields: NestedField,
+        schema_id: int = 0,
+        identifier_field_ids: Collection[int] = (),
+        metadata: Metadata = (),
+    ) -> None:
         put = object.__setattr__
+        put(self, "metadata", metadata)
         put(self, "fields", fields)
         put(self, "schema_id", schema_id)
         put(self, "identifier_field_ids", tuple(identifier_field_ids))
@@ -272,7 +288,7 @@ class Schema:
         _check_key(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self.fields, self.schema_id, self.identifier_field_ids)
+        return _rebuilt, (self.fields, self.schema_id, self.identifier_field_ids, self.metadata)
 
     def __str__(self) -> str:
         return "table {\n" + "\n".join(f"  {column}" for column in self.fields) + "\n}"
@@ -373,5 +389,5 @@ def _is_required(fields: tuple[NestedField, ...], number: int) -> bool:
     )
 
 
-def _rebuilt(fields: tuple[NestedField, ...], schema_id: int, key: tuple[int, ...]) -> Schema:
-    return Schema(*fields, schema_id=schema_id, identifier_field_ids=key)
+def _rebuilt(fields: tuple[NestedField, ...], schema_id: int, key: tuple[int, ...], metadata: Metadata = ()) -> Schema:
+    return Schema(*fields, schema_id=schema_id, identifier_field_ids=key, metadata=metadata)

@@ -15,6 +15,7 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns import compute as pc
 from moulin.model.facts import LiveSegment
 from moulin.model.key.key import Key
+from moulin.model.rows.nano_datetime import to_rows
 from moulin.model.rows.numbers import int64_array
 from moulin.sized_cache import SizedCache
 from moulin.storage.table_store import Lost
@@ -148,8 +149,7 @@ class Lookup:
         places = positions + shift
         # The slice of one row is quicker than to take it, and leaves pyarrow.compute alone, which takes long to load.
         found = whole.slice(places[0], 1) if len(places) == 1 else whole.take(int64_array(places))
-        rows: list[dict[str, Any]] = found.to_pylist()
-        return rows
+        return to_rows(found)
 
     def _group(self, reader: _OnceOpen, segment: LiveSegment, schema_id: int, group: int) -> pa.Table:
         name = (segment.facts.path, group, schema_id)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from moulin.formats.segment.reader import SegmentReader
 from moulin.formats.segment.writer import SegmentWriter
 from moulin.model.key.key import Key
+from moulin.model.rows.nano_datetime import to_rows
 from moulin.model.rows.record import RecordType
 from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.values import Schema
@@ -66,10 +67,10 @@ class Memtable:
             return None
         if schema.schema_id != self.record.schema.schema_id:
             rows, _ = self.contents({MISSING: found})
-            return to_schema(rows, self.record.schema, schema).to_pylist()[0]  # type: ignore[no-any-return]
+            return to_rows(to_schema(rows, self.record.schema, schema))[0]
         if type(found) is tuple:
             return self.record.to_dict(found)
-        return self.take([found]).to_pylist()[0]  # type: ignore[no-any-return]
+        return to_rows(self.take([found]))[0]
 
     def take(self, numbers: Sequence[int]) -> pa.Table:
         """Rows of the batches."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.names import did_you_mean
+from moulin.model.rows.nano_datetime import to_rows
 from moulin.model.schema.values import IcebergType, ListType, MapType, NestedField, Schema, StructType
 from moulin.model.where import Where, parse_where
 from moulin.table.context import Context
@@ -72,9 +73,8 @@ class Feed:
         return to_pandas(self.to_arrow())
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """All rows as dictionaries."""
-        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
-        return rows
+        """All rows as dictionaries; times in nanoseconds are NanoDatetime."""
+        return to_rows(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
         """All rows as a polars DataFrame."""
@@ -144,15 +144,7 @@ def optional(schema: Schema) -> Schema:
 
 
 def _optional_field(field: NestedField) -> NestedField:
-    return NestedField(
-        field.field_id,
-        field.name,
-        _optional_type(field.field_type),
-        required=False,
-        doc=field.doc,
-        initial_default=field.initial_default,
-        write_default=field.write_default,
-    )
+    return replace(field, field_type=_optional_type(field.field_type), required=False)
 
 
 def _optional_type(kind: IcebergType) -> IcebergType:
@@ -160,7 +152,7 @@ def _optional_type(kind: IcebergType) -> IcebergType:
         case StructType():
             return StructType(*(_optional_field(field) for field in kind.fields))
         case ListType():
-            return ListType(kind.element_id, _optional_type(kind.element_type), element_required=False)
+            return replace(kind, element_type=_optional_type(kind.element_type), element_required=False)
         case MapType():
             value = _optional_type(kind.value_type)
             return MapType(kind.key_id, kind.key_type, kind.value_id, value, value_required=False)

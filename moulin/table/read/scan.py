@@ -22,12 +22,15 @@ from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, LiveSegment
 from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate
+from moulin.model.rows.nano_datetime import to_rows
 from moulin.model.schema.arrow import (
     LAST_UPDATED_SEQUENCE,
     LAST_UPDATED_VERSION,
     ROW_ID,
     arrow_schema,
     empty_table,
+    show,
+    shown_schema,
 )
 from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
@@ -163,9 +166,8 @@ class Scan:
         return to_polars(self.to_arrow())
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """All rows as dictionaries."""
-        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
-        return rows
+        """All rows as dictionaries; times in nanoseconds are NanoDatetime."""
+        return to_rows(self.to_arrow())
 
     def count(self) -> int:
         """How many rows: from facts alone without `where`, else from the columns that `where` names."""
@@ -179,14 +181,14 @@ class Scan:
         return rows if self._limit is None else min(rows, self._limit)
 
     def _output_schema(self, columns: Sequence[str] | None) -> pa.Schema:
-        full = arrow_schema(self._state.schema)
+        full = shown_schema(self._state.schema)
         if columns is None:
             return full
         lineage = {
             ROW_ID: pa.field(ROW_ID, pa.int64()),
             LAST_UPDATED_VERSION: pa.field(LAST_UPDATED_VERSION, pa.int64()),
         }
-        return pa.schema([lineage.get(name) or full.field(name) for name in columns])
+        return pa.schema([lineage.get(name) or full.field(name) for name in columns], full.metadata)
 
     def _hold(self) -> Hold:
         """Pin the version; the plan, which comes next, finds out whether it is still kept."""
@@ -241,7 +243,7 @@ class Scan:
             table = table.append_column(pa.field(LAST_UPDATED_VERSION, pa.int64()), mapped)
         if table.schema.names != self.schema.names:
             table = table.select(self.schema.names)
-        return table.cast(self.schema) if table.schema != self.schema else table
+        return show(table, self.schema)
 
 
 def map_sequences(sequences: pa.ChunkedArray, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Array:

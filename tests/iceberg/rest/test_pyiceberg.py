@@ -184,6 +184,22 @@ def test_properties_of_files_are_followed_or_refused(lake: Lake, catalog: Any) -
     assert footer.row_group(0).column(0).compression == "GZIP"
 
 
+def test_lists_of_another_length_than_the_column_has_are_refused(lake: Lake, catalog: Any) -> None:
+    columns = pa.schema({"id": pa.int64(), "v": pa.list_(pa.float32(), 2)})
+    ours = lake.create_table("shop.v", columns, properties={"format-version": "2"})
+    table = catalog.load_table("shop.v")
+    kind = pa.list_(pa.float32())
+    table.append(pa.table({"id": [1, 2], "v": pa.array([[1, 2], None], kind)}))
+    with pytest.raises(BadRequestError, match="does not fit the table"):
+        table.append(pa.table({"id": [3], "v": pa.array([[1, 2, 3]], kind)}))
+    assert ours.scan().to_pylist() == [{"id": 1, "v": [1.0, 2.0]}, {"id": 2, "v": None}]
+    assert ours.scan().schema.field("v").type.list_size == 2
+    table = catalog.load_table("shop.v")
+    with table.update_schema() as update:
+        update.add_column("name", StringType())
+    assert ours.scan().schema.field("v").type.list_size == 2
+
+
 def test_a_table_created_in_a_transaction_appears_with_its_rows(lake: Lake, catalog: Any) -> None:
     with catalog.create_table_transaction("shop.t", SCHEMA, properties={"format-version": "2"}) as transaction:
         transaction.append(_rows(7, 8))

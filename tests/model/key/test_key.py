@@ -134,7 +134,7 @@ def test_text_with_zeros_keeps_its_place_before_other_columns() -> None:
     [
         ("timestamptz", datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), datetime(2024, 1, 1, tzinfo=UTC)),
         ("timestamptz", "2024-01-01T02:00:00+02:00", datetime(2024, 1, 1, tzinfo=UTC)),
-        ("timestamptz", datetime(2024, 1, 1), datetime(2024, 1, 1, tzinfo=UTC)),
+        ("timestamptz", "2024-01-01T00:00:00", datetime(2024, 1, 1, tzinfo=UTC)),
         ("timestamp_ns", datetime(1970, 1, 1, 0, 0, 1), 1_000_000_000),
         ("date", "2024-02-29", date(2024, 2, 29)),
         ("decimal(9, 2)", 5, Decimal("5.00")),
@@ -175,6 +175,8 @@ def test_a_value_has_one_form(kind: str, given: Any, stored: Any) -> None:
         ("timestamp", datetime(2024, 1, 1, tzinfo=UTC)),
         ("timestamp", date(2024, 1, 1)),
         ("timestamptz", "now"),
+        ("timestamptz", datetime(2024, 1, 1)),
+        ("timestamptz_ns", datetime(2024, 1, 1)),
         ("timestamptz", datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5)))),
         ("timestamp_ns", datetime(2300, 1, 1)),
         ("decimal(9, 2)", Decimal("1.005")),

@@ -146,7 +146,6 @@ CASTS: list[tuple[str, pa.Array, list[Any]]] = [
         pa.array([datetime(2024, 1, 1)], pa.timestamp("us", "Europe/Paris")),
         [datetime(2024, 1, 1, tzinfo=UTC)],
     ),
-    ("timestamptz", pa.array([datetime(2024, 1, 1)]), [datetime(2024, 1, 1, tzinfo=UTC)]),
     ("timestamptz", pa.array([date(2024, 1, 1)]), [datetime(2024, 1, 1, tzinfo=UTC)]),
     (
         "timestamptz",
@@ -375,8 +374,8 @@ PYTHON: list[tuple[str, list[Any], list[Any]]] = [
     ("timestamp", [date(2024, 1, 1), datetime(2024, 1, 1, 3)], [datetime(2024, 1, 1), datetime(2024, 1, 1, 3)]),
     (
         "timestamptz",
-        [datetime(2024, 1, 1), datetime(2024, 1, 1, 2, tzinfo=PARIS), None, date(2024, 1, 1)],
-        [datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC), None, datetime(2024, 1, 1, tzinfo=UTC)],
+        [datetime(2024, 1, 1, 2, tzinfo=PARIS), None, "2024-01-01"],
+        [datetime(2024, 1, 1, tzinfo=UTC), None, datetime(2024, 1, 1, tzinfo=UTC)],
     ),
     ("uuid", [SOME_UUID, str(SOME_UUID), None, SOME_UUID.bytes], [SOME_UUID, SOME_UUID, None, SOME_UUID]),
     ("binary", [b"a", bytearray(b"b")], [b"a", b"b"]),
@@ -412,6 +411,9 @@ def test_python_values_of_mixed_kinds_are_converted(kind: str, given_values: lis
         ("date", [date(2024, 1, 1), datetime(2024, 1, 1, 3)], 1),
         ("timestamp", [datetime(2024, 1, 1), datetime(2024, 1, 1, tzinfo=PARIS)], 1),
         ("timestamp", [datetime(2024, 1, 1, tzinfo=PARIS)], 0),
+        ("timestamptz", [datetime(2024, 1, 1, tzinfo=PARIS), datetime(2024, 1, 1)], 1),
+        ("timestamptz_ns", [datetime(2024, 1, 1)], 0),
+        ("timestamptz", [np.datetime64("2024-01-01T00:00:00")], 0),
         ("timestamp", [5], 0),
         ("binary", [b"a", "b"], 1),
         ("list<int>", [[1], "ab"], 1),

@@ -25,6 +25,7 @@ from moulin.model.schema.schema import (
     make_schema,
     parse_type,
 )
+from moulin.model.schema.type_reader import to_type
 from moulin.model.schema.types import PLAIN_TYPES
 from moulin.model.schema.values import (
     DecimalType,
@@ -277,7 +278,7 @@ DEFAULTS: list[tuple[str, Any, Any, Any]] = [
         datetime(2023, 12, 31, 22, tzinfo=UTC),
         "2023-12-31T22:00:00+00:00",
     ),
-    ("timestamptz", datetime(2024, 1, 1), datetime(2024, 1, 1, tzinfo=UTC), "2024-01-01T00:00:00+00:00"),
+    ("timestamptz", "2024-01-01T00:00:00", datetime(2024, 1, 1, tzinfo=UTC), "2024-01-01T00:00:00+00:00"),
     ("timestamp_ns", "2024-01-01T00:00:00.123456789", 1704067200123456789, "2024-01-01T00:00:00.123456789"),
     ("timestamp_ns", -1, -1, "1969-12-31T23:59:59.999999999"),
     ("timestamptz_ns", "2024-01-01T02:00:00+02:00", 1704067200000000000, "2024-01-01T00:00:00.000000000+00:00"),
@@ -327,6 +328,7 @@ def test_defaults_survive_json_and_pickle_exactly(kind: str, given_value: Any, k
         ("date", "2024-13-01"),
         ("time", "25:00"),
         ("timestamp", datetime(2024, 1, 1, tzinfo=UTC)),
+        ("timestamptz", datetime(2024, 1, 1)),
         ("timestamp", date(2024, 1, 1)),
         ("timestamp", "2024-01-01T00:00:00.123456789"),
         ("timestamp_ns", "2400-01-01T00:00:00"),
@@ -390,3 +392,70 @@ def test_any_schema_survives_json_and_has_every_id_once(columns: list[tuple[Iceb
 def test_damaged_json_is_corrupt(text: str | bytes) -> None:
     with pytest.raises(Corrupt, match="stored schema"):
         schema_from_json(text)
+
+
+ALIASES = {
+    "long": "int64 bigint uint32 int8 BIGINT",
+    "int": "int32 integer int16 smallint tinyint uint16 int4",
+    "float": "float32 real float16",
+    "double": "float64 float8 double",
+    "string": "utf8 large_string text varchar str string_view",
+    "boolean": "bool boolean",
+    "binary": "blob bytes bytea large_binary",
+    "date": "date32 date32[day]",
+    "time": "time64[us] time32[ms] time(6)",
+    "timestamp": "datetime timestamp[us] timestamp[s] timestamp(3) timestamp_ntz",
+    "timestamp_ns": "timestamp[ns] timestamp(9)",
+    "timestamptz": "timestamp_ltz timestamp[us,tz=UTC]",
+    "decimal(10, 2)": "decimal(10,2) numeric(10,2) decimal128(10,2)",
+    "decimal(10, 0)": "numeric(10)",
+    "fixed[16]": "fixed_size_binary[16] fixed(16)",
+    "list<long>": "list<int64> array<bigint> bigint[] list<item:int64> fixed_size_list<item:int64>[3] int64[3]",
+    "list<list<int>>": "int[][]",
+    "map<string, long>": "map<varchar,int64>",
+}
+
+
+@pytest.mark.parametrize(("text", "name"), [(text, name) for name, texts in ALIASES.items() for text in texts.split()])
+def test_types_have_the_names_of_arrow_and_sql_too(text: str, name: str) -> None:
+    assert str(parse_type(text)) == str(parse_type(name))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("timestamp with time zone", "timestamptz"),
+        ("TIMESTAMP WITHOUT TIME ZONE", "timestamp"),
+        ("timestamp(6) with time zone", "timestamptz"),
+        ("timestamp[us, tz=UTC]", "timestamptz"),
+        ("timestamp[ns, tz=Europe/Paris]", "timestamptz_ns"),
+        ("double precision", "double"),
+        ("time without time zone", "time"),
+        ("list<item: struct<a: int64, b: timestamp[us, tz=UTC]>>", "list<struct<a: long, b: timestamptz>>"),
+    ],
+)
+def test_types_of_several_words_are_read(text: str, name: str) -> None:
+    assert parse_type(text) == parse_type(name)
+
+
+@pytest.mark.parametrize("kind", [
+    pa.bool_(), pa.int8(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.large_string(),
+    pa.binary(), pa.binary(16), pa.date32(), pa.time64("us"), pa.timestamp("us"), pa.timestamp("us", "UTC"),
+    pa.timestamp("ns"), pa.timestamp("ns", "UTC"), pa.decimal128(9, 2), pa.list_(pa.int64()),
+    pa.list_(pa.field("item", pa.int64(), nullable=False)), pa.list_(pa.float32(), 3), pa.map_(pa.string(), pa.int64()),
+    pa.struct([("a", pa.int32()), pa.field("b", pa.string(), nullable=False)]), pa.list_(pa.list_(pa.int32(), 2)),
+])  # fmt: skip
+def test_a_type_as_arrow_shows_it_is_that_type(kind: pa.DataType) -> None:
+    shown = parse_type(str(kind))
+    if kind != pa.int8():  # which is the name of a larger type in SQL
+        assert shown == to_type(kind)
+    if isinstance(shown, ListType):
+        assert shown.length == to_type(kind).length
+
+
+@pytest.mark.parametrize(
+    "text", ["varchar(20)", "time with time zone", "decimal", "int8[", "timestamp[h]", "timestamp(12)", "uint64"]
+)
+def test_what_would_be_lost_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse_type(text)

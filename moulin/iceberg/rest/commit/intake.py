@@ -32,7 +32,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, LiveSegment, SegmentFacts
 from moulin.model.layout.bounds import time_range_ns
 from moulin.model.operations import Append, DataOperation, Delete, Expected, NewVector, Overwrite
-from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, ROW_ID_FIELD_ID, leaves
+from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, ROW_ID_FIELD_ID, leaves, show, shown_schema
 from moulin.storage import paths
 from moulin.table.commit.vectors import VectorTarget, write_vectors
 from moulin.table.context import Context
@@ -146,6 +146,7 @@ class _Intake:
             footer = read_footer(pa.BufferReader(data), where)
             with SegmentReader(pa.BufferReader(data), self.schema, name=where) as reader:
                 table = reader.table()
+            show(table, shown_schema(self.schema))  # lists of a fixed length, which engines know nothing of
             rows, columns = table.num_rows, footer_facts(footer, self.schema)
         except (MoulinError, pa.ArrowException, OSError) as error:
             raise InvalidInput(f"{where} does not fit the table: {' '.join(str(error).split())[:300]}") from None

@@ -1,0 +1,151 @@
+"""Nanoseconds in Python: a datetime that holds them, and rows of Arrow as dicts that hold such times."""
+
+# Decisions: docs/decisions/0241
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from moulin.model.schema.times import datetime_to_nanos
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+class NanoDatetime(datetime):
+    """A datetime with the nanoseconds that lie behind its microseconds, in `nanosecond`: 0 to 999.
+
+    It equals another time when all digits do, sorts by all of them, and is shown with nine. Arithmetic goes as with any
+    datetime, by microseconds. `value` is the number of nanoseconds since 1970 (UTC).
+    """
+
+    nanosecond: int = 0
+
+    @classmethod
+    def of(cls, nanos: int, *, zoned: bool) -> NanoDatetime:
+        """The time that is `nanos` nanoseconds after 1970, in UTC or without a zone."""
+        micros, rest = divmod(nanos, 1000)
+        at = _EPOCH + timedelta(microseconds=micros)
+        zone = UTC if zoned else None
+        made = cls(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond, zone)
+        made.nanosecond = rest
+        return made
+
+    @property
+    def value(self) -> int:
+        return datetime_to_nanos(self)
+
+    def isoformat(self, sep: str = "T", timespec: str = "auto") -> str:
+        if timespec != "auto":
+            return super().isoformat(sep, timespec)
+        text = super().isoformat(sep, "microseconds")
+        return f"{text[:26]}{self.nanosecond:03d}{text[26:]}"
+
+    def __str__(self) -> str:
+        return self.isoformat(" ")
+
+    def __repr__(self) -> str:
+        return f"NanoDatetime({self.isoformat()!r})"
+
+    def replace(self, *parts: Any, **named: Any) -> Self:
+        made = super().replace(*parts, **named)
+        made.nanosecond = self.nanosecond
+        return made
+
+    def astimezone(self, tz: tzinfo | None = None) -> Self:
+        made = super().astimezone(tz)
+        made.nanosecond = self.nanosecond
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, datetime) and super().__eq__(other) and self.nanosecond == _rest(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((super().__hash__(), self.nanosecond)) if self.nanosecond else super().__hash__()
+
+    def __lt__(self, other: datetime) -> bool:  # type: ignore[override]
+        return super().__lt__(other) or (super().__eq__(other) and self.nanosecond < _rest(other))
+
+    def __le__(self, other: datetime) -> bool:  # type: ignore[override]
+        return self < other or self == other
+
+    def __gt__(self, other: datetime) -> bool:  # type: ignore[override]
+        return not self <= other
+
+    def __ge__(self, other: datetime) -> bool:  # type: ignore[override]
+        return not self < other
+
+    def __reduce_ex__(self, _: object) -> tuple[Any, ...]:
+        return _rebuilt, (self.value, self.tzinfo is not None)
+
+
+def _rebuilt(value: int, zoned: bool) -> NanoDatetime:
+    return NanoDatetime.of(value, zoned=zoned)
+
+
+def _rest(moment: datetime) -> int:
+    """The nanoseconds behind the microseconds, which times of pandas have too."""
+    return getattr(moment, "nanosecond", 0)
+
+
+def to_rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows as dicts of Arrow's values, but with NanoDatetime for times in nanoseconds, whatever is installed."""
+    kinds = table.schema.types
+    indexes = [index for index, kind in enumerate(kinds) if _has_nanos(kind)]
+    if not indexes:
+        rows: list[dict[str, Any]] = table.to_pylist()
+        return rows
+    for index in indexes:
+        field = table.schema.field(index)
+        numbers = table.column(index).cast(_as_numbers(field.type))
+        table = table.set_column(index, pa.field(field.name, numbers.type), numbers)
+    found: list[dict[str, Any]] = table.to_pylist()
+    for index in indexes:
+        name = table.schema.names[index]
+        for row in found:
+            row[name] = _to_times(row[name], kinds[index])
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _has_nanos(kind: pa.DataType) -> bool:
+    if pt.is_timestamp(kind):
+        return bool(kind.unit == "ns")
+    return pt.is_nested(kind) and any(_has_nanos(kind.field(index).type) for index in range(kind.num_fields))
+
+
+def _as_numbers(kind: pa.DataType) -> pa.DataType:
+    """The type with longs in place of times in nanoseconds."""
+    if not _has_nanos(kind):
+        return kind
+    if pt.is_struct(kind):
+        return pa.struct([field.with_type(_as_numbers(field.type)) for field in kind])
+    if pt.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(_as_numbers(key.type)), item.with_type(_as_numbers(item.type)))
+    if pt.is_nested(kind):
+        element = kind.value_field.with_type(_as_numbers(kind.value_type))
+        return pa.list_(element, kind.list_size) if pt.is_fixed_size_list(kind) else pa.list_(element)
+    return pa.int64()
+
+
+def _to_times(value: Any, kind: pa.DataType) -> Any:
+    if value is None or not _has_nanos(kind):
+        return value
+    if pt.is_struct(kind):
+        return {field.name: _to_times(value[field.name], field.type) for field in kind}
+    if pt.is_map(kind):
+        return [(_to_times(key, kind.key_type), _to_times(item, kind.item_type)) for key, item in value]
+    if pt.is_nested(kind):
+        return [_to_times(element, kind.value_type) for element in value]
+    return NanoDatetime.of(value, zoned=kind.tz is not None)
+
+
+__all__ = ["NanoDatetime", "to_rows"]
