@@ -9,15 +9,17 @@ import atexit
 import gc
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import moulin
 from moulin.cli.commands import LazyGroup
 from moulin.cli.options import Address, options_of_environment, parse_options
-from moulin.cli.output import complain, say
+from moulin.cli.output import ReaderGone, complain, flush, say
 from moulin.errors import MoulinError
+
+_INTERRUPTED = 130  # what typer makes of Ctrl-C
 
 app = typer.Typer(
     name="moulin",
@@ -64,22 +66,33 @@ def main() -> None:
     _start_quickly()
     try:
         code = app(standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        flush()
     except MoulinError as error:
         _fail(error.message, 1)
     except typer.Abort:
         _fail("Stopped.", 1)
-    except KeyboardInterrupt:
-        _fail("Stopped.", 130)
-    except BrokenPipeError:  # the reader of a pipe, such as `head`, has gone
+    except ReaderGone:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        what = "The system reports" if error.filename is None else f"{error.filename} cannot be used"
+        _fail(f"{what}: {error.strerror or error}.", 1)
     except Exception as error:
         if hasattr(error, "format_message"):  # wrong usage, as click reports it
-            _fail(f"{error.format_message()} Try `moulin --help`.", 2)
+            _fail(_usage(error), 2)
         if os.environ.get("MOULIN_DEBUG"):
             raise
-        _fail(f"Unexpected {type(error).__name__}: {error}. Set MOULIN_DEBUG=1 to see where.", 1)
+        said = str(error).partition("\n")[0][:300]
+        _fail(f"Unexpected {type(error).__name__}: {said}. Set MOULIN_DEBUG=1 to see where.", 1)
+    if code == _INTERRUPTED:
+        _fail("Stopped.", _INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _usage(error: Any) -> str:
+    """What is wrong with a command line, and whose help to ask for."""
+    path = getattr(getattr(error, "ctx", None), "command_path", None) or "moulin"
+    return f"{error.format_message().rstrip('.')}. Try `{path} --help`."
 
 
 def _start_quickly() -> None:

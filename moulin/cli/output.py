@@ -31,12 +31,19 @@ _PAGE = 1_000  # rows of one table on the screen: a longer list is several table
 _NARROWEST = 10  # a column that is folded keeps this width, or its name's
 
 
+class ReaderGone(Exception):
+    """Nobody reads what is printed any more, as with `| head`. No OSError: typer would make a failure of it."""
+
+
 class Screen(Console):
     """A console that prints no control character of what it is given, and wraps lines at terminals only."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable(segment.text, keep="\n"))
+
+    def on_broken_pipe(self) -> None:
+        raise ReaderGone
 
     @property
     def size(self) -> ConsoleDimensions:
@@ -139,15 +146,30 @@ def _show_lines(values: Mapping[str, str]) -> None:
 
 def show_json(value: Any) -> None:
     """One document, on several lines."""
-    sys.stdout.write(printable_json(_dumped(value, indent=2)) + "\n")
+    _write(printable_json(_dumped(value, indent=2)) + "\n")
 
 
 def _write_json(rows: Iterable[Mapping[str, Any]]) -> None:
     opened = False
     for row in rows:
-        sys.stdout.write((",\n  " if opened else "[\n  ") + printable_json(_dumped(row)))
+        _write((",\n  " if opened else "[\n  ") + printable_json(_dumped(row)))
         opened = True
-    sys.stdout.write("\n]\n" if opened else "[]\n")
+    _write("\n]\n" if opened else "[]\n")
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        raise ReaderGone from None
+
+
+def flush() -> None:
+    """Write what is still in memory, so that an error is noticed."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise ReaderGone from None
 
 
 def _dumped(value: Any, indent: int | None = None) -> str:

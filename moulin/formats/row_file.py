@@ -171,6 +171,7 @@ def _plain(name: str, opener: Opener) -> Any:
 def _reason(error: Exception, kind: RowFormat, schema: Schema, name: str, opener: Opener) -> str:
     """What pyarrow says, with the name of the column where it gives only its position, or nothing."""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    said = re.sub(r"(Expected \d+ columns, got \d+): .*", r"\1", said)  # behind it is the whole line of the file
     with suppress(pa.ArrowException, OSError, ValueError):  # the file may be one that cannot be read twice
         if kind == "csv" and (found := re.match(r"In CSV column #(\d+): (.*)", said)):
             texts = pa_csv.ConvertOptions(column_types={field.name: pa.string() for field in schema.fields})

@@ -30,7 +30,7 @@ from moulin.catalog.sql.draft import Draft
 from moulin.catalog.streams import streams
 from moulin.catalog.upkeep import clocks, sweep
 from moulin.catalog.upkeep.collection import Collection
-from moulin.errors import MoulinError
+from moulin.errors import InvalidInput, MoulinError
 from moulin.storage import paths
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,9 @@ def collect(
     Without `orphans` the storage is not listed for files that no row names. FailedPrecondition, with nothing done, when
     clocks disagree.
     """
+    for seconds in (history_keep, orphan_grace, byte_floor):
+        if seconds is not None and not seconds >= 0:
+            raise InvalidInput(f"A time to keep or spare must be zero seconds or more, not {seconds}.")
     config = catalog.config
     keep = config.history_keep if history_keep is None else history_keep
     floor = config.byte_floor if byte_floor is None else byte_floor

@@ -17,7 +17,9 @@ from moulin.model.schema.values import Schema
 
 def check_files(names: Sequence[str]) -> None:
     for name in names:
-        if name != "-" and not Path(name).is_file():
+        if name != "-" and Path(name).is_dir():
+            raise InvalidInput(f"{name} is a folder: name its files, or load it with moulin backfill.")
+        if name != "-" and not Path(name).exists():
             raise NotFound(f"There is no file {name}.")
 
 

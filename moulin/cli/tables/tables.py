@@ -92,7 +92,7 @@ def show(
         stats = table.stats()
         description, columns = describe(lake, table, stats)
         if as_json:
-            show_json({**description, "columns": columns, **as_values(stats)})
+            show_json({**description, "bytes": stats.bytes, "columns": columns, **as_values(stats)})
             return
         show_values(description, False)
         show_rows(columns, False)
