@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from moulin.ingest.intake.backlog import backlog
-from moulin.ingest.intake.lag import StreamLag, gap_advice, lag_of
 from moulin.lake import Lake
 from moulin.model.ingest import Stream
 from moulin.storage import paths
+
+if TYPE_CHECKING:
+    from moulin.ingest.intake.lag import StreamLag
 
 STUCK_SECONDS = 60.0
 """So long may baby segments wait without any stream getting on, until that counts as stuck."""
@@ -66,6 +68,9 @@ class FlowWatch:
         return self._last
 
     def _look(self, streams: Sequence[Stream], now: float) -> Flow:
+        from moulin.ingest.intake.backlog import backlog  # needs an extra, which a command looks for first
+        from moulin.ingest.intake.lag import gap_advice, lag_of
+
         lags = [lag_of(backlog(self._lake.store, stream)) for stream in streams]
         frontiers: dict[object, int] = {stream.id: stream.frontier for stream in streams}
         waiting = [lag for lag in lags if lag.objects or lag.gap is not None]
