@@ -24,7 +24,7 @@ from moulin.formats.baby_segment import Payload
 from moulin.ingest.appended import read_rows
 from moulin.ingest.collector.arrow_stream import check_stream
 from moulin.ingest.collector.limits import RequestLimits
-from moulin.ingest.otlp.json_request import count_values
+from moulin.ingest.otlp.json_request import STRING, count_values
 from moulin.model.columns import compute as pc
 from moulin.model.columns.arrays import Integers
 from moulin.model.rows.rows import to_batches
@@ -32,7 +32,7 @@ from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.values import Schema
 
 _SLICE: Final = 16 << 10
-_STRINGS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_NO_BRACKETS: Final = re.compile(STRING + rb'|[^"{}\[\]]++', re.DOTALL)
 _DECODER: Final = json.JSONDecoder()
 _BLANK: Final = re.compile(r"\s*")
 _TEXTS: Final = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
@@ -126,9 +126,10 @@ def _width(kind: pa.DataType) -> int:
 def _check_lines(data: bytes, limits: RequestLimits) -> None:
     rows, paths = 0, set[Path]()
     for part in _slices(data):
-        _check_depth(part, limits)
         if len(part) > _SLICE:
             limits.check_values(count_values(part, limits.values))
+        _check_depth(part, limits)
+        if len(part) > _SLICE:
             more, objects, found = _walked(part.decode())
             limits.check_cells(objects, len(found))
         else:
@@ -160,7 +161,7 @@ def _check_depth(part: bytes, limits: RequestLimits) -> None:
     for line in part.split(b"\n"):
         if line.count(b"{") + line.count(b"[") > limits.depth:
             depth = 0
-            for byte in _STRINGS.sub(b"", line):
+            for byte in _NO_BRACKETS.sub(b"", line):
                 if byte in _OPENING:
                     depth += 1
                     limits.check_depth(depth)

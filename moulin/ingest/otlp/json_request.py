@@ -27,7 +27,9 @@ from moulin.ingest.otlp.otlp import REQUESTS
 from moulin.model.otel import Signal
 
 _IDS: Final = frozenset({"trace_id", "span_id", "parent_span_id"})
-_STRINGS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+STRING: Final = rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?'
+"""A pattern for a text of JSON. One without an end matches up to the end of the data: nothing is tried twice."""
+_STRINGS: Final = re.compile(STRING, re.DOTALL)
 _MASK: Final = (1 << 64) - 1
 _RANGES: Final = {
     Field.TYPE_INT32: (-(1 << 31), 1 << 31),
@@ -74,9 +76,9 @@ def to_protobuf(signal: Signal, data: bytes) -> tuple[bytes, int]:
     """
     notes = _Notes()
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = data.decode(errors="replace")
+        text = data.decode("utf-8-sig", errors="replace")
         notes.texts += 1
     try:
         document = json.loads(text)
@@ -238,4 +240,4 @@ _KINDS: Final[dict[int, tuple[int, Callable[[Any, Any, _Notes], tuple[bytes, boo
 _SPECIAL: Final = dict.fromkeys(_IDS, (2, _hex))
 
 
-__all__ = ["NotOtlp", "count_values", "to_protobuf"]
+__all__ = ["STRING", "NotOtlp", "count_values", "to_protobuf"]

@@ -176,7 +176,7 @@ def test_a_new_column_in_every_row_is_refused_early() -> None:
         (b"{} " * 10_001, "collector_request_rows"),
         (b'{"a":[' + b"[]," * 100_000 + b"[]]}", "collector_request_values"),
         (b'{"a":' * 100 + b"1" + b"}" * 100, "collector_request_depth"),
-        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "collector_request_depth"),
+        (b'{"a":' * 15_000 + b"1" + b"}" * 15_000, "collector_request_depth"),
         (b'{"id":1}\n' * 50 + b'{"a":' + b"[" * 100 + b"]" * 100 + b"}", "collector_request_depth"),
     ],
     ids=["sparse", "structs in a list", "paths", "empty rows", "rows in a line", "lists", "deep", "deeper", "one deep"],

@@ -112,6 +112,13 @@ def test_values_in_texts_are_not_counted() -> None:
     assert count_values(data, 5) == 9, "looked at closely: objects, lists, and what follows a comma"
 
 
+@pytest.mark.parametrize("end", [b"", b'"', b"\\"], ids=["open", "closed", "escaped"])
+def test_a_text_without_an_end_is_looked_at_once(end: bytes) -> None:
+    """Looking at it again from each of its quotes would be ten billion steps."""
+    data = b'["' + rb"\"{," * 100_000 + end
+    assert count_values(data, 5) <= 2
+
+
 @pytest.mark.parametrize(
     "inside", [b'{"resourceLogs":[%s{}]}', b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[%s{}]}]}]}']
 )
