@@ -3,7 +3,7 @@
 Settings given by the caller always win. MOULIN_SPARK_MEMORY sets the memory of the driver (2g when unset).
 """
 
-# Decisions: docs/decisions/0165
+# Decisions: docs/decisions/0165, docs/decisions/0229
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
@@ -118,6 +119,7 @@ def adopt(spark: SparkSession, conf: Mapping[str, str] | None = None) -> SparkSe
             spark.conf.set(key, value)
     if not is_local(spark.sparkContext.master or ""):
         ship_package(spark)
+    attend_threads(spark)
     return spark
 
 
@@ -143,7 +145,44 @@ def start_session(
             raise FailedPrecondition(f"Spark did not start on {master}; see also what it printed: {reason}") from error
     if not is_local(master):
         ship_package(spark)
+    attend_threads(spark)
     return spark
+
+
+def attend_threads(spark: SparkSession) -> None:
+    """From now on, every thread of this process has an active session from its first call of Spark on.
+
+    Spark looks for Python data sources in the active session of the thread alone, and a thread has none unless it made
+    the session: `frame.write.format("moulin")` would not be found there. Each Python thread has a connection to the JVM
+    and a Java thread of its own; the new connection is the moment to set what `SparkSession.active` falls back to.
+    """
+    client: Any = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+    jvm: Any = spark._jvm
+    sessions, connect = jvm.org.apache.spark.sql.classic.SparkSession, getattr(client, "_create_new_connection", None)
+    activate(spark)
+    if connect is None or getattr(connect, "attends", False):  # all threads share a Java thread, or it was done before
+        return
+
+    def connected() -> Any:
+        connection = connect()
+        with suppress(Py4JError, OSError):
+            default = sessions.getDefaultSession()
+            if default.isDefined():
+                sessions.setActiveSession(default.get())
+        with suppress(ValueError):
+            client.deque.remove(connection)  # it was given back after these calls, and will be once more by the caller
+        return connection
+
+    connected.attends = True  # type: ignore[attr-defined]
+    client._create_new_connection = connected
+
+
+def activate(spark: SparkSession) -> None:
+    """Make the session active in this thread if none is."""
+    jvm: Any = spark._jvm
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    if sessions.getActiveSession().isEmpty():
+        sessions.setActiveSession(spark._jsparkSession)
 
 
 def is_local(master: str) -> bool:

@@ -25,7 +25,7 @@ from moulin.model.predicate import Predicate
 from moulin.pipeline.read.fresh import Fresh, FreshLane
 from moulin.pipeline.read.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
-from moulin.pipeline.session import adopt, safe_environment, spark_session
+from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst
 from moulin.pipeline.sql.hints import predicate_of
 from moulin.pipeline.sql.names import Query, Reference, spelled
@@ -62,8 +62,10 @@ class LakeSpark:
         self._closed = False
 
     def session(self) -> SparkSession:
-        """The Spark session, started when there is none."""
-        return self._open(safe=False)
+        """The Spark session, started when there is none, and active in this thread if no other is."""
+        spark = self._open(safe=False)
+        activate(spark)
+        return spark
 
     def _open(self, safe: bool) -> SparkSession:
         """The session. One that is started for a safe query has an environment without secrets."""

@@ -5,7 +5,7 @@ user set. `table_source` reads and writes tables in batches, `feed_source` reads
 stream, `stream_writer` is the sink of structured streams.
 
 May import: `pipeline.read`, `pipeline.write`, and the layers below. The modules beside `datasource` import `options`
-and not each other.
+and `errors` (Moulin's errors without tracebacks), and not each other.
 Read first: `datasource.py`.
 
 Nouns: a source table is named by options; a partition is what one task reads; a part is what one task wrote.

@@ -44,44 +44,59 @@ class MoulinSource(DataSource):
 
     def schema(self) -> StructType:
         from moulin.pipeline.read.columns import spark_schema
+        from moulin.pipeline.source.errors import in_one_sentence
         from moulin.pipeline.source.feed_source import feed_schema
         from moulin.pipeline.source.options import FeedOptions, SourceTable
 
-        source, feed = SourceTable.of(self.options), FeedOptions.of(self.options)
-        with source.open() as lake:
-            if feed is not None:
-                return feed_schema(feed.state(lake, source.table))
-            return spark_schema(source.state(lake).schema)
+        with in_one_sentence():
+            source, feed = SourceTable.of(self.options), FeedOptions.of(self.options)
+            with source.open() as lake:
+                if feed is not None:
+                    return feed_schema(feed.state(lake, source.table))
+                return spark_schema(source.state(lake).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from moulin.pipeline.source.errors import in_one_sentence
         from moulin.pipeline.source.feed_source import FeedSourceReader
         from moulin.pipeline.source.options import FeedOptions, SourceTable
         from moulin.pipeline.source.table_source import TableSourceReader
 
-        source, feed = SourceTable.of(self.options), FeedOptions.of(self.options)
-        return TableSourceReader(source, schema) if feed is None else FeedSourceReader(source, feed, schema)
+        with in_one_sentence():
+            source, feed = SourceTable.of(self.options), FeedOptions.of(self.options)
+            return TableSourceReader(source, schema) if feed is None else FeedSourceReader(source, feed, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from moulin.pipeline.source.feed_source import FeedStreamReader
+        from moulin.errors import MoulinError
+        from moulin.pipeline.source.errors import in_worker
+        from moulin.pipeline.source.feed_source import FeedStreamReader, RefusedStream
         from moulin.pipeline.source.options import FeedOptions, SourceTable
 
-        return FeedStreamReader(SourceTable.of(self.options), FeedOptions.of(self.options), schema)
+        try:
+            return FeedStreamReader(SourceTable.of(self.options), FeedOptions.of(self.options), schema)
+        except MoulinError as error:
+            if not in_worker():
+                raise
+            return RefusedStream(error)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        from moulin.pipeline.source.errors import in_one_sentence
         from moulin.pipeline.source.options import source_to_write
         from moulin.pipeline.source.stream_writer import StreamTableWriter
         from moulin.pipeline.write.source_write import WriteOptions
 
-        source = source_to_write(self.options)
         query_id = self.options.get("query_id")
-        return StreamTableWriter(source, schema, overwrite, query_id, WriteOptions.of(self.options))
+        with in_one_sentence():
+            source = source_to_write(self.options)
+            return StreamTableWriter(source, schema, overwrite, query_id, WriteOptions.of(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from moulin.errors import InvalidInput
+        from moulin.pipeline.source.errors import in_one_sentence
         from moulin.pipeline.source.options import source_to_write
         from moulin.pipeline.source.table_source import TableSourceWriter
         from moulin.pipeline.write.source_write import WriteOptions
 
-        if self.options.get("query_id") is not None:
-            raise InvalidInput("The option query_id is for writeStream.")
-        return TableSourceWriter(source_to_write(self.options), schema, overwrite, WriteOptions.of(self.options))
+        with in_one_sentence():
+            if self.options.get("query_id") is not None:
+                raise InvalidInput("The option query_id is for writeStream.")
+            return TableSourceWriter(source_to_write(self.options), schema, overwrite, WriteOptions.of(self.options))

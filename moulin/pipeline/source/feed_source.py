@@ -32,6 +32,7 @@ from moulin.model.schema.arrow import ROW_ID
 from moulin.model.schema.values import Schema
 from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
 from moulin.pipeline.read.columns import spark_schema
+from moulin.pipeline.source.errors import in_one_sentence
 from moulin.pipeline.source.options import PARTITION_BYTES, FeedOptions, SourceTable
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.read.feed import check_columns, optional
@@ -86,7 +87,7 @@ class FeedSourceReader(DataSourceReader):
         _check(columns, state)
 
     def partitions(self) -> Sequence[InputPartition]:
-        with self._source.open() as lake:
+        with in_one_sentence(), self._source.open() as lake:
             table_id = lake.table(self._source.table).id
             state = lake.catalog.state_until(table_id, self._since, self._until)
             if self._since < self._until:
@@ -94,7 +95,8 @@ class FeedSourceReader(DataSourceReader):
             return plan(lake, state, self._since, self._columns, net=self._net)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_parts(partition, self._columns)
+        with in_one_sentence():
+            yield from read_parts(partition, self._columns)
 
 
 class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -112,7 +114,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pin: UUID | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        with self._source.open() as lake:
+        with in_one_sentence(), self._source.open() as lake:
             state = self._feed.state(lake, self._source.table)
             return {"version": state.version if self._feed.since is None else self._feed.since, "table": str(state.id)}
 
@@ -122,12 +124,12 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        with self._source.open() as lake:
+        with in_one_sentence(), self._source.open() as lake:
             self._target = lake.version
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The last version that changed the table; versions of other tables make no batch."""
-        with self._source.open() as lake:
+        with in_one_sentence(), self._source.open() as lake:
             table_id, since = self._check_table(lake, start), int(start["version"])
             newest = max(since, lake.version if self._target is None else self._target)
             if isinstance(limit, ReadMaxFiles):
@@ -140,7 +142,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since, until = int(start["version"]), int(end["version"])
         if since == until:
             return []
-        with self._source.open() as lake:
+        with in_one_sentence(), self._source.open() as lake:
             table_id = self._check_table(lake, start)
             state = lake.catalog.state_until(table_id, since, until)
             _check(self._columns, state)
@@ -151,7 +153,8 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return plan(lake, state, since, self._columns)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_parts(partition, self._columns)
+        with in_one_sentence():
+            yield from read_parts(partition, self._columns)
 
     def stop(self) -> None:
         if self._pin is not None:
@@ -166,6 +169,29 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{self._source.table} is not the table that this query began to read; start it with a new checkpoint."
             )
         return table_id
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Raises an error when it is first used. Spark hides those of the call that makes a reader behind its own."""
+
+    def __init__(self, error: MoulinError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        with in_one_sentence():
+            raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        with in_one_sentence():
+            raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        with in_one_sentence():
+            raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with in_one_sentence():
+            raise self._error
 
 
 def plan(lake: Lake, state: TableState, since: int, columns: StructType, *, net: bool = False) -> list[InputPartition]:

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model import request_ids
+from moulin.pipeline.source.errors import in_one_sentence
 from moulin.pipeline.source.options import SourceTable
 from moulin.pipeline.write.source_write import SourceWrite, WriteOptions, Written
 from moulin.pipeline.write.writer import current_task
@@ -54,19 +55,21 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = current_task()
-        return _Written(task, self._write.write(task, iterator), self._query_id or _running_query())
+        with in_one_sentence():
+            return _Written(task, self._write.write(task, iterator), self._query_id or _running_query())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         written = [message for message in messages if isinstance(message, _Written) and message.written]
         if not written:
             return
         query_id = written[0].query_id
-        if query_id is None or any(message.query_id != query_id for message in written):
-            raise FailedPrecondition(
-                'Spark did not report which query this is; give .option("query_id", <a name that lasts>).'
-            )
+        with in_one_sentence():
+            if query_id is None or any(message.query_id != query_id for message in written):
+                raise FailedPrecondition(
+                    'Spark did not report which query this is; give .option("query_id", <a name that lasts>).'
+                )
         summary = {"query-id": query_id, "batch-id": str(batchId)}
-        with self._source.open() as lake:
+        with in_one_sentence(), self._source.open() as lake:
             request_id = f"{request_ids.STREAM}{query_id}:{batchId}"
             parts = self._write.gather({message.task: message.written for message in written})
             self._write.commit(lake, parts, request_id=request_id, summary=summary)

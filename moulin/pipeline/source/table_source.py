@@ -22,6 +22,7 @@ from moulin.model.names import did_you_mean
 from moulin.model.where import parse_where
 from moulin.pipeline.read.columns import spark_schema
 from moulin.pipeline.read.segment_scan import SegmentScan
+from moulin.pipeline.source.errors import in_one_sentence
 from moulin.pipeline.source.options import PARTITION_BYTES, SourceTable
 from moulin.pipeline.write.source_write import SourceWrite, WriteOptions, Written
 from moulin.pipeline.write.writer import current_task
@@ -52,7 +53,7 @@ class TableSourceReader(DataSourceReader):
         self._columns = _checked_columns(columns, state)
 
     def partitions(self) -> Sequence[InputPartition]:
-        with self._source.open() as lake:
+        with in_one_sentence(), self._source.open() as lake:
             state = lake.table(self._source.table).state(self._version)
             lake.catalog.pin(state.id, state.version)  # runs out by itself: nothing reports the end of the job
             planned = plan_segments(lake.catalog, state, self._predicate)
@@ -64,7 +65,8 @@ class TableSourceReader(DataSourceReader):
         assert isinstance(partition, _Segments)
         pa.set_cpu_count(1)
         scan = SegmentScan(self._store, self._schema, self._columns, self._predicate)
-        return scan.batches(partition.segments)
+        with in_one_sentence():
+            yield from scan.batches(partition.segments)
 
 
 @dataclass
@@ -89,11 +91,12 @@ class TableSourceWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = current_task()
-        return _Written(task, self._write.write(task, iterator))
+        with in_one_sentence():
+            return _Written(task, self._write.write(task, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         written = {message.task: message.written for message in messages if isinstance(message, _Written)}
-        with self._source.open() as lake:
+        with in_one_sentence(), self._source.open() as lake:
             self._write.commit(lake, self._write.gather(written))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -10,11 +10,12 @@ from uuid import UUID
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from moulin.errors import InvalidInput, NotFound
+from moulin.errors import InvalidInput, MoulinError, NotFound
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.model.operations import Kind
+from moulin.pipeline.runner import named_error
 from moulin.pipeline.write.writer import FrameJob, HeldRows
 from moulin.table.bulk.commit import commit_overwrite, commit_upsert, plan_bulk
 from moulin.table.bulk.writer import BulkPlan, RegionRun, write_bulk
@@ -25,7 +26,17 @@ from moulin.table.write.writes import Outcome
 
 WRITE_OPTIONS = ("mode", "duplicates")
 Part = SegmentFacts | RegionRun  # what a task writes: segments of an event table, runs of a keyed one
-Written = Sequence[Part] | HeldRows
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An error that another try of a task would meet again. The commit raises it: there Spark shows it as it is."""
+
+    name: str
+    message: str
+
+
+Written = Sequence[Part] | HeldRows | Failed
 AppendJob = FrameJob[AppendPlan, SegmentFacts]
 BulkJob = FrameJob[BulkPlan, RegionRun]
 
@@ -83,12 +94,23 @@ class SourceWrite:
     def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> Written:
         """Write the rows of one task, or hand them over when they are few."""
         pa.set_cpu_count(1)
-        return self.job.write(task, batches)
+        try:
+            return self.job.write(task, batches)
+        except MoulinError as error:
+            if error.retryable:
+                raise
+            return Failed(type(error).__name__, error.message)
 
     def gather(self, written: Mapping[int, Written]) -> Sequence[Part]:
-        """What the tasks wrote, in their order, and what they handed over, written here."""
+        """What the tasks wrote, in their order, and what they handed over, written here. Raises what stopped a task."""
+        done = {}
+        for task in sorted(written):
+            one = written[task]
+            if isinstance(one, Failed):
+                raise named_error(one.name, one.message)
+            done[task] = one
         job: FrameJob[Any, Any] = self.job
-        return job.gather(written)
+        return job.gather(done)
 
     def commit(
         self,

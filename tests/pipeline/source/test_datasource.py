@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
@@ -168,6 +170,50 @@ def test_a_small_frame_of_many_partitions_is_one_segment(
     spark.range(0, 60, 1, 30).write.format("moulin").option("lake", lake.uri).mode("append").save("shop.orders")
     assert len(lake.catalog.segments(orders.id, lake.version)) == 1
     assert ids(orders) == list(range(60))
+
+
+@pytest.mark.spark
+def test_errors_are_one_sentence_in_the_first_line(
+    orders: Table, lake: Lake, spark: SparkSession, load: Callable[..., DataFrame], tmp_path: Path
+) -> None:
+    frame = spark.range(0, 10, 1, 2)
+
+    def save(frame: DataFrame) -> None:
+        frame.write.format("moulin").option("lake", lake.uri).mode("append").save("shop.orders")
+
+    def stream() -> None:
+        reader = spark.readStream.format("moulin").option("lake", lake.uri).load("shop.orders")
+        query = reader.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        query.processAllAvailable()
+
+    for use, reason in [
+        (lambda: load(vresion="3"), "InvalidInput: Unknown option 'vresion'"),
+        (lambda: load(where="idd > 3").count(), "InvalidInput: There is no column 'idd'. Did you mean 'id'?"),
+        (lambda: spark.read.format("moulin").option("lake", lake.uri).load("shop.nope"), "NotFound: Table shop.nope"),
+        (lambda: save(frame.selectExpr("id", "id as nope")), "InvalidInput: The data has a column 'nope'"),
+        (lambda: save(frame.selectExpr("nullif(id, 5) as id")), "InvalidInput: In partition 1 of the DataFrame: Row 0"),
+        (stream, 'InvalidInput: readStream reads changes: give .option("changes_since"'),
+    ]:
+        with pytest.raises(PySparkException) as caught:
+            use()
+        first, *rest = str(caught.value).splitlines()
+        assert f"moulin.errors.{reason}" in first
+        assert not any("Traceback" in line or ".py" in line for line in (first, *rest))
+
+
+@pytest.mark.spark
+def test_every_thread_finds_the_format(orders: Table, lake: Lake, spark: SparkSession, ids: Ids) -> None:
+    """Spark looks for it in the active session of the thread, and new threads have none of their own."""
+    frame = spark.range(3)
+
+    def save(number: int) -> None:
+        shifted = frame.selectExpr(f"id + {number * 3} as id")
+        shifted.write.format("moulin").option("lake", lake.uri).mode("append").save("shop.orders")
+
+    for number in range(2):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(save, number).result()
+    assert ids(orders) == list(range(6))
 
 
 PLAIN = """

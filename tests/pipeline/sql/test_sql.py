@@ -9,9 +9,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
 from moulin import Lake, Table
+from moulin.cli import main
 from moulin.errors import InvalidInput, NotFound, Unsupported
+from moulin.pipeline.sql import sql
 from moulin.pipeline.sql.catalyst import Catalyst
 from moulin.pipeline.sql.hints import Known
 from moulin.pipeline.sql.names import Query, Reference
@@ -179,13 +182,64 @@ def test_files_that_indexes_rule_out_are_not_read_by_spark(lake: Lake, spark: Sp
         ("create table shop.x (id long)", "lake.create_table"),
         ("explain delete from shop.orders", "table.delete_where"),
         ("merge into shop.a using shop.b on true when matched then delete", "table.merge"),
-        ("set spark.sql.ansi.enabled=false", "lake.spark().sql"),
         ("   ", "text of a query"),
+        ("describe history shop.orders", "table.history() or `moulin table history`"),
+        ("desc /* x */ HISTORY shop.orders", "table.history()"),
+        ("describe detail shop.orders", "table.stats()"),
+        ("describe database shop", "lake.databases()"),
+        ("optimize shop.orders zorder by (id)", "table.compact() or `moulin compact`"),
+        ("vacuum shop.orders retain 168 hours", "`moulin gc`"),
+        ("cache table shop.orders", "lake.sql(...).cache()"),
+        ("uncache table shop.orders", ".unpersist()"),
+        ("clear cache", ".unpersist()"),
+        ("use shop", "no current database"),
+        ("set spark.sql.ansi.enabled=false", "lake.spark().conf.set"),
+        ("reset spark.sql.ansi.enabled", "lake.spark().conf.unset"),
+        ("add jar '/x.jar'", "lake.spark().sql"),
+        ("list jars", "lake.spark().sql"),
+        ("update shop.orders set id = 1", "table.merge(data) on a keyed table, or table.overwrite"),
+        ("alter table shop.orders add column x int", "table.add_column"),
+        ("truncate table shop.orders", "table.overwrite([])"),
+        ("show tables in shop", "lake.tables"),
+        ("show tblproperties shop.orders", "`moulin table list`"),
+        ("analyze table shop.orders compute statistics", "table.stats()"),
+        ("refresh table shop.orders", "newest version"),
+        ("msck repair table shop.orders", "found by the catalog"),
+        ("load data inpath '/x' into table shop.orders", "table.backfill"),
+        ("copy into shop.orders from '/x'", "table.backfill"),
+        ("restore table shop.orders to version as of 3", "table.restore(version)"),
+        ("undrop table shop.orders", "lake.resurrect_table"),
+        ("call moulin.compact('shop.orders')", "compact()"),
+        ("comment on table shop.orders is 'x'", "description="),
+        ("declare variable x int", "args of lake.sql"),
+        ("execute immediate 'select 1'", "args of lake.sql"),
+        ("begin select 1; end", "lake.transaction()"),
+        ("grant select on shop.orders to x", "`moulin access`"),
+        ("export table shop.orders to '/x'", "table.export_iceberg"),
+        ("frobnicate shop.orders", "lake.spark().sql"),
     ],
 )
 def test_what_is_not_a_query_is_refused_before_spark_starts(text: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(message)):
         check_is_query(text)
+
+
+def test_advice_names_what_exists() -> None:
+    texts = [*sql._INSTEAD.values(), *sql._DESCRIBE_INSTEAD.values()]
+    named = {match for text in texts for match in re.findall(r"\b(table|lake)\.(\w+)", text)}
+    assert len(named) > 25
+    for owner, name in named:
+        assert hasattr(Table if owner == "table" else Lake, name), (owner, name)
+    commands = {words for text in texts for words in re.findall(r"`moulin ([a-z ]+)`", text)}
+    assert len(commands) > 8
+    for words in commands:
+        assert CliRunner().invoke(main.app, [*words.split(), "--help"]).exit_code == 0, words
+
+
+def test_tables_may_have_the_names_of_statements(catalyst: Catalyst) -> None:
+    for text in ("describe history.orders", "describe `history`.orders", "desc detail . orders id"):
+        check_is_query(text)
+        assert len(Query(catalyst, text).references) == 1
 
 
 @pytest.mark.parametrize(
