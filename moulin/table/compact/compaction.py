@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from moulin.catalog.commit.table_commit import CommitResult
@@ -67,41 +67,65 @@ def compact(
         for done_task in worker.run_all(state.id):
             result = _sum(result, done_task.version, done_task.group, done_task.change)
         state = load()
-    config = effective(context.config, state.properties)
     groups = plan(context, state, everything=everything, due_only=due_only)
     total = sum(group.size for group in groups)
-    tasks = context.catalog.maintenance
-    lock, interrupted = threading.Lock(), threading.Event()
-    held: set[Claim] = set()
-    done = 0
+    return _Groups(context, state, owner, runner, progress, stopped, total, result).run(groups)
 
-    def is_over() -> bool:
-        return interrupted.is_set() or stopped()
 
-    def run(group: Group) -> None:
-        nonlocal result, done
-        if is_over():
-            raise Stopped
-        plan_of_it = [planned(state.id, group)]
-        claim = tasks.create_merge_tasks(plan_of_it, worker=owner, read_version=state.version)[0]
+@dataclass(slots=True)
+class _Groups:
+    """Groups that are compacted under tasks of their own, several at a time."""
+
+    context: Context
+    state: TableState
+    owner: str
+    runner: TaskRunner | None
+    progress: Callable[[int, int], None] | None
+    stopped: Callable[[], bool]
+    total: int
+    result: Compaction
+    _done: int = 0
+    _held: set[Claim] = field(default_factory=set)
+    _claiming: threading.Lock = field(default_factory=threading.Lock)
+    _counting: threading.Lock = field(default_factory=threading.Lock)
+    _interrupted: threading.Event = field(default_factory=threading.Event)
+
+    def run(self, groups: Sequence[Group]) -> Compaction:
+        try:
+            _run_all(self._run, groups)
+        except (KeyboardInterrupt, SystemExit):
+            self._interrupted.set()
+            with self._claiming:  # a task that is being made is among them, too; those that are done are not touched
+                mine = list(self._held)
+            for claim in mine:
+                _forget(self.context, claim)
+            raise
+        return self.result
+
+    def _is_over(self) -> bool:
+        return self._interrupted.is_set() or self.stopped()
+
+    def _run(self, group: Group) -> None:
+        claim = self._claim(group)
         if claim is not None:
-            held.add(claim)
-            change, committed = _run_claimed(context, state, group, claim, config.merge_segment_bytes, runner, is_over)
-        with lock:
+            change, committed = _run_claimed(self.context, self.state, group, claim, self.runner, self._is_over)
+        with self._counting:
             if claim is not None:
-                result = _sum(result, committed.version, group, change)
-            done += group.size
-            if progress:
-                progress(done, total)
+                self.result = _sum(self.result, committed.version, group, change)
+            self._done += group.size
+            if self.progress:
+                self.progress(self._done, self.total)
 
-    try:
-        _run_all(run, groups)
-    except (KeyboardInterrupt, SystemExit):
-        interrupted.set()
-        for claim in list(held):  # those that are done, or given back, are not touched
-            _forget(context, claim)
-        raise
-    return result
+    def _claim(self, group: Group) -> Claim | None:
+        """A task of the group that is ours, None when another has segments of it."""
+        tasks, plans = self.context.catalog.maintenance, [planned(self.state.id, group)]
+        with self._claiming:
+            if self._is_over():
+                raise Stopped
+            claim = tasks.create_merge_tasks(plans, worker=self.owner, read_version=self.state.version)[0]
+            if claim is not None:
+                self._held.add(claim)
+            return claim
 
 
 def plan(
@@ -140,7 +164,6 @@ def _run_claimed(
     state: TableState,
     group: Group,
     claim: Claim,
-    segment_bytes: int,
     runner: TaskRunner | None,
     stopped: Callable[[], bool],
 ) -> tuple[CompactionChange, CommitResult]:
@@ -148,6 +171,7 @@ def _run_claimed(
 
     A task that was taken over meanwhile is its new worker's, and stays.
     """
+    segment_bytes = effective(context.config, state.properties).merge_segment_bytes
     try:
         with heartbeats(context.catalog, claim) as lost:
             over = lambda: lost.is_set() or stopped()  # noqa: E731
