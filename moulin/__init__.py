@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from moulin.lake import Lake
+    from moulin.model.rows.nano_datetime import NanoDatetime
     from moulin.table.ports import Export, Exporter, Spark
     from moulin.table.read.scan import Scan
     from moulin.table.snapshot import Snapshot
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
     from moulin.table.transaction import Transaction
 
 __version__ = "0.1.0"
-__all__ = ["Lake", "Scan", "Snapshot", "Table", "Transaction", "connect", "errors"]
+__all__ = ["Lake", "NanoDatetime", "Scan", "Snapshot", "Table", "Transaction", "connect", "errors"]
 
 _HOMES = {
     "Lake": "moulin.lake",
+    "NanoDatetime": "moulin.model.rows.nano_datetime",
     "Scan": "moulin.table.read.scan",
     "Snapshot": "moulin.table.snapshot",
     "Table": "moulin.table.table",
