@@ -37,6 +37,7 @@ def compact_group(
         segment_bytes=segment_bytes,
         cores=os.cpu_count() or 1,
         numbers=range(first, first + _NUMBERS),
+        repartition=group.segments[0].facts.spec_id in state.lost_specs,
     )
     runner = runner or context.runner(group.size)
     results = list(runner.map(compact_slice, slices))

@@ -18,6 +18,8 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.ids import new_id
+from moulin.model.layout.partition import PartitionTuple
+from moulin.model.layout.partition_rows import partition_codes
 from moulin.model.layout.sort_rows import sort_indices
 from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.storage import paths
@@ -41,7 +43,10 @@ class InputRange:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSlice:
-    """Ranges to compact into new segments of one partition; `numbers` are reserved for the outputs."""
+    """Ranges to compact into new segments of one partition; `numbers` are reserved for the outputs.
+
+    With `repartition` the outputs are of the table's partitioning of now, one or more for each partition.
+    """
 
     store: Store
     layout: Layout
@@ -53,6 +58,7 @@ class CompactionSlice:
     numbers: int
     segment_bytes: int
     region: int = 0
+    repartition: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +75,29 @@ def compact_slice(work: CompactionSlice) -> CompactedSlice:
     tables, kept = _read(work)
     table = pa.concat_tables(tables)
     order = sort_indices(table, work.layout.sort_order, work.layout.schema)
-    bounds = _cut(work, table)
-    order = clustered(table, order, bounds, work.layout.cluster_by)
+    spec_id, parts = work.spec_id, [(work.partition, 0, table.num_rows)]
+    if work.repartition and table.num_rows:
+        by_partition, moved = _repartitioned(work, table, order)
+        if len(moved) <= work.numbers:
+            order, spec_id, parts = by_partition, work.layout.spec.spec_id, moved
+    outputs = [
+        (partition, *bound) for partition, first, last in parts for bound in _cut(work, table, first, last, len(parts))
+    ]
+    bounds = [(start, stop) for _, start, stop in outputs]
+    if len(parts) == 1:
+        order = clustered(table, order, bounds, work.layout.cluster_by)
     added: list[SegmentFacts] = []
-    for index, (start, stop) in enumerate(bounds):
+    for index, (partition, start, stop) in enumerate(outputs):
         added.append(
             write_segment(
                 work.store,
                 work.layout,
                 _pieces(table, order, start, stop),
-                work.partition,
+                partition,
                 work.first_number + index,
                 level=work.level,
                 lineage=True,
-                spec_id=work.spec_id,
+                spec_id=spec_id,
                 region=work.region,
             )
         )
@@ -119,14 +134,29 @@ def _read(work: CompactionSlice) -> tuple[list[pa.Table], list[npt.NDArray[np.bo
     return tables, kept
 
 
-def _cut(work: CompactionSlice, table: pa.Table) -> list[tuple[int, int]]:
-    """Row ranges of the outputs: as many as their size on disk asks for, and no more than there are numbers."""
-    if table.num_rows == 0:
+def _repartitioned(
+    work: CompactionSlice, table: pa.Table, order: Integers | None
+) -> tuple[Integers, list[tuple[PartitionTuple, int, int]]]:
+    """The order of the rows, put together by the partitioning of now, and the range of rows of each partition."""
+    codes, tuples = partition_codes(table, work.layout.spec, work.layout.schema)
+    order = np.arange(table.num_rows, dtype=np.int64) if order is None else order
+    order = order[np.argsort(codes[order], kind="stable")]
+    ends = np.cumsum(np.bincount(codes, minlength=len(tuples))).tolist()
+    return order, [(partition, start, end) for partition, start, end in zip(tuples, [0, *ends], ends, strict=False)]
+
+
+def _cut(work: CompactionSlice, table: pa.Table, first: int, last: int, partitions: int) -> list[tuple[int, int]]:
+    """Ranges of the rows from `first` to `last`, one of so many partitions, for outputs.
+
+    They are as many as their size on disk asks for, and of all partitions no more than there are numbers.
+    """
+    if first == last:
         return []
     share = sum((p.stop - p.start) / max(p.segment.facts.rows, 1) * p.segment.facts.size for p in work.ranges)
-    parts = int(min(work.numbers, max(1, share // work.segment_bytes)))
-    step = -(-table.num_rows // parts)
-    return [(start, min(start + step, table.num_rows)) for start in range(0, table.num_rows, step)]
+    share *= (last - first) / table.num_rows
+    parts = int(min(work.numbers // partitions, max(1, share // work.segment_bytes)))
+    step = -(-(last - first) // parts)
+    return [(start, min(start + step, last)) for start in range(first, last, step)]
 
 
 def _pieces(table: pa.Table, order: Integers | None, start: int, stop: int) -> list[pa.Table]:
