@@ -120,6 +120,14 @@ class TableState:
         return self.specs[self.spec_id]
 
     @property
+    def lost_specs(self) -> frozenset[int]:
+        """Earlier partition specs that rest on a column that was dropped since."""
+        known = set(self.schema.field_ids)
+        return frozenset(
+            number for number, spec in self.specs.items() if any(field.source_id not in known for field in spec.fields)
+        )
+
+    @property
     def sort_order(self) -> SortOrder:
         return self.sort_orders[self.sort_order_id]
 

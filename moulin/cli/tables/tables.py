@@ -103,7 +103,9 @@ def _show_engines(lake: Lake, table: Table, as_json: bool) -> None:
     from moulin.iceberg.projection.engines import readers
     from moulin.iceberg.projection.projection import project
 
-    found = readers(project(lake.context, table.id).metadata)
+    made = project(lake.context, table.id)
+    live = lake.catalog.segments(table.id, made.version, with_columns=False)
+    found = readers(made.metadata, [segment.facts for segment in live])
     rows = [{"engine": r.engine, "version": r.version, "reads it": r.reads, "why not": r.reason} for r in found]
     show_rows(rows, as_json)
 

@@ -38,6 +38,7 @@ class LiveFile:
 class _Live:
     data: dict[str, LiveFile] = field(default_factory=dict)
     deletes: list[LiveFile] = field(default_factory=list)
+    changed: list[tuple[int, int, Json]] = field(default_factory=list)  # status, spec and file of what came or went
 
 
 def check(where: str, files: Files | None = None, *, data: bool = True, every_snapshot: bool = False) -> list[Finding]:
@@ -148,6 +149,9 @@ class _Checker:
                 yield Finding("an entry is not newer than its snapshot", name, f"{own}, the snapshot has {sequence}")
             if (record.get("content", 0) == 0) != (content == DATA):
                 yield Finding("data and delete files are not mixed", name, f"content {record.get('content')}")
+            since = entry.get("snapshot_id")
+            if status != EXISTING and snapshot.get("snapshot-id") in (since, since or manifest["added_snapshot_id"]):
+                live.changed.append((status, manifest["partition_spec_id"], record))
             if status == DELETED:
                 continue
             least = own if least is None else min(least, own)
@@ -206,6 +210,8 @@ class _Checker:
             ("total-delete-files", len(live.deletes)),
             ("total-position-deletes", sum(one.record["record_count"] for one in positions)),
             ("total-equality-deletes", sum(one.record["record_count"] for one in equalities)),
+            ("total-files-size", sum(_size(one.record) for one in (*live.data.values(), *live.deletes))),
+            *_changes(live),
         ):
             if key in summary and summary[key] != str(found):
                 yield Finding("a summary's totals are those of its files", where, f"{key} {summary[key]}, not {found}")
@@ -256,6 +262,27 @@ class _Checker:
                 yield Finding("a delete applies to older data", file.location, f"{file.sequence} < {data.sequence}")
             if file.spec_id != data.spec_id or repr(record["partition"]) != repr(data.record["partition"]):
                 yield Finding("a delete lies in its data's partition", file.location, str(record["partition"]))
+
+
+def _changes(live: _Live) -> Iterator[tuple[str, int]]:
+    """What a summary says of files that came or went with its snapshot."""
+    for status, data, other in ((ADDED, "added", "added"), (DELETED, "deleted", "removed")):
+        files = [record for one, _, record in live.changed if one == status]
+        rows = [record for record in files if record.get("content", 0) == 0]
+        positions = [record for record in files if record.get("content", 0) == 1]
+        yield f"{data}-data-files", len(rows)
+        yield f"{data}-records", sum(record["record_count"] for record in rows)
+        yield f"{other}-delete-files", len(files) - len(rows)
+        yield f"{other}-position-deletes", sum(record["record_count"] for record in positions)
+        yield f"{other}-files-size", sum(map(_size, files))
+    partitions = {(spec, repr(record["partition"])) for _, spec, record in live.changed}
+    if all(record["partition"] for _, _, record in live.changed):  # writers differ on what is not partitioned
+        yield "changed-partition-count", len(partitions)
+
+
+def _size(record: Json) -> int:
+    """The bytes of a file that are the table's: of a Puffin file with several vectors, those of one."""
+    return int(record.get("content_size_in_bytes") or record["file_size_in_bytes"])
 
 
 def as_rows(findings: list[Finding]) -> list[dict[str, Any]]:

@@ -84,34 +84,48 @@ class Delta:
 
 @dataclass(slots=True)
 class Totals:
-    """The figures of a snapshot's summary. `size` is that of all files, from snapshot to snapshot."""
+    """The figures of a snapshot's summary, as its manifests have them.
+
+    `size` is that of all files, from snapshot to snapshot; `changed` has the partitions of files that came or went.
+    """
 
     size: int = 0
     figures: Counter[str] = field(default_factory=Counter)
+    changed: set[tuple[int, tuple[bytes | None, ...]]] = field(default_factory=set)
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Count entries that came or went."""
+        """Count entries that came or went. Of what came as EXISTING, from earlier commits, only the size counts."""
         files: Counter[str] = Counter()
         for entry in entries:
-            removed = entry.status == DELETED
+            removed, facts = entry.status == DELETED, entry.segment.facts
+            size = facts.size if entry.delete is None else entry.delete.length or entry.delete.size
+            self.size += -size if removed else size
+            if entry.status == EXISTING:
+                continue
+            self.changed.add((facts.spec_id, facts.partition))
+            files["removed-files-size" if removed else "added-files-size"] += size
             if entry.delete is None:
-                word, size = ("deleted" if removed else "added"), entry.segment.facts.size
+                word = "deleted" if removed else "added"
                 files[f"{word}-data-files"] += 1
                 files[f"{word}-records"] += entry.rows
             else:
-                word, size = ("removed" if removed else "added"), entry.delete.length or entry.delete.size
+                word = "removed" if removed else "added"
                 files[f"{word}-delete-files"] += 1
                 files[f"{word}-dvs" if entry.delete.is_vector else f"{word}-position-delete-files"] += 1
                 files[f"{word}-position-deletes"] += entry.rows
-            files["removed-files-size" if removed else "added-files-size"] += size
-            self.size += -size if removed else size
         self.figures.update(files)
+
+    def forget(self, entries: Iterable[Entry]) -> None:
+        """Count entries that went and that no manifest lists."""
+        for entry in entries:
+            self.size -= entry.segment.facts.size if entry.delete is None else entry.delete.length or entry.delete.size
 
     def summary(self, manifests: Sequence[ManifestFile]) -> dict[str, str]:
         data = [one for one in manifests if one["content"] == DATA]
         deletes = [one for one in manifests if one["content"] == DELETES]
         totals = {
             **self.figures,
+            "changed-partition-count": len(self.changed),
             "total-data-files": sum(live_files(one) for one in data),
             "total-records": sum(one["added_rows_count"] + one["existing_rows_count"] for one in data),
             "total-delete-files": sum(live_files(one) for one in deletes),
@@ -149,9 +163,11 @@ class Rewriter:
             written = self._without(manifest, gone) if self._may_hold(manifest, gone) else manifest
             if written is manifest and self._is_too_wide(manifest):
                 written = self._renewed(manifest)
-            (kept if written is manifest else rewritten).append(written)
+            if written is not None:
+                (kept if written is manifest else rewritten).append(written)
         new = self.writer.data(delta.added)
-        self.totals.add(Entry(ADDED, segment) for segment in delta.added)
+        mine = self.writer.commit.sequence
+        self.totals.add(Entry(ADDED if one.sequence == mine else EXISTING, one) for one in delta.added)
         deletes = [Entry(ADDED, one, file) for one, file in self._delete_files(delta.deletes_added)]
         self.totals.add(deletes)
         return [*self._joined(kept), *rewritten, *new, *self.writer.deletes(deletes)]
@@ -160,8 +176,12 @@ class Rewriter:
         span = paths.parse_iceberg_manifest(manifest["manifest_path"])
         return span is None or any(span[0] <= number <= span[1] for number in numbers)
 
-    def _without(self, manifest: ManifestFile, gone: Mapping[int, LiveSegment]) -> ManifestFile:
-        """The manifest with what is gone marked as deleted; itself, if it holds none of that."""
+    def _without(self, manifest: ManifestFile, gone: Mapping[int, LiveSegment]) -> ManifestFile | None:
+        """The manifest with what is gone marked as deleted; itself, if it holds none of that.
+
+        None when nothing is left of files that are partitioned by a dropped column. Some engines read no manifest of
+        such files, so that only without it a compaction of everything makes the table readable for them.
+        """
         data = self._read(manifest)
         numbers = segments_of(data, manifest["manifest_path"])
         lost = [number for number in numbers if number in gone]
@@ -169,13 +189,16 @@ class Rewriter:
             return manifest
         entries = self._entries(manifest, data, numbers, gone)
         removed = [entry for entry in entries if entry.status == DELETED]
-        self.totals.add(removed)
         self.dropped += [
             name
             for entry in removed
             if entry.delete is not None
             and paths.parse_projection_path(f"{self.folder}/{(name := entry.delete.location.rpartition('/')[2])}")
         ]
+        if len(removed) == len(entries) and manifest["partition_spec_id"] in self.state.lost_specs:
+            self.totals.forget(removed)
+            return None
+        self.totals.add(removed)
         return self.writer.manifest(entries)
 
     def _is_too_wide(self, manifest: ManifestFile) -> bool:

@@ -24,6 +24,19 @@ def split_by_partition(table: pa.Table, spec: PartitionSpec, schema: Schema) -> 
     """The rows of each partition, in the order in which they came. Rows of one partition alone are not copied."""
     if table.num_rows == 0:
         return []
+    codes, tuples = partition_codes(table, spec, schema)
+    if len(tuples) == 1:
+        return [(tuples[0], table)]
+    if np.any(codes[1:] < codes[:-1]):
+        small = codes.astype(np.uint16) if len(tuples) <= 2**16 else codes  # NumPy sorts 16-bit numbers by radix
+        order = np.argsort(small, kind="stable")
+        table, codes = table.take(pa.array(order)), codes[order]
+    starts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), table.num_rows]
+    return [(tuples[codes[start]], table.slice(start, end - start)) for start, end in pairwise(starts)]
+
+
+def partition_codes(table: pa.Table, spec: PartitionSpec, schema: Schema) -> tuple[_Codes, list[PartitionTuple]]:
+    """The partition of each row, as an index, and the partitions. The table has rows."""
     codes = np.zeros(table.num_rows, np.int64)
     tuples: list[PartitionTuple] = [()]
     for field in spec.fields:
@@ -35,14 +48,7 @@ def split_by_partition(table: pa.Table, spec: PartitionSpec, schema: Schema) -> 
             continue
         occurring, codes = _compact(codes * len(encoded) + indices, len(tuples) * len(encoded))
         tuples = [(*tuples[code // len(encoded)], encoded[code % len(encoded)]) for code in occurring.tolist()]
-    if len(tuples) == 1:
-        return [(tuples[0], table)]
-    if np.any(codes[1:] < codes[:-1]):
-        small = codes.astype(np.uint16) if len(tuples) <= 2**16 else codes  # NumPy sorts 16-bit numbers by radix
-        order = np.argsort(small, kind="stable")
-        table, codes = table.take(pa.array(order)), codes[order]
-    starts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), table.num_rows]
-    return [(tuples[codes[start]], table.slice(start, end - start)) for start, end in pairwise(starts)]
+    return codes, tuples
 
 
 def _compact(codes: _Codes, size: int) -> tuple[_Codes, _Codes]:
@@ -74,4 +80,4 @@ def _to_bytes(kind: IcebergType, value: Any) -> bytes | None:
     return to_bytes(kind, value)
 
 
-__all__ = ["split_by_partition"]
+__all__ = ["partition_codes", "split_by_partition"]

@@ -145,7 +145,7 @@ def plan(
     held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in live])
     free = [segment for segment in live if segment.facts.number not in held]
     if state.schema.identifier_field_ids:
-        return pick_levels(free, config, due_only=due_only, everything=everything)
+        return pick_levels(free, config, due_only=due_only, everything=everything, lost_specs=state.lost_specs)
     span = merge_span_ns(state.properties, config.merge_span)
     own = MERGE_SPAN in state.properties or RETENTION in state.properties
     # Whoever compacts by hand wants few segments: only a span that the table was given holds then.

@@ -110,7 +110,9 @@ def _checked(
         if not low <= facts.time_min <= facts.time_max <= high:
             raise InvalidInput(f"{facts.path} holds times outside of those of the inputs.")
     first = inputs[0].facts
-    if (facts.spec_id, facts.partition) != (first.spec_id, first.partition):
+    state = context.catalog.table_by_id(claimed.table_id)
+    moved = first.spec_id in state.lost_specs and facts.spec_id == state.spec_id
+    if (facts.spec_id, facts.partition) != (first.spec_id, first.partition) and not moved:
         raise InvalidInput(f"{facts.path} is of another partition than the inputs.")
     try:
         size = context.store.head(facts.path).size

@@ -40,6 +40,7 @@ def compact_group(
         cores=os.cpu_count() or 1,
         numbers=range(first, first + _NUMBERS),
         memory_bytes=context.config.merge_memory_bytes,
+        repartition=group.segments[0].facts.spec_id in state.lost_specs,
     )
     runner = runner or context.runner(group.size)
     results = list(runner.map(compact_slice, slices, stopped=stopped))

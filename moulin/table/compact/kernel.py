@@ -7,7 +7,7 @@ what went where.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -22,6 +22,8 @@ from moulin.formats.segment.writer import nan_fields
 from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.ids import new_id
+from moulin.model.layout.partition import PartitionTuple
+from moulin.model.layout.partition_rows import partition_codes
 from moulin.model.layout.sort_rows import sort_indices
 from moulin.model.schema.arrow import arrow_schema, empty_table, leaves
 from moulin.model.schema.schema import column_path
@@ -52,7 +54,10 @@ class InputRange:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSlice:
-    """Ranges to compact into new segments of one partition; `numbers` are reserved for the outputs."""
+    """Ranges to compact into new segments of one partition; `numbers` are reserved for the outputs.
+
+    With `repartition` the outputs are of the table's partitioning of now, one or more for each partition.
+    """
 
     store: Store
     layout: Layout
@@ -65,6 +70,7 @@ class CompactionSlice:
     segment_bytes: int
     region: int = 0
     memory_bytes: int = MEMORY_BYTES
+    repartition: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +91,51 @@ def compact_slice(work: CompactionSlice) -> CompactedSlice:
     readers = [_Reading(work, piece) for piece in work.ranges]
     table = _read_whole(work, readers)
     if table is not None:
-        order, bounds = _order(work, table, table.num_rows)
-        added = _write(work, bounds, lambda start, stop: _pieces(table, order, start, stop))
+        plan = _plan(work, table, table.num_rows)
+        added = _write(work, plan, lambda start, stop: _pieces(table, plan.order, start, stop))
     else:
-        order, bounds = _order(work, _read_keys(work, readers), sum(reader.rows() for reader in readers))
-        added = _write(work, bounds, partial(_gatherer(work, readers).pieces, order), _nan_fields(work, readers))
+        plan = _plan(work, _read_keys(work, readers), sum(reader.rows() for reader in readers))
+        added = _write(work, plan, partial(_gatherer(work, readers).pieces, plan.order), _nan_fields(work, readers))
     kept = [reader.kept() for reader in readers]
-    journal = _journal(work.ranges, kept, order, bounds, [facts.number for facts in added])
+    journal = _journal(work.ranges, kept, plan.order, plan.bounds, [facts.number for facts in added])
     path = paths.journal_path(work.layout.table_id, new_id())
     work.store.put(path, journal)
     return CompactedSlice(tuple(added), path, work.first_number)
 
 
-def _order(work: CompactionSlice, table: pa.Table, rows: int) -> tuple[Integers | None, list[tuple[int, int]]]:
-    """The order of the rows (None: as they are), and the ranges of it that the outputs get."""
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The order of the rows (None: as they are), and the partition and range of it that each output gets."""
+
+    order: Integers | None
+    outputs: Sequence[tuple[PartitionTuple, int, int]]
+    spec_id: int
+
+    @property
+    def bounds(self) -> list[tuple[int, int]]:
+        return [(start, stop) for _, start, stop in self.outputs]
+
+
+def _plan(work: CompactionSlice, table: pa.Table, rows: int) -> _Plan:
+    """`table` has at least the columns that decide on the order."""
     order = sort_indices(table, work.layout.sort_order, work.layout.schema)
-    bounds = _cut(work, rows)
-    return clustered(table, order, bounds, work.layout.cluster_by), bounds
+    spec_id, parts = work.spec_id, [(work.partition, 0, rows)]
+    if work.repartition and rows:
+        by_partition, moved = _repartitioned(work, table, order, rows)
+        if len(moved) <= work.numbers:
+            order, spec_id, parts = by_partition, work.layout.spec.spec_id, moved
+    outputs = [
+        (partition, *bound) for partition, first, last in parts for bound in _cut(work, rows, first, last, len(parts))
+    ]
+    plan = _Plan(order, outputs, spec_id)
+    if len(parts) > 1:
+        return plan
+    return replace(plan, order=clustered(table, order, plan.bounds, work.layout.cluster_by))
 
 
 def _write(
     work: CompactionSlice,
-    bounds: Sequence[tuple[int, int]],
+    plan: _Plan,
     rows: Callable[[int, int], Iterable[pa.Table]],
     nans: Collection[int] | None = None,
 ) -> list[SegmentFacts]:
@@ -115,16 +144,16 @@ def _write(
             work.store,
             work.layout,
             rows(start, stop),
-            work.partition,
+            partition,
             work.first_number + index,
             level=work.level,
             lineage=True,
-            spec_id=work.spec_id,
+            spec_id=plan.spec_id,
             region=work.region,
             nans=nans,
             group_bytes=work.memory_bytes // 2,
         )
-        for index, (start, stop) in enumerate(bounds)
+        for index, (partition, start, stop) in enumerate(plan.outputs)
     ]
 
 
@@ -192,7 +221,9 @@ def _read_whole(work: CompactionSlice, readers: Sequence[_Reading]) -> pa.Table 
 def _read_keys(work: CompactionSlice, readers: Sequence[_Reading]) -> pa.Table:
     """The columns that decide on the order of the rows."""
     layout = work.layout
-    sources = [column_path(layout.schema, field.source_id) for field in layout.sort_order.fields]
+    ids = [field.source_id for field in layout.sort_order.fields]
+    ids += [field.source_id for field in layout.spec.fields] if work.repartition else []
+    sources = [column_path(layout.schema, source_id) for source_id in ids]
     names = list(dict.fromkeys([path[0] for path in sources if path is not None] + list(layout.cluster_by)))
     empty = empty_table(arrow_schema(layout.schema)).select(names)
     size = min(_PIECE_BYTES, work.memory_bytes)
@@ -216,14 +247,31 @@ def _gatherer(work: CompactionSlice, readers: Sequence[_Reading]) -> Gatherer:
     return Gatherer(cursors, [reader.rows() for reader in readers], work.memory_bytes // 4)
 
 
-def _cut(work: CompactionSlice, rows: int) -> list[tuple[int, int]]:
-    """Row ranges of the outputs: as many as their size on disk asks for, and no more than there are numbers."""
-    if rows == 0:
+def _repartitioned(
+    work: CompactionSlice, table: pa.Table, order: Integers | None, rows: int
+) -> tuple[Integers | None, list[tuple[PartitionTuple, int, int]]]:
+    """The order of the rows, put together by the partitioning of now, and the range of rows of each partition."""
+    if not work.layout.spec.fields:
+        return order, [((), 0, rows)]
+    codes, tuples = partition_codes(table, work.layout.spec, work.layout.schema)
+    order = np.arange(rows, dtype=np.int64) if order is None else order
+    order = order[np.argsort(codes[order], kind="stable")]
+    ends = np.cumsum(np.bincount(codes, minlength=len(tuples))).tolist()
+    return order, [(partition, start, end) for partition, start, end in zip(tuples, [0, *ends], ends, strict=False)]
+
+
+def _cut(work: CompactionSlice, rows: int, first: int, last: int, partitions: int) -> list[tuple[int, int]]:
+    """Ranges of the rows from `first` to `last`, one of so many partitions, for outputs.
+
+    They are as many as their size on disk asks for, and of all partitions no more than there are numbers.
+    """
+    if first == last:
         return []
     share = sum((p.stop - p.start) / max(p.segment.facts.rows, 1) * p.segment.facts.size for p in work.ranges)
-    parts = int(min(work.numbers, max(1, share // work.segment_bytes)))
-    step = -(-rows // parts)
-    return [(start, min(start + step, rows)) for start in range(0, rows, step)]
+    share *= (last - first) / rows
+    parts = int(min(work.numbers // partitions, max(1, share // work.segment_bytes)))
+    step = -(-(last - first) // parts)
+    return [(start, min(start + step, last)) for start in range(first, last, step)]
 
 
 def _pieces(table: pa.Table, order: Integers | None, start: int, stop: int) -> list[pa.Table]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,11 +84,19 @@ def rewrite_each(segments: Sequence[LiveSegment]) -> list[Group]:
     return [Group((segment,), max(segment.facts.level, 1)) for segment in segments]
 
 
-def pick_levels(segments: Sequence[LiveSegment], config: Config, *, due_only: bool, everything: bool) -> list[Group]:
+def pick_levels(
+    segments: Sequence[LiveSegment],
+    config: Config,
+    *,
+    due_only: bool,
+    everything: bool,
+    lost_specs: Collection[int] = (),
+) -> list[Group]:
     """The groups of a keyed table worth compacting, level 0 first: 0 -> 1 with what it overlaps there, then 1 -> 2.
 
     Groups share no segment, so they may run at once. `due_only` leaves alone what is not due yet; `everything` takes
-    all segments of a region and partition into level 2.
+    all segments of a region and partition into level 2, but for one that is there already, unless its partitioning is
+    one of `lost_specs`.
     """
     shards: dict[tuple[int, int, tuple[bytes | None, ...]], list[LiveSegment]] = defaultdict(list)
     for segment in segments:
@@ -97,7 +105,9 @@ def pick_levels(segments: Sequence[LiveSegment], config: Config, *, due_only: bo
     for members in shards.values():
         if everything:
             group = Group(tuple(sorted(members, key=_key_min)), 2)
-            if len(members) > 1 or members[0].facts.level < 2 or members[0].vector is not None:
+            first = members[0]
+            lost = first.facts.spec_id in lost_specs
+            if len(members) > 1 or first.facts.level < 2 or first.vector is not None or lost:
                 groups.append(group)
             continue
         fresh = [s for s in members if s.facts.level == 0]
@@ -193,6 +203,7 @@ def cut(
     cores: int,
     numbers: Sequence[int],
     memory_bytes: int = MEMORY_BYTES,
+    repartition: bool = False,
 ) -> list[CompactionSlice]:
     """Slices by ranges of the sort key, about as many as there are cores or outputs; they share the free `numbers`."""
     outputs = group.size // segment_bytes
@@ -215,6 +226,7 @@ def cut(
             segment_bytes,
             facts.region,
             memory_bytes,
+            repartition,
         )
         for index, ranges in enumerate(slices)
     ]

@@ -97,6 +97,17 @@ def _of_file(name: str, value: Any) -> Change:
             lambda m: m["snapshots"][0]["summary"].update({"total-records": "7"}),
             "a summary's totals are those of its files",
         ),
+        *(
+            (
+                lambda m, key=key: m["snapshots"][0]["summary"].update({key: "77"}),
+                "a summary's totals are those of its files",
+            )
+            for key in (
+                *("total-files-size", "total-delete-files", "total-position-deletes", "changed-partition-count"),
+                *("added-data-files", "added-records", "added-delete-files", "added-position-deletes"),
+                *("added-files-size", "deleted-data-files", "deleted-records", "removed-delete-files"),
+            )
+        ),
         (lambda m: m["snapshots"][0].update({"added-rows": 10**6}), "a snapshot's rows are below next-row-id"),
         (lambda m: m["schemas"][0]["fields"][1].update(id=1), "field ids are unique"),
     ],

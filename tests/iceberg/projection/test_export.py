@@ -14,6 +14,7 @@ from moulin.catalog.upkeep.gc import collect
 from moulin.cli.main import app
 from moulin.errors import FailedPrecondition
 from moulin.iceberg.check import checker
+from moulin.iceberg.format.avro import read_avro
 from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from moulin.model.operations import SetProperties
@@ -42,6 +43,43 @@ def test_an_export_is_a_table(lake: Lake, orders: Table, tmp_path: Path, copy: b
     assert sorted(found.column("id").to_pylist()) == expected
     assert checker.check(done.metadata_location) == []
     assert checker.check(str(tmp_path / "out")) == []
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_a_summary_says_what_the_manifests_list(lake: Lake, orders: Table, tmp_path: Path, copy: bool) -> None:
+    """Of an export and of projections between which several commits lie: only what the last one added was added."""
+    for step in range(3):
+        orders.append([*rows(step * 20, 10), *rows(step * 20 + 10, 10, "us")])
+        orders.delete_where(f"id in ({step * 20}, {step * 20 + 1})")
+        if step == 1:
+            project(lake.context, orders.id)
+            orders.compact(everything=True)
+    orders.append(rows(100, 5))
+    done = orders.export_iceberg(tmp_path / "out", copy=copy)
+    for location in (done.metadata_location, project(lake.context, orders.id).location):
+        snapshot = json.loads(Path(location.removeprefix("file://")).read_text())["snapshots"][-1]
+        manifests, _ = read_avro(Path(snapshot["manifest-list"].removeprefix("file://")).read_bytes(), "list")
+        figures = dict.fromkeys(("files", "records", "deletes", "positions", "added", "added rows"), 0)
+        for one in manifests:
+            live = one["added_files_count"] + one["existing_files_count"]
+            live_rows = one["added_rows_count"] + one["existing_rows_count"]
+            figures["deletes" if one["content"] else "files"] += live
+            figures["positions" if one["content"] else "records"] += live_rows
+            if not one["content"] and one["added_snapshot_id"] == snapshot["snapshot-id"]:
+                figures["added"] += one["added_files_count"]
+                figures["added rows"] += one["added_rows_count"]
+        summary = snapshot["summary"]
+        assert figures == {
+            "files": int(summary["total-data-files"]),
+            "records": int(summary["total-records"]),
+            "deletes": int(summary["total-delete-files"]),
+            "positions": int(summary["total-position-deletes"]),
+            "added": int(summary["added-data-files"]),
+            "added rows": int(summary["added-records"]),
+        }
+        assert (figures["added"], figures["added rows"], figures["records"]) == (1, 5, 61)
+        assert int(summary["changed-partition-count"]) >= 1
+        assert checker.check(location) == []
 
 
 def test_names_of_the_version_come_along(lake: Lake, orders: Table, tmp_path: Path) -> None:

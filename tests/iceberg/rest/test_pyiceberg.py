@@ -116,6 +116,63 @@ def test_schema_and_spec_evolve(lake: Lake, catalog: Any) -> None:
     assert "color" not in lake.table("shop.t").state().properties
 
 
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_partition_fields_keep_the_names_that_they_were_given(lake: Lake, catalog: Any, version: str) -> None:
+    table = catalog.create_table("shop.t", SCHEMA, properties={"format-version": version})
+    lake.table("shop.t").append(_rows(1, 2))
+
+    def fields() -> list[tuple[int, str]]:
+        shown = [(one.field_id, one.name) for one in catalog.load_table("shop.t").spec().fields]
+        assert shown == [(one.field_id, one.name) for one in lake.table("shop.t").state().spec.fields]
+        return shown
+
+    with table.update_spec() as spec:
+        spec.add_field("id", BucketTransform(8), "shard")
+    assert fields() == [(1000, "shard")]
+    with table.update_spec() as spec:
+        spec.rename_field("shard", "part")
+        spec.add_field("name", IdentityTransform(), "who")
+    assert fields() == [(1000, "part"), (1001, "who")]
+    lake.table("shop.t").append(_rows(3, 4))
+    with table.update_spec() as spec:
+        spec.remove_field("part")
+    assert fields() == [(1001, "who")]
+    with table.update_spec() as spec:
+        spec.add_field("id", BucketTransform(8), "again")
+    assert fields() == [(1001, "who"), (1002, "again")]
+    lake.table("shop.t").append(_rows(5))
+    assert sorted(catalog.load_table("shop.t").scan().to_arrow()["id"].to_pylist()) == _ours(lake) == [1, 2, 3, 4, 5]
+    lake.table("shop.t").set_partitioning(["name", "bucket(8, id)"])
+    assert fields() == [(1001, "who"), (1002, "again")], "the same fields keep what they have"
+    with pytest.raises(BadRequestError, match="name of a column"), table.update_spec() as spec:
+        spec.rename_field("again", "ts")
+
+
+def test_a_partition_field_goes_with_its_column_in_one_commit(lake: Lake, catalog: Any) -> None:
+    spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "name"))
+    table = catalog.create_table("shop.t", SCHEMA, partition_spec=spec, sort_order=SortOrder(SortField(3)))
+    lake.table("shop.t").append(_rows(1, 2))
+    with table.transaction() as transaction:
+        with transaction.update_spec() as changed:
+            changed.remove_field("name")
+            changed.add_field("ts", DayTransform())
+        with transaction.update_sort_order() as order:
+            order.asc("id", IdentityTransform())
+        with transaction.update_schema() as update:
+            update.delete_column("name")
+    state = lake.table("shop.t").state()
+    assert [field.name for field in state.schema.fields] == ["id", "ts"]
+    assert [(field.name, str(field.transform)) for field in state.spec.fields] == [("ts_day", "day")]
+    assert [field.source_id for field in state.sort_order.fields] == [1]
+    assert sorted(catalog.load_table("shop.t").scan().to_arrow()["id"].to_pylist()) == _ours(lake) == [1, 2]
+    with table.transaction() as transaction:
+        with transaction.update_schema() as update:
+            update.add_column("place", StringType())
+        with transaction.update_spec() as changed:
+            changed.add_field("place", IdentityTransform(), "where")
+    assert [field.name for field in lake.table("shop.t").state().spec.fields] == ["ts_day", "where"]
+
+
 def test_of_two_writers_the_second_retries_and_both_are_kept(
     lake: Lake, catalog: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -220,3 +221,19 @@ def test_reading_takes_the_role_read(lake: Lake, orders: Table, tmp_path: Path) 
         assert client.post(f"{T}/plan", json={}).status_code == 200
         for path in ("/namespaces/tables/tables/metrics", T, f"{T}/plan/metrics"):
             error(client.post(path, json={"requirements": [], "updates": []}), 403, "ForbiddenException")
+
+
+def test_partitions_of_nan_and_infinity_are_planned(lake: Lake, client: Client) -> None:
+    """As text, which JSON has a form for; a request with Python's own spelling of them is refused."""
+    table = lake.create_table("shop.floats", [("id", "long"), ("x", "double")], partition_by=["x"])
+    values = [1.5, math.nan, math.inf, -math.inf, None]
+    table.append([{"id": n * 2 + half, "x": value} for n, value in enumerate(values) for half in (0, 1)])
+    table.delete_where("id in (0, 2, 4)")
+    answer = client.post("/namespaces/shop/tables/floats/plan", json={})
+    assert answer.status_code == 200, answer.text
+    found = [task["data-file"]["partition"][0] for task in answer.json()["file-scan-tasks"]]
+    assert sorted(map(str, found)) == ["-Infinity", "1.5", "Infinity", "NaN", "None"]
+    assert [one["partition"] for one in answer.json()["delete-files"]] == [[1.5], ["NaN"], ["Infinity"]]
+    body = b'{"filter": {"type": "eq", "term": "x", "value": NaN}}'
+    refused = client.post("/namespaces/shop/tables/floats/plan", content=body)
+    assert "send it as text" in error(refused, 400, "BadRequestException")
