@@ -70,6 +70,8 @@ def _last_of_each(owner: Integers, keys: pa.StringArray) -> Integers | None:
     """The indexes of the last attribute of each key in each message; None when no key comes twice."""
     encoded = keys.dictionary_encode()
     both = owner * len(encoded.dictionary) + np.asarray(encoded.indices)
+    if (both[1:] > both[:-1]).all():  # as where all messages have their keys in one order
+        return None
     if pc.count_distinct(pa.array(both)).as_py() == len(both):
         return None
     _, from_the_end = np.unique(both[::-1], return_index=True)

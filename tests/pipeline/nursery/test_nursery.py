@@ -239,6 +239,18 @@ def test_rows_appended_by_name_land_in_their_table_or_are_set_aside(embedded: tu
     assert [aside.offset for _, aside in lake.own_catalog().ingest.set_asides()] == [1]
 
 
+def test_attribute_keys_that_come_twice_are_counted(embedded: tuple[Lake, str]) -> None:
+    lake, token = embedded
+    made = ExportLogsServiceRequest()
+    record = made.resource_logs.add().scope_logs.add().log_records.add()
+    for text in ("first", "second", "last"):
+        record.attributes.add(key="a").value.string_value = text
+    Writer(lake, token).send(made.SerializeToString())
+    report = Nursery(lake, spark=False).drain()
+    assert (report.rows, report.repeated_keys) == (1, 2)
+    assert lake.table("otel.logs").scan().to_arrow()["attributes"].to_pylist() == [[("a", "last")]]
+
+
 def test_new_routing_makes_a_batch_planned_anew(otel: tuple[Lake, str], monkeypatch: pytest.MonkeyPatch) -> None:
     lake, token = otel
     own = lake.table("otel.logs")
