@@ -9,12 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from typer.testing import CliRunner
 
 from moulin import Lake, Table
-from moulin.cli import main
 from moulin.errors import InvalidInput, NotFound, Unsupported
-from moulin.pipeline.sql import sql
 from moulin.pipeline.sql.catalyst import Catalyst
 from moulin.pipeline.sql.hints import Known
 from moulin.pipeline.sql.names import Query, Reference
@@ -222,18 +219,6 @@ def test_files_that_indexes_rule_out_are_not_read_by_spark(lake: Lake, spark: Sp
 def test_what_is_not_a_query_is_refused_before_spark_starts(text: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(message)):
         check_is_query(text)
-
-
-def test_advice_names_what_exists() -> None:
-    texts = [*sql._INSTEAD.values(), *sql._DESCRIBE_INSTEAD.values()]
-    named = {match for text in texts for match in re.findall(r"\b(table|lake)\.(\w+)", text)}
-    assert len(named) > 25
-    for owner, name in named:
-        assert hasattr(Table if owner == "table" else Lake, name), (owner, name)
-    commands = {words for text in texts for words in re.findall(r"`moulin ([a-z ]+)`", text)}
-    assert len(commands) > 8
-    for words in commands:
-        assert CliRunner().invoke(main.app, [*words.split(), "--help"]).exit_code == 0, words
 
 
 def test_tables_may_have_the_names_of_statements(catalyst: Catalyst) -> None:
