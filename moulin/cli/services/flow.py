@@ -81,9 +81,10 @@ class FlowWatch:
         advice = [f"{gap_advice(lag)} (stuck for {lag.gap.seconds(at):,.0f} s)" for lag in waiting if lag.gap]
         flow = Flow(State.FLOWING if waiting else State.IDLE, tuple(waiting), tuple(advice), at)
         still = now - self._moved
-        if flow.objects and still >= self._stuck_seconds and flow.seconds >= self._stuck_seconds:
+        takeable = sum(lag.takeable for lag in waiting)
+        if takeable and still >= self._stuck_seconds and flow.seconds >= self._stuck_seconds:
             advice.append(
-                f"Nothing was taken in for {still:,.0f} s, although {flow.objects:,} baby segments wait: see what the "
+                f"Nothing was taken in for {still:,.0f} s, although {takeable:,} baby segments wait: see what the "
                 "nursery says in its log."
             )
         return Flow(State.STUCK, flow.lags, tuple(advice), at) if advice else flow

@@ -30,11 +30,14 @@ class Stop:
 class Gap:
     """A number of a stream that is missing although later ones are there: nothing past it can be taken in.
 
-    `since` is when the first later one was stored, or the stream's end was noted, in Unix nanoseconds.
+    `since` is when the first later one was stored, or the stream's end was noted, in Unix nanoseconds; `objects` and
+    `stored_bytes` wait behind it.
     """
 
     offset: int
     since: int
+    objects: int = 0
+    stored_bytes: int = 0
 
     def seconds(self, now: int) -> float:
         """For how long it has held the stream up."""
@@ -77,12 +80,13 @@ def backlog(store: Store, stream: Stream) -> Backlog:
 
 def _gap(stream: Stream, offset: int, infos: dict[int, ObjectInfo]) -> Gap | None:
     """The gap at the first number that is not there, if it is one and not the end of the stream so far."""
+    later = sorted(number for number in infos if number > offset)
+    size = sum(infos[number].size for number in later)
     if stream.stopped_offset is not None:
         if offset > stream.stopped_offset:
             return None
-        return Gap(offset, stream.stopped_at or stream.frontier_time)
-    later = min((number for number in infos if number > offset), default=None)
-    return None if later is None else Gap(offset, int(infos[later].modified.timestamp() * 1e9))
+        return Gap(offset, stream.stopped_at or stream.frontier_time, len(later), size)
+    return Gap(offset, int(infos[later[0]].modified.timestamp() * 1e9), len(later), size) if later else None
 
 
 def _stop_at(store: Store, path: str, offset: int) -> Stop | None:

@@ -13,7 +13,10 @@ _NANOS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class StreamLag:
-    """What waits of one stream. `oldest_at` is when the oldest of it was stored, in Unix nanoseconds; 0 for nothing."""
+    """What waits of one stream, behind a gap, too.
+
+    `oldest_at` is when the oldest before a gap was stored, in Unix nanoseconds; 0 for none.
+    """
 
     stream_id: UUID
     collector: str
@@ -21,6 +24,11 @@ class StreamLag:
     stored_bytes: int = 0
     oldest_at: int = 0
     gap: Gap | None = None
+
+    @property
+    def takeable(self) -> int:
+        """How many baby segments a nursery could take in now."""
+        return self.objects - (self.gap.objects if self.gap else 0)
 
     def seconds(self, now: int) -> float:
         """How long the oldest has waited, behind a gap, too; 0 when nothing waits."""
@@ -35,8 +43,8 @@ def lag_of(one: Backlog, frontier: int | None = None) -> StreamLag:
     return StreamLag(
         one.stream.id,
         one.stream.description or one.stream.collector_id,
-        len(waiting),
-        sum(baby_segment.size for baby_segment in waiting),
+        len(waiting) + (one.gap.objects if one.gap else 0),
+        sum(baby_segment.size for baby_segment in waiting) + (one.gap.stored_bytes if one.gap else 0),
         min((baby_segment.ingest_time for baby_segment in waiting), default=0),
         one.gap,
     )

@@ -105,6 +105,7 @@ def test_a_stream_with_a_missing_number_is_announced_and_counted_as_stuck_and_no
         found = figures(nursery)
         assert found["moulin_nursery_stuck"] == {str(writer.id): 1}
         assert found["moulin_nursery_gap_offset"] == {str(writer.id): 1}
+        assert found["moulin_nursery_backlog_objects"] == {str(writer.id): 1}, "what waits behind the gap"
         assert found["moulin_nursery_lag_seconds"][str(writer.id)] >= 0
         [announced] = said
         for part in (

@@ -33,6 +33,7 @@ from moulin.model.ingest import Routing, StopReason
 from moulin.model.otel import SCHEMAS
 from moulin.pipeline.nursery import ticker
 from moulin.pipeline.nursery.nursery import Nursery
+from moulin.pipeline.runner import SparkRunner
 from moulin.storage import paths
 from tests.commands import fork
 
@@ -496,15 +497,18 @@ def test_batches_are_bounded_and_drain_takes_all(tmp_path: Path) -> None:
         assert bodies(lake) == sent
 
 
-def test_a_nursery_on_spark_takes_everything_once(tmp_path: Path, spark: Any) -> None:
+def test_a_nursery_on_spark_takes_everything_once(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs, run_job = [], SparkRunner.map
+    monkeypatch.setattr(SparkRunner, "map", lambda *given, **more: jobs.append(1) or run_job(*given, **more))
     with moulin.connect(tmp_path / "lake", nursery_local_bytes=1) as lake:
+        lake.context.spark().session()
         token = set_up(lake).token
         assert token is not None
         writer = Writer(lake, token)
         writer.send(logs("a"), b"\xff poison", logs("b"))
         writer.send(logs("c"))
         report = Nursery(lake).run_once()
-        assert (report.rows, report.set_aside) == (3, 1)
+        assert (report.rows, report.set_aside, len(jobs)) == (3, 1, 1)
         assert bodies(lake) == Counter("abc")
 
 
