@@ -183,6 +183,9 @@ def history(
             for c in lake.table(name).history(limit)
         ]
         show_rows(rows, as_json)
+        state = lake.table(name).state()
+        if not as_json and state.oldest_version > state.created_version:
+            say(f"The history begins at version {state.oldest_version}; what was before was cleaned up.")
 
 
 @app.command()
