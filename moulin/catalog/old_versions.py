@@ -10,6 +10,7 @@ and those that a segment came with, whose age may be asked for. No row that is d
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection
 from typing import Any
 from uuid import UUID
@@ -61,14 +62,10 @@ def _keep_properties(connection: sa.Connection, table_id: UUID, base: Any) -> No
 
 def _pack(connection: sa.Connection, table_id: UUID, rows: Collection[Any]) -> None:
     """Keep which version each sequence number was given in, as far as rows of them are still there."""
-    c, g = s.table_commits, s.segments
-    own = sa.case((g.c.has_lineage, g.c.seq_min), else_=g.c.sequence)
-    lowest = connection.execute(sa.select(sa.func.min(own)).where(g.c.table_id == table_id)).scalar()
+    c = s.table_commits
+    ranges = _sequences_in_use(connection, table_id)
     packed = sa.and_(c.c.table_id == table_id, c.c.ordinal == history.PACKED)
-    if lowest is None:
-        connection.execute(c.delete().where(packed))
-        return
-    connection.execute(c.delete().where(packed, c.c.sequence < lowest))
+    connection.execute(c.delete().where(packed, c.c.sequence < ranges[0][0] if ranges else sa.true()))
     newest = connection.execute(sa.select(c).where(packed).order_by(c.c.version.desc()).limit(1)).first()
     found: dict[int, int] = {}
     if newest is not None:
@@ -79,9 +76,28 @@ def _pack(connection: sa.Connection, table_id: UUID, rows: Collection[Any]) -> N
     for row in rows:
         if row.sequence > 0:
             found.setdefault(row.sequence, row.version)
-    pairs = [(sequence, found[sequence]) for sequence in sorted(found) if sequence >= lowest]
+    starts = [first for first, _ in ranges]
+    pairs = [
+        (one, found[one]) for one in sorted(found) if (at := bisect_right(starts, one)) and one <= ranges[at - 1][1]
+    ]
     for packed_row in history.packed_rows(table_id, pairs):
         connection.execute(c.insert(), packed_row)
+
+
+def _sequences_in_use(connection: sa.Connection, table_id: UUID) -> list[tuple[int, int]]:
+    """The ranges, ascending and apart, in which lie all sequence numbers that rows of a table have."""
+    g = s.segments
+    mine = g.c.table_id == table_id
+    own = sa.select(g.c.sequence, g.c.sequence).where(mine)  # of rows that have none stored
+    stored = sa.select(g.c.seq_min, g.c.seq_max).where(mine, g.c.has_lineage)
+    query = sa.union(own, stored)
+    ranges: list[tuple[int, int]] = []
+    for start, end in sorted(tuple(row) for row in connection.execute(query)):
+        if ranges and start <= ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
+        else:
+            ranges.append((start, end))
+    return ranges
 
 
 def past_versions(connection: sa.Connection, limit: int | None = None) -> list[int]:

@@ -20,7 +20,7 @@ class TableVersions(TableHandle):
     """Versions of a table: told, read, named, brought back, compared."""
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
-        """What happened to the table, newest first."""
+        """What happened to the table, newest first; it begins at `state().oldest_version`, as clean-up left it."""
         self._require_open()
         if self._shown is None:
             return self._context.catalog.history(self.id, limit)

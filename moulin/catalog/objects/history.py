@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 from uuid import UUID
 
@@ -79,9 +79,8 @@ def sequence_versions(connection: sa.Connection, table_id: UUID) -> tuple[list[i
     c = s.table_commits
     found: dict[int, int] = {}
     packed = sa.select(c.c.summary).where(c.c.table_id == table_id, c.c.ordinal == PACKED)
-    for summary in connection.execute(packed.order_by(c.c.version)).scalars():
-        for sequence, version in unpack(summary).items():
-            found.setdefault(sequence, version)
+    for summary in connection.execute(packed.order_by(c.c.version.desc())).scalars():
+        found.update(unpack(summary))
     rows = (
         sa.select(c.c.sequence, sa.func.min(c.c.version))
         .where(c.c.table_id == table_id, c.c.ordinal >= 0)
@@ -116,11 +115,8 @@ def _packed_row(table_id: UUID, pairs: Sequence[tuple[int, int]]) -> dict[str, A
 def unpack(summary: Mapping[str, Any]) -> dict[int, int]:
     """What `packed_row` packed: sequence number to version."""
     sequence, version = summary[_FIRST]
-    found, steps = {sequence: version}, summary[_STEPS]
-    for by, on in zip(steps[::2], steps[1::2], strict=True):
-        sequence, version = sequence + by, version + on
-        found[sequence] = version
-    return found
+    steps = summary[_STEPS]
+    return dict(zip(accumulate([sequence, *steps[::2]]), accumulate([version, *steps[1::2]]), strict=True))
 
 
 def compactions_of(connection: sa.Connection, numbers: Sequence[int], after: int) -> list[CompactionOf]:

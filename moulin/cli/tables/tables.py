@@ -187,6 +187,9 @@ def history(
             for c in lake.table(name).history(None if count is None else count + 1)
         ]
         show_limited(rows, as_json, count)
+        state = lake.table(name).state()
+        if not as_json and state.oldest_version > state.created_version:
+            say(f"The history begins at version {state.oldest_version}; what was before was cleaned up.")
 
 
 @app.command()
