@@ -2,6 +2,8 @@
 what went where.
 """
 
+# Decisions: docs/decisions/0237
+
 from __future__ import annotations
 
 from collections.abc import Sequence
