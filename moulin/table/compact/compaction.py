@@ -150,7 +150,14 @@ def plan(
     own = MERGE_SPAN in state.properties or RETENTION in state.properties
     # Whoever compacts by hand wants few segments: only a span that the table was given holds then.
     limits = replace(bounds or Bounds(), span_ns=span if own or bounds is not None else None)
-    return pick(free, config, segment_bytes=config.merge_segment_bytes, everything=everything, bounds=limits)
+    return pick(
+        free,
+        config,
+        segment_bytes=config.merge_segment_bytes,
+        everything=everything,
+        bounds=limits,
+        lost_specs=state.lost_specs,
+    )
 
 
 def planned(table_id: UUID, group: Group) -> PlannedTask:

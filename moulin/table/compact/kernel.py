@@ -2,7 +2,7 @@
 what went where.
 """
 
-# Decisions: docs/decisions/0232
+# Decisions: docs/decisions/0232, docs/decisions/0237
 
 from __future__ import annotations
 

@@ -60,19 +60,24 @@ def pick(
     segment_bytes: int,
     everything: bool,
     bounds: Bounds = Bounds(),  # noqa: B008 - it never changes
+    lost_specs: Collection[int] = (),
 ) -> list[Group]:
-    """The groups worth compacting. `everything` takes all segments of a partition that are not perfect already."""
+    """The groups worth compacting. `everything` takes all segments of a partition that are not perfect already.
+
+    One whose partitioning is of `lost_specs` never is.
+    """
     shelves: dict[tuple[int, tuple[bytes | None, ...], int], list[LiveSegment]] = defaultdict(list)
     for segment in segments:
         if everything or _needs_compaction(segment, segment_bytes):
             facts = segment.facts
             shelves[facts.spec_id, facts.partition, size_tier(facts.size) if bounds.tiered else 0].append(segment)
     groups = []
-    for worth in shelves.values():
+    for (spec_id, *_), worth in shelves.items():
+        lost = everything and spec_id in lost_specs
         worth.sort(key=lambda s: (s.facts.time_min or 0, s.facts.number))
         for stretch in _stretches(worth, config.merge_max_bytes, bounds):
             alone = bounds.min_inputs == 1 and any(_is_worn(s) or s.facts.level == 0 for s in stretch)
-            if len(stretch) >= max(bounds.min_inputs, 2) or alone:
+            if len(stretch) >= max(bounds.min_inputs, 2) or alone or lost:
                 size = sum(s.facts.size for s in stretch)
                 deepest = max(s.facts.level for s in stretch)
                 groups.append(Group(tuple(stretch), max(deepest, 2 if size >= segment_bytes // 2 else 1)))

@@ -1,5 +1,7 @@
 """The keyed tables that this process has open, one object for each."""
 
+# Decisions: docs/decisions/0238
+
 from __future__ import annotations
 
 import logging

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moulin.errors import Corrupt, InvalidInput, NotFound
-from moulin.model.layout.partition import decode_partition, format_partition, parse_spec
+from moulin.model.layout.partition import adopt_spec, decode_partition, format_partition, parse_spec
 from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.layout.partition_spec import (
     BucketTransform,
@@ -343,3 +343,34 @@ def test_damaged_partition_values_are_corrupt() -> None:
         decode_partition(spec, SCHEMA, (b"abc",))
     with pytest.raises(Corrupt, match="2 values where 1 belong"):
         format_partition(spec, SCHEMA, (None, None))
+
+
+def test_a_spec_of_somebody_else_is_taken_with_its_valid_ids_and_names() -> None:
+    first, last = parse_spec(["bucket(8, id)"], SCHEMA)
+
+    def adopt(*fields: tuple[int, str, str]) -> tuple[PartitionSpec, int]:
+        """Fields as id, name and column: `id` goes into buckets, others are as they are."""
+        sources = [SCHEMA.find_field(column).field_id for _, _, column in fields]
+        transforms = [BucketTransform(8) if column == "id" else IdentityTransform() for _, _, column in fields]
+        made = [
+            PartitionField(source, number, transform, name)
+            for source, transform, (number, name, _) in zip(sources, transforms, fields, strict=True)
+        ]
+        texts = ["bucket(8, id)" if column == "id" else column for _, _, column in fields]
+        return adopt_spec(PartitionSpec(*made), texts, SCHEMA, previous=[first], last_partition_id=last)
+
+    assert adopt((1000, "id_bucket", "id")) == (first, 1000), "the same spec"
+    renamed, last_id = adopt((1000, "shard", "id"), (1007, "where", "region"))
+    assert (renamed.spec_id, last_id, [field.name for field in renamed.fields]) == (1, 1007, ["shard", "where"])
+    assert adopt((1001, "again", "id"))[0].fields[0].field_id == 1001, "a field that was there, under a new id"
+    for wrong, reason in (
+        ([(1000, "x", "region")], "of another one"),
+        ([(999, "x", "region")], "above 1000"),
+        ([(1001, "x", "region"), (1001, "y", "name")], "above 1000"),
+        ([(1001, "x", "region"), (1002, "x", "name")], "given twice"),
+        ([(1001, "", "region")], "is empty"),
+        ([(1000, "ts", "id")], "name of a column"),
+        ([(1001, "name", "region")], "name of a column"),
+    ):
+        with pytest.raises(InvalidInput, match=reason):
+            adopt(*wrong)

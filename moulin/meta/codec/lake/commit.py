@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
-from moulin.errors import Corrupt, InvalidInput
+from moulin.errors import Corrupt, InvalidInput, Unsupported
 from moulin.meta.codec.id import from_message_id
 from moulin.meta.codec.lake.merge_task import from_message_claim, to_message_claim
 from moulin.meta.codec.lake.segment import from_message_facts, from_message_vector, to_message_facts, to_message_vector
@@ -61,8 +61,10 @@ def to_message_commit(commit: TableCommit) -> pb.TableCommit:
             message.alter_schema.SetInParent()
         case SetProperties(updates, removals):
             message.set_properties.CopyFrom(pb.SetProperties(updates=dict(updates), removals=removals))
-        case SetPartitioning(fields, None):  # engines, which choose ids and names, do not come this way
+        case SetPartitioning(fields, None):
             message.set_partitioning.CopyFrom(pb.SetPartitioning(fields=fields))
+        case SetPartitioning():  # only engines choose ids and names, and they commit where the catalog is
+            raise Unsupported("A partition spec with ids of its own is not sent over gRPC: give its fields alone.")
         case SetSortOrder(fields):
             message.set_sort_order.CopyFrom(pb.SetSortOrder(fields=fields))
         case CreateIndex() as index:
