@@ -104,6 +104,7 @@ def _start_quickly() -> None:
     gc.set_threshold(50_000)
     atexit.register(gc.freeze)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C++ part prints a line of its own for what we report
 
 
 def _fail(sentence: str, code: int) -> None:

@@ -32,6 +32,8 @@ All = Annotated[bool, typer.Option("--all", help="Also what was dropped and is i
 Limit = Annotated[
     int | None, typer.Option(help="How many rows to show, 0 for all; when not given, some for people and all as JSON.")
 ]
+GrpcPort = Annotated[int, typer.Option(min=0, max=65535, help="OTLP/gRPC; 0 for any free port.")]
+HttpPort = Annotated[int, typer.Option(min=0, max=65535, help="OTLP/HTTP and appends; 0 for any free port.")]
 
 OPTIONS_VARIABLE = "MOULIN_STORAGE_OPTIONS"
 

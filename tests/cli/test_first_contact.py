@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -70,6 +71,7 @@ def test_ctrl_c_stops_a_command_with_a_word(tmp_path: Path) -> None:
         (("table", "frob"), 2, "No such command 'frob'. Try `moulin table --help`."),
         (("gc", "--history-keep", "-5"), 1, "must be zero seconds or more, not -5.0."),
         (("gc", "--orphan-grace", "nan"), 1, "must be zero seconds or more, not nan."),
+        (("collect", "--grpc-port", "99999"), 2, "less than or equal to 65535. Try `moulin collect --help`."),
         (("append", "shop.t", "."), 1, ". is a folder: name its files, or load it with moulin backfill."),
         (("--storage-option", "region", "db", "list"), 1, "A storage option is written key=value, or @FILE"),
         (("--storage-option", "@nowhere", "db", "list"), 1, "nowhere cannot be read: No such file or directory."),
@@ -83,6 +85,19 @@ def test_a_wrong_word_is_one_sentence_with_true_advice(
     assert sentence in done.err
     assert len(done.err.splitlines()) == 1
     assert done.out == ""
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        for words in (f"serve --http-bind '' --bind 127.0.0.1:{port}", f"collect --grpc-port {port} --http-port 0"):
+            done = at_a_shell(tmp_path, f"{MOULIN} {words}")
+            assert done.returncode == 1
+            assert f"127.0.0.1:{port}" in done.stderr
+            assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_clean_up_that_is_refused_forgets_nothing(lake: Run) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import typer
 
-from moulin.cli.options import Json, open_lake
+from moulin.cli.options import GrpcPort, HttpPort, Json, open_lake
 from moulin.cli.output import say, show_rows
 from moulin.errors import Corrupt, InvalidInput, NotFound
 from moulin.lake import Lake
@@ -35,8 +35,8 @@ def register(root: typer.Typer) -> None:
 def collect(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
-    grpc_port: Annotated[int, typer.Option(help="OTLP/gRPC; 0 for any free port.")] = 4317,
-    http_port: Annotated[int, typer.Option(help="OTLP/HTTP and appends; 0 for any free port.")] = 4318,
+    grpc_port: GrpcPort = 4317,
+    http_port: HttpPort = 4318,
     tls_certificate: Annotated[Path | None, typer.Option(help="A PEM file; with --tls-key, TLS is on.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="A PEM file.")] = None,
     log_format: Annotated[str, typer.Option(help="json or text, on standard error.")] = "json",

@@ -19,8 +19,7 @@ from moulin.storage import modes
 
 _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 30.0
-_STEADY_SECONDS = 60.0  # after so long alive, a death counts as the first again
-_STARTED_SECONDS = 10.0  # one that dies before has failed to start, unless somebody killed it
+_STEADY_SECONDS = 60.0  # one that dies before has failed to start, unless somebody killed it; else it starts afresh
 _FIRST_STARTS = 3  # so many that fail are the end when the child never ran
 _LATER_STARTS = 20  # and so many in a row when it did: with the delays, about eight minutes
 _PR_SET_PDEATHSIG = 1
@@ -92,7 +91,7 @@ class Child:
             pass
 
     def _count(self, lived: float) -> None:
-        if lived >= _STARTED_SECONDS:
+        if lived >= _STEADY_SECONDS:
             self.failed_starts, self.has_run = 0, True
         elif self.code not in (-signal.SIGKILL, -signal.SIGTERM):
             self.failed_starts += 1

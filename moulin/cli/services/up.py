@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from moulin.cli.options import OPTIONS_VARIABLE, Json, open_lake, require_address
+from moulin.cli.options import OPTIONS_VARIABLE, GrpcPort, HttpPort, Json, open_lake, require_address
 from moulin.cli.output import console, say, shown, size
 from moulin.cli.services.flow import Flow, FlowWatch, State
 from moulin.cli.services.pipeline import NoSpark, ending
@@ -37,8 +37,8 @@ def register(root: typer.Typer) -> None:
 def up(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="The address that the collector listens on.")] = "127.0.0.1",
-    grpc_port: Annotated[int, typer.Option(help="OTLP/gRPC; 0 for any free port.")] = 4317,
-    http_port: Annotated[int, typer.Option(help="OTLP/HTTP and appends; 0 for any free port.")] = 4318,
+    grpc_port: GrpcPort = 4317,
+    http_port: HttpPort = 4318,
     serve_bind: Annotated[str, typer.Option(help="host:port of the meta service.")] = "127.0.0.1:9560",
     serve_http_bind: Annotated[str, typer.Option(help="host:port of its HTTP; empty for none.")] = "127.0.0.1:8181",
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two batches of the nursery.")] = 1.0,
@@ -65,6 +65,7 @@ def up(
     children = [_child(context, name, words, folder) for name, words in commands.items()]
     supervisor = Supervisor(children)
     with open_lake(context) as lake, ending() as over:
+        lake.own_catalog()  # a lake behind a server is refused before anything starts
         supervisor.start()
         say(
             f"OTLP/gRPC on {host}:{grpc}, OTLP/HTTP on {host}:{http}; logs in {folder}; Ctrl-C ends it.",

@@ -64,12 +64,12 @@ def test_a_child_that_is_killed_is_started_again_however_often(tmp_path: Path) -
 
 
 def test_a_child_that_once_ran_is_given_more_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_STARTED_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_STEADY_SECONDS", 0.0)
     one = child(tmp_path, "raise SystemExit(3)")
     supervisor = Supervisor([one])
     supervisor.start()
     tend_until(supervisor, lambda: one.restarts == 1)
-    monkeypatch.setattr(module, "_STARTED_SECONDS", 10.0)
+    monkeypatch.setattr(module, "_STEADY_SECONDS", 10.0)
     tend_until(supervisor, lambda: one.restarts == 6)
     monkeypatch.setattr(module, "_LATER_STARTS", 7)
     with pytest.raises(FailedPrecondition, match="it ended with 3"):
