@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import (
+    BadRequestError,
     NamespaceNotEmptyError,
     NoSuchTableError,
     TableAlreadyExistsError,
