@@ -52,6 +52,14 @@ class _Site:
     made_of: Callable[[NamedFrame], LogicalPlan]
 
 
+@dataclass(frozen=True, slots=True)
+class PlanCheck:
+    """Refuses plans, by an error, before any part of them is evaluated: as they are written, and analyzed."""
+
+    written: Callable[[LogicalPlan], None]
+    analyzed: Callable[[LogicalPlan], None]
+
+
 class Query:
     """A query that Spark has parsed, and the lake tables it names."""
 
@@ -61,15 +69,15 @@ class Query:
         text: str,
         args: Arguments | None = None,
         *,
-        check: Callable[[LogicalPlan], None] | None = None,
+        check: PlanCheck | None = None,
     ) -> None:
-        """`check` refuses plans before any part of them is evaluated; with it, every name must be a lake table's."""
-        self._catalyst = catalyst
+        """With `check`, every name must be a lake table's."""
+        self._catalyst, self._check_plan = catalyst, check
         self._outer: list[Callable[[LogicalPlan], LogicalPlan]] = []
         with catalyst.active():
             plan = catalyst.opened(self._unwrapped(catalyst.parse(text, args)))
         if check is not None:
-            check(plan)
+            check.written(plan)
         self._plan, nodes = self._identified(plan)
         self._check(nodes)
         if check is not None:
@@ -88,7 +96,7 @@ class Query:
 
         `described` are frames with the same columns, for statements that describe a table by its name.
         """
-        plan = self._filled(frames if described is None or not self._describes else described)
+        plan = self._filled(frames if described is None or self.reads else described)
         for wrap in reversed(self._outer):
             plan = wrap(plan)
         return self._catalyst.run(plan)
@@ -98,8 +106,9 @@ class Query:
         return self._catalyst.analyzed(self._filled(frames))
 
     @property
-    def _describes(self) -> bool:
-        return self._plan.nodeName() in _DESCRIPTIONS
+    def reads(self) -> bool:
+        """Whether it reads rows; else it describes a table, column or function."""
+        return self._plan.nodeName() not in _DESCRIPTIONS
 
     def _filled(self, frames: Mapping[Reference, NamedFrame]) -> LogicalPlan:
         found = [(site.plan, frames.get(site.reference), site) for site in self._sites]
@@ -232,7 +241,10 @@ class Query:
         if self._catalyst.names_in(expression):
             raise InvalidInput(f"{wanted}, and no sub-query.")
         try:
-            row = self._catalyst.evaluate(expression).select(convert(F.col("value"))).first()
+            value = self._catalyst.evaluate(expression)
+            if self._check_plan is not None:
+                self._check_plan.analyzed(value._jdf.queryExecution().analyzed())
+            row = value.select(convert(F.col("value"))).first()
         except PySparkException as error:
             raise InvalidInput(f"{wanted}: {str(error).strip().partition(chr(10))[0]}") from None
         if row is None or row[0] is None:

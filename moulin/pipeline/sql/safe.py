@@ -9,7 +9,7 @@ checked twice, each time against lists of what is allowed, so that what nobody t
    and no expression runs foreign code or describes files. Stand-ins have the columns of the tables alone, and not the
    hidden ones with which Spark describes files.
 
-Only then the tables take the places of the stand-ins.
+Then the tables take the places of the stand-ins, and no hidden column may have come with them.
 """
 
 # Decisions: docs/decisions/0227
@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from moulin.errors import InvalidInput, PermissionDenied
 from moulin.pipeline.read.reader import NamedFrame
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
-from moulin.pipeline.sql.names import Query, Reference
+from moulin.pipeline.sql.names import PlanCheck, Query, Reference
 from moulin.pipeline.sql.safe_functions import (
     ALLOWED_FUNCTIONS,
     ALLOWED_HINTS,
@@ -91,6 +91,7 @@ _ANALYZED = {
     *(f"{_COMMANDS}{name}" for name in _ANALYZED_COMMANDS.split()),
     f"{_CATALYST}analysis.ResolvedTempView",
 }
+_FILE_FIELDS = {"file_path", "file_block_start"}  # of the struct in which Spark describes the file of a row
 _FOREIGN = frozenset(_FOREIGN_EXPRESSIONS.split())
 
 
@@ -107,7 +108,7 @@ class SafeSql:
     def query(self, text: str, args: Arguments | None = None) -> Query:
         """The query, parsed and found to name lake tables alone; nothing was evaluated that may not be."""
         try:
-            return Query(self._catalyst, text, args, check=_check_syntax)
+            return Query(self._catalyst, text, args, check=PlanCheck(_check_syntax, _check_analyzed))
         except (Py4JError, RecursionError) as error:
             raise InvalidInput(f"Spark cannot parse the query: {_reason(error)}") from None
 
@@ -116,6 +117,7 @@ class SafeSql:
         stand_ins = {reference: self._stand_in(frame) for reference, frame in frames.items()}
         try:
             _check_analyzed(query.analyzed(stand_ins))
+            _check_hidden(query.analyzed(frames if query.reads else stand_ins))
         except (Py4JError, RecursionError) as error:
             raise InvalidInput(f"Spark cannot analyze the query: {_reason(error)}") from None
         return query.run(frames, described=stand_ins)
@@ -151,6 +153,14 @@ def _check_analyzed(plan: LogicalPlan) -> None:
         kind = fields["class"].removesuffix("$")
         if kind not in _ANALYZED and not _is_plain(kind):
             raise _foreign(kind)
+
+
+def _check_hidden(plan: LogicalPlan) -> None:
+    """A name that means a column of an outer query over stand-ins may mean Spark's hidden column over the tables."""
+    for fields in _parts(json.loads(plan.toJSON())):
+        kind = fields.get("dataType")
+        if isinstance(kind, dict) and {field["name"] for field in kind.get("fields", ())} >= _FILE_FIELDS:
+            raise PermissionDenied("A safe query cannot see the files of a table: leave out _metadata.")
 
 
 def _foreign(kind: str) -> PermissionDenied:

@@ -123,3 +123,10 @@ uncache table caller
 clear cache
 msck repair table t
 alter table shop.orders set location '{secret}'
+select x from (select named_struct('file_path', 'x') as _metadata) t, lateral (select _metadata.file_path as x from shop.orders)
+select 1 from (select named_struct('file_path', 'x') as _metadata) t where exists (select 1 from shop.orders where _metadata.file_path like 'file%')
+select x from (select named_struct('file_name', 'x') as _metadata) t, lateral (select _metadata.file_name as x from shop.orders a left semi join shop.orders b on a.id = b.id)
+with t as (select named_struct('file_size', 1) as _metadata) select * from t, lateral (select max(_metadata.file_size) from shop.orders)
+select * from identifier('shop.' || user)
+select * from identifier(current_user || '.orders')
+select * from shop.orders timestamp as of session_user

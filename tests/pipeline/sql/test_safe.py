@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
@@ -93,6 +94,7 @@ def test_hostile_statements_are_refused(statement: str, lake: Lake, folder: Path
         lake.sql(filled(statement, folder), safe=True).collect()
     assert "\n" not in caught.value.message
     assert "t0psecret" not in caught.value.message
+    assert getpass.getuser() not in re.split(r"\W", caught.value.message)
     assert not (folder / "mark").exists()
 
 
