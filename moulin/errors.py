@@ -119,5 +119,4 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unsupported",
-    "missing_extra",
 ]
