@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import chain, islice
 from typing import Annotated
 
 import typer
@@ -97,12 +98,13 @@ def sql(
     as_json: Json = False,
 ) -> None:
     """Run Spark SQL over the lake; `database.table version as of 12` reads an older version."""
-    from moulin.pipeline.sql.results import stream_batches
+    from moulin.pipeline.sql.results import batches
 
     count = rows_to_show(limit, as_json, usual=100)
     with open_lake(context) as lake:
-        with errors.status("Starting Spark ...") as status:
+        with errors.status("Starting Spark ..."):
             frame = lake.sql(text, fresh=fresh, safe=safe)
-            status.update("Running ...")
-            batches = stream_batches(frame) if count is None else frame.limit(count + 1).toArrow().to_batches()
-        show_limited(rows_of(batches), as_json, count, empty="No rows.")
+        with errors.status("Running ..."):
+            found = rows_of(batches(frame, None if count is None else count + 1))
+            first = list(islice(found, 1))
+        show_limited(chain(first, found), as_json, count, empty="No rows.")

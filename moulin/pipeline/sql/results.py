@@ -3,9 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+
+from moulin.errors import InvalidInput
+
+
+def batches(frame: DataFrame, limit: int | None) -> Iterator[pa.RecordBatch]:
+    """The first rows, or all of them by and by. A query that fails is one sentence; Spark prints nothing of it."""
+    frame.sparkSession.sparkContext.setLogLevel("OFF")
+    with _one_sentence():
+        yield from stream_batches(frame) if limit is None else frame.limit(limit).toArrow().to_batches()
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        cause = next((line for line in lines if "[" in line and "SQLSTATE" in line), lines[0])
+        raise InvalidInput(f"The query failed: {cause[cause.find('[') if 'SQLSTATE' in cause else 0 :]}") from None
 
 
 def stream_batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
@@ -26,4 +48,4 @@ def stream_batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
         yield pa.ipc.read_record_batch(pa.py_buffer(batch), pa.ipc.read_schema(pa.py_buffer(schema)))
 
 
-__all__ = ["stream_batches"]
+__all__ = ["batches", "stream_batches"]

@@ -79,3 +79,14 @@ def test_results_of_sql_are_whole_and_in_order(lake: Run) -> None:
     assert "The first 100 rows; more not shown" in shown.out
     assert "not shown" not in lake("sql", query, "--limit", "0").out
     assert lake("sql", f"{query} limit 0", "--json").json() == []
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
+def test_a_query_that_fails_while_it_runs_is_one_sentence(lake: Run, form: tuple[str, ...]) -> None:
+    done = lake("sql", "select assert_true(id > 1000) from shop.t", *form)
+    assert done.code == 1
+    assert done.err.startswith("Error: The query failed: [USER_RAISED_EXCEPTION] '(id > 1000)' is not true!")
+    assert len(done.err.splitlines()) == 1
+    assert done.out == ""
