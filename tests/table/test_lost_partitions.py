@@ -14,13 +14,14 @@ from moulin.table.compact import job
 
 @pytest.mark.parametrize("numbers", [4096, 2], ids=["", "too few numbers"])
 @pytest.mark.parametrize("keyed", [False, True], ids=["event", "keyed"])
+@pytest.mark.parametrize("memory", [256 << 20, 500], ids=["", "little memory"])
 def test_a_compaction_leaves_partitions_of_dropped_columns(
-    keyed: bool, numbers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    keyed: bool, numbers: int, memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "_NUMBERS", numbers)
     columns = [("id", "long", False), ("old", "string"), ("new", "int")]
     options: dict[str, Any] = {"primary_key": ["id"]} if keyed else {"sort_by": ["id desc"]}
-    with moulin.connect(tmp_path / "lake") as lake:
+    with moulin.connect(tmp_path / "lake", merge_memory_bytes=memory) as lake:
         lake.create_database("shop")
         table = lake.create_table("shop.t", columns, partition_by=["old"], **options)
         table.append([{"id": n, "old": f"p{n % 2}", "new": n % 3} for n in range(60)])
