@@ -36,6 +36,9 @@ ENDINGS: Final[Mapping[str, RowFormat]] = {
 }
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _EMPTY = ("Empty JSON stream", "Empty CSV file")  # what pyarrow says of files without a byte
+_BLOCK_BYTES: Final = 8 << 20  # a file is read in blocks, and pyarrow refuses a row that is larger than one
+_CSV_BLOCKS: Final = pa_csv.ReadOptions(block_size=_BLOCK_BYTES)
+_JSON_BLOCKS: Final = pa_json.ReadOptions(block_size=_BLOCK_BYTES)
 _AS_THEY_ARE = (pt.is_string, pt.is_integer, pt.is_floating, pt.is_boolean)
 
 Opener = Callable[[], Any]  # gives the file anew, from its start: a pyarrow file or a Python one
@@ -103,7 +106,7 @@ def _csv(name: str, schema: Schema, opener: Opener) -> Iterator[pa.RecordBatch]:
     as_they_are = (*_AS_THEY_ARE, pt.is_date)
     types = {f.name: f.type if _is_one(f.type, as_they_are) else pa.string() for f in arrow_schema(schema)}
     options = pa_csv.ConvertOptions(column_types=types, strings_can_be_null=True)
-    with _plain(name, opener) as file, pa_csv.open_csv(file, convert_options=options) as reader:
+    with _plain(name, opener) as file, pa_csv.open_csv(file, _CSV_BLOCKS, convert_options=options) as reader:
         yield from reader
 
 
@@ -113,10 +116,18 @@ def _ndjson(name: str, schema: Schema, opener: Opener) -> Iterator[Any]:
         yield from _json_dicts(name, opener)
         return
     defaulted = {field.name for field in schema.fields if field.write_default is not None}  # absent is not null there
-    known = pa.schema([(f.name, _json_type(f.type)) for f in columns if f.name not in defaulted])
+    known = pa.schema([field for field in json_columns(columns) if field.name not in defaulted])
     options = pa_json.ParseOptions(explicit_schema=known)
-    with _plain(name, opener) as file, pa_json.open_json(file, parse_options=options) as reader:
+    with _plain(name, opener) as file, pa_json.open_json(file, _JSON_BLOCKS, options) as reader:
         yield from reader
+
+
+def json_columns(schema: pa.Schema) -> list[pa.Field]:
+    """The columns of a table as pyarrow reads them from JSON; without those that hold a map, which it cannot read.
+
+    Times and others that are text in JSON stay text: pyarrow would lose the zone of a time.
+    """
+    return [pa.field(field.name, _json_type(field.type)) for field in schema if not _holds_map(field.type)]
 
 
 def _json_dicts(name: str, opener: Opener) -> Iterator[Any]:
@@ -172,28 +183,34 @@ def _reason(error: Exception, kind: RowFormat, schema: Schema, name: str, opener
     """What pyarrow says, with the name of the column where it gives only its position, or nothing."""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     said = re.sub(r"(Expected \d+ columns, got \d+): .*", r"\1", said)  # behind it is the whole line of the file
+    if "straddl" in said:
+        return f"a row is larger than {_BLOCK_BYTES >> 20} MiB"
     with suppress(pa.ArrowException, OSError, ValueError):  # the file may be one that cannot be read twice
         if kind == "csv" and (found := re.match(r"In CSV column #(\d+): (.*)", said)):
             texts = pa_csv.ConvertOptions(column_types={field.name: pa.string() for field in schema.fields})
-            with _plain(name, opener) as file, pa_csv.open_csv(file, convert_options=texts) as reader:
+            with _plain(name, opener) as file, pa_csv.open_csv(file, _CSV_BLOCKS, convert_options=texts) as reader:
                 return f"column {reader.schema.names[int(found[1])]}: {found[2]}"
         if kind == "ndjson" and said.startswith("Failed to convert"):
-            return f"column {_json_culprit(name, schema, opener)}: {said}"
+
+            def read(options: pa_json.ParseOptions) -> None:
+                with _plain(name, opener) as file, pa_json.open_json(file, _JSON_BLOCKS, options) as reader:
+                    for _ in reader:
+                        pass
+
+            culprit = json_culprit(json_columns(arrow_schema(schema)), read)
+            return said if culprit is None else f"column {culprit}: {said}"
     return said
 
 
-def _json_culprit(name: str, schema: Schema, opener: Opener) -> str:
-    """The first column that cannot be converted."""
-    for field in arrow_schema(schema):
-        alone = pa.schema([(field.name, _json_type(field.type))])
-        options = pa_json.ParseOptions(explicit_schema=alone, unexpected_field_behavior="ignore")
+def json_culprit(columns: Iterable[pa.Field], read: Callable[[pa_json.ParseOptions], object]) -> str | None:
+    """The first of these columns that cannot be read by itself; pyarrow does not name it."""
+    for field in columns:
+        alone = pa_json.ParseOptions(explicit_schema=pa.schema([field]), unexpected_field_behavior="ignore")
         try:
-            with _plain(name, opener) as file, pa_json.open_json(file, parse_options=options) as reader:
-                for _ in reader:
-                    pass
+            read(alone)
         except pa.ArrowException:
             return str(field.name)
-    raise ValueError("no column fails by itself")
+    return None
 
 
 _READERS: Mapping[RowFormat, Callable[[str, Schema, Opener], Iterator[Any]]] = {

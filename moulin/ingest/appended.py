@@ -13,8 +13,7 @@ import pyarrow.json as pa_json
 
 from moulin.errors import InvalidInput
 from moulin.formats.baby_segment import Payload
-
-_PLAIN = (pa.types.is_string, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+from moulin.formats.row_file import json_columns, json_culprit
 
 
 def read_rows(payload: Payload, data: bytes, schema: pa.Schema) -> pa.Table:
@@ -34,10 +33,17 @@ def read_rows(payload: Payload, data: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _lines(data: bytes, schema: pa.Schema) -> pa.Table:
-    # Nulls are left to whoever fits the rows into the table, and names the column.
-    known = [field.with_nullable(True) for field in schema if any(is_kind(field.type) for is_kind in _PLAIN)]
-    options = pa_json.ParseOptions(explicit_schema=pa.schema(known))
-    rows = pa_json.read_json(io.BytesIO(data), parse_options=options)
+    known = json_columns(schema)  # nulls are left to whoever fits the rows into the table, and names the column
+    whole = pa_json.ReadOptions(block_size=max(len(data), 1 << 20))  # a row that is larger than a block is refused
+
+    def read(options: pa_json.ParseOptions) -> pa.Table:
+        return pa_json.read_json(io.BytesIO(data), whole, options)
+
+    try:
+        rows = read(pa_json.ParseOptions(explicit_schema=pa.schema(known)))
+    except pa.ArrowInvalid as error:
+        culprit = json_culprit(known, read) if str(error).startswith("Failed to convert") else None
+        raise error if culprit is None else ValueError(f"column {culprit}: {error}") from None
     # Arrow adds the columns that no row has; they get their defaults when they are absent, and not when they are null.
     absent = [field.name for field in known if json.dumps(field.name, ensure_ascii=False).encode() not in data]
     return rows.drop_columns([name for name in absent if rows[name].null_count == rows.num_rows])

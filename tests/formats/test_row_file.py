@@ -62,6 +62,18 @@ def test_what_does_not_fit_is_named(text: str | bytes, kind: str, message: str) 
         read(text, kind)
 
 
+@pytest.mark.parametrize("kind", ["csv", "ndjson"])
+def test_a_row_of_megabytes_is_read_and_a_huge_one_is_named(kind: str) -> None:
+    def text(size: int) -> str:
+        rows = ["x" * size, "y"]
+        return "v\n" + "\n".join(rows) if kind == "csv" else "\n".join(f'{{"v": "{row}"}}' for row in rows)
+
+    schema = make_schema([("v", "string")])
+    assert [len(row["v"]) for row in read(text(3_000_000), kind, schema)] == [3_000_000, 1]
+    with pytest.raises(InvalidInput, match="a row is larger than 8 MiB"):
+        read(text(20_000_000), kind, schema)
+
+
 def test_the_name_of_a_file_tells_its_format() -> None:
     names = {
         "a.csv": "csv",

@@ -28,6 +28,7 @@ _COUNTS = (
     ("stored_bytes", "Stored bytes taken in."),
     ("rows", "Rows written to tables."),
     ("set_aside_records", "Records that could not be read and were set aside."),
+    ("repeated_keys", "Attributes that a later one of the same name replaced."),
     ("streams_ended", "Streams whose end was noted."),
 )
 

@@ -242,6 +242,7 @@ class Nursery:
             stored_bytes=report.stored_bytes,
             rows=report.rows,
             set_aside_records=report.set_aside,
+            repeated_keys=report.repeated_keys,
         )
         for aside in batch.set_asides:
             _log.warning("Set aside baby segment %d of stream %s: %s", aside.offset, aside.stream_id, aside.reason)
