@@ -54,3 +54,21 @@ def test_an_empty_range_is_reported_and_a_wrong_one_refused(lake: Run) -> None:
         done = lake("changes", "shop.orders", *words)
         assert (done.code, message in done.err) == (1, True)
     assert lake("changes", "shop.orders").code == 2
+
+
+def test_restore_reports_the_rows_that_it_changed(lake: Run) -> None:
+    base = since(lake)
+    done = lake("table", "restore", "shop.orders", str(base + 1))
+    assert "1 added, 0 removed, 0 updated" in " ".join(done.out.split())
+    machine = lake("table", "restore", "shop.orders", str(base), "--json").json()
+    assert machine == {"version": base + 4, "rows": {"added": 0, "removed": 5, "updated": 0}}
+
+
+def test_changes_show_nanoseconds_whole(lake: Run) -> None:
+    assert lake("table", "create", "shop.times", "id:long", "at:timestamp[ns,tz=UTC]").code == 0
+    row = '{"id": 1, "at": "2024-03-01T10:00:00.123456789Z"}\n'
+    assert lake("append", "shop.times", "-", stdin=row).code == 0
+    base = lake("table", "history", "shop.times", "--json").json()[-1]["version"]
+    for words in (("changes", "shop.times", "--since", str(base)), ("scan", "shop.times")):
+        (found,) = lake(*words, "--json").json()
+        assert found["at"] == "2024-03-01 10:00:00.123456789+00:00"
