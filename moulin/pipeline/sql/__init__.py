@@ -2,7 +2,7 @@
 
 `sql` refuses what is not a query and names the call to use instead. `catalyst` is the only module that knows the
 classes of Spark's parser and plans. `names` finds the lake's tables in a plan and puts their rows there. `hints`
-takes from a plan the conditions that spare files.
+takes from a plan the conditions that spare files. `results` reads the rows of a query by and by.
 
 May import: `pipeline.read` and the layers below; not `write/` or `source/`.
 Read first: `names.py`.
