@@ -238,6 +238,7 @@ def _farewell(seconds: float, folder: Path | None) -> None:
             "  README.md shows the same from Python; docs/semantics.md says what is promised.",
             title="Done",
             title_align="left",
+            expand=False,
         )
     )
 
