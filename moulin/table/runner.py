@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
@@ -18,6 +18,8 @@ from moulin.errors import Closed
 
 S = TypeVar("S")
 R = TypeVar("R")
+
+_WAKE_SECONDS = 0.5
 
 
 class Stopped(Closed):
@@ -55,7 +57,18 @@ class LocalRunner:
             yield run(slices[0])
             return
         with side_by_side("moulin-slice") as pool:
-            yield from pool.map(run, slices)
+            yield from in_turn(pool, run, slices)
+
+
+def in_turn(pool: ThreadPoolExecutor, function: Callable[[S], R], items: Sequence[S]) -> Iterator[R]:
+    """The result of each item, in their order.
+
+    Wakes up now and then: a signal that another thread received is handled when the main thread does something.
+    """
+    for future in [pool.submit(function, item) for item in items]:
+        while not future.done():
+            wait([future], timeout=_WAKE_SECONDS)
+        yield future.result()
 
 
 @contextmanager
@@ -65,11 +78,11 @@ def side_by_side(name: str) -> Iterator[ThreadPoolExecutor]:
     After Ctrl-C it does not: whoever ends the process gives back what it holds first.
     """
     pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix=name)
-    wait = True
+    waits = True
     try:
         yield pool
     except (KeyboardInterrupt, SystemExit):
-        wait = False
+        waits = False
         raise
     finally:
-        pool.shutdown(wait=wait, cancel_futures=True)
+        pool.shutdown(wait=waits, cancel_futures=True)

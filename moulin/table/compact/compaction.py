@@ -24,7 +24,7 @@ from moulin.table.compact.picker import Bounds, Group, pick, pick_levels
 from moulin.table.compact.worker import CompactionWorker, heartbeats
 from moulin.table.context import Context
 from moulin.table.properties import effective
-from moulin.table.runner import Stopped, TaskRunner, never, side_by_side
+from moulin.table.runner import Stopped, TaskRunner, in_turn, never, side_by_side
 
 _SMALL = 64 << 20
 
@@ -198,7 +198,7 @@ def _run_all(run: Callable[[Group], None], groups: Sequence[Group]) -> None:
     """Groups share no segment, so small ones run at once; a large one keeps all cores busy by itself."""
     small = [group for group in groups if group.size < _SMALL]
     with side_by_side("moulin-compact") as pool:
-        for _ in pool.map(run, small):
+        for _ in in_turn(pool, run, small):
             pass
     for group in groups:
         if group.size >= _SMALL:
