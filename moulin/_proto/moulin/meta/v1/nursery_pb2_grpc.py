@@ -99,7 +99,7 @@ class NurseryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CommitNurseryBatch(self, request, context):
-        """Everything that one run of a nursery brings, in one transaction: segments of many tables, one frontier per stream, and what
+        """Everything that one batch of a nursery brings, in one transaction: segments of many tables, one frontier per stream, and what
         could not be read. Refused (ABORTED) when a stream or the routing moved since it was planned.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
