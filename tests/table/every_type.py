@@ -71,7 +71,8 @@ def shown(value: Any) -> Any:
         case list() | tuple():
             return [shown(one) for one in value]
         case datetime():
-            return value.astimezone(UTC).isoformat() if value.tzinfo is not None else value.isoformat()
+            at = value.astimezone(UTC) if value.tzinfo is not None else value
+            return at.isoformat(timespec="microseconds"), getattr(value, "nanosecond", 0)
         case bytes() if len(value) == 16:
             return str(UUID(bytes=value))
         case UUID():

@@ -386,8 +386,8 @@ def test_recovery_goes_back_only_when_told_to_and_keeps_what_it_gives_up(busy: t
     assert again.table_by_id(state.id, gap - 1) == kept
     commit(again, state.id, Append(added=(segment(again, state.id),)))
     place.store.put(discarded.path, b"rows of a version that was given up")
-    collect(again, history_keep=0, orphan_grace=-1e9, byte_floor=0)
-    collect(again, history_keep=0, orphan_grace=-1e9, byte_floor=0)
+    collect(again, history_keep=0, orphan_grace=0, byte_floor=0)
+    collect(again, history_keep=0, orphan_grace=0, byte_floor=0)
     assert {name: place.store.get(paths.discarded_manifest(2, name)) for name in newer} == bytes_of
     assert place.store.exists(discarded.path), "the files of what was given up are there as long as its manifests are"
     before = dump(again)

@@ -182,9 +182,9 @@ def test_a_compaction_of_segments_meanwhile_writes_no_run_again(
     assert runner is not None
 
     class Watched:
-        def map(self, kernel: Callable[[S], R], slices: Sequence[S]) -> Iterable[R]:
+        def map(self, kernel: Callable[[S], R], slices: Sequence[S], **options: Any) -> Iterable[R]:
             seen.extend(slices)
-            return runner.map(kernel, slices)
+            return runner.map(kernel, slices, **options)
 
     monkeypatch.setattr(lake.context.spark(), "runner", Watched)
     Meanwhile(lake).action = lambda: plain.compact(everything=True)
