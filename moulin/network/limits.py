@@ -45,6 +45,8 @@ def grpc_options(limits: Limits) -> list[tuple[str, Any]]:
         ("grpc.max_allowed_incoming_connections", affordable(limits)),
         ("grpc.server_handshake_timeout_ms", max(1, int(limits.header_seconds * 1000))),
         ("grpc.max_concurrent_streams", _CALLS),  # of one connection; its client keeps the others back
+        # Else calls that Python has not yet freed count, too, and a client that keeps to the limit is refused.
+        ("grpc.http.overload_protection", 0),
         ("grpc.max_connection_idle_ms", _IDLE_SECONDS * 1000),  # clients connect again with their next call
         ("grpc.keepalive_time_ms", 60_000),  # notices clients that vanished
         ("grpc.keepalive_timeout_ms", 20_000),

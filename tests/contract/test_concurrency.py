@@ -115,7 +115,7 @@ def test_waiting_for_the_lock_ends(backend: Backend) -> None:
     """A lock that another holds ends in Unavailable, and the next try succeeds."""
     uri, store = backend.new_uri(), open_store(backend.folder)
     holder = backend.open(uri, store)
-    other = backend.open(uri, store, Config(lock_seconds=0.3))
+    other = backend.open(uri, store, Config(lock_seconds=1.0))
     with holder.pool.write(), pytest.raises(Unavailable):
         other.create_database("d")
     assert other.create_database("d").name == "d"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import re
@@ -244,6 +245,20 @@ def test_a_client_is_answered_after_many_connections_that_say_nothing(lake: Lake
     finally:
         for one in silent:
             one.close()
+        server.stop(1)
+
+
+def test_many_calls_one_after_the_other_are_answered_whenever_python_frees_them(lake: Lake) -> None:
+    """A call that failed is freed by the garbage collector, which may be late; the limit is of calls at the same time."""
+    server = build_server(lake, ServeConfig(bind="127.0.0.1:0")).start()
+    gc.disable()
+    try:
+        stub = connected(server)
+        for _ in range(400):
+            with refused(grpc.StatusCode.NOT_FOUND):
+                stub.GetDatabase(pb.DatabaseRef(name="nope"))
+    finally:
+        gc.enable()
         server.stop(1)
 
 

@@ -290,9 +290,10 @@ def test_a_loser_of_a_race_that_cannot_get_the_catalog_is_told_that_it_lost(back
 
         def hold() -> None:
             with live.catalog.pool.write() as write:
+                if write.connection.dialect.name == "postgresql":  # which would end the session
+                    write.connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
                 held.set()
-                while not over.wait(0.1):
-                    write.connection.execute(sa.text("select 1"))  # or PostgreSQL ends the session
+                over.wait(60)
 
         holder = threading.Thread(target=hold)
         holder.start()
