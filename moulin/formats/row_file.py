@@ -119,7 +119,18 @@ def _ndjson(name: str, schema: Schema, opener: Opener) -> Iterator[Any]:
     known = pa.schema([field for field in json_columns(columns) if field.name not in defaulted])
     options = pa_json.ParseOptions(explicit_schema=known)
     with _plain(name, opener) as file, pa_json.open_json(file, _JSON_BLOCKS, options) as reader:
-        yield from reader
+        for batch in reader:
+            check_texts(batch)
+            yield batch
+
+
+def check_texts(rows: pa.RecordBatch | pa.Table) -> None:
+    """Refuses rows with texts that are not UTF-8: pyarrow takes them from JSON, and nobody can read them later."""
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            raise InvalidInput(f"column {field.name} has a text that is not UTF-8.") from None
 
 
 def json_columns(schema: pa.Schema) -> list[pa.Field]:

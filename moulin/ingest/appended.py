@@ -13,7 +13,7 @@ import pyarrow.json as pa_json
 
 from moulin.errors import InvalidInput
 from moulin.formats.baby_segment import Payload
-from moulin.formats.row_file import json_columns, json_culprit
+from moulin.formats.row_file import check_texts, json_columns, json_culprit
 
 
 def read_rows(payload: Payload, data: bytes, schema: pa.Schema) -> pa.Table:
@@ -44,6 +44,7 @@ def _lines(data: bytes, schema: pa.Schema) -> pa.Table:
     except pa.ArrowInvalid as error:
         culprit = json_culprit(known, read) if str(error).startswith("Failed to convert") else None
         raise error if culprit is None else ValueError(f"column {culprit}: {error}") from None
+    check_texts(rows)
     # Arrow adds the columns that no row has; they get their defaults when they are absent, and not when they are null.
     absent = [field.name for field in known if json.dumps(field.name, ensure_ascii=False).encode() not in data]
     return rows.drop_columns([name for name in absent if rows[name].null_count == rows.num_rows])

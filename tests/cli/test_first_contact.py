@@ -136,3 +136,7 @@ def test_options_of_a_store_come_from_a_file_and_the_environment_too(
     monkeypatch.setenv("MOULIN_STORAGE_OPTIONS", "s3cr3t")
     wrong = lake("db", "list")
     assert (wrong.code, "takes a JSON object" in wrong.err, "s3cr3t" in wrong.err) == (1, True, False)
+
+
+def test_brackets_in_help_are_shown(run: Run) -> None:
+    assert "A moulin.toml: [serve]" in run("serve", "--help").out

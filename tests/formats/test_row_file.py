@@ -54,6 +54,7 @@ def test_constants_stand_for_columns_that_the_file_lacks() -> None:
         ('{"id": 1', "ndjson", "f cannot be read as ndjson"),
         ('{"day": "2024-01-01"}\n', "ndjson", "column id: it is null"),
         ('{"id": 1, "nope": 2}\n', "ndjson", "f: .*'nope'"),
+        (b'{"id": 1, "ts": "2024-01-01T10:00:00Z\xff"}\n', "ndjson", "f: column ts has a text that is not UTF-8"),
         (b"no parquet", "parquet", "f cannot be read as parquet"),
     ],
 )

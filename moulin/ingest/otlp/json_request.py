@@ -30,6 +30,8 @@ _IDS: Final = frozenset({"trace_id", "span_id", "parent_span_id"})
 STRING: Final = rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?'
 """A pattern for a text of JSON. One without an end matches up to the end of the data: nothing is tried twice."""
 _STRINGS: Final = re.compile(STRING, re.DOTALL)
+_BRACKETS: Final = re.compile(STRING.decode() + r"|[{}\[\]]", re.DOTALL)
+_LEVELS: Final = 600  # of JSON that are parsed; fewer than Python can, and far more than DEEPEST messages have
 _MASK: Final = (1 << 64) - 1
 _RANGES: Final = {
     Field.TYPE_INT32: (-(1 << 31), 1 << 31),
@@ -81,12 +83,37 @@ def to_protobuf(signal: Signal, data: bytes) -> tuple[bytes, int]:
         text = data.decode("utf-8-sig", errors="replace")
         notes.texts += 1
     try:
-        document = json.loads(text)
+        document = _parsed(text)
     except (ValueError, RecursionError):
         raise NotOtlp("It is not JSON, or nested too deeply.") from None
     if not isinstance(document, dict):
         raise NotOtlp("It is not a JSON object.")
     return _message(REQUESTS[signal].DESCRIPTOR, document, 1, notes), notes.texts
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        return json.loads(_emptied(text))
+
+
+def _emptied(text: str) -> str:
+    """The document with nothing inside the brackets that are `_LEVELS` deep: protobuf refuses their record anyway."""
+    parts, depth, kept = [], 0, 0
+    for found in _BRACKETS.finditer(text):
+        bracket = found[0]
+        if bracket in ("{", "["):
+            depth += 1
+            if depth == _LEVELS:
+                parts.append(text[kept : found.end()])
+        elif bracket in ("}", "]"):
+            if depth == _LEVELS:
+                kept = found.start()
+            depth -= 1
+    if depth >= _LEVELS:
+        raise ValueError("A bracket is not closed.")
+    return "".join([*parts, text[kept:]])
 
 
 def _message(descriptor: Any, value: Any, depth: int, notes: _Notes) -> bytes:

@@ -9,7 +9,7 @@ Such a file is copied to where a segment lies; the upload is left to clean-up, a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
@@ -35,7 +35,8 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.meta.codec.meta.address import from_message_key
 from moulin.meta.codec.meta.moment import from_message_range
 from moulin.model.entities import TableState
-from moulin.model.facts import SegmentFacts
+from moulin.model.facts import ColumnFacts, SegmentFacts
+from moulin.model.layout.bounds import time_range_ns
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER
 from moulin.model.layout.sort_rows import is_sorted
 from moulin.model.schema.schema import column_path
@@ -49,6 +50,7 @@ _HASHES: Final[dict[int, Callable[[], Any]]] = {0: hashlib.sha256, 2: hashlib.sh
 _CHUNK = 4 << 20
 _GLANCE_ROWS, _GLANCE_BYTES = 256, 1 << 20
 _MAX_EVENTS = (1 << 31) - 1
+_ROUNDED = 1000  # nanoseconds; columns have microseconds
 
 
 def is_upload(message: pb.CreateSegment, table_id: UUID, store: Store) -> bool:
@@ -80,6 +82,8 @@ def from_message_new_segment(
         facts = _given(message, path, parsed[1], state, store)
     else:
         facts = _read(message, path, parsed[1], state, store)
+        times = _covering(times, facts)
+        facts = replace(facts, time_min=times and times[0], time_max=times and times[1])
     if times is not None and facts.time_min is None:
         facts = replace(facts, time_min=times[0], time_max=times[1])
     if times is not None and times != (facts.time_min, facts.time_max):
@@ -154,6 +158,8 @@ def _read(message: pb.CreateSegment, path: str, number: int, state: TableState, 
     if state.spec.fields:
         raise InvalidInput(f"Table {state.full_name} is partitioned: data_file must say which partition {path} is of.")
     footer = _footer(path, store)
+    columns = footer_facts(footer, state.schema)
+    first, last = _footer_times(columns, state)
     digest = check_hash(message, path, store)
     is_sorted_by_it = _check_rows(path, state, store)
     lowest, highest = sequence_range(footer)
@@ -168,13 +174,37 @@ def _read(message: pb.CreateSegment, path: str, number: int, state: TableState, 
         state.spec_id,
         (),
         digest,
-        footer_facts(footer, state.schema),
+        columns,
+        time_min=first,
+        time_max=last,
         has_lineage=lowest is not None,
         seq_min=lowest,
         seq_max=highest,
         sort_order_id=state.sort_order_id if is_sorted_by_it else UNSORTED_SORT_ORDER.order_id,
         split_offsets=split_offsets(footer),
     )
+
+
+def _footer_times(columns: Sequence[ColumnFacts], state: TableState) -> tuple[int | None, int | None]:
+    found = next((facts for facts in columns if facts.field_id == state.event_time), None)
+    if state.event_time is None or found is None or found.lower is None or found.upper is None:
+        return None, None
+    return time_range_ns(state.schema.find_type(state.event_time), found.lower, found.upper)
+
+
+def _covering(given: tuple[int, int] | None, facts: SegmentFacts) -> tuple[int, int] | None:
+    """The range of event time that is given, made to cover the file's: a client may round, and rows must be found.
+
+    None, which is never pruned, when the file does not say its own. Refuses a range that has nothing of the file's.
+    """
+    if facts.time_min is None or facts.time_max is None:
+        return None
+    first, last = given or (facts.time_min, facts.time_max)
+    if last <= facts.time_min - _ROUNDED or first >= facts.time_max + _ROUNDED:
+        raise InvalidInput(
+            f"Segment {facts.path} holds times {facts.time_min} to {facts.time_max}, not {first} to {last}."
+        )
+    return min(first, facts.time_min), max(last, facts.time_max)
 
 
 def check_upload(message: pb.CreateSegment, table_id: UUID, store: Store) -> int:

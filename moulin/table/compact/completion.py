@@ -105,7 +105,7 @@ def _checked(
     if not facts.has_lineage:
         raise InvalidInput(f"{facts.path} lacks the row ids and sequence numbers that a compaction keeps.")
     times = [(s.facts.time_min, s.facts.time_max) for s in inputs if s.facts.time_min is not None]
-    if facts.time_min is not None and facts.time_max is not None:
+    if facts.time_min is not None and facts.time_max is not None and len(times) == len(inputs):
         low, high = min(t[0] or 0 for t in times), max(t[1] or 0 for t in times)
         if not low <= facts.time_min <= facts.time_max <= high:
             raise InvalidInput(f"{facts.path} holds times outside of those of the inputs.")

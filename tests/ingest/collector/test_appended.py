@@ -105,6 +105,15 @@ def test_rows_that_fit_are_taken_and_the_catalog_is_not_asked_each_time(orders: 
     assert orders.registry.schemas_asked == 2, "a refusal rests on the newest schema"
 
 
+@pytest.mark.parametrize("text", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80"], ids=["byte", "overlong", "surrogate"])
+def test_text_that_is_not_utf8_is_refused_with_the_column(orders: Running, text: bytes) -> None:
+    """Else it lands, and nobody can read the table."""
+    lines = b'{"id": 1}\n{"id": 2, "tags": ["MARK"]}'.replace(b"MARK", text)
+    answer = post(orders, lines, "/v1/append/shop.orders", content_type=NDJSON)
+    assert answer.status_code == 400
+    assert "column tags has a text that is not UTF-8" in answer.json()["message"]
+
+
 def test_a_row_of_megabytes_is_taken(orders: Running) -> None:
     orders.registry.tables["orders"] = make_schema([*COLUMNS, ("body", "string")])
     assert send(orders, GOOD, {"id": 2, "body": "x" * 3_000_000}, GOOD).json() == {"rows": 3}

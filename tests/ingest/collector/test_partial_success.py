@@ -84,6 +84,24 @@ def test_json_is_treated_alike(collector: Running) -> None:
     assert [row["body"] for row in collector.rows("logs")] == ["\ufffd!", "three"]
 
 
+@pytest.mark.parametrize(("opening", "closing"), [('{"arrayValue":{"values":[', "]}}"), ('{"new":[', "]}")])
+def test_json_deeper_than_a_parser_goes_loses_one_record_at_most(
+    collector: Running, opening: str, closing: str
+) -> None:
+    inside = json.dumps({"stringValue": 'br[ack{ets "'})
+    value = opening * 20_000 + inside + closing * 20_000
+    records = f'{{"body":{inside}}},{{"timeUnixNano":"2","body":{value}}},{{"body":{inside}}}'
+    body = f'{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{records}]}}]}}]}}'
+    answer = post(collector, body.encode(), content_type="application/json")
+    assert answer.status_code == 200
+    rejected = int(answer.json().get("partialSuccess", {}).get("rejectedLogRecords", 0))
+    assert rejected == ("array" in opening), "names that OTLP does not know are skipped, however deep"
+    assert [row["body"] for row in collector.rows("logs")].count('br[ack{ets "') == 2
+    assert len(collector.rows("logs")) == 3 - rejected
+    unclosed = post(collector, body[: body.index(closing)].encode(), content_type="application/json")
+    assert unclosed.status_code == 400
+
+
 def test_malformed_ids_and_deep_values_are_counted_together(collector: Running) -> None:
     request = REQUESTS["logs"]()
     records = add_records("logs", request, 4)

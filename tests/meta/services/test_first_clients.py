@@ -181,6 +181,34 @@ def test_an_upload_that_is_not_as_described_is_refused(api: Api) -> None:
     assert api.live_segments(table_id) == 0
 
 
+@rule("NU-48")
+@pytest.mark.parametrize(
+    "given", [(NANOS + 7, NANOS + 9), (0, NANOS), (NANOS, NANOS + SECOND), None], ids=["rounded", "low", "high", "none"]
+)
+def test_rows_are_found_by_time_whatever_range_is_given(api: Api, given: tuple[int, int] | None) -> None:
+    database_id, (table_id,), stream_id = api.ingest()
+    segment = upload(api, table_id)
+    request = {"database_id": database_id, "register_request_id": name("r")}
+    segment.ingest_time_range.end_time = NANOS + SECOND
+    segment.time_range.end_time = 5
+    segment.time_range.start_time = 0
+    with refused(StatusCode.INVALID_ARGUMENT, "holds times"):
+        api.RegisterMergedSegments(merges=[merge(api, segment, stream_id, -1, 1)], **request)
+    segment.ClearField("time_range")
+    if given is not None:
+        segment.time_range.start_time, segment.time_range.end_time = given
+        segment.ingest_time_range.start_time = given[0]
+    api.RegisterMergedSegments(merges=[merge(api, segment, stream_id, -1, 1)], **request)
+    table = api.live.lake.table(api.live.catalog.table_by_id(UUID(table_id)).full_name)
+    assert table.scan(where="event_time = timestamp '2026-01-02T00:00:00Z'").to_arrow().num_rows == 2
+    [found] = api.live.catalog.segments(UUID(table_id), api.live.catalog.version())
+    first, last = found.facts.time_min, found.facts.time_max
+    assert first is not None
+    assert first <= NANOS
+    assert last is not None
+    assert last >= NANOS
+
+
 def test_an_upload_in_another_order_is_not_taken_for_a_sorted_one(live: Live, api: Api) -> None:
     shop = open_shop(live, sort_by=["id"])
     state = shop.table.state()
