@@ -101,6 +101,15 @@ def test_docs_and_metadata_of_arrow_are_kept(lake: Lake) -> None:
     assert lake.create_table("shop.copy", again.schema).schema.equals(again.schema, check_metadata=True)
 
 
+def test_metadata_of_a_schema_is_kept_in_keyed_tables(lake: Lake) -> None:
+    table = lake.create_table("shop.vectors", VECTORS, primary_key=["id"])
+    table.rename_column("v", "vector")
+    table.put({"id": 1, "vector": [1.0, 2.0, 3.0]})
+    table.flush()
+    assert table.schema.metadata == {b"source": b"lab"}
+    assert table.scan().to_arrow().schema.metadata == {b"source": b"lab"}
+
+
 def test_engines_see_nothing_of_what_only_arrow_knows(lake: Lake) -> None:
     table = lake.create_table("shop.vectors", VECTORS)
     table.append(ROWS)

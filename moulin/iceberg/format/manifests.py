@@ -100,8 +100,9 @@ class ManifestWriter:
         return [self.manifest(block) for group in _by_spec(entries) for block in _blocks(group)]
 
     def deletes(self, entries: Iterable[Entry]) -> list[ManifestFile]:
-        """Manifests of delete files."""
-        return [self.manifest(block) for group in _by_spec(entries) for block in _blocks(group)]
+        """Manifests of delete files, in the order in which they lie in storage."""
+        ordered = sorted(entries, key=_where_stored)
+        return [self.manifest(block) for group in _by_spec(ordered) for block in _blocks(group)]
 
     def manifest(self, entries: Sequence[Entry]) -> ManifestFile:
         """One manifest of entries that share a spec and a kind; live ones come first in it."""
@@ -318,11 +319,17 @@ def _spec_field(given: Any) -> Json:
     }
 
 
+def _where_stored(entry: Entry) -> tuple[str, int]:
+    """DuckDB 1.5.5 takes one vector of a Puffin file for another when it reads them out of their order in the file."""
+    assert entry.delete is not None
+    return entry.delete.location, entry.delete.offset or 0
+
+
 def _by_spec(entries: Iterable[Entry]) -> list[list[Entry]]:
     groups: dict[int, list[Entry]] = {}
     for entry in entries:
         groups.setdefault(entry.segment.facts.spec_id, []).append(entry)
-    return list(groups.values())
+    return [groups[spec_id] for spec_id in sorted(groups)]
 
 
 def _contiguous(entries: list[Entry]) -> list[list[Entry]]:

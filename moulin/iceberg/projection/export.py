@@ -148,6 +148,7 @@ class _Exporter:
     def _vectors(self, segments: Sequence[LiveSegment]) -> Mapping[int, DeleteFile]:
         """The deleted rows of copied segments, in files that name the copies."""
         store, worn = self.context.store, [segment for segment in segments if segment.vector is not None]
+        worn.sort(key=lambda segment: segment.facts.spec_id)  # as they lie in manifests
         bitmaps = {}
         for segment in worn:
             assert segment.vector is not None

@@ -170,7 +170,8 @@ class Rewriter:
         self.totals.add(Entry(ADDED if one.sequence == mine else EXISTING, one) for one in delta.added)
         deletes = [Entry(ADDED, one, file) for one, file in self._delete_files(delta.deletes_added)]
         self.totals.add(deletes)
-        return [*self._joined(kept), *rewritten, *new, *self.writer.deletes(deletes)]
+        found = [*self._joined(kept), *rewritten, *new, *self.writer.deletes(deletes)]
+        return sorted(found, key=_reading_order)
 
     def _may_hold(self, manifest: ManifestFile, numbers: Mapping[int, LiveSegment]) -> bool:
         span = paths.parse_iceberg_manifest(manifest["manifest_path"])
@@ -303,6 +304,11 @@ def wider_schemas(state: TableState) -> Iterator[int]:
         common = types.keys() & set(schema.field_ids)
         if any(is_wider(schema.find_type(number), types[number]) for number in common):
             yield schema_id
+
+
+def _reading_order(manifest: ManifestFile) -> tuple[int, int]:
+    """By spec, as the vectors of one commit lie in their file; data files stay where they are, before the deletes."""
+    return manifest["content"], 0 if manifest["content"] == DATA else manifest["partition_spec_id"]
 
 
 def _or(value: Any, otherwise: Any) -> Any:

@@ -52,7 +52,7 @@ def with_key(schema: Schema, names: Sequence[str]) -> Schema:
         raise InvalidInput("primary_key names a column twice.")
     key = [fields[name].field_id for name in names]
     required = [replace(f, required=True) if f.name in names else f for f in schema.fields]
-    return Schema(*required, schema_id=schema.schema_id, identifier_field_ids=key)
+    return Schema(*required, schema_id=schema.schema_id, identifier_field_ids=key, metadata=schema.metadata)
 
 
 @dataclass(frozen=True)

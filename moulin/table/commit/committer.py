@@ -100,9 +100,9 @@ class Committer:
             if len(union) == segment.facts.rows:
                 removed.append(Expected(number, _vector_id(segment)))
             elif len(union) > len(deleted):
-                targets[number] = VectorTarget(segment.facts.path, union)
-        paths = {facts.number: facts.path for facts in change.added}
-        own = {number: VectorTarget(paths[number], bitmap) for number, bitmap in change.added_positions.items()}
+                targets[number] = VectorTarget(segment.facts, union)
+        added = {facts.number: facts for facts in change.added}
+        own = {number: VectorTarget(added[number], bitmap) for number, bitmap in change.added_positions.items()}
         written = write_vectors(self._store, change.table_id, targets | own)
         stored = {number: written[number] for number in targets}
         vectors = tuple(
@@ -175,9 +175,7 @@ class Committer:
                 moved[target] = moved.get(target, BitMap64()) | bitmap
         emptied = {number for number, bitmap in moved.items() if len(bitmap) == outputs[number].rows}
         targets = {
-            number: VectorTarget(outputs[number].path, bitmap)
-            for number, bitmap in moved.items()
-            if number not in emptied
+            number: VectorTarget(outputs[number], bitmap) for number, bitmap in moved.items() if number not in emptied
         }
         operation = Compact(
             added=tuple(facts for facts in change.added if facts.number not in emptied),

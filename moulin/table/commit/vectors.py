@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 from moulin.errors import Corrupt
 from moulin.formats import deletion_vector
 from moulin.formats.puffin import DeletionVectorBlob, write_puffin
-from moulin.model.facts import VectorFacts
+from moulin.model.facts import SegmentFacts, VectorFacts
 from moulin.model.ids import new_id
 from moulin.sized_cache import SizedCache
 from moulin.storage import paths
@@ -52,19 +52,21 @@ def read_vector(store: Store, vector: VectorFacts, rows: int) -> BitMap64:
 class VectorTarget:
     """A segment that gets a vector, and all positions in it."""
 
-    path: str
+    segment: SegmentFacts
     positions: BitMap64
 
 
 def write_vectors(store: Store, table_id: UUID, targets: Mapping[int, VectorTarget]) -> dict[int, VectorFacts]:
-    """Write one Puffin file with a vector per segment. Ids are given at commit."""
+    """Write one Puffin file with a vector per segment, in the order of Iceberg's manifests. Ids are given at commit."""
     if not targets:
         return {}
     path = paths.vector_path(table_id, new_id())
-    blobs = [DeletionVectorBlob(store.location(target.path), target.positions) for target in targets.values()]
+    ordered = sorted(targets, key=lambda number: (targets[number].segment.spec_id, number))
+    found = [targets[number] for number in ordered]
+    blobs = [DeletionVectorBlob(store.location(target.segment.path), target.positions) for target in found]
     data, extents = write_puffin(blobs)
     store.put(path, data)
     return {
         number: VectorFacts(0, number, path, extent.offset, extent.length, extent.cardinality)
-        for number, extent in zip(targets, extents, strict=True)
+        for number, extent in zip(ordered, extents, strict=True)
     }

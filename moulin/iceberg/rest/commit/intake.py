@@ -96,8 +96,8 @@ class _Intake:
                 facts = copied[where]
                 within = self._within(where, found, 0 if facts is None else facts.rows)
                 if facts is not None:
-                    fresh[facts.number], targets[facts.number] = within, VectorTarget(facts.path, within)
-        targets |= {number: VectorTarget(touched[number].facts.path, found) for number, found in vectors.items()}
+                    fresh[facts.number], targets[facts.number] = within, VectorTarget(facts, within)
+        targets |= {number: VectorTarget(touched[number].facts, found) for number, found in vectors.items()}
         written = write_vectors(self.store, self.state.id, targets)
         kind: type[DataOperation] = Overwrite
         leaving = tuple(_expected(segment) for segment in (*removed.values(), *whole))
