@@ -249,7 +249,7 @@ def test_a_client_is_answered_after_many_connections_that_say_nothing(lake: Lake
 
 
 def test_many_calls_one_after_the_other_are_answered_whenever_python_frees_them(lake: Lake) -> None:
-    """A call that failed is freed by the garbage collector, which may be late; the limit is of calls at the same time."""
+    """Failed calls are freed by the garbage collector, which may be late; the limit is of calls at the same time."""
     server = build_server(lake, ServeConfig(bind="127.0.0.1:0")).start()
     gc.disable()
     try:
