@@ -24,7 +24,8 @@ def register(root: typer.Typer) -> None:
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
-        "--config", help="A moulin.toml: [serve], and settings that come on top of those in the lake's folder."
+        "--config",
+        help="A moulin.toml: its section serve, and settings that come on top of those in the lake's folder.",
     ),
 ]
 AccessFile = Annotated[Path | None, typer.Option(help="The tokens' file; by default access.toml in the lake's folder.")]
