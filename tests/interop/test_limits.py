@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from moulin.iceberg.check.checker import check
@@ -17,7 +18,7 @@ from moulin.iceberg.projection.projection import Projection, project
 from moulin.lake import Lake
 from moulin.table.table import Table
 from tests.iceberg.conftest import lake as lake  # a fixture
-from tests.interop.engines import ENGINES, rows
+from tests.interop.engines import ENGINES, duckdb_connection, rows
 
 ID = ("id", "long", False)
 DATAFUSION = "datafusion (pyiceberg-core)"
@@ -59,6 +60,7 @@ def lost(lake: Lake) -> Table:
     table.set_partitioning(["n"])
     table.drop_column("region")
     table.append([{"id": 9, "n": 1}])
+    table.delete_where("id = 0")
     return table
 
 
@@ -94,7 +96,7 @@ LIMITS: dict[str, tuple[str, Callable[[Lake], Table], list[str]]] = {
         partitioned("uuid", "00000000-0000-0000-0000-000000000001"),
         [DATAFUSION],
     ),
-    "a dropped partition column": (engines.LOST_PARTITIONS, lost, [DATAFUSION]),
+    "a dropped partition column": (engines.LOST_PARTITIONS, lost, ["duckdb", DATAFUSION]),
     "dropped partition columns alone": (engines.ONLY_LOST_PARTITIONS, only_lost, ["duckdb", DATAFUSION]),
 }
 
@@ -157,6 +159,23 @@ def test_a_compaction_of_everything_makes_a_table_readable(
     for engine, read in ENGINES.items():
         assert said[engine.removesuffix(" native")].reads, engine
         assert rows(read(made.location), table.schema) == rows(table.scan().to_arrow(), table.schema), engine
+
+
+def test_duckdb_takes_no_condition_over_partitions_of_a_dropped_column(lake: Lake) -> None:
+    table = lake.create_table("shop.t", [ID, ("region", "string"), ("n", "int")], partition_by=["region", "n"])
+    table.append([{"id": n, "region": "eu", "n": n % 2} for n in range(4)])
+    table.set_partitioning(["n"])
+    table.drop_column("region")
+    made = project(lake.context, table.id)
+    query = f"select id from iceberg_scan('{made.location}') where n = 1"
+    with pytest.raises(duckdb.Error):
+        duckdb_connection().execute(query)
+    assert not able(lake, made)["duckdb"].reads
+    table.compact(everything=True)
+    made = project(lake.context, table.id)
+    query = f"select id from iceberg_scan('{made.location}') where n = 1 order by id"
+    assert duckdb_connection().execute(query).fetchall() == [(1,), (3,)]
+    assert able(lake, made)["duckdb"].reads
 
 
 def test_partitions_by_fixed_bytes_are_beyond_java(lake: Lake) -> None:
