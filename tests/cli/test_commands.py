@@ -218,8 +218,3 @@ def test_brackets_are_shown_as_they_are(lake: Run) -> None:
     assert lake("append", "shop.orders", "-", "--format", "ndjson", stdin=row).code == 0
     assert "[eu]" in lake("scan", "shop.orders").out
     assert "'[red]'" in lake("scan", "shop.orders", "--column", "[red]").err
-
-
-def test_the_help_of_serve_names_the_section_of_its_file(lake: Run) -> None:
-    """Words in brackets would be taken for markup, and left out."""
-    assert "A moulin.toml: its section serve" in " ".join(lake("serve", "--help").out.split())
