@@ -48,7 +48,7 @@ def kinds(lake: Lake) -> dict[str, list[str]]:
 
 def test_it_sees_live_objects_go(lake: Lake, seen: Path) -> None:
     files = kinds(lake)
-    erase(lake.store, files["data"] + files["deletes"] + files["manifests"])
+    erase(lake.store, files["data"] + files["deletes"] + files["manifests"], rows=True)
     told = seen.read_text()
     assert len(told.splitlines()) == len(files["data"] + files["deletes"] + files["manifests"])
     for path in files["data"] + files["deletes"] + files["manifests"]:
@@ -64,7 +64,7 @@ def test_it_sees_a_pinned_version_go(lake: Lake, seen: Path) -> None:
     catalog = lake.own_catalog()
     with catalog.pool.unordered() as connection:
         connection.execute(s.tables.update().values(oldest_version=table.version))
-    erase(lake.store, [segment.facts.path])
+    erase(lake.store, [segment.facts.path], rows=True)
     assert segment.facts.path in seen.read_text()
     lake.catalog.unpin(pin)
 
@@ -80,7 +80,7 @@ def test_it_sees_files_of_readers_and_writers_under_way_go(lake: Lake, seen: Pat
         connection.execute(s.tables.update().values(oldest_version=table.version))
     new = paths.segment_path(table.id, catalog.reserve_segments(1), "00c0ffee")
     lake.store.put(new, b"written, and not committed yet")
-    erase(lake.store, [segment.facts.path, new])
+    erase(lake.store, [segment.facts.path, new], rows=True)
     told = seen.read_text()
     assert f"{segment.facts.path} was deleted although a version that is kept" in told
     assert f"{new} was deleted although a living process" in told
@@ -111,4 +111,4 @@ def test_it_sees_processes_that_tests_start(lake: Lake, seen: Path, tmp_path: Pa
 def _in_child(folder: str, seen: str) -> None:
     os.environ[oracle.VARIABLE] = seen
     with moulin.connect(folder) as lake:
-        erase(lake.store, kinds(lake)["data"])
+        erase(lake.store, kinds(lake)["data"], rows=True)

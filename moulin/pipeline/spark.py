@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from moulin.errors import Closed, InvalidInput, NotFound
+from moulin.errors import Closed, Corrupt, InvalidInput, NotFound
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.predicate import Predicate
@@ -210,6 +210,9 @@ class LakeSpark:
             except NotFound:
                 if lake_only or reference.database.lower() != _SESSION:
                     raise
+            except AnalysisException:  # it has the address of the file
+                name = f"{reference.database}.{reference.name}"
+                raise Corrupt(f"Files of {name} are missing or cannot be read: `moulin check` lists them.") from None
         return frames
 
     def _resolve(self, reference: Reference, version: int, lane: Fresh | None) -> NamedFrame:

@@ -162,7 +162,7 @@ def rotate(log: Path) -> None:
     for older, newer in zip(reversed(aside), reversed(aside[:-1]), strict=False):
         if newer.exists():
             newer.replace(older)
-    with log.open("rb+") as source, aside[0].open("wb") as target:
+    with log.open("rb+") as source, open(aside[0], "wb", opener=modes.open_private) as target:
         shutil.copyfileobj(source, target)
         source.truncate(0)
 

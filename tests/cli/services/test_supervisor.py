@@ -130,6 +130,7 @@ def test_a_log_that_has_grown_large_is_moved_aside_while_its_child_writes_on(
         tended.stop()
     names = {file.name for file in tmp_path.iterdir()}
     assert names == {"talker.log", "talker.log.1", "talker.log.2", "talker.log.3"}
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}, "nobody else reads them"
     assert largest < 9000, "all that was printed"
     kept = [int(line) for number in (3, 2, 1) for line in (tmp_path / f"talker.log.{number}").read_text().split()]
     kept += [int(line) for line in talker.log.read_text().split()]

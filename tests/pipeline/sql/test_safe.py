@@ -20,7 +20,7 @@ from pyspark.errors import ParseException, PySparkException
 
 import moulin
 from moulin import Lake
-from moulin.errors import InvalidInput, NotFound, PermissionDenied, Unsupported
+from moulin.errors import Corrupt, InvalidInput, NotFound, PermissionDenied, Unsupported
 from moulin.pipeline.session import safe_environment
 from moulin.pipeline.sql.catalyst import Catalyst
 from moulin.pipeline.sql.safe import SafeSql
@@ -138,6 +138,16 @@ def test_explain_shows_no_address(lake: Lake, folder: Path) -> None:
         shown = lake.sql(f"explain {kind} select * from shop.orders where id = 3", safe=True).first()[0]
         assert "orders" in shown or "Scan parquet" in shown
         assert str(folder) not in shown
+
+
+def test_a_missing_file_is_one_sentence_without_its_address(lake: Lake, folder: Path) -> None:
+    table = lake.create_table("shop.torn", [("id", "long")])
+    table.append([{"id": 1}])
+    for file in (folder / "lake" / "tables" / str(table.id)).rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(Corrupt, match="Files of shop.torn are missing") as caught:
+        lake.sql("select * from shop.torn", safe=True)
+    assert str(folder) not in str(caught.value)
 
 
 def test_a_safe_query_changes_nothing_for_the_caller(lake: Lake, spark: SparkSession) -> None:
