@@ -136,3 +136,11 @@ def test_options_of_a_store_come_from_a_file_and_the_environment_too(
     monkeypatch.setenv("MOULIN_STORAGE_OPTIONS", "s3cr3t")
     wrong = lake("db", "list")
     assert (wrong.code, "takes a JSON object" in wrong.err, "s3cr3t" in wrong.err) == (1, True, False)
+
+
+def test_a_token_without_a_database_is_named_as_a_token(lake: Run) -> None:
+    done = lake("token", "create", "sender", "--table", "t")
+    assert (done.code, done.err) == (
+        1,
+        "Error: Token name 'sender' has 1 parts, not two: write \"database.token\".\n",
+    )
