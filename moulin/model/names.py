@@ -38,14 +38,16 @@ def check_column_name(name: object) -> str:
     return text
 
 
-def parse_table_name(name: object) -> tuple[str, str]:
-    """The two parts of "database.table"; a view is named in the same way."""
+def parse_table_name(name: object, kind: str = "table") -> tuple[str, str]:
+    """The two parts of "database.table"; views and ingest tokens are named in the same way."""
     if not isinstance(name, str):
-        raise InvalidInput(f'A table is named by text such as "database.table", not by {type(name).__name__}.')
+        raise InvalidInput(f'A {kind} is named by text such as "database.{kind}", not by {type(name).__name__}.')
     parts = name.split(".")
     if len(parts) != 2:
-        raise InvalidInput(f'Table name {name!r} has {len(parts)} parts, not two: write "database.table".')
-    return check_name(parts[0], "database"), check_name(parts[1], "table")
+        raise InvalidInput(
+            f'{kind.capitalize()} name {name!r} has {len(parts)} parts, not two: write "database.{kind}".'
+        )
+    return check_name(parts[0], "database"), check_name(parts[1], kind)
 
 
 def quote(*parts: str) -> str:

@@ -60,7 +60,8 @@ def nursery(
                 _compact_all(lake, over, no_spark, as_json)
             return
         with _metrics(metrics_bind, found) as port:
-            say("The nursery runs; Ctrl-C ends it after its batch.", as_json, ready=True, metrics_port=port)
+            where = "" if port is None else f", with /metrics on port {port}"
+            say(f"The nursery runs{where}; Ctrl-C ends it after its batch.", as_json, ready=True, metrics_port=port)
             compactor = threading.Thread(
                 target=_compact_until, args=(lake, over, no_spark, as_json), name="moulin-compact"
             )

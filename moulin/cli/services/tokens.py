@@ -41,7 +41,7 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Make a token. Its secret is shown once, now."""
-    database, token = parse_table_name(name)
+    database, token = parse_table_name(name, "token")
     with open_lake(context) as lake:
         routing = _routing(lake, database, table, {"traces": traces, "logs": logs, "metrics": metrics})
         made = lake.tokens.create_token(database, token, routing, expires_in=_seconds(expires_days))
@@ -59,7 +59,7 @@ def rotate(
     """Give a token a new secret, shown once, now."""
     with open_lake(context) as lake:
         made = lake.tokens.rotate_token(
-            *parse_table_name(name), overlap_seconds=overlap_seconds, expires_in=_seconds(expires_days)
+            *parse_table_name(name, "token"), overlap_seconds=overlap_seconds, expires_in=_seconds(expires_days)
         )
         _show_secret(name, made, as_json)
 
@@ -90,7 +90,7 @@ def list_all(context: typer.Context, database: DatabaseName, everything: All = F
 @app.command()
 def show(context: typer.Context, name: TokenName, as_json: Json = False) -> None:
     """Show a token; never its secret."""
-    database, token = parse_table_name(name)
+    database, token = parse_table_name(name, "token")
     with open_lake(context) as lake:
         names = {entry.id: entry.name for entry in lake.tables(database, include_dropped=True)}
         found = lake.tokens.token(database, token)
@@ -117,7 +117,7 @@ def route(
     metrics: Signal = None,
 ) -> None:
     """Send what comes with a token to other tables; signals that are not named stay as they are."""
-    database, token = parse_table_name(name)
+    database, token = parse_table_name(name, "token")
     with open_lake(context) as lake:
         given = {"traces": traces, "logs": logs, "metrics": metrics}
         routing = _routing(lake, database, table, given, lake.tokens.token(database, token).routing)
@@ -129,7 +129,7 @@ def route(
 def drop(context: typer.Context, name: TokenName, as_json: Json = False) -> None:
     """Drop a token; it can be brought back until its grace window ends."""
     with open_lake(context) as lake:
-        dropped = lake.tokens.drop_token(*parse_table_name(name))
+        dropped = lake.tokens.drop_token(*parse_table_name(name, "token"))
         until = moment(dropped.tombstone.delete_at) if dropped.tombstone else None
         say(f"Token {name} is dropped; `moulin token resurrect {name}` works until {until}.", as_json, until=until)
 
@@ -138,7 +138,7 @@ def drop(context: typer.Context, name: TokenName, as_json: Json = False) -> None
 def resurrect(context: typer.Context, name: TokenName) -> None:
     """Bring a dropped token back; its secrets count again."""
     with open_lake(context) as lake:
-        lake.tokens.resurrect_token(*parse_table_name(name))
+        lake.tokens.resurrect_token(*parse_table_name(name, "token"))
         say(f"Token {name} is back.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -137,6 +138,21 @@ def test_a_nursery_process_exports_its_figures(fed: tuple[Lake, Writer]) -> None
                 text = answer.read().decode()
             assert "moulin_nursery_rows_total 2" in text
             assert f'moulin_nursery_lag_seconds{{stream="{writer.id}"}} 0' in text
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+
+
+def test_a_nursery_on_any_free_port_tells_people_which(fed: tuple[Lake, Writer]) -> None:
+    lake, _ = fed
+    command = [sys.executable, "-m", "moulin.cli.main", "--lake", lake.uri, "nursery", "--no-spark"]
+    with subprocess.Popen([*command, "--metrics-bind", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"/metrics on port (\d+)", process.stdout.readline())
+            assert found is not None
+            with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/metrics") as answer:
+                assert b"moulin_nursery_rows_total" in answer.read()
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
