@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import moulin
-from moulin.cli.output import print_logs
+from moulin.cli.output import COUNTED_ROWS, print_logs
 from moulin.errors import InvalidInput, NotFound
 from moulin.storage import paths
 from moulin.storage.store import open_store
@@ -87,6 +87,11 @@ def options_of_environment() -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise InvalidInput(f'{OPTIONS_VARIABLE} takes a JSON object of texts, such as {{"region": "eu-west-1"}}.')
     return found
+
+
+def rows_to_read(count: int | None, as_json: bool) -> int | None:
+    """How many rows to ask for, so that people can be told how many are not shown."""
+    return count if count is None or as_json else count + COUNTED_ROWS
 
 
 def rows_to_show(limit: int | None, as_json: bool, usual: int) -> int | None:

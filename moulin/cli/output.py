@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -80,21 +80,27 @@ def show_rows(rows: Iterable[Mapping[str, Any]], as_json: bool, *, title: str | 
         console.print(printable(empty) or "Nothing to show.", markup=False)
 
 
+COUNTED_ROWS: Final = 1_000
+"""So many rows beyond those that are shown a command reads, to say how many there are."""
+
+
 def show_limited(
     rows: Iterable[Mapping[str, Any]], as_json: bool, limit: int | None, *, total: int | None = None, empty: str = ""
 ) -> None:
     """The first rows, and to people how many there are beyond; `total` when it is known.
 
-    `rows` may be one longer than `limit`, which shows that there are more. Without a limit, all are shown.
+    Without it, up to `COUNTED_ROWS` of those that `rows` has beyond are counted. Without a limit, all are shown.
     """
     if limit is None:
         show_rows(rows, as_json, empty=empty)
         return
     left = iter(rows)
     show_rows(islice(left, limit), as_json, empty=empty)
-    if not as_json and next(left, None) is not None:
-        more = "more" if total is None else f"{total - limit:,} more"
-        console.print(f"The first {limit:,} rows; {more} not shown, --limit 0 shows all.", style="dim")
+    if as_json or next(left, None) is None:
+        return
+    beyond = 1 + sum(1 for _ in islice(left, COUNTED_ROWS - 1)) if total is None else total - limit
+    more = "or more" if total is None and beyond == COUNTED_ROWS else "more"
+    console.print(f"The first {limit:,} rows; {beyond:,} {more} not shown, --limit 0 shows all.", style="dim")
 
 
 def _show_page(rows: Sequence[Mapping[str, Any]], title: str | None) -> None:

@@ -10,6 +10,7 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -85,13 +86,23 @@ def test_people_are_told_of_rows_that_are_not_shown(capsys: pytest.CaptureFixtur
     rows = [{"n": n} for n in range(5)]
     for limit, total, wanted in [
         (3, 5, "The first 3 rows; 2 more not shown, --limit 0 shows all."),
-        (3, None, "The first 3 rows; more not shown, --limit 0 shows all."),
+        (3, None, "The first 3 rows; 2 more not shown, --limit 0 shows all."),
         (5, 5, ""),
         (None, None, ""),
     ]:
         show_limited(iter(rows), False, limit, total=total)
         assert ("The first" in (out := capsys.readouterr().out)) == bool(wanted)
         assert wanted in out
+
+
+def test_rows_beyond_a_limit_are_counted_up_to_a_thousand(capsys: pytest.CaptureFixture[str]) -> None:
+    def endless() -> Iterator[dict[str, int]]:
+        for n in range(2_000):
+            assert n < 1_004, "read too far"
+            yield {"n": n}
+
+    show_limited(endless(), False, 3)
+    assert "The first 3 rows; 1,000 or more not shown" in capsys.readouterr().out
 
 
 def test_a_long_list_is_printed_while_it_is_read(capsys: pytest.CaptureFixture[str]) -> None:

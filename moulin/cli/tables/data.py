@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from moulin.cli.options import Json, Limit, TableName, open_lake, rows_to_show
+from moulin.cli.options import Json, Limit, TableName, open_lake, rows_to_read, rows_to_show
 from moulin.cli.output import errors, progress, say, show_limited
 from moulin.cli.tables.files import check_files, read_files
 from moulin.cli.tables.rows import rows_of
@@ -60,7 +60,7 @@ def scan(
     """Show rows of a table, without Spark."""
     with open_lake(context) as lake:
         table, count = lake.table(name), rows_to_show(limit, as_json, usual=20)
-        found = table.scan(columns or None, where, version, None if count is None else count + 1)
+        found = table.scan(columns or None, where, version, rows_to_read(count, as_json))
         total = None if where is not None or as_json or count is None else table.scan(version=version).count()
         with closing(found.to_batches()) as batches:
             show_limited(
@@ -105,6 +105,6 @@ def sql(
         with errors.status("Starting Spark ..."):
             frame = lake.sql(text, fresh=fresh, safe=safe)
         with errors.status("Running ..."):
-            found = rows_of(batches(frame, None if count is None else count + 1))
+            found = rows_of(batches(frame, rows_to_read(count, as_json)))
             first = list(islice(found, 1))
         show_limited(chain(first, found), as_json, count, empty="No rows.")

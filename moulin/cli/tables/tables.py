@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from moulin.cli.options import All, DatabaseName, Json, Limit, TableName, open_lake, rows_to_show
+from moulin.cli.options import All, DatabaseName, Json, Limit, TableName, open_lake, rows_to_read, rows_to_show
 from moulin.cli.output import moment, progress, say, show_json, show_limited, show_rows, show_values, size
 from moulin.cli.tables.stats import as_values, draw
 from moulin.errors import InvalidInput
@@ -184,7 +184,7 @@ def history(
                 "operation": str(c.kind),
                 "what": dict(c.summary) if as_json else ", ".join(f"{k}={v}" for k, v in c.summary.items()),
             }
-            for c in lake.table(name).history(None if count is None else count + 1)
+            for c in lake.table(name).history(rows_to_read(count, as_json))
         ]
         show_limited(rows, as_json, count)
         state = lake.table(name).state()
