@@ -155,7 +155,7 @@ def test_json_has_hex_ids(collector: Running) -> None:
         b"null",
         b'{"resourceSpans": 3}',
         b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"zz"}]}]}]}',
-        b'{"a":' * 5000 + b"1" + b"}" * 5000,
+        b'{"resourceSpans":' + b"[" * 5000 + b"]" * 5000 + b"}",
         b'{"resourceSpans":[' + b"[" * 500,
     ],
     ids=range(8),
@@ -165,6 +165,11 @@ def test_bad_json_is_rejected(collector: Running, body: bytes) -> None:
     assert answer.status_code == 400
     assert answer.json()["code"] == 3
     assert "OTLP" in answer.json()["message"]
+
+
+def test_fields_that_otlp_does_not_have_are_left_out_however_deep(collector: Running) -> None:
+    body = b'{"a":' * 5000 + b"1" + b"}" * 5000
+    assert post(collector, body, "/v1/traces", content_type="application/json").status_code == 200
 
 
 def test_bad_requests_are_rejected_and_never_stored(collector: Running) -> None:
