@@ -61,6 +61,9 @@ class Watch:
         mark = min([listed.complete_through, *open_streams])
         self.watermarks.append((listed.version, mark))
 
+    def taken_in(self) -> int:
+        return sum(stream.frontier for stream in self.lake.own_catalog().ingest.stream_list().streams)
+
     def _rises(self, what: object, value: int) -> None:
         assert value >= self.seen.get(what, value), f"INV-7: {what} went from {self.seen[what]} to {value}"
         self.seen[what] = value
@@ -75,9 +78,12 @@ def storm(lake: Lake, running: Fleet, token: str, kills: int, seed: int) -> tupl
         for turn in range(kills):
             if turn % len(ROLES) == 0:
                 order = chance.sample(ROLES, len(ROLES))
+            role = order[turn % len(ROLES)]
             _flow(running, senders, watch, 4)
+            if role == "nursery":
+                _progress(running, watch)
             time.sleep(chance.uniform(0, 0.2))
-            running.kill(order[turn % len(ROLES)])
+            running.kill(role)
         _flow(running, senders, watch, 20)
         end = time.monotonic() + _PATIENCE
         while not merges(lake):
@@ -100,6 +106,15 @@ def _flow(running: Fleet, senders: Senders, watch: Watch, more: int) -> None:
         running.revive()
         watch.look()
         time.sleep(0.05)
+
+
+def _progress(running: Fleet, watch: Watch) -> None:
+    """Until something more is taken in. A baby segment that nursery after nursery dies of is rightly set aside."""
+    before, end = watch.taken_in(), time.monotonic() + _PATIENCE
+    while watch.taken_in() == before:
+        assert time.monotonic() < end, f"nothing is taken in:\n{running.said()}"
+        running.revive()
+        time.sleep(0.02)
 
 
 def merges(lake: Lake) -> list[int]:
