@@ -61,7 +61,7 @@ class FlowWatch:
         self._last = Flow()
 
     def look(self, streams: Callable[[], Sequence[Stream]]) -> Flow:
-        """The flow of the streams of a lake; at most every few seconds it is looked at anew."""
+        """The flow of a lake's streams. Storage is listed every few seconds; calls in between get the last answer."""
         now = time.monotonic()
         if now - self._looked >= self._interval:
             self._looked, self._last = now, self._look([one for one in streams() if not one.is_drained], now)

@@ -110,9 +110,9 @@ class Inflater:
         self._zlib = zlib.decompressobj(_GZIP)
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """A piece of the body, of a mebibyte at most, and what is left of `data` to feed next.
+        """Returns a decompressed piece of the body, at most 1 MiB, and the rest of `data`, to be fed next.
 
-        TooLarge beyond the limit, InvalidInput for what is no gzip.
+        Raises TooLarge beyond the limit, and InvalidInput for bytes that are not gzip.
         """
         parts, size = [], 0
         try:

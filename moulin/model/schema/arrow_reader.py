@@ -91,8 +91,10 @@ def _field(field: pa.Field, where: str = "", depth: int = 1) -> NestedField:
 
 
 def _kept(metadata: Mapping[bytes, bytes] | None) -> Metadata:
-    """What is kept of the metadata of a field or schema: all but docs, which have their own place, what describes the
-    Arrow data that it came with, and bytes that are not UTF-8, for which some libraries break off.
+    """The part of the metadata of a field or schema that a table keeps.
+
+    Docs are left out, since they are the column's doc; so are keys that describe the Arrow data itself, and bytes that
+    are not UTF-8, on which some libraries fail.
     """
     kept = {
         key: value

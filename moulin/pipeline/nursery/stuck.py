@@ -1,4 +1,4 @@
-"""Announcements of streams that are stuck at a missing number: when one is found, now and then, and when it goes on."""
+"""Announces streams that are stuck at a missing number: when a gap is found, every minute, and when it is closed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StuckStreams:
         self._said: dict[UUID, tuple[int, float]] = {}  # the gap of a stream, and when it was last announced
 
     def look(self, found: Sequence[Backlog]) -> None:
-        """Announce what is new among the gaps of all streams, and the rest of them every now and then."""
+        """Log each new gap at once, and gaps that stay again every minute."""
         now = time.monotonic()
         for lag in map(lag_of, found):
             said = self._said.pop(lag.stream_id, None)

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from moulin._proto.moulin.meta.v1 import common_pb2, janitor_pb2, merge_task_pb2
+from moulin.catalog.sql import schema as s
 from moulin.model.schema.arrow import STORED_POSITION
 from moulin.table.compact.worker import CompactionWorker
 from tests.meta.conftest import Live, refused
@@ -105,6 +106,18 @@ def test_outputs_may_be_many_or_none(shop: Shop) -> None:
     assert shop.complete(task).WhichOneof("result") == "success", "its rows were deleted while it ran"
     assert shop.ids() == []
     assert dead
+
+
+def test_inputs_whose_times_nobody_knows_may_have_any(shop: Shop) -> None:
+    """MT-13: an uploaded file may tell no times, and its rows have some."""
+    shop.fill(3)
+    rows, g = shop.ids(), s.segments
+    with shop.live.catalog.pool.write() as write:
+        write.connection.execute(g.update().where(g.c.table_id == shop.id).values(time_min=None, time_max=None))
+    shop.create()
+    done = shop.complete(shop.claim())
+    assert done.WhichOneof("result") == "success", done.error.message
+    assert shop.ids() == rows
 
 
 def test_a_repeated_completion_does_nothing(shop: Shop) -> None:
