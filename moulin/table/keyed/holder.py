@@ -10,6 +10,7 @@ from uuid import UUID
 
 from moulin.errors import Closed, Fenced, MoulinError
 from moulin.model.entities import Region
+from moulin.table.commit.retry import retry
 from moulin.table.context import Context
 from moulin.table.keyed.background import Background
 from moulin.table.keyed.claim import claim_region
@@ -113,6 +114,19 @@ class RegionHolder(KeyedReader):
                     self._flush_one(writer, memtable)
 
     def _flush_one(self, writer: RegionWriter, memtable: Memtable) -> None:
+        # Segments that it read may go meanwhile: trimmed, or emptied by a process that claimed the region. Computed
+        # again, the first succeeds and the second is fenced.
+        version = retry(self._context.config.commit_attempts, lambda: self._commit_memtable(writer, memtable))
+        with self._lock:
+            self._show(self._load())
+            self._lookup.forget(memtable.rows)
+            writer.flushed(memtable)
+        # Should the catalog be lost, the log must still have what no manifest tells of.
+        if self._context.catalog.published_version() >= version:
+            writer.trim()
+        self._background.compact_soon()
+
+    def _commit_memtable(self, writer: RegionWriter, memtable: Memtable) -> int:
         seen = self.refresh()
         state, number = seen.state, writer.region.number
         segments = seen.of_region(number)
@@ -128,15 +142,7 @@ class RegionHolder(KeyedReader):
         change = draft.change(state, [use])
         # An id of its own, so that a commit whose answer was lost is not done twice.
         request = f"flush:{self.id}:{number}:{use.epoch}:{use.reached}"
-        version = self._context.committer.commit([change], request_id=request).version
-        with self._lock:
-            self._show(self._load())
-            self._lookup.forget(memtable.rows)
-            writer.flushed(memtable)
-        # Should the catalog be lost, the log must still have what no manifest tells of.
-        if self._context.catalog.published_version() >= version:
-            writer.trim()
-        self._background.compact_soon()
+        return self._context.committer.commit([change], request_id=request).version
 
     def _flush_ready(self, writer: RegionWriter) -> None:
         """The turn of a region in the background: flush, and sync its log where that is due."""

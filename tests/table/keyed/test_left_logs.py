@@ -170,6 +170,27 @@ def test_readers_that_come_at_once_all_see_every_row(left: Address) -> None:
         assert list(pool.map(read, range(4))) == [len(KEYS)] * 4
 
 
+@pytest.mark.parametrize("address", PLACES[1:2], indirect=True)
+def test_a_reader_whose_flush_is_overtaken_sees_every_row(left: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another saw the same log before it was claimed, and emptied segments that the first one had read."""
+    from moulin.table.keyed import holder
+
+    plain, overtaken = holder.put_rows, []
+
+    def put_rows(*args: Any, **more: Any) -> None:
+        plain(*args, **more)
+        if more["region"] == 1 and not overtaken:  # the region with rows in a segment
+            overtaken.append(True)
+            with Lake.open(**left) as other:
+                keyed = other.table("shop.items")._keyed()
+                assert keyed is not None
+                assert keyed._flush_left(other.catalog.regions(keyed.id)[0])
+
+    monkeypatch.setattr(holder, "put_rows", put_rows)
+    with Lake.open(**left) as lake:
+        assert in_order(lake.table("shop.items").scan().to_pylist()) == EXPECTED
+
+
 @pytest.mark.parametrize("address", PLACES[:2], indirect=True)
 def test_counts_feeds_and_statistics_show_them_too(left: Address) -> None:
     version = version_of(left)
