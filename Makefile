@@ -54,7 +54,7 @@ proto: .venv/.test ## Generate moulin/_proto from proto/
 
 lock: $(BIN)/uv ## Write the locks anew (ARGS=--upgrade moves to the newest versions)
 	@$(call compile,pyproject.toml --extra spark --extra serve --extra postgres $(ARGS) -o requirements/demo.lock)
-	@$(call compile,pyproject.toml --extra spark --extra serve --extra postgres --group test $(ARGS) -c requirements/demo.lock -o requirements/test.lock)
+	@$(call compile,pyproject.toml --extra spark --extra serve --extra postgres --extra duckdb --extra shell --extra connect --group test $(ARGS) -c requirements/demo.lock -o requirements/test.lock)
 	@$(call compile,pyproject.toml --extra spark --extra serve --extra postgres --group bench $(ARGS) -c requirements/test.lock -o requirements/bench.lock)
 	@$(call compile,--group java $(ARGS) -c requirements/test.lock -o requirements/java.lock)
 

@@ -17,8 +17,9 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-from moulin.errors import Closed, Corrupt, InvalidInput, NotFound
+from moulin.errors import Closed, Corrupt, InvalidInput, NotFound, PermissionDenied
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.predicate import Predicate
@@ -26,16 +27,19 @@ from moulin.pipeline.read.fresh import Fresh, FreshLane
 from moulin.pipeline.read.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
-from moulin.pipeline.sql.catalyst import Arguments, Catalyst
+from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
 from moulin.pipeline.sql.hints import predicate_of
-from moulin.pipeline.sql.names import Query, Reference, spelled
+from moulin.pipeline.sql.names import Query, Reference, reference_of, spelled
 from moulin.pipeline.sql.safe import SafeSql
-from moulin.pipeline.sql.sql import check_is_query
+from moulin.pipeline.sql.sql import check_is_statement
+from moulin.pipeline.statements.answer import Answer
+from moulin.pipeline.statements.statements import STATEMENTS, parse
 from moulin.pipeline.write.backfill import backfill
 from moulin.pipeline.write.writer import FrameJob, frame_arrow_schema
 from moulin.table.keyed.tables import flush_keyed
 from moulin.table.pins import Hold
 from moulin.table.ports import Backfilled, BatchLoaded, FrameKernel, P, R
+from moulin.table.table import Table
 
 _HOLDS: ContextVar[list[Hold]] = ContextVar("holds")
 _UNFLUSHED: ContextVar[Mapping[UUID, Exception]] = ContextVar("unflushed", default=MappingProxyType({}))
@@ -84,25 +88,44 @@ class LakeSpark:
 
         With `fresh`, also what collectors acknowledged and no version has yet. With `safe`, see pipeline/sql/safe.py.
         """
-        check_is_query(text)
+        check_is_statement(text)
         self._open(safe)
         assert self._catalyst is not None
         guard = self._guard() if safe else None
+        catalyst = self._catalyst if guard is None else guard.catalyst
+        with _refusing("Spark refuses the statement"):
+            plan = parse(catalyst if guard is None else guard, text, args)
+        run = STATEMENTS.get(plan.nodeName())
+        if run is None:
+            return self._query(plan, guard, fresh=fresh)
+        if safe:
+            raise PermissionDenied("A safe query changes nothing: ask for rows.")
+        with _refusing("Spark refuses the statement"):
+            return self._answered(run(_Session(self, catalyst, guard), plan))
+
+    def _query(self, plan: LogicalPlan, guard: SafeSql | None, *, fresh: bool) -> DataFrame:
+        """The rows of a query."""
+        assert self._catalyst is not None
         with _refusing("Spark refuses the query"):
-            query = Query(self._catalyst, text, args) if guard is None else guard.query(text, args)
+            query = Query(self._catalyst, plan) if guard is None else guard.query(plan)
         failures = flush_keyed(self._lake.context)
         lane = self._lane.take() if fresh and self._lane is not None else None
         version = self._lake.catalog.version() if lane is None else lane.version
         token = _UNFLUSHED.set(failures)
         try:
             with self._holding() as holds:
-                frames = self._frames(query.references, version, lane, lake_only=safe)
+                frames = self._frames(query.references, version, lane, lake_only=guard is not None)
         finally:
             _UNFLUSHED.reset(token)
         with _refusing("Spark refuses the query"):
             result = query.run(frames) if guard is None else guard.run(query, frames)
         self._hold_for(result, holds)
         return result
+
+    def _answered(self, answer: Answer) -> DataFrame:
+        """The rows that a statement returns, as a DataFrame."""
+        spark = self.session()
+        return spark.createDataFrame(answer) if answer.num_columns else spark.createDataFrame([], StructType([]))
 
     def _guard(self) -> SafeSql:
         with self._lock:
@@ -259,6 +282,34 @@ class LakeSpark:
         if name is None or (database, name) == (reference.database, reference.name):
             return None
         return replace(reference, database=database, name=name)
+
+
+class _Session:
+    """Fills `pipeline.statements.session.Session`."""
+
+    def __init__(self, spark: LakeSpark, catalyst: Catalyst, guard: SafeSql | None) -> None:
+        self._spark, self._guard = spark, guard
+        self.lake, self.catalyst = spark._lake, catalyst
+
+    def query(self, plan: LogicalPlan) -> DataFrame:
+        return self._spark._query(plan, self._guard, fresh=False)
+
+    def spelled(self, reference: Reference) -> Reference:
+        return self._spark._as_spelled(reference) or reference
+
+    def table(self, node: LogicalPlan) -> Table:
+        written = reference_of(node)
+        if written is None:
+            raise InvalidInput("A statement changes tables of the lake: write them as database.table.")
+        reference = self.spelled(written)
+        try:
+            return self.lake.table(f"{reference.database}.{reference.name}")
+        except NotFound:
+            if any(view.name == reference.name for view in self.lake.catalog.views(reference.database)):
+                raise InvalidInput(
+                    f"{reference.database}.{reference.name} is a view: change the tables that it reads."
+                ) from None
+            raise
 
 
 def _check_flushed(reference: Reference, table_id: UUID) -> None:

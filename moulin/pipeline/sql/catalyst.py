@@ -66,7 +66,7 @@ class Catalyst:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """For what is done by the settings of the session that is active in the thread: `parse` and `opened`."""
+        """For what is done by the settings of the session that is active in the thread: `opened`."""
         before = self._sessions.getActiveSession()
         self._sessions.setActiveSession(self._session)
         try:
@@ -78,8 +78,9 @@ class Catalyst:
                 self._sessions.clearActiveSession()
 
     def parse(self, text: str, args: Arguments | None = None) -> LogicalPlan:
-        """The plan of one statement, with `args` for its parameters. REQUIRES: active."""
-        return self._parser.parsePlanWithParameters(text, self._parameters(args) if args else self._no_parameters)
+        """The plan of one statement, with `args` for its parameters."""
+        with self.active():
+            return self._parser.parsePlanWithParameters(text, self._parameters(args) if args else self._no_parameters)
 
     def parts_of(self, name: str) -> Any:
         """The parts of a name that is written as in SQL, as a sequence of the JVM."""

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from moulin.errors import InvalidInput, PermissionDenied, Unsupported
 from moulin.model.names import quote
 from moulin.pipeline.read.reader import NamedFrame
-from moulin.pipeline.sql.catalyst import CATALOG, Arguments, Catalyst, Expression, LogicalPlan
+from moulin.pipeline.sql.catalyst import CATALOG, Catalyst, Expression, LogicalPlan
 from moulin.pipeline.sql.hints import Known, known_values, literal_text
 from moulin.table.versions import to_nanos
 
@@ -63,19 +63,12 @@ class PlanCheck:
 class Query:
     """A query that Spark has parsed, and the lake tables it names."""
 
-    def __init__(
-        self,
-        catalyst: Catalyst,
-        text: str,
-        args: Arguments | None = None,
-        *,
-        check: PlanCheck | None = None,
-    ) -> None:
+    def __init__(self, catalyst: Catalyst, parsed: LogicalPlan, *, check: PlanCheck | None = None) -> None:
         """With `check`, every name must be a lake table's."""
         self._catalyst, self._check_plan = catalyst, check
         self._outer: list[Callable[[LogicalPlan], LogicalPlan]] = []
         with catalyst.active():
-            plan = catalyst.opened(self._unwrapped(catalyst.parse(text, args)))
+            plan = catalyst.opened(self._unwrapped(parsed))
         if check is not None:
             check.written(plan)
         self._plan, nodes = self._identified(plan)
@@ -212,7 +205,7 @@ class Query:
         if name not in _NAMES:
             return None
         named = node.relation() if name == "RelationTimeTravel" else node
-        reference = _reference_of(named)
+        reference = reference_of(named)
         if reference is None or name == "UnresolvedTableOrView":
             return reference
         _check_plain(named, reference)
@@ -260,7 +253,7 @@ def _check_plain(node: LogicalPlan, reference: Reference) -> None:
         raise Unsupported(f"Table {reference.database}.{reference.name} takes no options: leave out `with (...)`.")
 
 
-def _reference_of(node: LogicalPlan) -> Reference | None:
+def reference_of(node: LogicalPlan) -> Reference | None:
     """The lake table of this name: not one of Spark's temporary views or other catalogs, nor a file's path."""
     parts = node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR)
     if len(parts) == 3 and parts[0].lower() == CATALOG:

@@ -105,10 +105,22 @@ class SafeSql:
                 self._session.conf.set(key, value)
         self._catalyst = Catalyst(self._session)
 
-    def query(self, text: str, args: Arguments | None = None) -> Query:
-        """The query, parsed and found to name lake tables alone; nothing was evaluated that may not be."""
+    @property
+    def catalyst(self) -> Catalyst:
+        """The parser of its own session."""
+        return self._catalyst
+
+    def parse(self, text: str, args: Arguments | None = None) -> LogicalPlan:
+        """The plan of a statement, which nothing was found out about."""
         try:
-            return Query(self._catalyst, text, args, check=PlanCheck(_check_syntax, _check_analyzed))
+            return self._catalyst.parse(text, args)
+        except (Py4JError, RecursionError) as error:
+            raise InvalidInput(f"Spark cannot parse the query: {_reason(error)}") from None
+
+    def query(self, plan: LogicalPlan) -> Query:
+        """The query, found to name lake tables alone; nothing was evaluated that may not be."""
+        try:
+            return Query(self._catalyst, plan, check=PlanCheck(_check_syntax, _check_analyzed))
         except (Py4JError, RecursionError) as error:
             raise InvalidInput(f"Spark cannot parse the query: {_reason(error)}") from None
 

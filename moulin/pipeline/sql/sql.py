@@ -12,6 +12,7 @@ _EXPLAIN = re.compile(
 )
 _FIRST_WORD = re.compile(rf"(?:{_SPACE}|\()*(\w*)", re.DOTALL)
 _QUERIES = {"select", "with", "values", "from", "table", "describe", "desc"}
+_STATEMENTS = {"truncate"}
 _SPARK_OWN = "it is about Spark's session and not the lake: use lake.spark().sql(...)"
 _CACHE = "keep a result with lake.sql(...).cache(), and let go of it with .unpersist()"
 _NO_NEED = "Moulin keeps this up to date itself: leave it out"
@@ -19,7 +20,6 @@ _INSTEAD = {
     "insert": "use table.append(data) or `moulin append`, and table.overwrite(data) for INSERT OVERWRITE",
     "replace": "use table.append(data) on a keyed table, or table.overwrite(data, where=...)",
     "delete": "use table.delete_where(...) or `moulin delete`",
-    "truncate": "use table.overwrite([])",
     "update": "use table.merge(data) on a keyed table, or table.overwrite(data, where=...)",
     "merge": "use table.merge(source, ...) on a keyed table",
     "copy": "use table.backfill(folder) or `moulin backfill`",
@@ -77,8 +77,8 @@ _DESCRIBE_INSTEAD = {
 }
 
 
-def check_is_query(text: object) -> None:
-    """Refuse what is not a query, naming what to call instead."""
+def check_is_statement(text: object) -> None:
+    """Refuse what `lake.sql` does not run, naming what to call instead."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput("lake.sql takes the text of a query.")
     body = text[explain.end() :] if (explain := _EXPLAIN.match(text)) else text
@@ -91,7 +91,7 @@ def check_is_query(text: object) -> None:
         raise InvalidInput(
             f"lake.sql describes tables, columns, functions and queries, and not {kind.upper()}: {instead}."
         )
-    if word in _QUERIES:
+    if word in _QUERIES or (word in _STATEMENTS and explain is None):
         return
     instead = _INSTEAD.get(word, "for the rest of Spark SQL use lake.spark().sql(...)")
     raise InvalidInput(f"lake.sql runs queries, and this begins with {word.upper() or body.split()[0]!r}: {instead}.")

@@ -1,0 +1,31 @@
+"""What the functions that run statements may use."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from moulin.lake import Lake
+from moulin.pipeline.sql.catalyst import Catalyst, LogicalPlan
+from moulin.pipeline.sql.names import Reference
+from moulin.table.table import Table
+
+
+class Session(Protocol):
+    """A lake and Spark, for one statement."""
+
+    @property
+    def lake(self) -> Lake: ...
+
+    @property
+    def catalyst(self) -> Catalyst: ...
+
+    def query(self, plan: LogicalPlan) -> DataFrame:
+        """The rows of a query that the statement holds, as `lake.sql` returns them: its leaves may name lake tables."""
+
+    def spelled(self, reference: Reference) -> Reference:
+        """The reference as the lake spells the names of its tables and views; as it is when there is none of them."""
+
+    def table(self, node: LogicalPlan) -> Table:
+        """The table to change that a node of the plan names. A view is refused; NotFound when there is neither."""
