@@ -227,7 +227,7 @@ def test_the_examples_of_sparks_own_documentation_pass(guard: SafeSql, spark: Sp
         for line in (line.strip() for line in (examples or "").splitlines()):
             if line.lower().startswith("> select"):
                 try:
-                    guard.run(guard.query(line[2:].rstrip("; ").replace("_FUNC_", name)), {})
+                    guard.run(guard.query(guard.parse(line[2:].rstrip("; ").replace("_FUNC_", name))), {})
                     passed += 1
                 except PermissionDenied as error:
                     pytest.fail(f"{line}: {error.message}")
