@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from moulin import errors
-from moulin.errors import MoulinError, Unavailable
+from moulin.errors import InvalidInput, MoulinError, Unavailable
 from moulin.model.ids import new_id
 from moulin.table.runner import Stopped, never
 
@@ -147,12 +147,19 @@ def named_error(name: str, message: str) -> MoulinError:
     return kind(message) if known and kind is not None else Unavailable(message)
 
 
+# Spark's errors about values, by their SQL states: data exceptions, cardinality, and what raise_error raises.
+_REFUSED = re.compile(r"\[[A-Z_.0-9]+\] (.+?) SQLSTATE: (?:22|21|P0)\w{3}", re.DOTALL)
+
+
 def task_error(error: PySparkException) -> MoulinError:
     """The error that a failed job stands for: the one its Python task raised last, when it can be told."""
     text = str(error)
     found = re.findall(r"^\s*moulin\.errors\.(\w+): (.+)$", text, re.MULTILINE)
     if found:
         return named_error(*found[-1])
+    refused = _REFUSED.search(text)
+    if refused:
+        return InvalidInput(f"Spark refuses a value: {refused[1].rstrip('.')}.")
     raised = re.findall(r"^\s*([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
     reason = ": ".join(raised[-1]) if raised else text.splitlines()[0]
     return TaskDied(f"A Spark task failed: {reason[:500]}. Nothing was committed; try again.")

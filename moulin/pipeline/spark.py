@@ -28,7 +28,7 @@ from moulin.pipeline.read.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
-from moulin.pipeline.sql.hints import predicate_of
+from moulin.pipeline.sql.hints import Known, predicate_of
 from moulin.pipeline.sql.names import Query, Reference, reference_of, spelled
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.sql import check_is_statement
@@ -95,13 +95,21 @@ class LakeSpark:
         catalyst = self._catalyst if guard is None else guard.catalyst
         with _refusing("Spark refuses the statement"):
             plan = parse(catalyst if guard is None else guard, text, args)
+            if plan.nodeName() == "UnresolvedWith":
+                plan = catalyst.opened_actively(plan)
         run = STATEMENTS.get(plan.nodeName())
         if run is None:
             return self._query(plan, guard, fresh=fresh)
         if safe:
             raise PermissionDenied("A safe query changes nothing: ask for rows.")
-        with _refusing("Spark refuses the statement"):
-            return self._answered(run(_Session(self, catalyst, guard), plan))
+        with _refusing("Spark refuses the statement"), self._holding() as holds:
+            token = _UNFLUSHED.set({})
+            try:
+                return self._answered(run(_Session(self, catalyst, guard), plan))
+            finally:
+                _UNFLUSHED.reset(token)
+                for hold in holds:
+                    hold.release()
 
     def _query(self, plan: LogicalPlan, guard: SafeSql | None, *, fresh: bool) -> DataFrame:
         """The rows of a query."""
@@ -293,6 +301,23 @@ class _Session:
 
     def query(self, plan: LogicalPlan) -> DataFrame:
         return self._spark._query(plan, self._guard, fresh=False)
+
+    def opened(self, plan: LogicalPlan) -> LogicalPlan:
+        return self.catalyst.opened_actively(plan)
+
+    def flush(self) -> None:
+        _UNFLUSHED.set(flush_keyed(self.lake.context))
+
+    def located(self, state: TableState, known: Sequence[Known] = ()) -> DataFrame:
+        assert self._spark._reader is not None
+        return self._spark._reader.located(state, predicate_of(known, state.schema))
+
+    def resolved(self, plan: LogicalPlan, target: DataFrame, version: int) -> LogicalPlan:
+        query = Query(self.catalyst, plan, changes=True)
+        others = [reference for reference in query.references if not reference.is_target]
+        frames = self._spark._frames(others, version, None, lake_only=False)
+        targets = {reference: NamedFrame(target) for reference in query.references if reference.is_target}
+        return query.resolved({**frames, **targets})
 
     def spelled(self, reference: Reference) -> Reference:
         return self._spark._as_spelled(reference) or reference

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from moulin.table.compact.compaction import Compaction
+    from moulin.table.edit.commit import Compute
     from moulin.table.stats import TableStats
 
 
@@ -169,6 +170,17 @@ class Table(TableVersions, TableSettings):
 
         return retry(self._context.config.commit_attempts, run)
 
+    def overwrite_partitions(self, data: object) -> Outcome:
+        """Replace the partitions that the rows of `data` are in, in one version; others stay as they are."""
+        from moulin.table.edit.partitions import overwrite_partitions
+
+        self._writable()
+        if self._keyed() is not None:
+            raise FailedPrecondition(
+                f"Table {self.name} has a primary key: replace rows with append, or with overwrite and a condition."
+            )
+        return overwrite_partitions(self._context, self._writable, data)
+
     def merge(
         self,
         source: object,
@@ -211,6 +223,16 @@ class Table(TableVersions, TableSettings):
             when_not_matched_if,
         )
         return merge(self._context, keyed, source, rules)
+
+    def edit(self, compute: Compute, statement: str) -> Outcome:
+        """Commit the edits that `compute` makes of the newest rows, in one version, for a `statement` such as "UPDATE".
+
+        It is called again when rows that it read have changed by the time of the commit.
+        """
+        from moulin.table.edit.commit import apply_edits
+
+        self._writable()
+        return apply_edits(self._context, self._writable, self._keyed(), compute, {"statement": statement})
 
     # Rows by key
 

@@ -38,7 +38,7 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
             f"{change.name} has a primary key: rows are added to it by upsert (Table.append, put), so that no key is "
             "there twice."
         )
-    if isinstance(operation, Upsert) and not change.commit.regions:  # else nobody but a compaction can have added any
+    if isinstance(operation, Upsert) and keyed and not change.commit.regions:  # else only a compaction can add any
         _require_no_new_segments(change)
     arrivals.check_numbers(change, operation)
     spans = _expected_spans(change, expected)

@@ -32,6 +32,8 @@ from moulin.model.schema.values import Schema
 FIELD_ID = "parquet.field.id"
 SEGMENT = "_moulin_segment"
 """The number of a row's segment: Spark takes it from the folder's name. See storage/paths.py."""
+POSITION_COLUMN = "_moulin_at"
+"""The position of a row in its segment, in frames of located rows."""
 
 Convert = Callable[[Column], Column]
 
@@ -88,6 +90,12 @@ class ColumnPlan:
 def spark_schema(schema: Schema) -> sql.StructType:
     """The schema that users of Spark see; every column can be null, as Spark has it for what it reads from files."""
     return sql.StructType([sql.StructField(f.name, shown_type(f.field_type)) for f in schema.fields])
+
+
+def located_schema(schema: Schema) -> sql.StructType:
+    """The same for rows that come with where they are: the number of the segment and the position in it."""
+    place = [sql.StructField(name, sql.LongType()) for name in (SEGMENT, POSITION_COLUMN)]
+    return sql.StructType([*spark_schema(schema).fields, *place])
 
 
 def plan_columns(current: Schema, stored: Schema) -> tuple[ColumnPlan, ...]:

@@ -30,7 +30,16 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import STORED_POSITION
-from moulin.pipeline.read.columns import SEGMENT, ColumnPlan, float_fields, floats_of, plan_columns, spark_schema
+from moulin.pipeline.read.columns import (
+    POSITION_COLUMN,
+    SEGMENT,
+    ColumnPlan,
+    float_fields,
+    floats_of,
+    located_schema,
+    plan_columns,
+    spark_schema,
+)
 from moulin.pipeline.read.segment_scan import planned_scan
 from moulin.pipeline.read.staging import Staging
 from moulin.pipeline.session import is_local
@@ -75,29 +84,43 @@ class TableReader:
         numbers = frozenset(segment.facts.number for segment in left)
         return self._frames.get((state.id, state.head_version, numbers), lambda: NamedFrame(self._build(state, left)))
 
+    def located(self, state: TableState, asked: Predicate | None = None) -> DataFrame:
+        """The same rows, each followed by the number of its segment and its position in it."""
+        asked = Predicate.everything(state.schema) if asked is None else asked
+        planned = plan_segments(self._context.catalog, state, asked)
+        left = narrow(self._context.catalog, self._context.secondary, state, asked, planned).segments
+        return self._build(state, left, located=True)
+
     def close(self) -> None:
         """Forget the frames and remove copies of files; frames handed out can no longer be read if they need those."""
         self._frames.clear()
         self._bitmaps.clear()
         self._staging.close()
 
-    def _build(self, state: TableState, segments: Sequence[LiveSegment]) -> DataFrame:
+    def _build(self, state: TableState, segments: Sequence[LiveSegment], *, located: bool = False) -> DataFrame:
         if not segments:
-            return self._spark.createDataFrame([], spark_schema(state.schema))
+            schema = located_schema(state.schema) if located else spark_schema(state.schema)
+            return self._spark.createDataFrame([], schema)
         if not self._context.store.is_local and not is_local(str(self._spark.sparkContext.master)):
-            return planned_scan(self._spark, self._context.store, state.schema, segments)
-        scans = []
+            return planned_scan(self._spark, self._context.store, state.schema, segments, located=located)
+        scans: list[DataFrame] = []
         for plans, members in _groups(state, segments):
             plain = [s for s in members if s.vector is None]
             marked = [s for s in members if s.vector is not None]
-            if plain:
-                scans.append((plans, self._scan(state, plans, plain)))
+            columns = [plan.column() for plan in plans]
+            if plain and not located:
+                scans.append(self._scan(state, plans, plain).select(*columns))
+            for position, same in _by_position_column(plain) if located else ():
+                if same:
+                    scan = self._scan(state, plans, same, StructField(position, LongType()))
+                    scans.append(scan.select(*columns, *_place(position)))
             for position, same in _by_position_column(marked):
                 for start in range(0, len(same), _MARKED):
                     part = same[start : start + _MARKED]
                     scan = self._scan(state, plans, part, StructField(position, LongType()))
-                    scans.append((plans, scan.where(self._bitmap(part).is_live(F.col(position)))))
-        return reduce(DataFrame.union, [scan.select(*(plan.column() for plan in plans)) for plans, scan in scans])
+                    live = scan.where(self._bitmap(part).is_live(F.col(position)))
+                    scans.append(live.select(*columns, *(_place(position) if located else ())))
+        return reduce(DataFrame.union, scans)
 
     def _scan(
         self, state: TableState, plans: Sequence[ColumnPlan], segments: Sequence[LiveSegment], *more: StructField
@@ -178,6 +201,10 @@ class _Bitmap:
         bit = F.call_function("shiftright", word, position.bitwiseAND(F.lit(63)).cast("int"))
         live = bit.bitwiseAND(F.lit(1).cast("bigint")) == 0
         return F.coalesce(live, F.raise_error(F.lit(_NO_POSITION)).cast("boolean"))
+
+
+def _place(position: str) -> tuple[Column, Column]:
+    return F.col(SEGMENT), F.col(position).alias(POSITION_COLUMN)
 
 
 def _by_position_column(segments: Sequence[LiveSegment]) -> Iterator[tuple[str, list[LiveSegment]]]:

@@ -15,21 +15,26 @@ from pyspark.sql import DataFrame, SparkSession
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
+from moulin.model.schema.arrow import POSITION
 from moulin.model.schema.values import Schema
 from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
-from moulin.pipeline.read.columns import spark_schema
+from moulin.pipeline.read.columns import POSITION_COLUMN, SEGMENT, located_schema, spark_schema
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentScan:
-    """Reads live rows of segments, in the Arrow types that Spark expects. Sent to tasks."""
+    """Reads live rows of segments, in the Arrow types that Spark expects. Sent to tasks.
+
+    With `located`, the number of its segment and its position in it follow the columns of each row.
+    """
 
     store: Store
     schema: Schema
     columns: tuple[str, ...]
     predicate: Predicate
+    located: bool = False
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -49,18 +54,29 @@ class SegmentScan:
                 expression=predicate.expression if filtered else None,
                 extra_columns=predicate.columns if filtered else (),
                 keep_group=predicate.may_match if filtered else None,
+                position=self.located,
             )
             for batch in batches:
                 if batch.num_rows:
-                    yield to_spark(batch, self.schema, self.columns, target)
+                    shown = to_spark(batch, self.schema, self.columns, target)
+                    yield _located(shown, facts.number, batch.column(POSITION)) if self.located else shown
 
 
-def planned_scan(spark: SparkSession, store: Store, schema: Schema, segments: Sequence[LiveSegment]) -> DataFrame:
+def _located(shown: pa.RecordBatch, segment: int, positions: pa.Array) -> pa.RecordBatch:
+    numbers = pa.repeat(pa.scalar(segment, pa.int64()), len(positions))
+    return shown.append_column(SEGMENT, numbers).append_column(POSITION_COLUMN, positions)
+
+
+def planned_scan(
+    spark: SparkSession, store: Store, schema: Schema, segments: Sequence[LiveSegment], *, located: bool = False
+) -> DataFrame:
     """All rows of the segments, one task each; filters are applied by Spark afterwards."""
-    scan = SegmentScan(store, schema, tuple(field.name for field in schema.fields), Predicate.everything(schema))
+    names = tuple(field.name for field in schema.fields)
+    scan = SegmentScan(store, schema, names, Predicate.everything(schema), located)
     pickled = [pickle.dumps(segment) for segment in segments]
     indexes = spark.range(0, len(segments), 1, len(segments))
-    return indexes.mapInArrow(partial(_read_indexes, scan, pickled), spark_schema(schema))
+    shown = located_schema(schema) if located else spark_schema(schema)
+    return indexes.mapInArrow(partial(_read_indexes, scan, pickled), shown)
 
 
 def _read_indexes(

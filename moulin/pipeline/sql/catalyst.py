@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from moulin.errors import InvalidInput
 
@@ -60,6 +61,11 @@ class Catalyst:
         self._types = jvm.py4j.reflection.TypeUtil
         self._same = getattr(jvm.scala.Predef, "$conforms")()
         self._every = jvm.scala.PartialFunction.fromFunction(self._same)
+        self._joins, self._join, self._filter = catalyst.plans.JoinType, logical.Join, logical.Filter
+        self._delete, self._cast = logical.DeleteFromTable, catalyst.expressions.Cast
+        self._no_hint = logical.JoinHint.NONE()
+        self._assignments = catalyst.analysis.AssignmentUtils
+        self._columns = jvm.org.apache.spark.sql.classic.ExpressionUtils
         self._lazily = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
         self._no_parameters = self._positional(self._sequence([]))
         self._qualifiers: dict[str, Any] = {}
@@ -92,6 +98,11 @@ class Catalyst:
         The first rules of Spark's own analyzer do this. REQUIRES: active.
         """
         return self._substitute_windows.apply(self._substitute_ctes.apply(plan))
+
+    def opened_actively(self, plan: LogicalPlan) -> LogicalPlan:
+        """As `opened`, by the settings of this session."""
+        with self.active():
+            return self.opened(plan)
 
     def nodes(self, plan: LogicalPlan) -> list[tuple[str, LogicalPlan]]:
         """The nodes of an opened plan and of its sub-queries, with the names of their classes."""
@@ -132,6 +143,57 @@ class Catalyst:
         """The plan as Spark's analyzer resolves it. A command is resolved and does not run."""
         with self.active():
             return self._session.sessionState().executePlan(plan, self._lazily).analyzed()
+
+    def resolved(self, plan: LogicalPlan) -> LogicalPlan:
+        """A statement that changes rows, with its names and types resolved by Spark's analyzer; nothing runs."""
+        with self.active():
+            analyzer = self._session.sessionState().analyzer()
+            found = analyzer.execute(plan)
+            if not found.resolved():
+                analyzer.checkAnalysis(found)
+            return found
+
+    def joined(self, left: LogicalPlan, right: LogicalPlan, kind: str, condition: Expression) -> LogicalPlan:
+        """A join of resolved plans; `kind` as in SQL: "inner", "left_outer", "full_outer"."""
+        return self._join(left, right, self._joins.apply(kind), self._option.apply(condition), self._no_hint)
+
+    def filtered(self, plan: LogicalPlan, condition: Expression) -> LogicalPlan:
+        return self._filter(condition, plan)
+
+    def deletion(self, table: LogicalPlan, condition: Expression) -> LogicalPlan:
+        """DELETE FROM table WHERE condition."""
+        return self._delete(table, condition)
+
+    def can_assign(self, given: DataType, wanted: DataType) -> bool:
+        """Whether Spark assigns values of one type to a column of another without a cast."""
+        parse = self._session.parseDataType
+        return bool(self._cast.canANSIStoreAssign(parse(given.json()), parse(wanted.json())))
+
+    def column(self, expression: Expression) -> Column:
+        """A resolved expression as a column of a DataFrame."""
+        return Column(self._columns.column(expression))
+
+    def update_values(
+        self, attributes: Sequence[Any], action: LogicalPlan, *, all_by_name: bool
+    ) -> dict[str, Expression]:
+        """What the assignments of UPDATE or of an update clause give, by column, in the types of the columns."""
+        keys = [items(one.key().references().toSeq())[0] for one in items(action.assignments())]
+        given = {key.exprId() for key in keys}
+        aligned = self._assignments.alignUpdateAssignments(
+            self._sequence(attributes), action.assignments(), all_by_name, all_by_name
+        )
+        return {
+            attribute.name(): one.value()
+            for attribute, one in zip(attributes, items(aligned), strict=True)
+            if attribute.exprId() in given
+        }
+
+    def insert_values(self, attributes: Sequence[Any], action: LogicalPlan) -> dict[str, Expression]:
+        """What an insert clause gives, by column, in the types of the columns."""
+        given = {one.key().exprId() for one in items(action.assignments())}
+        chosen = [attribute for attribute in attributes if attribute.exprId() in given]
+        aligned = self._assignments.alignInsertAssignments(self._sequence(chosen), action.assignments(), False)
+        return {one.key().name(): one.value() for one in items(aligned)}
 
     def run(self, plan: LogicalPlan) -> DataFrame:
         """A DataFrame of a plan, analyzed; a command runs at once."""

@@ -30,17 +30,22 @@ _RELATIONS = {"UnresolvedRelation", "RelationTimeTravel"}
 _NAMES = {*_RELATIONS, "UnresolvedTableOrView"}
 _IDENTIFIER = "PlanWithUnresolvedIdentifier"
 _SEPARATOR = "\0"
+_PRIVILEGES = "__required_write_privileges__"  # the option by which Spark's parser marks the table to change
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A table that a statement names, with the version or the time it asks for, and what it asks of its rows."""
+    """A table that a statement names, with the version or the time it asks for, and what it asks of its rows.
+
+    `is_target` says that it is the table that the statement changes.
+    """
 
     database: str
     name: str
     version: int | None = None
     timestamp_ns: int | None = None
     known: tuple[Known, ...] = ()
+    is_target: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +68,11 @@ class PlanCheck:
 class Query:
     """A query that Spark has parsed, and the lake tables it names."""
 
-    def __init__(self, catalyst: Catalyst, parsed: LogicalPlan, *, check: PlanCheck | None = None) -> None:
-        """With `check`, every name must be a lake table's."""
-        self._catalyst, self._check_plan = catalyst, check
+    def __init__(
+        self, catalyst: Catalyst, parsed: LogicalPlan, *, check: PlanCheck | None = None, changes: bool = False
+    ) -> None:
+        """With `check`, every name must be a lake table's. With `changes`, it is a statement that changes a table."""
+        self._catalyst, self._check_plan, self._changes = catalyst, check, changes
         self._outer: list[Callable[[LogicalPlan], LogicalPlan]] = []
         with catalyst.active():
             plan = catalyst.opened(self._unwrapped(parsed))
@@ -93,6 +100,10 @@ class Query:
         for wrap in reversed(self._outer):
             plan = wrap(plan)
         return self._catalyst.run(plan)
+
+    def resolved(self, frames: Mapping[Reference, NamedFrame]) -> LogicalPlan:
+        """The statement that changes a table, with these rows for the references, resolved; nothing runs."""
+        return self._catalyst.resolved(self._filled(frames))
 
     def analyzed(self, frames: Mapping[Reference, NamedFrame]) -> LogicalPlan:
         """The plan of the query, without EXPLAIN around it, as Spark's analyzer resolves it; nothing runs."""
@@ -138,12 +149,12 @@ class Query:
         return node.planBuilder().apply(self._catalyst.parts_of(name), node.children())
 
     def _check(self, nodes: Sequence[tuple[str, LogicalPlan]]) -> None:
-        if any(name in _CHANGES for name, _ in nodes):
+        if any(name in _CHANGES for name, _ in nodes[1 if self._changes else 0 :]):
             raise InvalidInput(
-                "lake.sql runs queries and changes nothing: use table.append, delete_where or overwrite."
+                "A statement changes one table: run the changes of several one by one, or use lake.transaction()."
             )
         root, plan = nodes[0]
-        if root not in _DESCRIPTIONS and self._catalyst.is_command(plan):
+        if root not in _DESCRIPTIONS and not self._changes and self._catalyst.is_command(plan):
             raise InvalidInput(
                 "lake.sql describes tables, columns, functions and queries: use lake.databases() or lake.tables(...) "
                 "for the rest."
@@ -208,9 +219,11 @@ class Query:
         reference = reference_of(named)
         if reference is None or name == "UnresolvedTableOrView":
             return reference
-        _check_plain(named, reference)
+        is_target = self._changes and named.options().containsKey(_PRIVILEGES)
+        if not is_target:
+            _check_plain(named, reference)
         if name == "UnresolvedRelation":
-            return reference
+            return replace(reference, is_target=is_target)
         if node.version().isDefined():
             return replace(reference, version=_version(node.version().get()))
         return replace(reference, timestamp_ns=self._nanos(node.timestamp().get()))

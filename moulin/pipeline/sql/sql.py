@@ -12,16 +12,12 @@ _EXPLAIN = re.compile(
 )
 _FIRST_WORD = re.compile(rf"(?:{_SPACE}|\()*(\w*)", re.DOTALL)
 _QUERIES = {"select", "with", "values", "from", "table", "describe", "desc"}
-_STATEMENTS = {"truncate"}
+_STATEMENTS = {"delete", "insert", "merge", "truncate", "update"}
 _SPARK_OWN = "it is about Spark's session and not the lake: use lake.spark().sql(...)"
 _CACHE = "keep a result with lake.sql(...).cache(), and let go of it with .unpersist()"
 _NO_NEED = "Moulin keeps this up to date itself: leave it out"
 _INSTEAD = {
-    "insert": "use table.append(data) or `moulin append`, and table.overwrite(data) for INSERT OVERWRITE",
     "replace": "use table.append(data) on a keyed table, or table.overwrite(data, where=...)",
-    "delete": "use table.delete_where(...) or `moulin delete`",
-    "update": "use table.merge(data) on a keyed table, or table.overwrite(data, where=...)",
-    "merge": "use table.merge(source, ...) on a keyed table",
     "copy": "use table.backfill(folder) or `moulin backfill`",
     "load": "use table.backfill(folder) or `moulin backfill`",
     "import": "use table.backfill(folder) or `moulin backfill`",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from pyspark.sql import DataFrame
 
 from moulin.lake import Lake
+from moulin.model.entities import TableState
 from moulin.pipeline.sql.catalyst import Catalyst, LogicalPlan
+from moulin.pipeline.sql.hints import Known
 from moulin.pipeline.sql.names import Reference
 from moulin.table.table import Table
 
@@ -23,6 +26,22 @@ class Session(Protocol):
 
     def query(self, plan: LogicalPlan) -> DataFrame:
         """The rows of a query that the statement holds, as `lake.sql` returns them: its leaves may name lake tables."""
+
+    def flush(self) -> None:
+        """Commit what was put into keyed tables, so that the statement sees it. Call it before a table is held."""
+
+    def located(self, state: TableState, known: Sequence[Known] = ()) -> DataFrame:
+        """The rows of the table to change, each with its segment and position; perhaps without some that `known` rules
+        out.
+        """
+
+    def resolved(self, plan: LogicalPlan, target: DataFrame, version: int) -> LogicalPlan:
+        """A statement that changes a table, resolved: `target` has the rows of that table, and the other tables that
+        it names are seen at `version`. Nothing runs.
+        """
+
+    def opened(self, plan: LogicalPlan) -> LogicalPlan:
+        """The statement with its CTEs where they are used."""
 
     def spelled(self, reference: Reference) -> Reference:
         """The reference as the lake spells the names of its tables and views; as it is when there is none of them."""

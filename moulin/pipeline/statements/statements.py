@@ -8,14 +8,19 @@ from types import MappingProxyType
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.statements.answer import Answer
-from moulin.pipeline.statements.changes import truncate
+from moulin.pipeline.statements.changes import delete, merge, truncate, update
+from moulin.pipeline.statements.inserts import insert
 from moulin.pipeline.statements.session import Session
 
 Run = Callable[[Session, LogicalPlan], Answer]
 
 STATEMENTS: Mapping[str, Run] = MappingProxyType(
     {
+        "DeleteFromTable": delete,
+        "InsertIntoStatement": insert,
+        "MergeIntoTable": merge,
         "TruncateTable": truncate,
+        "UpdateTable": update,
     }
 )
 """By the name of the plan's class."""

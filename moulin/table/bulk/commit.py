@@ -39,10 +39,10 @@ def plan_bulk(
 ) -> BulkPlan:
     """The plan of an upsert into the newest version, or of rows that replace all others."""
     keyed.flush()
-    return _plan(context, keyed, keyed.refresh(), duplicates=duplicates, replaces_all=replaces_all)
+    return plan_held(context, keyed, keyed.refresh(), duplicates=duplicates, replaces_all=replaces_all)
 
 
-def _plan(
+def plan_held(
     context: Context,
     keyed: KeyedTable,
     seen: KeyedVersion,
@@ -51,6 +51,7 @@ def _plan(
     duplicates: OnDuplicate = "error",
     replaces_all: bool = False,
 ) -> BulkPlan:
+    """The plan of a change of the version that was seen."""
     regions = {region.value: region.number for region in context.catalog.regions(keyed.id)}
     if not keyed.spec.is_split:
         regions[()] = 0
@@ -131,7 +132,7 @@ def merge(context: Context, keyed: KeyedTable, source: Any, rules: MergeRules) -
         with keyed.held() as (seen, uses):
             if seen.state.schema_id != rules.schema.schema_id:
                 raise Conflict("The schema of the table changed while the merge began; try again.")
-            plan = _plan(context, keyed, seen, rules=rules)
+            plan = plan_held(context, keyed, seen, rules=rules)
             runs: Sequence[RegionRun]
             if batches is None:
                 runs = context.spark().map_frame(write_bulk, plan, source)

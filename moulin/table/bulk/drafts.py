@@ -52,7 +52,7 @@ class Drafts:
             draft = made.by_region.setdefault(number, UpsertDraft())
             if plan.duplicates == "error":
                 _refuse_common(context, plan, draft, run.draft)
-            _unite(draft, run.draft, number)
+            draft.unite(run.draft, number)
         for draft in made.by_region.values():
             _drop_duplicates(context, plan, draft)
         return made
@@ -80,7 +80,7 @@ class Drafts:
     def change(self, state: TableState, uses: Sequence[RegionUse]) -> DataChange:
         whole = UpsertDraft()
         for number, draft in self.by_region.items():
-            _unite(whole, draft, number)
+            whole.unite(draft, number)
         change = whole.change(state, uses)
         return change if change.added else replace(change, kind=Kind.DELETE)
 
@@ -92,15 +92,6 @@ class Drafts:
             sum(draft.rows_deleted for draft in drafts),
             sum(draft.rows_updated for draft in drafts),
         )
-
-
-def _unite(whole: UpsertDraft, part: UpsertDraft, region: int) -> None:
-    whole.added += [replace(facts, region=region) for facts in part.added]
-    for number, bitmap in part.positions.items():
-        whole.positions[number] = whole.positions[number] | bitmap if number in whole.positions else bitmap
-    whole.rows_new += part.rows_new
-    whole.rows_updated += part.rows_updated
-    whole.rows_deleted += part.rows_deleted
 
 
 def _refuse_common(context: Context, plan: BulkPlan, one: UpsertDraft, other: UpsertDraft) -> None:

@@ -119,7 +119,7 @@ def _write(
     plan: BulkPlan, tools: Tools, draft: UpsertDraft, value: PartitionTuple, rows: pa.Table, numbers: NumberSource
 ) -> None:
     region = plan.regions.get(value, NEW_REGION)
-    ordered, keys = _in_order(plan, rows)
+    ordered, keys = in_order(plan, rows)
     segments = [segment for segment in plan.segments if segment.facts.region == region]
     located = locate(tools.indexes, tools.vectors, tools.store, segments, keys)
     own = draft.hide(tools, region, keys)
@@ -131,7 +131,7 @@ def _write(
         write_located(tools.store, plan.layout, draft, ordered, located, own, numbers, region=region)
 
 
-def _in_order(plan: BulkPlan, rows: pa.Table) -> tuple[pa.Table, pa.Array]:
+def in_order(plan: BulkPlan, rows: pa.Table) -> tuple[pa.Table, pa.Array]:
     """The rows in key order, each key once, and their encoded keys."""
     keys = plan.key.encode(rows)
     order, same = in_key_order(search_form(keys))

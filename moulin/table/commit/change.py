@@ -21,7 +21,8 @@ class DataChange:
     """New segments, and rows to hide: positions of segments as `read_version` showed them.
 
     `whole` are segments whose live rows all go, each with the vector seen; they are removed rather than covered by a
-    vector. `added_positions` are rows of the new segments themselves that do not count.
+    vector. `added_positions` are rows of the new segments themselves that do not count. With `exact`, the change was
+    computed from the rows that it hides: when one of them is gone by the time of the commit, it must be computed again.
     """
 
     table_id: UUID
@@ -34,6 +35,7 @@ class DataChange:
     added_positions: Mapping[int, BitMap64] = field(default_factory=dict)
     summary: Mapping[str, str] = field(default_factory=dict)
     regions: tuple[RegionUse, ...] = ()
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,8 @@ class Committer:
         for number, positions in change.positions.items():
             segment = live[number]
             deleted = self._deleted(segment)
+            if change.exact and deleted and not positions.isdisjoint(deleted):
+                raise _retry(change, number)
             union = positions | deleted if deleted else positions
             if len(union) == segment.facts.rows:
                 removed.append(Expected(number, _vector_id(segment)))
@@ -133,7 +135,10 @@ class Committer:
             if bitmap is None:
                 segment = before[number]
                 bitmap = BitMap64(range(segment.facts.rows)) - self._deleted(segment)
-            for target, moved in self._follow(change, number, bitmap, version).items():
+            followed = self._follow(change, number, bitmap, version)
+            if change.exact and sum(map(len, followed.values())) < len(bitmap):
+                raise _retry(change, number)
+            for target, moved in followed.items():
                 positions[target] = positions.get(target, BitMap64()) | moved
         return replace(change, positions=positions, whole=whole)
 
@@ -231,7 +236,7 @@ def _vector_id(segment: LiveSegment) -> int:
 
 def _retry(change: DataChange, segment: int) -> Stale:
     return Stale(
-        f"The {change.kind} lost a race: segment {segment} is gone since version {change.read_version}. "
+        f"The {change.kind} lost a race: rows of segment {segment} are gone since version {change.read_version}. "
         "Read the table again and retry.",
         Verdict.RETRY,
         requirement=f"segment {segment}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,15 @@ class UpsertDraft:
             mark(self.positions, located)
             indexes.append(located.indexes)
         return np.concatenate(indexes)
+
+    def unite(self, part: UpsertDraft, region: int) -> None:
+        """Take over another draft, whose segments are of this region."""
+        self.added += [replace(facts, region=region) for facts in part.added]
+        for number, bitmap in part.positions.items():
+            self.positions[number] = self.positions[number] | bitmap if number in self.positions else bitmap
+        self.rows_new += part.rows_new
+        self.rows_updated += part.rows_updated
+        self.rows_deleted += part.rows_deleted
 
     def change(self, state: TableState, regions: Sequence[RegionUse]) -> DataChange:
         """The change to commit. Positions of segments of its own become vectors that these start with."""

@@ -1,0 +1,11 @@
+"""Edits: rows to insert, update or delete, as a statement computes them, written and committed as one version.
+
+The nouns, from large to small: a *statement* has *clauses* (insert these columns, update those, delete); an *edit* is
+one row with the number of its clause and, unless it is inserted, the segment and position of the row that it replaces
+or deletes. An update gives only the columns that change: the others, and the row id, are read from the segment.
+
+edits.py has the values, writer.py the kernel that writes edits in this process and in Spark's tasks, commit.py plans
+and commits.
+
+Imports bulk/ and everything below it. Read edits.py first.
+"""

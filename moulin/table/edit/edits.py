@@ -1,0 +1,99 @@
+"""Edits and what a task that writes them must know."""
+
+# Decisions: docs/decisions/0248
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from moulin.model.facts import LiveSegment
+from moulin.model.schema.values import IntegerType, LongType, NestedField, Schema
+from moulin.storage.store import Store
+from moulin.table.bulk.writer import BulkPlan
+from moulin.table.write.layout import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CLAUSE = "_moulin_clause"
+"""The index of an edit's clause."""
+
+SEGMENT = "_moulin_segment"
+"""The number of the segment that has the row to update or delete; null for an insert."""
+
+POSITION = "_moulin_at"
+"""The position of that row in its segment."""
+
+_FIRST_ID = 2_000_000_000  # ids of these columns; a table's own are far below
+
+
+class Action(StrEnum):
+    """What a clause does with its rows. UPSERT is for keyed tables: a row replaces the one of the same key, if any."""
+
+    INSERT = "insert"
+    UPSERT = "upsert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One clause of a statement. `columns` are those that it gives values for."""
+
+    action: Action
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """The clauses of a statement and the rows they apply to: columns CLAUSE, SEGMENT and POSITION, and those that any
+    clause gives. A column that the row's own clause does not give is ignored.
+    """
+
+    clauses: tuple[Clause, ...]
+    rows: DataFrame | Iterable[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class EditPlan:
+    """What a task that writes edits must know. Sent to every task.
+
+    `segments` are those of the version that the edits were computed from, by number; `bulk` is there for a keyed table.
+    """
+
+    store: Store
+    layout: Layout
+    clauses: tuple[Clause, ...]
+    segments: Mapping[int, LiveSegment]
+    segment_bytes: int
+    bulk: BulkPlan | None = None
+
+    @property
+    def table(self) -> str:
+        return self.layout.name
+
+    @cached_property
+    def source(self) -> Schema:
+        """The schema in which edits come."""
+        return edit_schema(self.layout.schema, self.clauses)
+
+
+def edit_schema(schema: Schema, clauses: Iterable[Clause]) -> Schema:
+    """The columns of edits: the three of their own, and what any clause gives, which may be null."""
+    given = {name for clause in clauses for name in clause.columns}
+    return Schema(
+        NestedField(_FIRST_ID, CLAUSE, IntegerType(), required=True),
+        NestedField(_FIRST_ID + 1, SEGMENT, LongType(), required=False),
+        NestedField(_FIRST_ID + 2, POSITION, LongType(), required=False),
+        *(
+            replace(field, required=False, initial_default=None, write_default=None)
+            for field in schema.fields
+            if field.name in given
+        ),
+    )

@@ -1,0 +1,231 @@
+"""The kernel of edits: rows to insert, update or delete become segments and positions to hide. Nothing is committed.
+
+An update brings the columns that change. The others, and the row id, are read from the segment of the old row, so that
+values pass through no other engine and no type loses anything on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from moulin.errors import InvalidInput
+from moulin.formats import deletion_vector
+from moulin.formats.segment.reader import SegmentReader
+from moulin.model.columns.arrays import Integers
+from moulin.model.facts import LiveSegment
+from moulin.model.layout.partition import PartitionTuple
+from moulin.model.layout.partition_rows import split_by_partition
+from moulin.model.rows.conversion import Misfit, Target, absent, check_required
+from moulin.model.schema.arrow import ROW_ID, arrow_schema, lineage_fields
+from moulin.table.bulk.writer import NEW_REGION, BulkPlan, RegionRun, WorkerTools, duplicate_key, in_order
+from moulin.table.edit.edits import CLAUSE, POSITION, SEGMENT, Action, Clause, EditPlan
+from moulin.table.find.locate import Tools, locate
+from moulin.table.write.pieces import pieces
+from moulin.table.write.segment_writer import BULK_BYTES, NumberSource, write_segment, write_sorted
+from moulin.table.write.upsert import UpsertDraft, mark
+
+_Drafts = dict[PartitionTuple, UpsertDraft]
+
+
+def write_edits(plan: EditPlan, rows: Iterable[pa.RecordBatch], numbers: NumberSource) -> list[RegionRun]:
+    """Write edits of `plan.source`. An event table is one region.
+
+    Raises InvalidInput when two edits are about one row.
+    """
+    tools = WorkerTools.of(plan.store)
+    drafts: _Drafts = {}
+    for piece in pieces(rows, plan.source, plan.segment_bytes):
+        _write_piece(plan, tools, drafts, piece, numbers)
+    return [RegionRun(value, draft) for value, draft in drafts.items()]
+
+
+def _write_piece(plan: EditPlan, tools: Tools, drafts: _Drafts, piece: pa.Table, numbers: NumberSource) -> None:
+    of_clause = piece.column(CLAUSE).to_numpy()
+    made: list[pa.Table] = []
+    for index, clause in enumerate(plan.clauses):
+        chosen = np.flatnonzero(of_clause == index)
+        if not len(chosen):
+            continue
+        part = piece if len(chosen) == piece.num_rows else piece.take(pa.array(chosen))
+        if clause.action in (Action.INSERT, Action.UPSERT):
+            made.append(_inserted(plan, clause, part))
+            continue
+        part = _in_place_order(part)
+        _hide(plan, drafts, part, clause.action)
+        if clause.action is Action.UPDATE:
+            made.append(_updated(plan, clause, part))
+    if not made:
+        return
+    rows = pa.concat_tables(made)
+    if plan.bulk is None:
+        _write_rows(plan, drafts.setdefault((), UpsertDraft()), rows, numbers)
+    else:
+        for value, part in plan.bulk.spec.split(rows):
+            _write_keyed(plan, plan.bulk, tools, drafts.setdefault(value, UpsertDraft()), value, part, numbers)
+
+
+def _in_place_order(part: pa.Table) -> pa.Table:
+    """Edits in the order of segments and of rows in them."""
+    segments, positions = part.column(SEGMENT).to_numpy(), part.column(POSITION).to_numpy()
+    order = np.lexsort((positions, segments))
+    return part if bool((np.diff(order) == 1).all()) else part.take(pa.array(order))
+
+
+def _hide(plan: EditPlan, drafts: _Drafts, part: pa.Table, action: Action) -> None:
+    """Note the positions of rows that go."""
+    regions = {number: value for value, number in plan.bulk.regions.items()} if plan.bulk is not None else {}
+    for segment, positions, _ in _by_segment(plan, part):
+        number = segment.facts.number
+        draft = drafts.setdefault(regions.get(segment.facts.region, ()), UpsertDraft())
+        known, bitmap = draft.positions.get(number, BitMap64()), deletion_vector.from_positions(np.unique(positions))
+        if len(bitmap) < len(positions) or known & bitmap:
+            raise matched_twice(plan, number)
+        draft.positions[number] = known | bitmap
+        if action is Action.UPDATE:
+            draft.rows_updated += len(bitmap)
+        else:
+            draft.rows_deleted += len(bitmap)
+
+
+def matched_twice(plan: EditPlan, segment: int) -> InvalidInput:
+    """The error for a row that several edits are about."""
+    return InvalidInput(
+        f"More than one source row matches a row of {plan.table} (in segment {segment}): make the source have one row "
+        "for each row that it updates or deletes, for instance with a window over what tells the newest."
+    )
+
+
+def _by_segment(plan: EditPlan, part: pa.Table) -> Iterator[tuple[LiveSegment, Integers, slice]]:
+    """The segments of edits in place order, the positions in each, and which rows of `part` these are."""
+    segments, positions = part.column(SEGMENT).to_numpy(), part.column(POSITION).to_numpy()
+    starts = np.flatnonzero(np.diff(segments, prepend=-1))
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(segments)], strict=True):
+        yield plan.segments[int(segments[start])], positions[start:stop], slice(start, stop)
+
+
+def _inserted(plan: EditPlan, clause: Clause, part: pa.Table) -> pa.Table:
+    """New rows, with null for their row ids."""
+    columns = []
+    for field in plan.layout.schema.fields:
+        target = Target.of(field)
+        try:
+            if field.name in clause.columns:
+                columns.append(_checked(part.column(field.name), target))
+            else:
+                columns.append(absent(target, part.num_rows))
+        except Misfit as misfit:
+            raise InvalidInput(f"Column {misfit.path} of an inserted row: {misfit.reason}") from None
+    return _with_lineage(plan, columns, pa.nulls(part.num_rows, pa.int64()))
+
+
+def _updated(plan: EditPlan, clause: Clause, part: pa.Table) -> pa.Table:
+    """The new form of rows, with the row ids that they had. REQUIRES: `part` is in place order."""
+    fields = plan.layout.schema.fields
+    kept = [field.name for field in fields if field.name not in clause.columns]
+    old = pa.concat_tables(
+        [_old_rows(plan, segment, positions, kept) for segment, positions, _ in _by_segment(plan, part)]
+    )
+    columns = []
+    for field in fields:
+        if field.name in clause.columns:
+            try:
+                columns.append(_checked(part.column(field.name), Target.of(field)))
+            except Misfit as misfit:
+                raise InvalidInput(f"Column {misfit.path} of an updated row: {misfit.reason}") from None
+        else:
+            columns.append(old.column(field.name))
+    return _with_lineage(plan, columns, old.column(ROW_ID))
+
+
+def _checked(column: pa.ChunkedArray, target: Target) -> pa.Array:
+    return check_required(column.combine_chunks(), target)
+
+
+def _with_lineage(plan: EditPlan, columns: list[pa.Array], row_ids: pa.Array) -> pa.Table:
+    rows = len(row_ids)
+    schema = arrow_schema(plan.layout.schema)
+    for field in lineage_fields():
+        schema = schema.append(field)
+    return pa.Table.from_arrays([*columns, row_ids, pa.nulls(rows, pa.int64())], schema=schema)
+
+
+def _old_rows(plan: EditPlan, segment: LiveSegment, positions: Integers, columns: list[str]) -> pa.Table:
+    """Some columns of rows of a segment, at ascending positions, and their row ids."""
+    facts = segment.facts
+    source = plan.store.reader(facts.path, facts.size)
+    with SegmentReader(source, plan.layout.schema, columns=columns, name=facts.path) as reader:
+        starts = np.asarray(reader.group_starts)
+        groups = np.searchsorted(starts, positions, side="right") - 1
+        parts = []
+        for group in np.unique(groups).tolist():
+            table = reader.table(row_groups=[group], row_id=True, first_row_id=segment.first_row_id, use_threads=False)
+            parts.append(table.take(pa.array(positions[groups == group] - starts[group])))
+    return pa.concat_tables(parts)
+
+
+def _write_rows(plan: EditPlan, draft: UpsertDraft, rows: pa.Table, numbers: NumberSource) -> None:
+    """Write rows of an event table, which have lineage columns."""
+    layout = plan.layout
+    lineage = rows.column(ROW_ID).null_count < rows.num_rows
+    draft.rows_new += rows.column(ROW_ID).null_count
+    if not lineage:
+        rows = rows.select(range(len(layout.schema.fields)))
+    for partition, part in split_by_partition(rows, layout.spec, layout.schema):
+        level = int(part.nbytes >= BULK_BYTES)
+        draft.added.append(write_sorted(plan.store, layout, part, partition, numbers(), level=level, lineage=lineage))
+
+
+def _write_keyed(
+    plan: EditPlan,
+    bulk: BulkPlan,
+    tools: Tools,
+    draft: UpsertDraft,
+    value: PartitionTuple,
+    rows: pa.Table,
+    numbers: NumberSource,
+) -> None:
+    """Write rows of one region of a keyed table, which have lineage columns; new ones must have new keys."""
+    region = bulk.regions.get(value, NEW_REGION)
+    ordered, keys = in_order(bulk, rows)
+    if len(own := draft.hide(tools, region, keys)):
+        raise duplicate_key(bulk.key, ordered, int(own[0]))
+    fresh = np.flatnonzero(ordered.column(ROW_ID).is_null().to_numpy())
+    if len(fresh):
+        segments = [segment for segment in plan.segments.values() if segment.facts.region == region]
+        found = locate(tools.indexes, tools.vectors, tools.store, segments, keys.take(pa.array(fresh)))
+        if len(found.indexes):
+            if not any(clause.action is Action.UPSERT for clause in plan.clauses):
+                raise _known_key(plan, bulk, ordered, int(fresh[found.indexes[0]]))
+            mark(draft.positions, found)
+            draft.rows_updated += len(found.indexes)
+            ordered = _with_row_ids(ordered, fresh[found.indexes], found.row_ids)
+    lineage = ordered.column(ROW_ID).null_count < ordered.num_rows
+    draft.rows_new += ordered.column(ROW_ID).null_count
+    if not lineage:
+        ordered = ordered.select(range(len(plan.layout.schema.fields)))
+    for partition, part in split_by_partition(ordered, plan.layout.spec, plan.layout.schema):
+        draft.added.append(
+            write_segment(
+                plan.store, plan.layout, [part], partition, numbers(), level=0, lineage=lineage, region=region
+            )
+        )
+
+
+def _with_row_ids(rows: pa.Table, indexes: Integers, row_ids: Integers) -> pa.Table:
+    """The rows with these row ids at these indexes."""
+    ids = rows.column(ROW_ID).fill_null(-1).to_numpy().copy()
+    ids[indexes] = row_ids
+    at = rows.column_names.index(ROW_ID)
+    return rows.set_column(at, rows.schema.field(at), pa.array(ids, mask=ids < 0))
+
+
+def _known_key(plan: EditPlan, bulk: BulkPlan, rows: pa.Table, index: int) -> InvalidInput:
+    value = bulk.key.values(rows.slice(index, 1))[0]
+    return InvalidInput(
+        f"Table {plan.table} has a row of the key {value!r}, which the statement would insert: match rows by the key, "
+        "or use INSERT INTO, which replaces rows of the same key."
+    )
