@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pyroaring import BitMap64
 
@@ -83,9 +84,10 @@ def _plan(context: Context, state: TableState, edits: Edits) -> EditPlan:
 
 
 def _written(context: Context, plan: EditPlan, edits: Edits) -> Sequence[RegionRun]:
-    if is_frame(edits.rows):
-        return context.spark().map_frame(write_edits, plan, edits.rows)
-    return write_edits(plan, edits.rows, number_source(context))
+    rows: Any = edits.rows
+    if is_frame(rows):
+        return context.spark().map_frame(write_edits, plan, rows)
+    return write_edits(plan, rows, number_source(context))
 
 
 def _refuse_common(plan: EditPlan, drafts: Iterable[UpsertDraft]) -> None:
