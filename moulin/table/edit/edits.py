@@ -8,18 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from moulin.model.facts import LiveSegment
 from moulin.model.schema.values import IntegerType, LongType, NestedField, Schema
 from moulin.storage.store import Store
 from moulin.table.bulk.writer import BulkPlan
 from moulin.table.write.layout import Layout
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 CLAUSE = "_moulin_clause"
 """The index of an edit's clause."""
@@ -54,10 +48,12 @@ class Clause:
 class Edits:
     """The clauses of a statement and the rows they apply to: columns CLAUSE, SEGMENT and POSITION, and those that any
     clause gives. A column that the row's own clause does not give is ignored.
+
+    `rows` is a Spark DataFrame, or Arrow batches of `edit_schema`.
     """
 
     clauses: tuple[Clause, ...]
-    rows: DataFrame | Iterable[pa.RecordBatch]
+    rows: object
 
 
 @dataclass(frozen=True)
