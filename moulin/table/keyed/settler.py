@@ -17,6 +17,24 @@ from moulin.table.keyed.left_logs import LeftLog, left_logs, read_tail
 LOOK_SECONDS = 30.0  # how often a process that goes on reading looks for logs that were left since
 
 
+class _Patience:
+    """How long to wait for others: until nothing has changed in the regions for some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._known: Sequence[Region] = ()
+        self._until = time.monotonic() + seconds
+
+    def look(self, regions: Sequence[Region]) -> None:
+        """Note how the regions are now."""
+        if regions != self._known:
+            self._known, self._until = regions, time.monotonic() + self._seconds
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self._until
+
+
 class LogSettler(RegionHolder):
     """A keyed table that settles the logs of others before it is read. Thread-safe."""
 
@@ -40,36 +58,40 @@ class LogSettler(RegionHolder):
         """Claim and flush every log without a living owner; read those whose owner may live, or claim them too."""
         with self._holding:
             mine = {writer.region.number for writer in list(self._regions.values())}
-            deadline = time.monotonic() + self._context.config.lock_seconds
-            again = True
+            patience, again = _Patience(self._context.config.lock_seconds), True
             while again:  # while others settle the same logs
-                again, left = False, self._left(mine, deadline)
+                again, left = False, self._left(mine, patience)
                 if left or self._tails:
                     with self._flushing, self._lock:
-                        again = self._settle(left, take_over=take_over) and time.monotonic() < deadline
+                        again = self._settle(left, take_over=take_over, late=patience.is_over)
             self._look_at = time.monotonic() + LOOK_SECONDS
 
-    def _left(self, mine: Collection[int], deadline: float) -> list[LeftLog]:
-        """The logs that were left; waits for another process that is flushing one, until the deadline."""
+    def _left(self, mine: Collection[int], patience: _Patience) -> list[LeftLog]:
+        """The logs that were left; waits while another process flushes one, as long as something comes of it."""
         while True:
             regions = self._context.catalog.regions(self.id)
+            patience.look(regions)
             left = left_logs(self._context, self.id, self.config, regions, mine)
-            if time.monotonic() > deadline or not any(log.is_changing for log in left):
-                return [log for log in left if not log.is_changing]
+            if patience.is_over or not any(log.is_changing for log in left):
+                return left
             time.sleep(0.02)
 
-    def _settle(self, left: Sequence[LeftLog], *, take_over: bool) -> bool:
+    def _settle(self, left: Sequence[LeftLog], *, take_over: bool, late: bool) -> bool:
         """Flush or read these logs; whether another process took one of them, so that they must be looked at again.
 
+        When it is `late` for that, logs in the hands of others are read: no row may be missing.
         REQUIRES: `_holding`, `_flushing` and `_lock` are held, so that nobody here claims one.
         """
         may_write, unread, taken = self._context.catalog.may_write, [], False
         for log in left:
+            free = may_write and not log.is_changing and (log.is_dead or take_over)
             try:
-                if not (may_write and (log.is_dead or take_over) and self._flush_left(log.region)):
+                if not (free and self._flush_left(log.region)):
                     unread.append(log)
             except Fenced:
-                taken = True
+                taken = not late
+                if late:
+                    unread.append(log)
         known = {tail.region.number: tail for tail in self._tails}
         seen = self._load()
         self._show(seen)
@@ -89,6 +111,8 @@ class LogSettler(RegionHolder):
 
         Raises Fenced when another process was faster.
         """
+        if self._context.catalog.region_epoch(self.id, region.number) != region.epoch:  # do not disturb that process
+            raise Fenced(f"Another process has claimed region {region.number} of the table: look at it again.")
         try:
             writer = self._claim(region, flushing=True)
         except FailedPrecondition:

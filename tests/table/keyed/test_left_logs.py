@@ -192,6 +192,23 @@ def test_a_reader_whose_flush_is_overtaken_sees_every_row(left: Address, monkeyp
 
 
 @pytest.mark.parametrize("address", PLACES[:2], indirect=True)
+def test_a_reader_that_does_not_outwait_another_ones_flush_sees_every_row(left: Address) -> None:
+    """Another process has claimed a log to flush it, and takes longer than readers wait."""
+    impatient = {**left, "settings": {**left["settings"], "lock_seconds": 0.1}}
+    with Lake.open(**left) as slow, Lake.open(**impatient) as lake:
+        keyed = slow.table("shop.items")._keyed()
+        assert keyed is not None
+        writer = keyed._claim(slow.catalog.regions(keyed.id)[0], flushing=True)
+        try:
+            table = lake.table("shop.items")
+            assert in_order(table.scan().to_pylist()) == EXPECTED
+            assert table.scan().count() == len(KEYS)
+            assert [table.get(number) for number in KEYS] == EXPECTED
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize("address", PLACES[:2], indirect=True)
 def test_counts_feeds_and_statistics_show_them_too(left: Address) -> None:
     version = version_of(left)
     with Lake.open(**left) as lake:
