@@ -19,28 +19,38 @@ from pyspark.sql import functions as F
 
 from moulin.errors import InvalidInput, PermissionDenied, Unsupported
 from moulin.model.names import quote
+from moulin.pipeline.read.metadata import METADATA
 from moulin.pipeline.read.reader import NamedFrame
-from moulin.pipeline.sql.catalyst import CATALOG, Catalyst, Expression, LogicalPlan
-from moulin.pipeline.sql.hints import Known, known_values, literal_text
+from moulin.pipeline.sql.catalyst import CATALOG, Catalyst, Expression, LogicalPlan, items
+from moulin.pipeline.sql.hints import Known, known_values, literal_number, literal_text
 from moulin.table.versions import to_nanos
 
 _CHANGES = {"InsertIntoStatement", "InsertIntoDir", "UpdateTable", "DeleteFromTable", "MergeIntoTable"}
 _DESCRIPTIONS = {"DescribeRelation", "DescribeColumn", "DescribeRelationJsonCommand", "DescribeFunction"}
 _RELATIONS = {"UnresolvedRelation", "RelationTimeTravel"}
 _NAMES = {*_RELATIONS, "UnresolvedTableOrView"}
+_FUNCTION = "UnresolvedTableValuedFunction"
+CHANGES_FUNCTION = "table_changes"
+_CHANGES_PARAMETERS = ("table", "since", "until")
 _IDENTIFIER = "PlanWithUnresolvedIdentifier"
 _SEPARATOR = "\0"
+_SPARK_CATALOGS = ("spark_catalog", "system")
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A table that a statement names, with the version or the time it asks for, and what it asks of its rows."""
+    """A table that a statement names, with the version or the time it asks for, and what it asks of its rows.
+
+    With `part`, the metadata of that name is asked for and not the rows; with `since`, the changes after that version.
+    """
 
     database: str
     name: str
     version: int | None = None
     timestamp_ns: int | None = None
     known: tuple[Known, ...] = ()
+    part: str | None = None
+    since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +155,8 @@ class Query:
         root, plan = nodes[0]
         if root not in _DESCRIPTIONS and self._catalyst.is_command(plan):
             raise InvalidInput(
-                "lake.sql describes tables, columns, functions and queries: use lake.databases() or lake.tables(...) "
-                "for the rest."
+                f"lake.sql does not run this statement ({root}): if it is about Spark's session and not the lake, use "
+                "lake.spark().sql(...)."
             )
         if self._catalyst.names_in(self._plan) != sum(name in _RELATIONS for name, _ in nodes):
             raise Unsupported(
@@ -186,7 +196,7 @@ class Query:
             alias, below = below.alias(), below.child()
             name = below.nodeName()
         reference = self._reference(below, name) if name in _RELATIONS else None
-        if reference is None:
+        if reference is None or reference.part is not None:
             return []
         own = [CATALOG, reference.database, reference.name]
         qualifiers = [own[start:] for start in range(3)] if alias is None else [[alias]]
@@ -202,6 +212,8 @@ class Query:
 
     def _reference(self, node: LogicalPlan, name: str) -> Reference | None:
         """The lake table that this node names; None when it names none."""
+        if name == _FUNCTION:
+            return self._changes(node)
         if name not in _NAMES:
             return None
         named = node.relation() if name == "RelationTimeTravel" else node
@@ -219,7 +231,45 @@ class Query:
         if name == "UnresolvedTableOrView":
             rest = (node.commandName(), node.allowTempView(), node.tableNotFoundSearchPathMode())
             return lambda frame: node.copy(self._catalyst.name(frame.view), *rest)
+        if name == _FUNCTION:
+            return lambda frame: self._catalyst.relation((CHANGES_FUNCTION,), frame.frame)
+        if reference.part is not None:
+            parts = reference.database, reference.name, reference.part
+            return lambda frame: self._catalyst.relation(parts, frame.frame)
         return lambda frame: self._catalyst.table(reference.database, reference.name, frame.frame)
+
+    def _changes(self, node: LogicalPlan) -> Reference | None:
+        """The changes that `table_changes(table, since[, until])` asks for; None for another function."""
+        if node.name().mkString(_SEPARATOR).lower() != CHANGES_FUNCTION:
+            return None
+        given = dict(zip(_CHANGES_PARAMETERS, [None, None, None], strict=True))
+        for index, argument in enumerate(items(node.functionArgs())):
+            named = argument.nodeName() == "NamedArgumentExpression"
+            parameter = argument.key().lower() if named else _CHANGES_PARAMETERS[min(index, 2)]
+            if index > 2 or parameter not in given or given[parameter] is not None:
+                raise InvalidInput(f"{CHANGES_FUNCTION} takes ('database.table', since[, until]), each once.")
+            given[parameter] = argument.value() if named else argument
+        if given["table"] is None or given["since"] is None:
+            raise InvalidInput(f"{CHANGES_FUNCTION} takes ('database.table', since[, until]): name both.")
+        text = self._text(given["table"])
+        parts = self._catalyst.parts_of(text).mkString(_SEPARATOR).split(_SEPARATOR)
+        reference = named_by(parts)
+        if reference is None or reference.part is not None:
+            raise InvalidInput(f"{CHANGES_FUNCTION} takes a table of the lake as 'database.table', not {text!r}.")
+        until = given["until"]
+        return replace(
+            reference, since=self._number(given["since"]), version=None if until is None else self._number(until)
+        )
+
+    def _text(self, expression: Expression) -> str:
+        text = literal_text(expression.toJSON())
+        return self._value(expression, CHANGES_FUNCTION, lambda value: value.cast("string")) if text is None else text
+
+    def _number(self, expression: Expression) -> int:
+        number = literal_number(expression.toJSON())
+        if number is None:
+            number = int(self._value(expression, CHANGES_FUNCTION, lambda value: value.cast("bigint")))
+        return number
 
     def _nanos(self, expression: Expression) -> int:
         text = literal_text(expression.toJSON())
@@ -255,12 +305,19 @@ def _check_plain(node: LogicalPlan, reference: Reference) -> None:
 
 def reference_of(node: LogicalPlan) -> Reference | None:
     """The lake table of this name: not one of Spark's temporary views or other catalogs, nor a file's path."""
-    parts = node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR)
-    if len(parts) == 3 and parts[0].lower() == CATALOG:
-        return Reference(parts[1], parts[2])
-    if len(parts) != 2 or parts[0].lower() == "global_temp" or "/" in parts[1]:
+    return named_by(node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR))
+
+
+def named_by(parts: Sequence[str]) -> Reference | None:
+    """The lake table, or its metadata, that a name of these parts means; None when it may be Spark's."""
+    if len(parts) > 2 and parts[0].lower() == CATALOG:
+        parts = parts[1:]
+    part = parts[2].lower() if len(parts) == 3 else None
+    if part is not None and (part not in METADATA or parts[0].lower() in _SPARK_CATALOGS):
         return None
-    return Reference(parts[0], parts[1])
+    if len(parts) not in (2, 3) or parts[0].lower() == "global_temp" or "/" in parts[1]:
+        return None
+    return Reference(parts[0], parts[1], part=part)
 
 
 def _version(text: str) -> int:
@@ -270,7 +327,9 @@ def _version(text: str) -> int:
 
 
 def spelled(name: str, known: Sequence[str]) -> str | None:
-    """The one of these names that differs from `name` in case alone, if there is one."""
+    """The one of these names that is `name`, or else differs from it in case alone, if there is one."""
+    if name in known:
+        return name
     same = [other for other in known if other.lower() == name.lower()]
     if len(same) > 1:
         names = " and ".join(quote(other) for other in sorted(same))
