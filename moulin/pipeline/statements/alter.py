@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from moulin.errors import InvalidInput, NotFound, Unsupported
@@ -158,15 +159,13 @@ def _parts(column: Any) -> list[str]:
 
 def _added(session: Session, schema: Schema, column: Any) -> Iterator[changes.SchemaChange]:
     leaf = check_column_name(column.colName())
-    if "." in leaf:
-        raise InvalidInput(f"Column name {leaf!r} has a dot, which stands before a field of a struct: choose another.")
     parent = content(column.path())
     path = leaf if parent is None else f"{column_named(session, schema, _parts(parent))}.{leaf}"
     kind = lake_type(python_type(column.dataType()), f"column {leaf}")
     field = NestedField(0, leaf, kind, not column.nullable(), content(column.comment()))
     field = with_default(session, field, content(column.default()))
     yield changes.AddColumn(path, kind, field.write_default, field.required, field.doc)
-    yield from _moved(path, content(column.position()))
+    yield from _moved(session, schema, path, content(column.position()))
 
 
 def _altered(session: Session, schema: Schema, spec: Any) -> Iterator[changes.SchemaChange]:
@@ -183,12 +182,12 @@ def _altered(session: Session, schema: Schema, spec: Any) -> Iterator[changes.Sc
             f"Column {name} cannot become NOT NULL: older segments may hold nulls. Make a table of its rows with "
             "CREATE TABLE, or add a column that is NOT NULL DEFAULT ...."
         )
-    if comment is not None:
+    if comment is not None or spec.dropComment():
         yield changes.SetDoc(name, comment or None)
     default = content(spec.newDefaultExpression())
     if default is not None or spec.dropDefault():
         yield _default(session, schema, name, default)
-    yield from _moved(name, content(spec.newPosition()))
+    yield from _moved(session, schema, name, content(spec.newPosition()))
 
 
 def _default(session: Session, schema: Schema, name: str, default: Any) -> changes.SchemaChange:
@@ -199,15 +198,17 @@ def _default(session: Session, schema: Schema, name: str, default: Any) -> chang
     return changes.SetDefault(name, field.field_type, value)
 
 
-def _moved(name: str, position: Any) -> Iterator[changes.SchemaChange]:
-    """FIRST or AFTER a sibling."""
+def _moved(session: Session, schema: Schema, name: str, position: Any) -> Iterator[changes.SchemaChange]:
+    """FIRST or AFTER a sibling, which the same statement may have added."""
     if position is None:
         return
-    text = str(position.position().toString())
-    if text == _FIRST:
+    if str(position.position().toString()) == _FIRST:
         yield changes.MoveColumn(name, first=True)
-    else:
-        yield changes.MoveColumn(name, after=str(position.position().column()))
+        return
+    sibling = str(position.position().column())
+    with suppress(NotFound):
+        sibling = column_named(session, schema, [*name.split(".")[:-1], sibling]).rpartition(".")[2]
+    yield changes.MoveColumn(name, after=sibling)
 
 
 def _partition_text(session: Session, schema: Schema, field: tuple[str | None, int | None, Sequence[str]]) -> str:

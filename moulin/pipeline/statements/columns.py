@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from itertools import count
 from types import MappingProxyType
 from typing import Any
@@ -109,6 +110,8 @@ def default_value(session: Session, expression: Expression, field: ice.NestedFie
         except PySparkException as error:
             reason = str(error).strip().partition("\n")[0]
             raise InvalidInput(f"The default of {what} has no value: {reason}") from None
+    if isinstance(value, Decimal) and isinstance(field.field_type, ice.FloatType | ice.DoubleType):
+        value = float(value)
     return None if value is None else coerce_default(field.field_type, value, what)
 
 
