@@ -255,7 +255,7 @@ class Query:
         parts = self._catalyst.parts_of(text).mkString(_SEPARATOR).split(_SEPARATOR)
         reference = named_by(parts)
         if reference is None or reference.part is not None:
-            raise InvalidInput(f"{CHANGES_FUNCTION} takes a table of the lake as 'database.table', not {text!r}.")
+            raise InvalidInput(f"{CHANGES_FUNCTION} takes a table of the lake as 'database.table'.")
         until = given["until"]
         return replace(
             reference, since=self._number(given["since"]), version=None if until is None else self._number(until)

@@ -24,7 +24,7 @@ def table_name(parts: Sequence[str]) -> Reference:
     """The table of this name, as it is written."""
     reference = named_by(parts)
     if reference is None or reference.part is not None:
-        raise InvalidInput(f"{'.'.join(parts)!r} does not name a table of the lake: write database.table.")
+        raise InvalidInput("The statement does not name a table of the lake: write database.table.")
     return reference
 
 
