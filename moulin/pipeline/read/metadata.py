@@ -104,7 +104,7 @@ WITH_ADDRESSES = frozenset({"files"})
 
 
 def metadata_of(lake: Lake, state: TableState, kind: str) -> pa.Table:
-    """The metadata of a table at the version of `state`; indexes and tags as they are there now."""
+    """The metadata of a table at the version of `state`; its indexes as they are now."""
     return _MAKERS[kind](lake, state)
 
 

@@ -5,7 +5,7 @@ the plan that name lake tables change: each becomes a frame under the table's fu
 module does not know is refused, so that no other table of the same name answers.
 """
 
-# Decisions: docs/decisions/0181
+# Decisions: docs/decisions/0181, docs/decisions/0251
 
 from __future__ import annotations
 
