@@ -73,8 +73,9 @@ def lake_schema(fields: list[ice.NestedField]) -> ice.Schema:
 
 
 def result_columns(columns: sql.StructType) -> list[ice.NestedField]:
-    """The columns of a query's result; all may be null."""
-    return [ice.NestedField(0, field.name, lake_type(field.dataType, f"column {field.name}")) for field in columns]
+    """The columns of a query's result; all may be null, and so may all that is inside them."""
+    shown = [(field.name, _nullable(field.dataType)) for field in columns]
+    return [ice.NestedField(0, name, lake_type(kind, f"column {name}")) for name, kind in shown]
 
 
 def defined_column(session: Session, definition: Any) -> ice.NestedField:
@@ -128,6 +129,17 @@ def _retyped(field: ice.NestedField, kind: ice.IcebergType) -> ice.NestedField:
     default = field.write_default
     value = None if default is None else coerce_default(kind, default, f"column {field.name}")
     return ice.NestedField(0, field.name, kind, field.required, field.doc, value, value)
+
+
+def _nullable(kind: sql.DataType) -> sql.DataType:
+    match kind:
+        case sql.StructType():
+            return sql.StructType([sql.StructField(field.name, _nullable(field.dataType)) for field in kind.fields])
+        case sql.ArrayType():
+            return sql.ArrayType(_nullable(kind.elementType))
+        case sql.MapType():
+            return sql.MapType(_nullable(kind.keyType), _nullable(kind.valueType))
+    return kind
 
 
 def _field(field: sql.StructField, what: str) -> ice.NestedField:

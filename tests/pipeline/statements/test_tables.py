@@ -131,6 +131,15 @@ def test_a_query_is_run_once_and_may_read_the_table_that_it_replaces(
     assert ids(lake.table("shop.orders")) == [0, 1, 2, 3]
 
 
+def test_every_type_of_a_result_has_a_column_that_may_be_null(lake: Lake) -> None:
+    query = """select 1 as a, map('x', 1) as m, array(named_struct('p', 1)) as l, timestamp '2024-01-01 00:00:00Z' as t,
+        timestamp_ntz '2024-01-01 00:00:00' as n, 1.5BD as d, X'00' as b, date '2024-01-01' as y, true as o, 1S as s"""
+    lake.sql(f"create table shop.types as {query}")
+    assert lake.sql("select * from shop.types").collect() == lake.spark().sql(query).collect()
+    lake.table("shop.types").append([{"a": None, "m": {"x": None}, "l": [None, {"p": None}]}])
+    assert "column_type" not in lake.sql("show create table shop.types").collect()[0][0]
+
+
 def test_readers_see_the_old_table_or_the_new_one(
     lake: Lake, orders: Table, rows: MakeRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
