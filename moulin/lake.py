@@ -203,6 +203,17 @@ class Lake:
         database, new = parse_table_name(new_name)
         return self._table(self._open_catalog().rename_table(*parse_table_name(name), database, new).id)
 
+    def replace_table(self, name: str, replacement: str) -> Table:
+        """Give the name of a table to another one of its database and drop the table that had it, in one version.
+
+        The dropped table can be brought back once the name is free. Views and tokens that use it refuse this.
+        """
+        database, table = parse_table_name(name)
+        other, new = parse_table_name(replacement)
+        if other != database:
+            raise InvalidInput(f"A table is replaced by one of its own database: {replacement} is not in {database!r}.")
+        return self._table(self._open_catalog().replace_table(database, table, new).id)
+
     def drop_table(self, name: str, immediate: bool = False) -> TableEntry:
         return self._open_catalog().drop_table(*parse_table_name(name), immediate=immediate)
 

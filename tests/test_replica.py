@@ -213,6 +213,7 @@ def test_every_write_is_refused(primary: moulin.Lake, tmp_path: Path, from_manif
                 lambda: lake.create_table("d.u", SCHEMA),
                 lambda: lake.drop_table("d.t"),
                 lambda: lake.rename_table("d.t", "d.u"),
+                lambda: lake.replace_table("d.u", "d.t"),
                 lambda: lake.create_view("d.v", ["t"]),
                 lake.transaction,
                 lambda: collect(lake.catalog),

@@ -201,6 +201,14 @@ class Catalog:
             row = tables.find_by_id(draft.connection, tables.rename(draft, database, name, new_database, new_name))
             return tables.load(draft.connection, row, current=draft.write.version)
 
+    def replace_table(self, database: NameOrId, name: str, replacement: NameOrId) -> TableState:
+        """Give the name of a table to another one and drop the table that had it, in one version."""
+        with self._mutation("replace-table") as draft:
+            grace = self.config.table_grace
+            table_id = tables.replace(draft, database, name, replacement, grace_seconds=grace)
+            row = tables.find_by_id(draft.connection, table_id)
+            return tables.load(draft.connection, row, current=draft.write.version)
+
     def drop_table(self, database: NameOrId, name: NameOrId, *, immediate: bool = False) -> TableEntry:
         with self._mutation("drop-table") as draft:
             grace = 0.0 if immediate else self.config.table_grace

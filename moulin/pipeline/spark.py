@@ -24,8 +24,10 @@ from moulin.errors import Closed, Corrupt, InvalidInput, NotFound, PermissionDen
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.predicate import Predicate
+from moulin.pipeline.read.feed import feed_frame
 from moulin.pipeline.read.fresh import Fresh, FreshLane
 from moulin.pipeline.read.hidden import hidden_of
+from moulin.pipeline.read.metadata import WITH_ADDRESSES, metadata_of
 from moulin.pipeline.read.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
@@ -35,7 +37,7 @@ from moulin.pipeline.sql.names import Query, Reference, reference_of, spelled
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.sql import check_is_statement
 from moulin.pipeline.statements.answer import Answer
-from moulin.pipeline.statements.statements import STATEMENTS, parse
+from moulin.pipeline.statements.statements import HARMLESS, STATEMENTS, parse
 from moulin.pipeline.write.backfill import backfill
 from moulin.pipeline.write.writer import FrameJob, frame_arrow_schema
 from moulin.table.keyed.tables import flush_keyed
@@ -102,7 +104,7 @@ class LakeSpark:
         run = STATEMENTS.get(plan.nodeName())
         if run is None:
             return self._query(plan, guard, fresh=fresh)
-        if safe:
+        if safe and plan.nodeName() not in HARMLESS:
             raise PermissionDenied("A safe query changes nothing: ask for rows.")
         with _refusing("Spark refuses the statement"), self._holding() as holds:
             token = _UNFLUSHED.set({})
@@ -134,6 +136,8 @@ class LakeSpark:
 
     def _answered(self, answer: Answer) -> DataFrame:
         """The rows that a statement returns, as a DataFrame."""
+        if isinstance(answer, DataFrame):
+            return answer
         spark = self.session()
         return spark.createDataFrame(answer) if answer.num_columns else spark.createDataFrame([], StructType([]))
 
@@ -252,6 +256,8 @@ class LakeSpark:
         for reference in query.references:
             if reference.is_target:
                 continue
+            if lake_only and reference.part in WITH_ADDRESSES:
+                raise PermissionDenied(f"A safe query cannot see where files are: leave out .{reference.part}.")
             try:
                 frames[reference] = self._resolve(reference, version, lane, hidden=query.asks_hidden)
             except NotFound:
@@ -278,6 +284,8 @@ class LakeSpark:
     def _named(self, reference: Reference, version: int, lane: Fresh | None, *, hidden: bool) -> NamedFrame:
         """The table or view of exactly this name."""
         catalog = self._lake.catalog
+        if reference.part is not None or reference.since is not None:
+            return self._told(reference, version)
         try:
             state = catalog.table(reference.database, reference.name, version)
             _check_flushed(reference, state.id)
@@ -294,10 +302,23 @@ class LakeSpark:
         with _refusing(f"View {reference.database}.{reference.name} unites columns that do not go together"):
             return NamedFrame(reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), members))
 
+    def _told(self, reference: Reference, version: int) -> NamedFrame:
+        """Metadata of a table, or its changes."""
+        assert self._spark is not None
+        state = self._lake.catalog.table(reference.database, reference.name, version)
+        if reference.part is not None:
+            return NamedFrame(self._spark.createDataFrame(metadata_of(self._lake, state, reference.part)))
+        assert reference.since is not None
+        _check_flushed(reference, state.id)
+        state = self._lake.catalog.state_until(state.id, reference.since, version)
+        for held in {reference.since, version}:
+            _HOLDS.get().append(self._lake.context.pins.hold(state.id, held))
+        return NamedFrame(feed_frame(self._spark, self._lake, state, reference.since))
+
     def _as_spelled(self, reference: Reference) -> Reference | None:
         """The reference as the lake writes it, when it differs in case, and case makes no difference in the session."""
         catalog = self._lake.catalog
-        if self.session().conf.get("spark.sql.caseSensitive") == "true":
+        if self._case_sensitive():
             return None
         database = spelled(reference.database, [database.name for database in catalog.databases()])
         if database is None:
@@ -307,6 +328,9 @@ class LakeSpark:
         if name is None or (database, name) == (reference.database, reference.name):
             return None
         return replace(reference, database=database, name=name)
+
+    def _case_sensitive(self) -> bool:
+        return self.session().conf.get("spark.sql.caseSensitive") == "true"
 
 
 class _Session:
@@ -338,10 +362,19 @@ class _Session:
     def spelled(self, reference: Reference) -> Reference:
         return self._spark._as_spelled(reference) or reference
 
+    @property
+    def case_sensitive(self) -> bool:
+        return self._spark._case_sensitive()
+
     def table(self, node: LogicalPlan) -> Table:
         written = reference_of(node)
         if written is None:
             raise InvalidInput("A statement changes tables of the lake: write them as database.table.")
+        return self.named(written)
+
+    def named(self, written: Reference) -> Table:
+        if written.part is not None:
+            raise InvalidInput(f"{written.database}.{written.name}.{written.part} is metadata, which is only read.")
         reference = self.spelled(written)
         try:
             return self.lake.table(f"{reference.database}.{reference.name}")

@@ -12,9 +12,12 @@ from moulin.model.schema.change import (
     MoveColumn,
     RenameColumn,
     SchemaChange,
+    SetDefault,
+    SetDoc,
     SetNullable,
     WidenColumn,
 )
+from moulin.model.schema.schema import find_column
 from moulin.model.schema.type_reader import to_type
 from moulin.table.handle import TableHandle
 from moulin.table.properties import check_properties
@@ -49,6 +52,18 @@ class TableSettings(TableHandle):
 
     def set_nullable(self, name: str) -> Outcome:
         return self._alter(SetNullable(name))
+
+    def set_doc(self, name: str, doc: str | None) -> Outcome:
+        """Comment on a column; None takes the comment away."""
+        return self._alter(SetDoc(name, doc))
+
+    def set_default(self, name: str, default: Any) -> Outcome:
+        """What rows get that are written without the column from now on; None for null. Older rows stay as they are."""
+        return self._alter(SetDefault(name, find_column(self._state().schema, name).field_type, default))
+
+    def alter(self, *changes: SchemaChange) -> Outcome:
+        """Several changes of the columns, in their order, as one version."""
+        return self._alter(*changes)
 
     def set_properties(self, properties: Mapping[str, Any], *, remove: Sequence[str] = ()) -> Outcome:
         """Set properties, and remove those named in `remove`."""

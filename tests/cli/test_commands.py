@@ -159,6 +159,18 @@ def test_sql_prints_its_rows_and_a_wrong_query_is_one_sentence(lake: Run) -> Non
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
+def test_statements_are_answered_by_one_plain_line(lake: Run) -> None:
+    assert lake("sql", "create table shop.x (id long)").out == "Done.\n"
+    assert lake("sql", "drop table shop.x", "--json").json() == []
+    made = lake("sql", "create table shop.x as select id from range(3)")
+    assert made.out.startswith("3 rows changed (3 inserted, 0 updated, 0 deleted), at version ")
+    assert made.out.count("\n") == 1
+    assert lake("sql", "truncate table shop.x", "--json").json()[0]["num_deleted_rows"] == 3
+    assert "CREATE TABLE" in lake("sql", "show create table shop.x").out
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_safe_sql_reads_tables_and_nothing_else(lake: Run, tmp_path: Path) -> None:
     lake("append", "shop.orders", "-", stdin=ndjson(1, 10))
     assert lake("sql", "--safe", "select count(*) as n from shop.orders", "--json").json() == [{"n": 10}]

@@ -123,6 +123,37 @@ def test_a_rename_keeps_id_versions_and_rows(catalog: Catalog) -> None:
         catalog.rename_table("e", "u", "nowhere", "u")
 
 
+def test_a_replacement_takes_the_name_and_drops_the_other_in_one_version(catalog: Catalog) -> None:
+    old = make_table(catalog, "t", "d")
+    new = catalog.create_table("d", "fresh", new_table())
+    added = segment(catalog, new.id)
+    commit(catalog, new.id, Append(added=(added,)))
+    before = catalog.version()
+    placed = catalog.replace_table("d", "t", "fresh")
+    assert (placed.id, placed.full_name, placed.version) == (new.id, "d.t", before + 1)
+    assert (names(catalog), catalog.version()) == (["t"], before + 1)
+    assert live(catalog, new.id, before + 1) == {added.number: 10}
+    catalog.rename_table("d", "t", "d", "later")
+    assert catalog.resurrect_table("d", "t").id == old.id
+    assert catalog.replace_table("d", "u", "later").full_name == "d.u"
+    assert sorted(names(catalog)) == ["t", "u"]
+
+
+def test_a_replacement_that_is_refused_changes_nothing(catalog: Catalog) -> None:
+    make_table(catalog, "t", "d")
+    catalog.create_table("d", "fresh", new_table())
+    catalog.create_view("d", "v", ["t"])
+    before = catalog.version()
+    with pytest.raises(FailedPrecondition, match="view v"):
+        catalog.replace_table("d", "t", "fresh")
+    with pytest.raises(AlreadyExists, match="View"):
+        catalog.replace_table("d", "v", "fresh")
+    with pytest.raises(NotFound):
+        catalog.replace_table("d", "t", "nothing")
+    assert catalog.replace_table("d", "t", "t").full_name == "d.t"
+    assert (sorted(names(catalog)), catalog.version()) == (["fresh", "t"], before)
+
+
 def test_a_member_of_a_view_stays_in_its_database(catalog: Catalog) -> None:
     make_table(catalog, "t", "d")
     catalog.create_database("e")

@@ -312,6 +312,22 @@ def rename(draft: Draft, database: NameOrId, key: NameOrId, new_database: NameOr
     return table_id
 
 
+def replace(draft: Draft, database: NameOrId, name: str, replacement: NameOrId, *, grace_seconds: float) -> UUID:
+    """Give the name of a table to another one of the same database, and drop the table that had it, if there is one.
+
+    The dropped one keeps its id, versions and files for its grace window.
+    """
+    parent = databases.find_parent(draft.connection, database)
+    taken = sa.select(s.tables).where(
+        s.tables.c.database_id == parent.id, s.tables.c.name == name, s.tables.c.tombstoned_at.is_(None)
+    )
+    old = draft.connection.execute(taken).first()
+    new = find(draft.connection, database, replacement)
+    if old is not None and old.id != new.id:
+        drop(draft, database, old.id, grace_seconds=grace_seconds)
+    return rename(draft, database, new.id, database, name)
+
+
 def drop(draft: Draft, database: NameOrId, key: NameOrId, *, grace_seconds: float) -> TableEntry:
     row = find(draft.connection, database, key, include_dropped=True)
     if row.tombstoned_at is None and (users := references.to_table(draft.connection, row.id)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from itertools import chain, islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -87,6 +87,23 @@ def delete(
         say(f"{outcome.rows_deleted:,} rows of {name} are deleted, at version {outcome.version}.", as_json, **values)
 
 
+def _told(frame: Any) -> bool:
+    """Whether the answer is that of a statement without rows of its own, which is one plain line."""
+    from moulin.pipeline.statements.answer import COUNTS
+
+    if not frame.columns:
+        say("Done.")
+        return True
+    if tuple(frame.columns) != COUNTS:
+        return False
+    values = frame.toArrow().to_pylist()[0]
+    everything, inserted, updated, deleted, version = (values[name] for name in COUNTS)
+    rows = "1 row" if everything == 1 else f"{everything:,} rows"
+    parts = f"{inserted:,} inserted, {updated:,} updated, {deleted:,} deleted"
+    say(f"{rows} changed ({parts}), at version {version}.")
+    return True
+
+
 def sql(
     context: typer.Context,
     text: str,
@@ -104,6 +121,8 @@ def sql(
     with open_lake(context) as lake:
         with errors.status("Starting Spark ..."):
             frame = lake.sql(text, fresh=fresh, safe=safe)
+        if not as_json and _told(frame):
+            return
         with errors.status("Running ..."):
             found = rows_of(batches(frame, rows_to_read(count, as_json)))
             first = list(islice(found, 1))

@@ -123,6 +123,10 @@ class ClientCatalog:
         fields = {"database": database, "name": name, "new_database": new_database, "new_name": new_name}
         return from_message_state(self._call("RenameTable", pb.RenameTableRequest, **fields))
 
+    def replace_table(self, database: str, name: str, replacement: str) -> TableState:
+        fields = {"database": database, "name": name, "replacement": replacement}
+        return from_message_state(self._call("ReplaceTable", pb.ReplaceTableRequest, **fields))
+
     def drop_table(self, database: str, name: str, *, immediate: bool = False) -> TableEntry:
         fields = {"database": database, "name": name, "immediate": immediate}
         return from_message_entry(self._call("DropTable", pb.DropTableRequest, **fields))

@@ -116,6 +116,9 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         names = (request.database, request.name, request.new_database, request.new_name)
         return to_message_state(self._catalog.rename_table(*names))
 
+    def ReplaceTable(self, request: pb.ReplaceTableRequest, context: Any) -> pb.TableState:
+        return to_message_state(self._catalog.replace_table(request.database, request.name, request.replacement))
+
     def DropTable(self, request: pb.DropTableRequest, context: Any) -> pb.TableEntry:
         return to_message_entry(self._catalog.drop_table(request.database, request.name, immediate=request.immediate))
 

@@ -15,6 +15,7 @@ from moulin.model.schema.defaults import coerce_default
 from moulin.model.schema.documents import type_document, type_of
 from moulin.model.schema.type_reader import to_type
 from moulin.model.schema.values import IcebergType
+from moulin.model.texts import check_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,38 @@ class SetNullable:
         _leaf(self.name)
 
 
-SchemaChange = AddColumn | RenameColumn | DropColumn | WidenColumn | MoveColumn | SetNullable
+@dataclass(frozen=True, slots=True)
+class SetDoc:
+    """Another comment on a column; None for no comment."""
+
+    name: str
+    doc: str | None = None
+    action: ClassVar[str] = "set-doc"
+
+    def __post_init__(self) -> None:
+        _leaf(self.name)
+        if self.doc is not None:
+            check_text(self.doc, f"comment of column {self.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefault:
+    """What rows get that are written without the column from now on; None for null. `type` is the column's own."""
+
+    name: str
+    type: IcebergType
+    default: Any = None
+    action: ClassVar[str] = "set-default"
+
+    def __post_init__(self) -> None:
+        _leaf(self.name)
+        kind = to_type(self.type, f"column {self.name}")
+        object.__setattr__(self, "type", kind)
+        if self.default is not None:
+            object.__setattr__(self, "default", coerce_default(kind, self.default, f"column {self.name}"))
+
+
+SchemaChange = AddColumn | RenameColumn | DropColumn | WidenColumn | MoveColumn | SetNullable | SetDoc | SetDefault
 
 _BY_ACTION: Mapping[str, type[SchemaChange]] = MappingProxyType({kind.action: kind for kind in get_args(SchemaChange)})
 
@@ -118,7 +150,7 @@ def change_to_json(change: SchemaChange) -> str:
         value = getattr(change, field.name)
         if isinstance(value, IcebergType):
             value = type_document(value)
-        elif value is not None and isinstance(change, AddColumn) and field.name == "default":
+        elif value is not None and isinstance(change, AddColumn | SetDefault) and field.name == "default":
             value = single_value.to_json(change.type, value)
         if value is not None:
             document[field.name] = value
@@ -152,6 +184,8 @@ __all__ = [
     "MoveColumn",
     "RenameColumn",
     "SchemaChange",
+    "SetDefault",
+    "SetDoc",
     "SetNullable",
     "WidenColumn",
     "change_from_json",

@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput
+from moulin.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidInput
 from moulin.model.schema.change import (
     AddColumn,
     DropColumn,
     MoveColumn,
     RenameColumn,
     SchemaChange,
+    SetDefault,
+    SetDoc,
     SetNullable,
     WidenColumn,
 )
@@ -258,6 +260,20 @@ def _set_nullable(siblings: _Siblings, path: tuple[str, ...], change: SetNullabl
     return siblings
 
 
+def _set_doc(siblings: _Siblings, path: tuple[str, ...], change: SetDoc, rules: _Rules) -> _Siblings:
+    index = _index_of(siblings, path[-1])
+    siblings[index] = replace(siblings[index], doc=change.doc)
+    return siblings
+
+
+def _set_default(siblings: _Siblings, path: tuple[str, ...], change: SetDefault, rules: _Rules) -> _Siblings:
+    index = _index_of(siblings, path[-1])
+    if siblings[index].field_type != change.type:
+        raise Conflict(f"Column {change.name} is of type {siblings[index].field_type} by now: set its default again.")
+    siblings[index] = replace(siblings[index], write_default=change.default)
+    return siblings
+
+
 _EDITS: Mapping[type, Callable[[_Siblings, tuple[str, ...], Any, _Rules], _Siblings]] = MappingProxyType(
     {
         AddColumn: _add,
@@ -266,5 +282,7 @@ _EDITS: Mapping[type, Callable[[_Siblings, tuple[str, ...], Any, _Rules], _Sibli
         WidenColumn: _widen,
         MoveColumn: _move,
         SetNullable: _set_nullable,
+        SetDoc: _set_doc,
+        SetDefault: _set_default,
     }
 )

@@ -22,6 +22,9 @@ from moulin.pipeline.read.columns import LINEAGE, POSITION_COLUMN, SEGMENT, loca
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector
 
+PARTITION_BYTES = 32 << 20
+"""About how many bytes one task reads, where tasks are planned by size."""
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentScan:

@@ -44,8 +44,8 @@ class MoulinSource(DataSource):
 
     def schema(self) -> StructType:
         from moulin.pipeline.read.columns import spark_schema
+        from moulin.pipeline.read.feed import feed_schema
         from moulin.pipeline.source.errors import in_one_sentence
-        from moulin.pipeline.source.feed_source import feed_schema
         from moulin.pipeline.source.options import FeedOptions, SourceTable
 
         with in_one_sentence():

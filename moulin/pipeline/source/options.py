@@ -34,8 +34,6 @@ _OPTIONS = (
 _AT = ("version", "timestamp", "tag")
 _SPARK_OPTIONS = ("checkpointlocation", "queryname")  # what Spark passes on of its own, and pipelines
 _STORAGE_PREFIX = "storage."
-PARTITION_BYTES = 32 << 20
-"""About how many bytes one task reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from moulin.model.facts import LiveSegment
 from moulin.model.names import did_you_mean
 from moulin.model.where import parse_where
 from moulin.pipeline.read.columns import spark_schema
-from moulin.pipeline.read.segment_scan import SegmentScan
+from moulin.pipeline.read.segment_scan import PARTITION_BYTES, SegmentScan
 from moulin.pipeline.source.errors import in_one_sentence
-from moulin.pipeline.source.options import PARTITION_BYTES, SourceTable
+from moulin.pipeline.source.options import SourceTable
 from moulin.pipeline.write.source_write import SourceWrite, WriteOptions, Written
 from moulin.pipeline.write.writer import current_task
 from moulin.table.find.index_search import narrow

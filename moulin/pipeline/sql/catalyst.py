@@ -9,6 +9,7 @@ milliseconds to convert: `items` counts instead.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -17,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructType
 
 from moulin.errors import InvalidInput
 
@@ -33,6 +34,8 @@ CATALOG = "moulin"
 
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 _NAME_CLASSES = ("UnresolvedRelation", "PlanWithUnresolvedIdentifier")
+_MULTIPART = ("UnresolvedTable", "UnresolvedTableOrView", "UnresolvedRelation", "UnresolvedNamespace")
+_NAMED = ("UnresolvedIdentifier", "UnresolvedProcedure")
 
 
 class Catalyst:
@@ -69,7 +72,7 @@ class Catalyst:
         self._columns = jvm.org.apache.spark.sql.classic.ExpressionUtils
         self._lazily = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
         self._no_parameters = self._positional(self._sequence([]))
-        self._qualifiers: dict[str, Any] = {}
+        self._qualifiers: dict[tuple[str, ...], Any] = {}
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -122,9 +125,15 @@ class Catalyst:
 
     def table(self, database: str, name: str, frame: DataFrame) -> LogicalPlan:
         """The rows of a frame, as Spark would show a table of this name."""
-        if database not in self._qualifiers:
-            self._qualifiers[database] = self._sequence([CATALOG, database])
-        alias = self._alias_identifier(name, self._qualifiers[database])
+        return self.relation((database, name), frame)
+
+    def relation(self, parts: tuple[str, ...], frame: DataFrame) -> LogicalPlan:
+        """The rows of a frame, as Spark would show a relation of this name in the catalog."""
+        *qualifier, name = parts
+        key = tuple(qualifier)
+        if key not in self._qualifiers:
+            self._qualifiers[key] = self._sequence([CATALOG, *qualifier])
+        alias = self._alias_identifier(name, self._qualifiers[key])
         return self._subquery_alias(alias, frame._jdf.logicalPlan())
 
     def table_with_hidden(self, database: str, name: str, frame: DataFrame, hidden: int) -> LogicalPlan:
@@ -249,3 +258,27 @@ def names_in(text: str) -> int:
 def items(sequence: Any) -> list[Any]:
     """The members of a sequence of the JVM."""
     return [sequence.apply(index) for index in range(sequence.length())]
+
+
+def content(option: Any) -> Any:
+    """What an option of the JVM holds; None for an empty one."""
+    return option.get() if option.isDefined() else None
+
+
+def texts(mapping: Any) -> dict[str, str]:
+    """The keys and values of a map of the JVM from text to text."""
+    return {str(pair._1()): str(pair._2()) for pair in items(mapping.toSeq())}
+
+
+def name_parts(node: LogicalPlan) -> list[str] | None:
+    """The parts of the name that a node of a plan is; None when it is something else."""
+    kind = node.nodeName()
+    if kind in _MULTIPART:
+        return [str(part) for part in items(node.multipartIdentifier())]
+    return [str(part) for part in items(node.nameParts())] if kind in _NAMED else None
+
+
+def python_type(kind: Any) -> DataType:
+    """The PySpark type of a type of the JVM."""
+    field = {"name": "value", "type": json.loads(kind.json()), "nullable": True, "metadata": {}}
+    return StructType.fromJson({"fields": [field]}).fields[0].dataType

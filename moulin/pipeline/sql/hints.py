@@ -57,6 +57,13 @@ def literal_text(expression: str) -> str | None:
     return node.fields["value"] if is_text else None
 
 
+def literal_number(expression: str) -> int | None:
+    """The whole number that the JSON of an expression is a literal of; None when it is something else."""
+    node = _node(iter(json.loads(expression)))
+    is_number = node.kind == "Literal" and node.fields["dataType"] in _WHOLE and node.fields["value"] is not None
+    return int(node.fields["value"]) if is_number else None
+
+
 def _node(parts: Iterator[dict[str, Any]]) -> _Node:
     """The next expression; nodes come before their operands."""
     fields = next(parts)

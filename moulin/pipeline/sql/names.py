@@ -5,7 +5,7 @@ the plan that name lake tables change: each becomes a frame under the table's fu
 module does not know is refused, so that no other table of the same name answers.
 """
 
-# Decisions: docs/decisions/0181
+# Decisions: docs/decisions/0181, docs/decisions/0251
 
 from __future__ import annotations
 
@@ -21,19 +21,24 @@ from pyspark.sql import functions as F
 from moulin.errors import InvalidInput, PermissionDenied, Unsupported
 from moulin.model.names import quote
 from moulin.pipeline.read.hidden import NAMES as HIDDEN
+from moulin.pipeline.read.metadata import METADATA
 from moulin.pipeline.read.reader import NamedFrame
-from moulin.pipeline.sql.catalyst import CATALOG, Catalyst, Expression, LogicalPlan, names_in
-from moulin.pipeline.sql.hints import Known, known_values, literal_text
+from moulin.pipeline.sql.catalyst import CATALOG, Catalyst, Expression, LogicalPlan, items, names_in
+from moulin.pipeline.sql.hints import Known, known_values, literal_number, literal_text
 from moulin.table.versions import to_nanos
 
 _CHANGES = {"InsertIntoStatement", "InsertIntoDir", "UpdateTable", "DeleteFromTable", "MergeIntoTable"}
 _DESCRIPTIONS = {"DescribeRelation", "DescribeColumn", "DescribeRelationJsonCommand", "DescribeFunction"}
 _RELATIONS = {"UnresolvedRelation", "RelationTimeTravel"}
 _NAMES = {*_RELATIONS, "UnresolvedTableOrView"}
+_FUNCTION = "UnresolvedTableValuedFunction"
+CHANGES_FUNCTION = "table_changes"
+_CHANGES_PARAMETERS = ("table", "since", "until")
 _IDENTIFIER = "PlanWithUnresolvedIdentifier"
 _HIDDEN = re.compile(rf'"nameParts":"\[(?:[^"\]]*, )?(?:{"|".join(HIDDEN)})\]"', re.IGNORECASE)
 _SEPARATOR = "\0"
 _PRIVILEGES = "__required_write_privileges__"  # the option by which Spark's parser marks the table to change
+_SPARK_CATALOGS = ("spark_catalog", "system")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class Reference:
     """A table that a statement names, with the version or the time it asks for, and what it asks of its rows.
 
     `is_target` says that it is the table that the statement changes.
+    With `part`, the metadata of that name is asked for and not the rows; with `since`, the changes after that version.
     """
 
     database: str
@@ -49,6 +55,8 @@ class Reference:
     timestamp_ns: int | None = None
     known: tuple[Known, ...] = ()
     is_target: bool = False
+    part: str | None = None
+    since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ class Query:
         self, catalyst: Catalyst, parsed: LogicalPlan, *, check: PlanCheck | None = None, changes: bool = False
     ) -> None:
         """With `check`, every name must be a lake table's. With `changes`, it is a statement that changes a table."""
-        self._catalyst, self._check_plan, self._changes = catalyst, check, changes
+        self._catalyst, self._check_plan, self._is_change = catalyst, check, changes
         self._outer: list[Callable[[LogicalPlan], LogicalPlan]] = []
         with catalyst.active():
             plan = catalyst.opened(self._unwrapped(parsed))
@@ -154,15 +162,15 @@ class Query:
         return node.planBuilder().apply(self._catalyst.parts_of(name), node.children())
 
     def _check(self, nodes: Sequence[tuple[str, LogicalPlan]], names: int) -> None:
-        if any(name in _CHANGES for name, _ in nodes[1 if self._changes else 0 :]):
+        if any(name in _CHANGES for name, _ in nodes[1 if self._is_change else 0 :]):
             raise InvalidInput(
                 "A change cannot be a part of a query, of EXPLAIN or of another change: run it by itself."
             )
         root, plan = nodes[0]
-        if root not in _DESCRIPTIONS and not self._changes and self._catalyst.is_command(plan):
+        if root not in _DESCRIPTIONS and not self._is_change and self._catalyst.is_command(plan):
             raise InvalidInput(
-                "lake.sql describes tables, columns, functions and queries: use lake.databases() or lake.tables(...) "
-                "for the rest."
+                f"lake.sql does not run this statement ({root}): if it is about Spark's session and not the lake, use "
+                "lake.spark().sql(...)."
             )
         if names != sum(name in _RELATIONS for name, _ in nodes):
             raise Unsupported(
@@ -225,7 +233,7 @@ class Query:
             alias, below = below.alias(), below.child()
             name = below.nodeName()
         reference = self._reference(below, name) if name in _RELATIONS else None
-        if reference is None:
+        if reference is None or reference.part is not None:
             return []
         own = [CATALOG, reference.database, reference.name]
         qualifiers = [own[start:] for start in range(3)] if alias is None else [[alias]]
@@ -241,13 +249,15 @@ class Query:
 
     def _reference(self, node: LogicalPlan, name: str) -> Reference | None:
         """The lake table that this node names; None when it names none."""
+        if name == _FUNCTION:
+            return self._changes(node)
         if name not in _NAMES:
             return None
         named = node.relation() if name == "RelationTimeTravel" else node
         reference = reference_of(named)
         if reference is None or name == "UnresolvedTableOrView":
             return reference
-        is_target = self._changes and named.options().containsKey(_PRIVILEGES)
+        is_target = self._is_change and named.options().containsKey(_PRIVILEGES)
         if not is_target:
             _check_plain(named, reference)
         if name == "UnresolvedRelation":
@@ -260,6 +270,11 @@ class Query:
         if name == "UnresolvedTableOrView":
             rest = (node.commandName(), node.allowTempView(), node.tableNotFoundSearchPathMode())
             return lambda frame: node.copy(self._catalyst.name(frame.view), *rest)
+        if name == _FUNCTION:
+            return lambda frame: self._catalyst.relation((CHANGES_FUNCTION,), frame.frame)
+        if reference.part is not None:
+            parts = reference.database, reference.name, reference.part
+            return lambda frame: self._catalyst.relation(parts, frame.frame)
         own = (reference.database, reference.name)
 
         def table(frame: NamedFrame) -> LogicalPlan:
@@ -268,6 +283,39 @@ class Query:
             return self._catalyst.table(*own, frame.frame)
 
         return table
+
+    def _changes(self, node: LogicalPlan) -> Reference | None:
+        """The changes that `table_changes(table, since[, until])` asks for; None for another function."""
+        if node.name().mkString(_SEPARATOR).lower() != CHANGES_FUNCTION:
+            return None
+        given = dict(zip(_CHANGES_PARAMETERS, [None, None, None], strict=True))
+        for index, argument in enumerate(items(node.functionArgs())):
+            named = argument.nodeName() == "NamedArgumentExpression"
+            parameter = argument.key().lower() if named else _CHANGES_PARAMETERS[min(index, 2)]
+            if index > 2 or parameter not in given or given[parameter] is not None:
+                raise InvalidInput(f"{CHANGES_FUNCTION} takes ('database.table', since[, until]), each once.")
+            given[parameter] = argument.value() if named else argument
+        if given["table"] is None or given["since"] is None:
+            raise InvalidInput(f"{CHANGES_FUNCTION} takes ('database.table', since[, until]): name both.")
+        text = self._text(given["table"])
+        parts = self._catalyst.parts_of(text).mkString(_SEPARATOR).split(_SEPARATOR)
+        reference = named_by(parts)
+        if reference is None or reference.part is not None:
+            raise InvalidInput(f"{CHANGES_FUNCTION} takes a table of the lake as 'database.table'.")
+        until = given["until"]
+        return replace(
+            reference, since=self._number(given["since"]), version=None if until is None else self._number(until)
+        )
+
+    def _text(self, expression: Expression) -> str:
+        text = literal_text(expression.toJSON())
+        return self._value(expression, CHANGES_FUNCTION, lambda value: value.cast("string")) if text is None else text
+
+    def _number(self, expression: Expression) -> int:
+        number = literal_number(expression.toJSON())
+        if number is None:
+            number = int(self._value(expression, CHANGES_FUNCTION, lambda value: value.cast("bigint")))
+        return number
 
     def _nanos(self, expression: Expression) -> int:
         text = literal_text(expression.toJSON())
@@ -309,12 +357,19 @@ def _check_plain(node: LogicalPlan, reference: Reference) -> None:
 
 def reference_of(node: LogicalPlan) -> Reference | None:
     """The lake table of this name: not one of Spark's temporary views or other catalogs, nor a file's path."""
-    parts = node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR)
-    if len(parts) == 3 and parts[0].lower() == CATALOG:
-        return Reference(parts[1], parts[2])
-    if len(parts) != 2 or parts[0].lower() == "global_temp" or "/" in parts[1]:
+    return named_by(node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR))
+
+
+def named_by(parts: Sequence[str]) -> Reference | None:
+    """The lake table, or its metadata, that a name of these parts means; None when it may be Spark's."""
+    if len(parts) > 2 and parts[0].lower() == CATALOG:
+        parts = parts[1:]
+    part = parts[2].lower() if len(parts) == 3 else None
+    if part is not None and (part not in METADATA or parts[0].lower() in _SPARK_CATALOGS):
         return None
-    return Reference(parts[0], parts[1])
+    if len(parts) not in (2, 3) or parts[0].lower() == "global_temp" or "/" in parts[1]:
+        return None
+    return Reference(parts[0], parts[1], part=part)
 
 
 def _version(text: str) -> int:
@@ -324,7 +379,9 @@ def _version(text: str) -> int:
 
 
 def spelled(name: str, known: Sequence[str]) -> str | None:
-    """The one of these names that differs from `name` in case alone, if there is one."""
+    """The one of these names that is `name`, or else differs from it in case alone, if there is one."""
+    if name in known:
+        return name
     same = [other for other in known if other.lower() == name.lower()]
     if len(same) > 1:
         names = " and ".join(quote(other) for other in sorted(same))

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from moulin.errors import InvalidInput, PermissionDenied
 from moulin.pipeline.read.reader import NamedFrame
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
-from moulin.pipeline.sql.names import PlanCheck, Query, Reference
+from moulin.pipeline.sql.names import CHANGES_FUNCTION, PlanCheck, Query, Reference
 from moulin.pipeline.sql.safe_functions import (
     ALLOWED_FUNCTIONS,
     ALLOWED_HINTS,
@@ -153,7 +153,7 @@ def _check_syntax(plan: LogicalPlan) -> None:
             if fields["isInternal"]:
                 raise PermissionDenied("A safe query cannot call Spark's internal functions.")
         elif name == "UnresolvedTableValuedFunction":
-            _check_function(_single(fields["name"]), ALLOWED_TABLE_FUNCTIONS)
+            _check_function(_single(fields["name"]), ALLOWED_TABLE_FUNCTIONS | {CHANGES_FUNCTION})
         elif name == "UnresolvedGenerator":
             _check_function(_single(fields["name"]), ALLOWED_FUNCTIONS)
         elif name == "UnresolvedHint" and str(fields["name"]).lower() not in ALLOWED_HINTS:

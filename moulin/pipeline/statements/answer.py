@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from moulin.table.write.writes import Outcome
 
-Answer: TypeAlias = pa.Table
+Answer: TypeAlias = pa.Table | DataFrame
 """The rows that a statement returns; none for statements that have nothing to tell."""
 
 COUNTS = ("num_affected_rows", "num_inserted_rows", "num_updated_rows", "num_deleted_rows", "version")
@@ -19,6 +21,13 @@ def counts(outcome: Outcome) -> Answer:
     inserted, updated, deleted = outcome.rows_added, outcome.rows_updated, outcome.rows_deleted
     values = (inserted + updated + deleted, inserted, updated, deleted, outcome.version)
     return pa.table({name: pa.array([value], pa.int64()) for name, value in zip(COUNTS, values, strict=True)})
+
+
+def rows(columns: Mapping[str, pa.DataType], values: Iterable[Sequence[Any]]) -> Answer:
+    """These rows, with columns of these names and types."""
+    arrays = list(zip(*values, strict=True)) or [()] * len(columns)
+    schema = pa.schema(columns)
+    return pa.table([pa.array(one, field.type) for one, field in zip(arrays, schema, strict=True)], schema=schema)
 
 
 def nothing() -> Answer:

@@ -48,3 +48,10 @@ class Session(Protocol):
 
     def table(self, node: LogicalPlan) -> Table:
         """The table to change that a node of the plan names. A view is refused; NotFound when there is neither."""
+
+    def named(self, written: Reference) -> Table:
+        """The table to change of this name. A view is refused; NotFound when there is neither."""
+
+    @property
+    def case_sensitive(self) -> bool:
+        """Whether names in another case are other names."""

@@ -124,6 +124,8 @@ def test_errors_are_those_of_the_server(lake: Lake, served: Lake) -> None:
         lambda it: it.table("shop.t").at(version=10**9),
         lambda it: it.table("shop.t").add_column("id", "long"),
         lambda it: it.rename_table("shop.t", "shop.v"),
+        lambda it: it.replace_table("shop.t", "shop.none"),
+        lambda it: it.replace_table("shop.v", "shop.t"),
         lambda it: it.create_table("shop.orc", COLUMNS, properties={"write.format.default": "orc"}),
         lambda it: it.table("shop.t").set_properties({"write.parquet.compression-codec": "lzo"}),
     ):

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound
+from moulin.errors import AlreadyExists, Conflict, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound
 from moulin.model.schema.change import (
     AddColumn,
     DropColumn,
     MoveColumn,
     RenameColumn,
     SchemaChange,
+    SetDefault,
+    SetDoc,
     SetNullable,
     WidenColumn,
     change_from_json,
@@ -213,6 +215,22 @@ def test_a_refused_change_leaves_nothing_behind() -> None:
     assert schema_to_json(SCHEMA) == before
 
 
+def test_comments_and_defaults_change_without_touching_older_rows() -> None:
+    made = change(SetDoc("address.city", "where"), SetDefault("price", to_type("decimal(9, 2)"), "1.5"))
+    assert made.find_field("address.city").doc == "where"
+    assert (made.find_field("price").initial_default, str(made.find_field("price").write_default)) == (None, "1.50")
+    again = change(SetDoc("address.city"), SetDefault("price", to_type("decimal(9, 2)")), schema=made)
+    assert again == SCHEMA
+    with pytest.raises(NotFound):
+        change(SetDoc("nothing", "x"))
+    with pytest.raises(Conflict, match="by now"):
+        change(widen("price", "decimal(10, 2)"), SetDefault("price", to_type("decimal(9, 2)"), "1"))
+    with pytest.raises(InvalidInput, match="does not fit"):
+        SetDefault("price", to_type("decimal(9, 2)"), "x")
+    with pytest.raises(InvalidInput, match="zero byte"):
+        SetDoc("price", "a\0b")
+
+
 CHANGES: list[SchemaChange] = [
     add("a", "long"),
     add("a.b", "timestamptz_ns", default="2024-01-01T00:00:00.000000001Z", required=True, doc="when"),
@@ -228,6 +246,10 @@ CHANGES: list[SchemaChange] = [
     MoveColumn("a", after="b"),
     MoveColumn("a", before="b"),
     SetNullable("a"),
+    SetDoc("a.b", "it's"),
+    SetDoc("a"),
+    SetDefault("a", to_type("decimal(9, 2)"), "1.5"),
+    SetDefault("a", to_type("timestamp")),
 ]
 
 

@@ -14,7 +14,6 @@ from moulin import Lake, Table
 from moulin.catalog.sql import schema as s
 from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, InvalidInput
-from moulin.pipeline.source import feed_source
 from moulin.pipeline.source.datasource import MoulinSource
 from moulin.pipeline.source.feed_source import FeedStreamReader
 from moulin.pipeline.source.options import FeedOptions
@@ -114,7 +113,7 @@ def test_parts_of_any_size_give_every_row_once(
     changed: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """Also when the segments of one version, whose rows must be matched, go to different tasks."""
-    monkeypatch.setattr(feed_source, "PARTITION_BYTES", size)
+    monkeypatch.setattr("moulin.pipeline.read.feed.PARTITION_BYTES", size)
     base = changed.history()[-1].version
     source = MoulinSource(options(lake, changes_since=base))
     reader = source.reader(source.schema())

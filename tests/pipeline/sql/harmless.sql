@@ -78,3 +78,11 @@ describe shop.orders id
 describe function abs
 explain select * from shop.orders where id = 3
 explain formatted select count(*) from shop.orders
+show databases
+show tables in shop like 'o*'
+show create table shop.orders
+describe extended shop.orders
+describe history shop.orders
+select operation, added_rows from shop.orders.history order by version, ordinal
+select s.rows, p.partition from shop.orders.segments s cross join shop.orders.partitions p
+select _change_type, id from table_changes('shop.orders', 2) where id < 5

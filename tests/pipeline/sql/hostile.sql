@@ -130,3 +130,22 @@ with t as (select named_struct('file_size', 1) as _metadata) select * from t, la
 select * from identifier('shop.' || user)
 select * from identifier(current_user || '.orders')
 select * from shop.orders timestamp as of session_user
+select * from table_changes(reflect('java.lang.System', 'getProperty', 'user.home'), 1)
+select * from table_changes('shop.orders', since => cast(reflect('java.lang.System', 'nanoTime') as bigint))
+select * from table_changes('text.`{secret}`', 1)
+select * from table_changes(current_user || '.orders', 1)
+select * from session.table_changes('shop.orders', 1)
+select * from shop.orders.files
+select address from moulin.shop.orders.FILES
+describe extended shop.orders.files
+create table shop.stolen using csv options (path '{secret}') as select 1 as x
+create table shop.stolen primary key (value) as select * from text.`{secret}`
+create or replace table shop.stolen location '{secret}' as select 1 as x
+alter table shop.orders write unordered
+show tables in global_temp
+show create table text.`{secret}`
+show functions
+show columns in caller
+describe history text.`{secret}`
+call gc()
+optimize shop.orders

@@ -396,6 +396,16 @@ class RenameTableRequest(_message.Message):
     new_name: str
     def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., new_database: _Optional[str] = ..., new_name: _Optional[str] = ...) -> None: ...
 
+class ReplaceTableRequest(_message.Message):
+    __slots__ = ("database", "name", "replacement")
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    database: str
+    name: str
+    replacement: str
+    def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., replacement: _Optional[str] = ...) -> None: ...
+
 class DropTableRequest(_message.Message):
     __slots__ = ("database", "name", "immediate")
     DATABASE_FIELD_NUMBER: _ClassVar[int]

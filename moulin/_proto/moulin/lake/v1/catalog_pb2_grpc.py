@@ -81,6 +81,11 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.RenameTableRequest.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
                 _registered_method=True)
+        self.ReplaceTable = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ReplaceTable',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReplaceTableRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
+                _registered_method=True)
         self.DropTable = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/DropTable',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.DropTableRequest.SerializeToString,
@@ -402,6 +407,13 @@ class CatalogServiceServicer:
 
     def RenameTable(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReplaceTable(self, request, context):
+        """Gives the name of a table to another one of its database, and drops the table that had it, as one version.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -778,6 +790,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
             'RenameTable': grpc.unary_unary_rpc_method_handler(
                     servicer.RenameTable,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.RenameTableRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.SerializeToString,
+            ),
+            'ReplaceTable': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplaceTable,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReplaceTableRequest.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.SerializeToString,
             ),
             'DropTable': grpc.unary_unary_rpc_method_handler(
@@ -1371,6 +1388,33 @@ class CatalogService:
             target,
             '/moulin.lake.v1.CatalogService/RenameTable',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.RenameTableRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplaceTable(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ReplaceTable',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ReplaceTableRequest.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
             options,
             channel_credentials,

@@ -1,0 +1,111 @@
+"""SHOW: what there is in a lake. Columns have the names that Spark gives them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from moulin.errors import InvalidInput, Unsupported
+from moulin.model.entities import TableState
+from moulin.pipeline.read.metadata import metadata_of
+from moulin.pipeline.sql.catalyst import CATALOG, LogicalPlan, content, items
+from moulin.pipeline.statements.answer import Answer, rows
+from moulin.pipeline.statements.create_text import create_text
+from moulin.pipeline.statements.session import Session
+from moulin.pipeline.statements.spelling import database_of, parts_of, table_named
+
+_TEXT, _FLAG = pa.string(), pa.bool_()
+
+
+def databases(session: Session, plan: LogicalPlan) -> Answer:
+    """SHOW DATABASES | SCHEMAS | NAMESPACES [LIKE '...']"""
+    below = parts_of(plan.child())
+    if [part.lower() for part in below] not in ([], [CATALOG]):
+        raise InvalidInput("A lake has databases, and databases have no databases: use SHOW DATABASES.")
+    names = (database.name for database in session.lake.databases())
+    return rows({"namespace": _TEXT}, ((name,) for name in _like(names, content(plan.pattern()))))
+
+
+def tables(session: Session, plan: LogicalPlan) -> Answer:
+    """SHOW TABLES IN d [LIKE '...']"""
+    database = _database(session, plan, "TABLES")
+    names = _like((table.name for table in session.lake.tables(database)), content(plan.pattern()))
+    columns = {"namespace": _TEXT, "tableName": _TEXT, "isTemporary": _FLAG}
+    return rows(columns, ((database, name, False) for name in names))
+
+
+def views(session: Session, plan: LogicalPlan) -> Answer:
+    """SHOW VIEWS IN d [LIKE '...']"""
+    database = _database(session, plan, "VIEWS")
+    names = _like((view.name for view in session.lake.views(database)), content(plan.pattern()))
+    columns = {"namespace": _TEXT, "viewName": _TEXT, "isTemporary": _FLAG}
+    return rows(columns, ((database, name, False) for name in names))
+
+
+def create_table(session: Session, plan: LogicalPlan) -> Answer:
+    """SHOW CREATE TABLE t"""
+    return rows({"createtab_stmt": _TEXT}, [(create_text(_state(session, plan)),)])
+
+
+def columns(session: Session, plan: LogicalPlan) -> Answer:
+    """SHOW COLUMNS IN t [IN d]"""
+    parts, within = parts_of(plan.child()), content(plan.namespace())
+    if within is not None and len(parts) == 1:
+        parts = [*(str(part) for part in items(within)), *parts]
+    state = state_of(session, parts)
+    return rows({"col_name": _TEXT}, ((field.name,) for field in state.schema.fields))
+
+
+def properties(session: Session, plan: LogicalPlan) -> Answer:
+    """SHOW TBLPROPERTIES t [('key')]"""
+    reference = table_named(session, parts_of(plan.table()))
+    table = session.lake.table(f"{reference.database}.{reference.name}")
+    key, found = content(plan.propertyKey()), table.properties
+    if key is None:
+        return rows({"key": _TEXT, "value": _TEXT}, sorted(found.items()))
+    missing = f"Table {table.name} does not have property: {key}"
+    return rows({"key": _TEXT, "value": _TEXT}, [(key, found.get(key, missing))])
+
+
+def partitions(session: Session, plan: LogicalPlan) -> Answer:
+    """SHOW PARTITIONS t"""
+    if content(plan.pattern()) is not None:
+        raise Unsupported("SHOW PARTITIONS shows all: filter with SELECT * FROM database.table.partitions WHERE ....")
+    state = state_of(session, parts_of(plan.table()))
+    if not state.spec.fields and not any(spec.fields for spec in state.specs.values()):
+        raise InvalidInput(f"Table {state.full_name} is not partitioned.")
+    found = metadata_of(session.lake, state, "partitions").column("partition")
+    return rows({"partition": _TEXT}, ((name,) for name in sorted(set(found.to_pylist()))))
+
+
+def state_of(session: Session, parts: list[str]) -> TableState:
+    """The table of this name as it is now."""
+    reference = table_named(session, parts)
+    return session.lake.table(f"{reference.database}.{reference.name}").state()
+
+
+def _state(session: Session, plan: LogicalPlan) -> TableState:
+    return state_of(session, parts_of(plan.child()))
+
+
+def _database(session: Session, plan: LogicalPlan, what: str) -> str:
+    if plan.namespace().nodeName() != "UnresolvedNamespace":
+        raise InvalidInput(f"There is no current database: use SHOW {what} IN database.")
+    return database_of(session, plan.namespace())
+
+
+def _like(names: Iterable[str], pattern: str | None) -> list[str]:
+    """Names that a pattern matches as in Spark: * for anything, | between alternatives, in any case."""
+    found = sorted(names)
+    if pattern is None:
+        return found
+    return [name for name in found if any(_matches(one.strip(), name) for one in pattern.split("|"))]
+
+
+def _matches(pattern: str, name: str) -> bool:
+    try:
+        return re.fullmatch(pattern.replace("*", ".*"), name, re.IGNORECASE) is not None
+    except re.error:
+        return False
