@@ -21,17 +21,19 @@ from pyspark.sql.types import StructType
 
 from moulin.errors import Closed, Corrupt, InvalidInput, NotFound, PermissionDenied
 from moulin.lake import Lake
-from moulin.model.entities import TableState
+from moulin.model.entities import TableState, View
 from moulin.model.predicate import Predicate
+from moulin.model.schema.values import Schema
 from moulin.pipeline.read.fresh import Fresh, FreshLane
 from moulin.pipeline.read.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
-from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
+from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan, refusal
 from moulin.pipeline.sql.hints import predicate_of
 from moulin.pipeline.sql.names import Query, Reference, reference_of, spelled
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.sql import check_is_statement
+from moulin.pipeline.sql.views import plan_view, read_view, within
 from moulin.pipeline.statements.answer import Answer
 from moulin.pipeline.statements.statements import STATEMENTS, parse
 from moulin.pipeline.write.backfill import backfill
@@ -113,7 +115,7 @@ class LakeSpark:
         version = self._lake.catalog.version() if lane is None else lane.version
         token = _UNFLUSHED.set(failures)
         try:
-            with self._holding() as holds:
+            with self._holding() as holds, within(guard):
                 frames = self._frames(query.references, version, lane, lake_only=guard is not None)
         finally:
             _UNFLUSHED.reset(token)
@@ -133,6 +135,23 @@ class LakeSpark:
                 assert self._spark is not None
                 self._safe = SafeSql(self._spark)
             return self._safe
+
+    def plan_view(
+        self, database: str, name: str, text: str, columns: Sequence[tuple[str, str | None]]
+    ) -> tuple[str, Schema]:
+        """The text to store for a view, and its columns; see `pipeline.sql.views.plan_view`."""
+        self.session()
+        version = self._lake.catalog.version()
+
+        def frames(named: Sequence[Reference]) -> dict[Reference, NamedFrame]:
+            return self._frames(named, version, None, lake_only=True)
+
+        with self._holding() as holds, within(None, f"{database}.{name}"):
+            try:
+                return plan_view(text, columns, self._guard(), frames)
+            finally:
+                for hold in holds:
+                    self._lake.context.pins.release_later(hold)
 
     def read(self, state: TableState) -> DataFrame:
         """The rows of a table at the version of `state`."""
@@ -263,11 +282,26 @@ class LakeSpark:
                 view = catalog.view(reference.database, reference.name)
             except NotFound:
                 raise missing from None
+        if view.query is not None:
+            return self._queried(view, reference, version, lane)
         for member in view.members:
             _check_flushed(reference, member.id)
         members = [self._with_fresh(catalog.table_by_id(member.id, version), lane).frame for member in view.members]
         with _refusing(f"View {reference.database}.{reference.name} unites columns that do not go together"):
             return NamedFrame(reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), members))
+
+    def _queried(self, view: View, reference: Reference, version: int, lane: Fresh | None) -> NamedFrame:
+        """The rows of a view that is a query. `version as of` of the view is that of the tables in it."""
+        assert self._catalyst is not None
+        is_now = reference.version is None and reference.timestamp_ns is None
+
+        def frames(named: Sequence[Reference]) -> dict[Reference, NamedFrame]:
+            plain = {one: one.version is None and one.timestamp_ns is None and not is_now for one in named}
+            asked = {one: replace(one, version=version) if plain[one] else one for one in named}
+            found = self._frames(list(asked.values()), version, lane, lake_only=True)
+            return {one: found[asked[one]] for one in named}
+
+        return read_view(view, self._catalyst, self._guard(), frames)
 
     def _as_spelled(self, reference: Reference) -> Reference | None:
         """The reference as the lake writes it, when it differs in case, and case makes no difference in the session."""
@@ -333,6 +367,4 @@ def _refusing(what: str) -> Iterator[None]:
     try:
         yield
     except (AnalysisException, ParseException) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = lines[0] if lines else type(error).__name__
-        raise InvalidInput(f"{what}: {reason.rstrip(';')}") from None
+        raise InvalidInput(f"{what}: {refusal(error)}") from None

@@ -103,6 +103,13 @@ class Query:
         """Whether it reads rows; else it describes a table, column or function."""
         return self._plan.nodeName() not in _DESCRIPTIONS
 
+    @property
+    def names_lake_alone(self) -> bool:
+        """Whether every table in it is named as one of the lake, and none as a file or one of Spark's own."""
+        nodes = [(name, node) for name, node in self._catalyst.nodes(self._plan) if name in _NAMES]
+        named = [node.relation() if name == "RelationTimeTravel" else node for name, node in nodes]
+        return all(reference_of(node) is not None for node in named)
+
     def _filled(self, frames: Mapping[Reference, NamedFrame]) -> LogicalPlan:
         found = [(site.plan, frames.get(site.reference), site) for site in self._sites]
         changed = [(plan, site.made_of(frame)) for plan, frame, site in found if frame is not None]
@@ -255,7 +262,11 @@ def _check_plain(node: LogicalPlan, reference: Reference) -> None:
 
 def reference_of(node: LogicalPlan) -> Reference | None:
     """The lake table of this name: not one of Spark's temporary views or other catalogs, nor a file's path."""
-    parts = node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR)
+    return reference_from(node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR))
+
+
+def reference_from(parts: Sequence[str]) -> Reference | None:
+    """The lake table of a name of these parts."""
     if len(parts) == 3 and parts[0].lower() == CATALOG:
         return Reference(parts[1], parts[2])
     if len(parts) != 2 or parts[0].lower() == "global_temp" or "/" in parts[1]:

@@ -13,6 +13,10 @@ _EXPLAIN = re.compile(
 _FIRST_WORD = re.compile(rf"(?:{_SPACE}|\()*(\w*)", re.DOTALL)
 _QUERIES = {"select", "with", "values", "from", "table", "describe", "desc"}
 _STATEMENTS = {"truncate"}
+_OF_VIEWS = re.compile(
+    rf"{_SPACE}*(?:drop|alter|create(?:{_SPACE}+or{_SPACE}+replace)?(?:{_SPACE}+(?:global|temporary|temp))*){_SPACE}+view\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _SPARK_OWN = "it is about Spark's session and not the lake: use lake.spark().sql(...)"
 _CACHE = "keep a result with lake.sql(...).cache(), and let go of it with .unpersist()"
 _NO_NEED = "Moulin keeps this up to date itself: leave it out"
@@ -26,8 +30,8 @@ _INSTEAD = {
     "load": "use table.backfill(folder) or `moulin backfill`",
     "import": "use table.backfill(folder) or `moulin backfill`",
     "export": "use table.export_iceberg(directory) or `moulin table export`",
-    "create": "use lake.create_database(...), lake.create_table(...), lake.create_view(...) or table.create_index(...)",
-    "drop": "use lake.drop_table(...), lake.drop_view(...), lake.drop_database(...) or table.drop_index(...)",
+    "create": "use lake.create_database(...), lake.create_table(...) or table.create_index(...); CREATE VIEW does run",
+    "drop": "use lake.drop_table(...), lake.drop_database(...) or table.drop_index(...); DROP VIEW does run",
     "undrop": "use lake.resurrect_table(...) or `moulin table resurrect`",
     "alter": "use table.add_column(...), rename_column, drop_column, widen_column, set_properties or lake.rename_table",
     "comment": "descriptions are set by lake.create_database(..., description=...) and lake.create_view",
@@ -91,7 +95,7 @@ def check_is_statement(text: object) -> None:
         raise InvalidInput(
             f"lake.sql describes tables, columns, functions and queries, and not {kind.upper()}: {instead}."
         )
-    if word in _QUERIES or (word in _STATEMENTS and explain is None):
+    if word in _QUERIES or (explain is None and (word in _STATEMENTS or _OF_VIEWS.match(body))):
         return
     instead = _INSTEAD.get(word, "for the rest of Spark SQL use lake.spark().sql(...)")
     raise InvalidInput(f"lake.sql runs queries, and this begins with {word.upper() or body.split()[0]!r}: {instead}.")

@@ -1,0 +1,120 @@
+"""Statements about views."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from moulin.errors import InvalidInput, NotFound, Unsupported
+from moulin.model.entities import View
+from moulin.pipeline.sql.catalyst import LogicalPlan, items
+from moulin.pipeline.sql.names import Reference, reference_from
+from moulin.pipeline.statements.answer import Answer, nothing
+from moulin.pipeline.statements.session import Session
+
+
+def create_view(session: Session, plan: LogicalPlan) -> Answer:
+    """CREATE [OR REPLACE] VIEW [IF NOT EXISTS] v [(columns)] [COMMENT c] [TBLPROPERTIES p] AS query."""
+    if plan.collation().isDefined():
+        raise Unsupported("A view takes no default collation: leave it out, and collate its columns.")
+    if plan.viewSchemaMode().toString() != "COMPENSATION":
+        raise Unsupported("The columns of a view are those it was made with: leave out WITH SCHEMA.")
+    pairs = [(pair._1(), pair._2()) for pair in items(plan.userSpecifiedColumns())]
+    session.lake.create_view(
+        _name(session, plan.child()),
+        sql=plan.originalText().get(),
+        columns=[(name, text.get() if text.isDefined() else None) for name, text in pairs],
+        description=plan.comment().get() if plan.comment().isDefined() else None,
+        properties=_properties(plan),
+        replace=bool(plan.replace()),
+        if_not_exists=bool(plan.allowExisting()),
+    )
+    return nothing()
+
+
+def alter_view(session: Session, plan: LogicalPlan) -> Answer:
+    """ALTER VIEW v AS query. Its description and its properties stay."""
+    view = _view(session, plan.child())
+    session.lake.create_view(
+        _full(view),
+        sql=plan.originalText(),
+        description=view.description,
+        properties=None if view.query is None else view.query.properties,
+        replace=True,
+    )
+    return nothing()
+
+
+def rename_view(session: Session, plan: LogicalPlan) -> Answer:
+    """ALTER VIEW v RENAME TO w."""
+    if not plan.isView():
+        raise InvalidInput("lake.sql does not rename tables: use lake.rename_table(...).")
+    view = _view(session, plan.child())
+    parts = items(plan.newName())
+    new = reference_from([view.database, *parts] if len(parts) == 1 else parts)
+    session.lake.rename_view(_full(view), _full(_required(new)))
+    return nothing()
+
+
+def set_view_properties(session: Session, plan: LogicalPlan) -> Answer:
+    """ALTER VIEW v SET TBLPROPERTIES p."""
+    session.lake.set_view_properties(_name(session, plan.child()), _properties(plan))
+    return nothing()
+
+
+def unset_view_properties(session: Session, plan: LogicalPlan) -> Answer:
+    """ALTER VIEW v UNSET TBLPROPERTIES [IF EXISTS] (names)."""
+    view, names = _view(session, plan.child()), items(plan.propertyKeys())
+    known = {} if view.query is None else view.query.properties
+    missing = [name for name in names if name not in known]
+    if missing and not plan.ifExists():
+        raise NotFound(f"View {_full(view)} has no property {missing[0]!r}: write IF EXISTS to ignore it.")
+    session.lake.set_view_properties(_full(view), {}, names)
+    return nothing()
+
+
+def drop_view(session: Session, plan: LogicalPlan) -> Answer:
+    """DROP VIEW [IF EXISTS] v. `lake.resurrect_view` brings it back."""
+    with suppress(*([NotFound] if plan.ifExists() else [])):
+        view = _view(session, plan.child())
+        session.lake.drop_view(_full(view))
+    return nothing()
+
+
+def refuse_temporary_view(session: Session, plan: LogicalPlan) -> Answer:
+    """CREATE TEMPORARY VIEW."""
+    raise InvalidInput(
+        "A temporary view is Spark's own: use lake.sql(...).createOrReplaceTempView(name), and lake.sql sees it."
+    )
+
+
+def refuse_other_view(session: Session, plan: LogicalPlan) -> Answer:
+    """Kinds of views that a lake does not have."""
+    raise Unsupported("A view of the lake is the text of a query: leave out WITH METRICS and WITH SCHEMA.")
+
+
+def _view(session: Session, node: LogicalPlan) -> View:
+    return session.lake.view(_name(session, node))
+
+
+def _name(session: Session, node: LogicalPlan) -> str:
+    """The view that a node of the plan names, as the lake spells it."""
+    kind = node.nodeName()
+    if kind == "PlanWithUnresolvedIdentifier":
+        raise Unsupported("Write the name of the view as database.view, without identifier(...).")
+    parts = node.nameParts() if kind == "UnresolvedIdentifier" else node.multipartIdentifier()
+    return _full(session.spelled(_required(reference_from(items(parts)))))
+
+
+def _required(reference: Reference | None) -> Reference:
+    if reference is None:
+        raise InvalidInput("Views of the lake are named as database.view.")
+    return reference
+
+
+def _full(named: Reference | View) -> str:
+    return f"{named.database}.{named.name}"
+
+
+def _properties(plan: LogicalPlan) -> dict[str, str]:
+    pairs = items(plan.properties().toSeq())
+    return {pair._1(): pair._2() for pair in pairs}
