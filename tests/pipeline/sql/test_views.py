@@ -69,7 +69,9 @@ def test_tables_in_a_view_are_seen_at_the_version_that_is_asked_for(lake: Lake, 
     orders.append(rows(0, 3))
     before = orders.version
     lake.create_view("shop.v", sql="select id from shop.orders")
-    lake.create_view("shop.w", sql=f"select v.id, old.n from shop.v, (select count(*) as n from shop.v version as of {before}) old")
+    lake.create_view(
+        "shop.w", sql=f"select v.id, old.n from shop.v, (select count(*) as n from shop.v version as of {before}) old"
+    )
     orders.append(rows(3, 2))
     assert collected(lake, "select count(*) from shop.v") == [(5,)]
     assert collected(lake, f"select count(*) from shop.v version as of {before}") == [(3,)]
