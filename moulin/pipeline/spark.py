@@ -115,7 +115,7 @@ class LakeSpark:
         version = self._lake.catalog.version() if lane is None else lane.version
         token = _UNFLUSHED.set(failures)
         try:
-            with self._holding() as holds, within(guard):
+            with self._holding() as holds, within(guard is not None):
                 frames = self._frames(query.references, version, lane, lake_only=guard is not None)
         finally:
             _UNFLUSHED.reset(token)
@@ -146,7 +146,7 @@ class LakeSpark:
         def frames(named: Sequence[Reference]) -> dict[Reference, NamedFrame]:
             return self._frames(named, version, None, lake_only=True)
 
-        with self._holding() as holds, within(None, f"{database}.{name}"):
+        with self._holding() as holds, within(False, f"{database}.{name}"):
             try:
                 return plan_view(text, columns, self._guard(), frames)
             finally:

@@ -103,13 +103,6 @@ class Query:
         """Whether it reads rows; else it describes a table, column or function."""
         return self._plan.nodeName() not in _DESCRIPTIONS
 
-    @property
-    def names_lake_alone(self) -> bool:
-        """Whether every table in it is named as one of the lake, and none as a file or one of Spark's own."""
-        nodes = [(name, node) for name, node in self._catalyst.nodes(self._plan) if name in _NAMES]
-        named = [node.relation() if name == "RelationTimeTravel" else node for name, node in nodes]
-        return all(reference_of(node) is not None for node in named)
-
     def _filled(self, frames: Mapping[Reference, NamedFrame]) -> LogicalPlan:
         found = [(site.plan, frames.get(site.reference), site) for site in self._sites]
         changed = [(plan, site.made_of(frame)) for plan, frame, site in found if frame is not None]

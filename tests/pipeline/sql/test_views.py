@@ -11,7 +11,8 @@ import pytest
 import moulin
 from moulin import Lake, Table
 from moulin.errors import AlreadyExists, InvalidInput, NotFound, PermissionDenied, Unsupported
-from moulin.model.entities import Representation
+from moulin.model.entities import Representation, ViewQuery
+from moulin.model.schema.schema import make_schema
 from moulin.pipeline.sql.views import MAX_DEPTH
 
 if TYPE_CHECKING:
@@ -114,10 +115,13 @@ def test_columns_are_those_of_when_it_was_made(lake: Lake, orders: Table, rows: 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("select * from temporary_orders", "tables and views of the lake alone"),
-        ("select * from global_temp.orders", "tables and views of the lake alone"),
-        ("select * from parquet.`/tmp/x.parquet`", "tables and views of the lake alone"),
-        ("select own_function(id) as x from shop.orders", "own_function"),
+        ("select * from temporary_orders", "tables of the lake alone"),
+        ("select * from global_temp.orders", "tables of the lake alone"),
+        ("select * from parquet.`/tmp/x.parquet`", "tables of the lake alone"),
+        ("select own_function(id) as x from shop.orders", "functions that Spark documents"),
+        ("select reflect('java.lang.System', 'getProperty', 'user.home') as x", "cannot call reflect"),
+        ("select current_user() as u", "cannot call current_user"),
+        ("select _metadata.file_path as f from shop.orders", "_metadata"),
         ("select own_variable as x from shop.orders", "own_variable"),
         ("select :x as x", "parameter"),
         ("select id from shop.orders where region = ?", "parameter"),
@@ -130,7 +134,7 @@ def test_columns_are_those_of_when_it_was_made(lake: Lake, orders: Table, rows: 
         ("describe shop.orders", "made of a query"),
         ("explain select 1 as a", "made of a query"),
         ("drop table shop.orders", "made of a query"),
-        ("insert into shop.orders select * from shop.orders", "changes nothing"),
+        ("insert into shop.orders select * from shop.orders", "cannot have InsertInto"),
         ("", "refuses"),
     ],
 )
@@ -199,20 +203,55 @@ def test_a_view_takes_the_place_of_another(lake: Lake, orders: Table, rows: Make
     assert collected(lake, "select count(*) from shop.v") == [(2,)]
 
 
-def test_safe_queries_check_the_texts_of_views(lake: Lake, orders: Table, rows: MakeRows) -> None:
+def plant(lake: Lake, name: str, text: str) -> None:
+    """Store a text that nobody planned, as a client of the catalog could."""
+    query = ViewQuery((Representation("spark", text),), make_schema([("x", "string")]), {})
+    lake.catalog.create_view("shop", name, [], query=query)
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_texts_of_others_run_no_programs_and_read_no_files(
+    lake: Lake, orders: Table, spark: SparkSession, tmp_path: Path, safe: bool
+) -> None:
+    spark.range(1).selectExpr("cast(id as string) as x").write.parquet(str(tmp_path / "secret"))
+    spark.range(1).selectExpr("cast(id as string) as x").createOrReplaceTempView("mine")
+    plant(lake, "who", "select current_user() as x")
+    plant(lake, "run", "select reflect('java.lang.System', 'getProperty', 'user.home') as x")
+    plant(lake, "files", f"select x from parquet.`{tmp_path}/secret`")
+    plant(lake, "own", "select x from mine")
+    plant(lake, "change", "insert into shop.orders select * from shop.orders")
+    plant(lake, "nested", "select x from shop.who")
+    for name in ("who", "run", "files", "own", "change", "nested"):
+        with pytest.raises(
+            (PermissionDenied, InvalidInput), match=r"View shop\.(who|run|files|own|change) cannot be read"
+        ):
+            lake.sql(f"select x from shop.{name}", safe=safe)
+
+
+def test_safe_queries_read_views(lake: Lake, orders: Table, rows: MakeRows) -> None:
     orders.append(rows(0, 3))
     lake.create_view("shop.plain", sql="select id, upper(region) as region from shop.orders")
-    lake.create_view("shop.who", sql="select current_user() as u")
-    lake.create_view("shop.files", sql="select id, input_file_name() as f from shop.orders")
-    lake.create_view("shop.nested", sql="select * from shop.who")
     assert collected(lake, "select max(id), max(region) from shop.plain", safe=True) == [(2, "EU")]
     assert collected(lake, "describe shop.plain", safe=True)[0][:2] == ("id", "bigint")
-    for name in ("who", "files", "nested"):
-        with pytest.raises(PermissionDenied, match=r"View shop\.(who|files)"):
-            lake.sql(f"select * from shop.{name}", safe=True)
-        assert lake.sql(f"select * from shop.{name}").columns
     with pytest.raises(InvalidInput):
         lake.sql("select _metadata.file_path from shop.plain", safe=True)
+
+
+def test_a_view_follows_the_settings_of_the_query_around_it(lake: Lake, spark: SparkSession) -> None:
+    lake.create_view("shop.v", sql="select date_format(timestamp_seconds(0), 'HH') as hour")
+    assert collected(lake, "select hour from shop.v") == [("00",)]
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        assert collected(lake, "select hour from shop.v") == [("09",)]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_text_for_other_engines_is_not_read(lake: Lake) -> None:
+    query = ViewQuery((Representation("duckdb", "from shop.t"),), make_schema([("x", "string")]), {})
+    lake.catalog.create_view("shop", "v", [], query=query)
+    with pytest.raises(Unsupported, match="duckdb"):
+        lake.sql("select * from shop.v")
 
 
 def test_a_replica_reads_views(lake: Lake, orders: Table, rows: MakeRows, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_other_views_are_refused(lake: Lake, orders: Table) -> None:
         ("create view shop.v as select * from v", InvalidInput, "lake alone"),
         ("alter table shop.orders rename to shop.o", InvalidInput, "rename_table"),
         ("drop table shop.orders", InvalidInput, "drop_table"),
-        ("explain create view shop.v as select 1 as a", InvalidInput, "begins with CREATE"),
+        ("explain create view shop.v as select 1 as a", InvalidInput, "begins with 'CREATE'"),
     ):
         with pytest.raises(error, match=reason):
             lake.sql(text)
