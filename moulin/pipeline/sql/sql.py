@@ -14,7 +14,8 @@ _FIRST_WORD = re.compile(rf"(?:{_SPACE}|\()*(\w*)", re.DOTALL)
 _QUERIES = {"select", "with", "values", "from", "table", "describe", "desc"}
 _STATEMENTS = {"truncate"}
 _OF_VIEWS = re.compile(
-    rf"{_SPACE}*(?:drop|alter|create(?:{_SPACE}+or{_SPACE}+replace)?(?:{_SPACE}+(?:global|temporary|temp))*){_SPACE}+view\b",
+    rf"{_SPACE}*(?:(?:drop|alter|create(?:{_SPACE}+or{_SPACE}+replace)?(?:{_SPACE}+(?:global|temporary|temp))*){_SPACE}+view"
+    rf"|show{_SPACE}+create{_SPACE}+table)\b",
     re.IGNORECASE | re.DOTALL,
 )
 _SPARK_OWN = "it is about Spark's session and not the lake: use lake.spark().sql(...)"

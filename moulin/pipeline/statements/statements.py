@@ -18,6 +18,7 @@ from moulin.pipeline.statements.views import (
     refuse_temporary_view,
     rename_view,
     set_view_properties,
+    show_create_view,
     unset_view_properties,
 )
 
@@ -35,6 +36,7 @@ STATEMENTS: Mapping[str, Run] = MappingProxyType(
         "DropView": drop_view,
         "RenameTable": rename_view,
         "SetViewProperties": set_view_properties,
+        "ShowCreateTable": show_create_view,
         "UnsetViewProperties": unset_view_properties,
     }
 )

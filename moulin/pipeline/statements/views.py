@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pyarrow as pa
+
 from moulin.errors import InvalidInput, NotFound, Unsupported
-from moulin.model.entities import View
+from moulin.model.entities import SPARK, View
+from moulin.model.names import quote
 from moulin.pipeline.sql.catalyst import LogicalPlan, items
 from moulin.pipeline.sql.names import Reference, reference_from
 from moulin.pipeline.statements.answer import Answer, nothing
@@ -80,6 +83,33 @@ def drop_view(session: Session, plan: LogicalPlan) -> Answer:
     return nothing()
 
 
+def show_create_view(session: Session, plan: LogicalPlan) -> Answer:
+    """SHOW CREATE TABLE v."""
+    name = _name(session, plan.child())
+    try:
+        view = session.lake.view(name)
+    except NotFound:
+        raise InvalidInput(f"{name} is not a view: `moulin table show` describes tables.") from None
+    return pa.table({"createtab_stmt": [create_text(view)]})
+
+
+def create_text(view: View) -> str:
+    """The statement that makes a view which is a query."""
+    text = None if view.query is None else view.query.sql(SPARK)
+    if view.query is None or text is None:
+        raise InvalidInput(f"No statement makes the view {_full(view)}: `moulin view show` describes it.")
+    fields = [(quote(field.name), field.doc) for field in view.query.schema.fields]
+    columns = [name if doc is None else f"{name} COMMENT {_literal(doc)}" for name, doc in fields]
+    properties = [f"{_literal(key)} = {_literal(value)}" for key, value in sorted(view.query.properties.items())]
+    parts = [
+        f"CREATE VIEW {quote(view.database, view.name)} (\n  {_lines(columns)})",
+        "" if view.description is None else f"COMMENT {_literal(view.description)}",
+        f"TBLPROPERTIES (\n  {_lines(properties)})" if properties else "",
+        f"AS {text}",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
 def refuse_temporary_view(session: Session, plan: LogicalPlan) -> Answer:
     """CREATE TEMPORARY VIEW."""
     raise InvalidInput(
@@ -113,6 +143,15 @@ def _required(reference: Reference | None) -> Reference:
 
 def _full(named: Reference | View) -> str:
     return f"{named.database}.{named.name}"
+
+
+def _lines(parts: list[str]) -> str:
+    return ",\n  ".join(parts)
+
+
+def _literal(text: str) -> str:
+    """A text as Spark SQL writes it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _properties(plan: LogicalPlan) -> dict[str, str]:

@@ -69,6 +69,23 @@ def test_alter_view_changes_the_query_and_keeps_the_rest(lake: Lake) -> None:
         lake.sql("alter view shop.v as select 1 as a")
 
 
+def test_the_statement_that_is_shown_makes_the_view(lake: Lake, orders: Table) -> None:
+    lake.sql(
+        r"create view shop.v (`order` comment 'it\'s \\ \"one\"', b) comment '' tblproperties ('a' = 'b\'c') "
+        "as select id, region from shop.orders where region != '\\'' -- comment"
+    )
+    before = lake.view("shop.v")
+    (shown,) = lake.sql("show create table shop.v").collect()
+    lake.sql("drop view shop.v")
+    lake.sql(shown.createtab_stmt)
+    again = lake.view("shop.v")
+    assert (again.query, again.description) == (before.query, before.description)
+    lake.create_view("shop.all", ["shop.orders"])
+    for name in ("orders", "all"):
+        with pytest.raises(InvalidInput, match="`moulin (table|view) show`"):
+            lake.sql(f"show create table shop.{name}")
+
+
 def test_drop_view_can_be_undone(lake: Lake, orders: Table) -> None:
     lake.sql("create view shop.v as select 1 as a")
     lake.sql("drop view shop.v")
