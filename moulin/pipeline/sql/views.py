@@ -156,8 +156,11 @@ def _commented(field: NestedField, text: str | None) -> NestedField:
 
 
 def _shown(frame: DataFrame, schema: Schema) -> DataFrame:
-    """The columns of a view as they are stored, from those of its query."""
-    found = {field.name.lower(): field.dataType for field in frame.schema}
+    """The columns of a view as they are stored, from those of its query. It costs a pass of Spark's analyzer."""
+    shown, stored = frame.schema, spark_schema(schema)
+    if [(f.name, f.dataType) for f in shown] == [(f.name, f.dataType) for f in stored] and not _has_docs(schema):
+        return frame
+    found = {field.name.lower(): field.dataType for field in shown}
 
     def column(field: NestedField, wanted: StructField) -> Column:
         value = F.col(quoted(field.name))
@@ -165,8 +168,12 @@ def _shown(frame: DataFrame, schema: Schema) -> DataFrame:
             value = value.cast(wanted.dataType)
         return value.alias(field.name, metadata={} if field.doc is None else {"comment": field.doc})
 
-    pairs = zip(schema.fields, spark_schema(schema).fields, strict=True)
+    pairs = zip(schema.fields, stored.fields, strict=True)
     return frame.select(*(column(field, wanted) for field, wanted in pairs))
+
+
+def _has_docs(schema: Schema) -> bool:
+    return any(field.doc is not None for field in schema.fields)
 
 
 @contextmanager
