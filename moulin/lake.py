@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,8 @@ from moulin.catalog.objects.tables import NewTable
 from moulin.catalog.sql.clock import Clock
 from moulin.config import Config, load_config
 from moulin.deprecation import warn_renamed
-from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput
-from moulin.model.entities import Database, DropPreview, TableEntry, View
+from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput, Unsupported
+from moulin.model.entities import SPARK, Database, DropPreview, Representation, TableEntry, View, ViewQuery
 from moulin.model.key.key import with_key
 from moulin.model.key.region import RegionSpec
 from moulin.model.layout.event_time import event_time_id
@@ -222,10 +222,47 @@ class Lake:
 
     # Views
 
-    def create_view(self, name: str, tables: Sequence[str], *, description: str | None = None) -> View:
-        """An ordered union of tables of the view's database."""
-        database, view = parse_table_name(name)
-        return self._open_catalog().create_view(database, view, _members(database, tables), description)
+    def create_view(
+        self,
+        name: str,
+        tables: Sequence[str] | None = None,
+        *,
+        sql: str | None = None,
+        dialect: str = SPARK,
+        columns: Sequence[str | tuple[str, str | None]] = (),
+        description: str | None = None,
+        properties: Mapping[str, Any] | None = None,
+        replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> View:
+        """Make a view: an ordered union of `tables` of its database, or the query `sql`.
+
+        Spark plans a query before it is stored, and its columns are kept with it. It may name tables and views of the
+        lake alone, as database.table. `columns` are other names for its columns, or pairs of a name and a comment.
+        With `replace`, the view takes the place of one that has the name; with `if_not_exists`, that one stays.
+        """
+        database, view = parse_table_name(name, "view")
+        if (tables is None) == (sql is None):
+            raise InvalidInput("A view is made of tables= or of sql=: give one of the two.")
+        catalog = self._open_catalog()
+        if if_not_exists and any(one.name == view for one in catalog.views(database)):
+            return catalog.view(database, view)
+        if sql is None:
+            if columns or properties:
+                raise InvalidInput("A union has the columns of its tables and no properties: leave both out.")
+            return catalog.create_view(database, view, _members(database, tables or ()), description, replace=replace)
+        if dialect != SPARK:
+            raise Unsupported(f"Views are written in Spark's SQL, {SPARK!r}, and not in {dialect!r}.")
+        named = [(one, None) if isinstance(one, str) else one for one in columns]
+        text, schema = self.context.spark().plan_view(database, view, sql, named)
+        texts = {str(key): str(value) for key, value in (properties or {}).items()}
+        query = ViewQuery((Representation(dialect, text),), schema, texts)
+        return catalog.create_view(database, view, [], description, query=query, replace=replace)
+
+    def set_view_properties(self, name: str, updates: Mapping[str, Any], removals: Collection[str] = ()) -> View:
+        """Set properties of a view that is a query, and remove some."""
+        texts = {str(key): str(value) for key, value in updates.items()}
+        return self._open_catalog().set_view_properties(*parse_table_name(name, "view"), texts, removals)
 
     def set_view_tables(self, name: str, tables: Sequence[str]) -> View:
         database, view = parse_table_name(name)
@@ -241,7 +278,7 @@ class Lake:
         database, view = parse_table_name(name)
         new_database, new = parse_table_name(new_name)
         if new_database != database:
-            raise InvalidInput("A view unites tables of its own database and cannot move to another.")
+            raise InvalidInput("A view cannot move to another database: make it there, and drop this one.")
         return self._open_catalog().rename_view(database, view, new)
 
     def drop_view(self, name: str) -> View:

@@ -21,6 +21,7 @@ from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.storage import open_store, paths
 from moulin.storage.cache import CachedStore
+from tests.contract.samples import view_query
 
 SCHEMA = [("id", "long"), ("day", "string"), ("ts", "timestamptz"), ("x", "double")]
 
@@ -107,6 +108,9 @@ def every_step(primary: moulin.Lake) -> Iterator[str]:
         tx.table("d.other").append(rows(3, 3))
     yield "transaction"
     primary.create_view("d.v", ["t", "other"])
+    primary.catalog.create_view("d", "q", [], query=view_query("select 1 as n", a="b"))
+    yield "views"
+    primary.catalog.create_view("d", "q", [], query=view_query("select 2 as n"), replace=True)
     primary.rename_table("d.other", "d.another")
     primary.rename_database("d", "e")
     yield "views and names"

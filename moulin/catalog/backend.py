@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from moulin.catalog.segments.live import PartitionFilter, TimeRange
     from moulin.catalog.tasks.merge_tasks import PlannedTask
     from moulin.config import Config
-    from moulin.model.entities import CommitInfo, Database, DropPreview, Index, Region, TableEntry, TableState, View
+    from moulin.model.entities import (
+        CommitInfo,
+        Database,
+        DropPreview,
+        Index,
+        Region,
+        TableEntry,
+        TableState,
+        View,
+        ViewQuery,
+    )
     from moulin.model.facts import LiveSegment
     from moulin.model.ingest import NewToken, Routing, StreamList, Token
     from moulin.model.merge_task import ClaimedTask, MergeTask, MergeTaskFigures
@@ -114,7 +124,19 @@ class CatalogBackend(Protocol):
 
     # Views
 
-    def create_view(self, database: str, name: str, members: Sequence[str], description: str | None = None) -> View: ...
+    def create_view(
+        self,
+        database: str,
+        name: str,
+        members: Sequence[str],
+        description: str | None = None,
+        *,
+        query: ViewQuery | None = None,
+        replace: bool = False,
+    ) -> View: ...
+    def set_view_properties(
+        self, database: str, name: str, updates: Mapping[str, str], removals: Collection[str] = ()
+    ) -> View: ...
     def set_view_members(self, database: str, name: str, members: Sequence[str]) -> View: ...
     def views(self, database: str, *, include_dropped: bool = False) -> list[View]: ...
     def view(self, database: str, name: str) -> View: ...

@@ -43,6 +43,7 @@ from moulin.model.entities import (
     TableState,
     Tombstoned,
     View,
+    ViewQuery,
 )
 from moulin.model.facts import LiveSegment
 from moulin.model.operations import DataOperation
@@ -221,10 +222,23 @@ class Catalog:
     # Views
 
     def create_view(
-        self, database: NameOrId, name: str, members: Sequence[NameOrId], description: str | None = None
+        self,
+        database: NameOrId,
+        name: str,
+        members: Sequence[NameOrId],
+        description: str | None = None,
+        *,
+        query: ViewQuery | None = None,
+        replace: bool = False,
     ) -> View:
         with self._mutation("create-view") as draft:
-            return views.create(draft, database, name, members, description)
+            return views.create(draft, database, name, members, description, query=query, replace=replace)
+
+    def set_view_properties(
+        self, database: NameOrId, name: NameOrId, updates: Mapping[str, str], removals: Collection[str] = ()
+    ) -> View:
+        with self._mutation("set-view-properties") as draft:
+            return views.set_properties(draft, database, name, updates, removals)
 
     def set_view_members(self, database: NameOrId, name: NameOrId, members: Sequence[NameOrId]) -> View:
         with self._mutation("set-view-members") as draft:

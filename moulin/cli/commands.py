@@ -109,7 +109,9 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "init": Entry("init", "Make a lake."),
         "db": Entry("tables.databases", "Databases."),
         "table": Entry("tables.tables", "Tables."),
-        "view": Entry("tables.views", "Views: ordered unions of tables."),
+        "view": Entry(
+            "tables.views", "Views: ordered unions of tables, and queries.", needs=(Need("spark", only_with="sql"),)
+        ),
         "index": Entry("tables.index", "Secondary indexes.", needs=(_WITH_SPARK,)),
         "token": Entry("services.tokens", "Ingest tokens: who may send telemetry, and to which tables it goes."),
         "access": Entry("services.serve", "Tokens for the server itself: who may call it, and what.", needs=(_SERVE,)),

@@ -26,7 +26,10 @@ _CHECKSUM_SIZE = len(_CHECKSUM_TAG) + 4
 # DO NOT CHANGE: feature bits are stored in manifests.
 FEATURE_DELETION_VECTORS = 1
 FEATURE_ROW_LINEAGE = 2
-KNOWN_FEATURES = FEATURE_DELETION_VECTORS | FEATURE_ROW_LINEAGE
+FEATURE_QUERY_VIEWS = 4
+COMMON_FEATURES = FEATURE_DELETION_VECTORS | FEATURE_ROW_LINEAGE
+"""What every manifest asks of its readers and writers. A feature that few lakes use is asked for where it is used."""
+KNOWN_FEATURES = COMMON_FEATURES | FEATURE_QUERY_VIEWS
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 
@@ -46,6 +49,12 @@ def encode(manifest: pb.Manifest, *, full: bool) -> bytes:
     body: bytes = manifest.SerializeToString(deterministic=True)
     payload = body + _CHECKSUM_TAG + struct.pack("<I", zlib.crc32(body))
     return _HEADER.pack(MAGIC, FULL if full else DELTA, len(payload)) + payload
+
+
+def require_feature(manifest: pb.Manifest, feature: int) -> None:
+    """Note that whoever reads or continues this manifest must know a feature."""
+    manifest.reader_features |= feature
+    manifest.writer_features |= feature
 
 
 def decode(data: bytes, name: str) -> DecodedManifest:

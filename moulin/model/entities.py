@@ -48,9 +48,41 @@ class Named:
     name: str
 
 
+SPARK = "spark"
+"""The dialect of the texts that Spark plans."""
+
+
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """The text of a view in one dialect of SQL."""
+
+    dialect: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViewQuery:
+    """The query of a view: its text in each dialect, and the columns that it gives.
+
+    `version` counts the changes of the query and of its properties, from 1. The catalog sets it.
+    """
+
+    representations: tuple[Representation, ...]
+    schema: Schema
+    properties: Mapping[str, str]
+    version: int = 1
+
+    def sql(self, dialect: str) -> str | None:
+        """The text in a dialect; None when there is none."""
+        return next((one.sql for one in self.representations if one.dialect == dialect), None)
+
+
 @dataclass(frozen=True, slots=True)
 class View:
-    """An ordered union of tables of one database."""
+    """A union or a query under one name: an ordered union of tables of its database, or the text of a query.
+
+    A union has `members`, and a query has `query`.
+    """
 
     id: UUID
     database: str
@@ -59,6 +91,7 @@ class View:
     created_at: int
     description: str | None = None
     tombstone: Tombstone | None = None
+    query: ViewQuery | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ from pyspark.sql.types import StructType
 
 from moulin.errors import Closed, Corrupt, InvalidInput, NotFound, PermissionDenied
 from moulin.lake import Lake
-from moulin.model.entities import TableState
+from moulin.model.entities import TableState, View
 from moulin.model.predicate import Predicate
+from moulin.model.schema.values import Schema
 from moulin.pipeline.read.feed import feed_frame
 from moulin.pipeline.read.fresh import Fresh, FreshLane
 from moulin.pipeline.read.hidden import hidden_of
@@ -31,11 +32,12 @@ from moulin.pipeline.read.metadata import WITH_ADDRESSES, metadata_of
 from moulin.pipeline.read.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
-from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
+from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan, refusal
 from moulin.pipeline.sql.hints import Known, predicate_of
 from moulin.pipeline.sql.names import Query, Reference, reference_of, spelled
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.sql import check_is_statement
+from moulin.pipeline.sql.views import plan_view, read_view, within
 from moulin.pipeline.statements.answer import Answer
 from moulin.pipeline.statements.statements import HARMLESS, STATEMENTS, parse
 from moulin.pipeline.write.backfill import backfill
@@ -125,8 +127,10 @@ class LakeSpark:
         version = self._lake.catalog.version() if lane is None else lane.version
         token = _UNFLUSHED.set(failures)
         try:
-            with self._holding() as holds:
-                frames = self._frames(query, version, lane, lake_only=guard is not None)
+            with self._holding() as holds, within(guard is not None):
+                frames = self._frames(
+                    query.references, version, lane, lake_only=guard is not None, hidden=query.asks_hidden
+                )
         finally:
             _UNFLUSHED.reset(token)
         with _refusing("Spark refuses the query"):
@@ -147,6 +151,23 @@ class LakeSpark:
                 assert self._spark is not None
                 self._safe = SafeSql(self._spark)
             return self._safe
+
+    def plan_view(
+        self, database: str, name: str, text: str, columns: Sequence[tuple[str, str | None]]
+    ) -> tuple[str, Schema]:
+        """The text to store for a view, and its columns; see `pipeline.sql.views.plan_view`."""
+        self.session()
+        version = self._lake.catalog.version()
+
+        def frames(named: Sequence[Reference]) -> dict[Reference, NamedFrame]:
+            return self._frames(named, version, None, lake_only=True, hidden=False)
+
+        with self._holding() as holds, within(False, f"{database}.{name}"):
+            try:
+                return plan_view(text, columns, self._guard(), frames)
+            finally:
+                for hold in holds:
+                    self._lake.context.pins.release_later(hold)
 
     def read(self, state: TableState) -> DataFrame:
         """The rows of a table at the version of `state`."""
@@ -249,17 +270,17 @@ class LakeSpark:
         return NamedFrame(stored, len(hidden))
 
     def _frames(
-        self, query: Query, version: int, lane: Fresh | None, *, lake_only: bool
+        self, references: Sequence[Reference], version: int, lane: Fresh | None, *, lake_only: bool, hidden: bool
     ) -> dict[Reference, NamedFrame]:
-        """The rows of lake tables and views that a query reads, at a version."""
+        """The rows of lake tables and views that a query reads, at a version; with the `hidden` columns of tables."""
         frames = {}
-        for reference in query.references:
+        for reference in references:
             if reference.is_target:
                 continue
             if lake_only and reference.part in WITH_ADDRESSES:
                 raise PermissionDenied(f"A safe query cannot see where files are: leave out .{reference.part}.")
             try:
-                frames[reference] = self._resolve(reference, version, lane, hidden=query.asks_hidden)
+                frames[reference] = self._resolve(reference, version, lane, hidden=hidden)
             except NotFound:
                 if lake_only or reference.database.lower() != _SESSION:
                     raise
@@ -296,6 +317,8 @@ class LakeSpark:
                 view = catalog.view(reference.database, reference.name)
             except NotFound:
                 raise missing from None
+        if view.query is not None:
+            return self._queried(view, reference, version, lane)
         for member in view.members:
             _check_flushed(reference, member.id)
         members = [self._with_fresh(catalog.table_by_id(member.id, version), lane).frame for member in view.members]
@@ -314,6 +337,19 @@ class LakeSpark:
         for held in {reference.since, version}:
             _HOLDS.get().append(self._lake.context.pins.hold(state.id, held))
         return NamedFrame(feed_frame(self._spark, self._lake, state, reference.since))
+
+    def _queried(self, view: View, reference: Reference, version: int, lane: Fresh | None) -> NamedFrame:
+        """The rows of a view that is a query. `version as of` of the view is that of the tables in it."""
+        assert self._catalyst is not None
+        is_now = reference.version is None and reference.timestamp_ns is None
+
+        def frames(named: Sequence[Reference]) -> dict[Reference, NamedFrame]:
+            plain = {one: one.version is None and one.timestamp_ns is None and not is_now for one in named}
+            asked = {one: replace(one, version=version) if plain[one] else one for one in named}
+            found = self._frames(list(asked.values()), version, lane, lake_only=True, hidden=False)
+            return {one: found[asked[one]] for one in named}
+
+        return read_view(view, self._catalyst, self._guard(), frames)
 
     def _as_spelled(self, reference: Reference) -> Reference | None:
         """The reference as the lake writes it, when it differs in case, and case makes no difference in the session."""
@@ -355,7 +391,8 @@ class _Session:
 
     def resolved(self, plan: LogicalPlan, target: DataFrame, version: int) -> LogicalPlan:
         query = Query(self.catalyst, plan, changes=True)
-        frames = self._spark._frames(query, version, None, lake_only=False)
+        with within(safe=False):
+            frames = self._spark._frames(query.references, version, None, lake_only=False, hidden=query.asks_hidden)
         targets = {reference: NamedFrame(target) for reference in query.references if reference.is_target}
         return query.resolved({**frames, **targets})
 
@@ -407,6 +444,4 @@ def _refusing(what: str) -> Iterator[None]:
     try:
         yield
     except (AnalysisException, ParseException) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = lines[0] if lines else type(error).__name__
-        raise InvalidInput(f"{what}: {reason.rstrip(';')}") from None
+        raise InvalidInput(f"{what}: {refusal(error)}") from None

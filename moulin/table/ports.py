@@ -82,6 +82,14 @@ class Spark(Protocol):
     ) -> DataFrame:
         """The result of a query over the tables of the lake; see `Lake.sql`."""
 
+    def plan_view(
+        self, database: str, name: str, text: str, columns: Sequence[tuple[str, str | None]]
+    ) -> tuple[str, Schema]:
+        """The text to store for a view, and its columns; `columns` are other names for them, with their comments.
+
+        Raises InvalidInput for a text that is not a query of the lake's tables and views alone, or cannot be planned.
+        """
+
     def read(self, state: TableState) -> DataFrame:
         """The rows of a table at the version of `state`."""
 

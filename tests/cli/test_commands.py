@@ -146,6 +146,23 @@ def test_check_reads_projections(lake: Run, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
+def test_a_view_is_made_of_a_query(lake: Run) -> None:
+    assert lake("append", "shop.orders", "-", stdin=ndjson(0, 10)).code == 0
+    assert lake("view", "create", "shop.v", "--sql", "select count(*) as n from shop.orders").code == 0
+    assert lake("view", "create", "shop.all", "orders").code == 0
+    listed = lake("view", "list", "shop", "--json").json()
+    assert [(row["name"], row["kind"]) for row in listed] == [("all", "union"), ("v", "query")]
+    shown = lake("view", "show", "shop.v", "--json").json()
+    assert (shown["sql (spark)"], shown["columns"]) == ("select count(*) as n from shop.orders", ["n: long"])
+    assert lake("sql", "select n from shop.v", "--json").json() == [{"n": 10}]
+    assert lake("view", "create", "shop.v", "--sql", "select 1 as n", "--replace").code == 0
+    assert lake("sql", "select n from shop.v", "--json").json() == [{"n": 1}]
+    refused = lake("view", "create", "shop.w")
+    assert (refused.code, "one of the two" in refused.err) == (1, True)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_sql_prints_its_rows_and_a_wrong_query_is_one_sentence(lake: Run) -> None:
     lake("append", "shop.orders", "-", stdin=ndjson(1, 10))
     done = lake("sql", "select region, count(*) as n from shop.orders group by region", "--json")

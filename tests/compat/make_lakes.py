@@ -35,6 +35,8 @@ from moulin.config import DAY
 from moulin.formats.baby_segment import Entry, Payload, encode_data
 from moulin.iceberg.projection.projection import project
 from moulin.ingest.setup import set_up
+from moulin.model.entities import Representation, ViewQuery
+from moulin.model.schema.schema import make_schema
 from moulin.pipeline.nursery.nursery import Nursery
 from moulin.storage import paths
 from tests.postgres import dump, running_postgres
@@ -244,6 +246,10 @@ def make_objects(lake: Lake, expected: Expected) -> None:
     expected.tables["shop.east"] = []
     lake.create_view("shop.everywhere", ["shop.north", "shop.south", "shop.east"], description="all of it")
     expected.more["views"] = {"shop.everywhere": ["north", "south", "east"]}
+    text = "select id from shop.north"
+    query = ViewQuery((Representation("spark", text),), make_schema([("id", "long")]), {"owner": "sales"})
+    lake.catalog.create_view("shop", "numbers", [], "all ids", query=query)
+    expected.more["queries"] = {"shop.numbers": text}
     lake.create_table("shop.gone", schema).append([{"id": 3, "name": "g"}])
     lake.drop_table("shop.gone")
     expected.more["dropped"] = {"shop.gone": [{"id": 3, "name": "g"}]}

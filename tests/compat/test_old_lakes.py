@@ -21,6 +21,7 @@ from moulin.model.otel import is_former
 from moulin.pipeline.nursery.nursery import Nursery
 from moulin.storage import open_store
 from tests.compat.conftest import OldLake, canonical, rows_of
+from tests.contract.samples import view_query
 from tests.interop.engines import duckdb
 
 EVENT_TABLES = ("shop.events", "shop.types", "shop.north", "shop.south", "shop.east")
@@ -73,9 +74,25 @@ def test_tags_indexes_views_and_request_ids_are_there(old_lake: OldLake) -> None
         assert canonical(events.scan(where=f"user = {user}").to_arrow().to_pylist()) == canonical(found)
         for name, members in expected["views"].items():
             assert [member.name for member in lake.view(name).members] == members
+        for name, text in expected.get("queries", {}).items():
+            query = lake.view(name).query
+            assert query is not None
+            assert query.sql("spark") == text
         for request, version in expected["requests"].items():
             assert events.append([], request_id=request).version == version
         assert {one.name for one in lake.databases()} >= {"shop", "spare", "otel"}
+
+
+def test_views_of_today_can_be_made_and_recovered(old_lake: OldLake, tmp_path: Path) -> None:
+    with old_lake.connect() as lake:
+        lake.catalog.create_view("shop", "everywhere", [], query=view_query("select 1 as n"), replace=True)
+        made = lake.view("shop.everywhere")
+        assert made.query == view_query("select 1 as n")
+    new = tmp_path / "new" / "catalog.sqlite"
+    new.parent.mkdir()
+    recover(open_store(str(old_lake.folder)), f"sqlite:///{new}", Config())
+    with moulin.connect(new.parent, storage=str(old_lake.folder)) as lake:
+        assert lake.view("shop.everywhere") == made
 
 
 def test_rows_can_be_written_deleted_and_compacted(old_lake: OldLake) -> None:

@@ -10,14 +10,14 @@ from uuid import UUID
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.objects.tables import NewTable
-from moulin.model.entities import TableState
+from moulin.model.entities import Representation, TableState, ViewQuery
 from moulin.model.facts import ColumnFacts, SegmentFacts, VectorFacts
 from moulin.model.ids import new_id
 from moulin.model.layout.partition import parse_spec
 from moulin.model.layout.sort import parse_sort
 from moulin.model.operations import Expected, NewVector, Operation
 from moulin.model.schema.schema import make_schema
-from moulin.model.schema.values import Schema
+from moulin.model.schema.values import LongType, NestedField, Schema
 from moulin.storage import paths
 
 SECOND = 1_000_000_000
@@ -93,3 +93,10 @@ def live(catalog: Catalog, table_id: UUID, version: int | None = None) -> dict[i
     """Live rows by segment number."""
     found = catalog.segments(table_id, catalog.version() if version is None else version)
     return {segment.facts.number: segment.live_rows for segment in found}
+
+
+def view_query(*texts: str, **properties: str) -> ViewQuery:
+    """A query in several dialects, with a column `n`."""
+    dialects = ("spark", "duckdb")
+    schema = Schema(NestedField(1, "n", LongType(), doc="a number"), schema_id=0)
+    return ViewQuery(tuple(map(Representation, dialects, texts)), schema, properties)

@@ -1,15 +1,18 @@
-"""Views: ordered unions of tables of one database. Rule numbers are those of the meta service."""
+"""Views: ordered unions of tables of one database, and queries. Rule numbers are those of the meta service."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from moulin.catalog.catalog import Catalog
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
+from moulin.model.entities import Representation
+from moulin.model.schema.values import LongType, NestedField, Schema
 from tests.contract.conftest import HandClock
-from tests.contract.samples import make_table
+from tests.contract.samples import make_table, view_query
 
 
 @pytest.fixture
@@ -152,4 +155,83 @@ def test_a_renamed_view_keeps_its_id_and_members(abc: Catalog) -> None:
         abc.rename_view("d", "w", "a/b")
     version = abc.version()
     abc.rename_view("d", "w", "w")
+    assert abc.version() == version
+
+
+def test_a_query_is_kept_as_it_was_given(abc: Catalog) -> None:
+    made = abc.create_view("d", "v", [], "text", query=view_query("select n from d.a", "from d.a", owner="sales"))
+    assert made.query == view_query("select n from d.a", "from d.a", owner="sales")
+    assert (made.members, made.description) == ((), "text")
+    assert abc.view("d", "v") == made
+    assert abc.views("d") == [made]
+
+
+def test_a_query_shares_the_names_of_tables_and_unions(abc: Catalog) -> None:
+    abc.create_view("d", "v", [], query=view_query("select 1 as n"))
+    for name in ("a", "v"):
+        with pytest.raises(AlreadyExists):
+            abc.create_view("d", name, [], query=view_query("select 2 as n"))
+    with pytest.raises(AlreadyExists):
+        make_table(abc, "v")
+    with pytest.raises(AlreadyExists, match="Table"):
+        abc.create_view("d", "a", [], query=view_query("select 2 as n"), replace=True)
+    abc.drop_table("d", "a")
+    assert abc.view("d", "v").query is not None, "what a query names may go"
+
+
+def test_a_view_that_is_replaced_keeps_its_id_and_counts_versions(abc: Catalog) -> None:
+    first = abc.create_view("d", "v", ["a", "b"], "union", replace=True)
+    second = abc.create_view("d", "v", [], query=view_query("select 1 as n"), replace=True)
+    third = abc.create_view("d", "v", [], query=view_query("select 2 as n", x="y"), replace=True)
+    assert first.id == second.id == third.id
+    assert (second.members, second.description) == ((), None)
+    assert [view.query.version for view in (second, third) if view.query] == [1, 2]
+    last = abc.create_view("d", "v", ["b"], replace=True)
+    assert (last.query, [member.name for member in last.members]) == (None, ["b"])
+
+
+def test_a_query_is_dropped_brought_back_and_renamed(abc: Catalog) -> None:
+    made = abc.create_view("d", "v", [], query=view_query("select 1 as n", x="y"))
+    abc.drop_view("d", "v")
+    assert abc.views("d") == []
+    assert abc.resurrect_view("d", "v") == made
+    renamed = abc.rename_view("d", "v", "w")
+    assert (renamed.id, renamed.query) == (made.id, made.query)
+    abc.drop_database("d", cascade=True)
+    abc.resurrect_database("d")
+    assert abc.view("d", "w") == renamed
+
+
+def test_properties_of_a_query_are_set_and_removed(abc: Catalog) -> None:
+    abc.create_view("d", "v", [], query=view_query("select 1 as n", a="1", b="2"))
+    changed = abc.set_view_properties("d", "v", {"b": "3", "c": "4"}, ["a", "gone"]).query
+    assert changed is not None
+    assert (changed.properties, changed.version) == ({"b": "3", "c": "4"}, 2)
+    version = abc.version()
+    abc.set_view_properties("d", "v", {"b": "3"})
+    assert abc.version() == version
+    abc.create_view("d", "u", ["a"])
+    with pytest.raises(FailedPrecondition, match="union"):
+        abc.set_view_properties("d", "u", {"a": "b"})
+    with pytest.raises(FailedPrecondition, match="query"):
+        abc.set_view_members("d", "v", ["a"])
+
+
+def test_a_query_that_says_nothing_is_refused(abc: Catalog) -> None:
+    version = abc.version()
+    good = view_query("select 1 as n")
+    for wrong in (
+        view_query(),
+        view_query(" "),
+        view_query("a\0b"),
+        replace(good, representations=good.representations * 2),
+        replace(good, representations=(Representation("", "select 1"),)),
+        replace(good, schema=Schema(schema_id=0)),
+        replace(good, schema=Schema(*good.schema.fields, NestedField(2, "N", LongType()), schema_id=0)),
+        replace(good, properties={"moulin.merge-segment-bytes": "1"}),
+    ):
+        with pytest.raises(InvalidInput):
+            abc.create_view("d", "v", [], query=wrong)
+    with pytest.raises(InvalidInput, match="not both"):
+        abc.create_view("d", "v", ["a"], query=good)
     assert abc.version() == version

@@ -13,7 +13,7 @@ from moulin.catalog.objects import tables
 from moulin.catalog.objects.history import sequence_versions
 from moulin.catalog.segments import live as segments
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.draft import database_entry, start_manifest, stream_entry, table_entry, token_entry, view_entry
+from moulin.catalog.sql.draft import add_view, database_entry, start_manifest, stream_entry, table_entry, token_entry
 from moulin.catalog.sql.pool import Pool
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
@@ -108,7 +108,7 @@ def lake_manifest(connection: sa.Connection, lake_uuid: UUID) -> pb.Manifest:
     for row in connection.execute(sa.select(s.tables).order_by(s.tables.c.id)).all():
         manifest.table_entries.append(table_entry(row))
     for row in connection.execute(sa.select(s.views).order_by(s.views.c.id)).all():
-        manifest.views.append(view_entry(connection, row))
+        add_view(manifest, connection, row)
     for row in connection.execute(sa.select(s.ingest_tokens).order_by(s.ingest_tokens.c.id)).all():
         manifest.ingest_tokens.append(token_entry(connection, row))
     for row in connection.execute(sa.select(s.streams).order_by(s.streams.c.id)).all():

@@ -120,6 +120,18 @@ def view_row(row: pb.View) -> dict[str, Any]:
         "description": row.description if row.HasField("description") else None,
         "created_at": row.created_at,
         **_tombstone(row),
+        **_query(row.query if row.HasField("query") else None),
+    }
+
+
+def _query(row: pb.ViewQuery | None) -> dict[str, Any]:
+    if row is None:
+        return dict.fromkeys(("representations", "schema_json", "properties", "query_version"))
+    return {
+        "representations": [{"dialect": one.dialect, "sql": one.sql} for one in row.representations],
+        "schema_json": row.schema_json,
+        "properties": json.loads(row.properties_json),
+        "query_version": row.version,
     }
 
 

@@ -1,8 +1,14 @@
-"""Views: ordered unions of tables of one database."""
+"""Views: ordered unions of tables of one database, and texts of queries.
+
+A query names tables and views by name, and the catalog does not read it: it holds nothing in place, and what it names
+may change or go. The columns of `s.views` that only queries have are null in unions.
+"""
+
+# Decisions: docs/decisions/0255
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -14,10 +20,14 @@ from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombston
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.errors import FailedPrecondition, InvalidInput
-from moulin.model.entities import Named, View
+from moulin.model.entities import Named, Representation, View, ViewQuery
 from moulin.model.ids import new_id
 from moulin.model.names import check_name
-from moulin.model.texts import check_text
+from moulin.model.schema.documents import schema_from_json, schema_to_json
+from moulin.model.schema.types import check_unique
+from moulin.model.texts import MAX_KEY, check_text, check_texts
+
+_NO_QUERY = dict.fromkeys(("representations", "schema_json", "properties", "query_version"))
 
 
 def find(connection: sa.Connection, database: NameOrId, key: NameOrId, *, include_dropped: bool = False) -> Any:
@@ -29,19 +39,38 @@ def load(connection: sa.Connection, database: NameOrId, key: NameOrId, *, includ
     return to_view(connection, find(connection, database, key, include_dropped=include_dropped))
 
 
-def create(draft: Draft, database: NameOrId, name: str, members: Sequence[NameOrId], description: str | None) -> View:
+def create(
+    draft: Draft,
+    database: NameOrId,
+    name: str,
+    members: Sequence[NameOrId],
+    description: str | None,
+    *,
+    query: ViewQuery | None = None,
+    replace: bool = False,
+) -> View:
+    """A union of `members`, or a view of `query`. With `replace`, it takes the place of a view that has the name.
+
+    One that takes the place of another keeps its id.
+    """
     check_name(name, "view")
     if description is not None:
         check_text(description, "description of a view")
     parent = databases.find_parent(draft.connection, database)
-    ids = _member_ids(draft.connection, parent, members)
-    require_free_name(draft.connection, parent, name)
-    view_id = new_id()
-    draft.connection.execute(
-        s.views.insert().values(
-            id=view_id, database_id=parent.id, name=name, description=description, created_at=draft.now
-        )
-    )
+    if query is not None:
+        _check_query(query, members)
+    ids = [] if query is not None else _member_ids(draft.connection, parent, members)
+    row = _live(draft.connection, parent, name) if replace else None
+    if row is None:
+        require_free_name(draft.connection, parent, name)
+    view_id = new_id() if row is None else row.id
+    version = 1 if row is None else (row.query_version or 0) + 1
+    values = {"description": description, **(_NO_QUERY if query is None else _query_values(query, version))}
+    if row is None:
+        values |= {"id": view_id, "database_id": parent.id, "name": name, "created_at": draft.now}
+        draft.connection.execute(s.views.insert().values(values))
+    else:
+        draft.connection.execute(s.views.update().where(s.views.c.id == view_id).values(values))
     _store_members(draft, view_id, ids)
     return _by_id(draft.connection, view_id)
 
@@ -50,9 +79,26 @@ def set_members(draft: Draft, database: NameOrId, key: NameOrId, members: Sequen
     """Replace the whole list."""
     parent = databases.find(draft.connection, database)
     row = find(draft.connection, database, key)
+    if row.representations is not None:
+        raise FailedPrecondition(f"View {parent.name}.{row.name} is a query and unites no tables: replace it instead.")
     ids = _member_ids(draft.connection, parent, members)
-    draft.connection.execute(s.view_members.delete().where(s.view_members.c.view_id == row.id))
     _store_members(draft, row.id, ids)
+    return _by_id(draft.connection, row.id)
+
+
+def set_properties(
+    draft: Draft, database: NameOrId, key: NameOrId, updates: Mapping[str, str], removals: Collection[str]
+) -> View:
+    """Properties of a query set, and removed."""
+    _check_properties(updates)
+    row = find(draft.connection, database, key)
+    if row.representations is None:
+        raise FailedPrecondition(f"View {row.name} is a union of tables, and only queries have properties.")
+    properties = {name: value for name, value in row.properties.items() if name not in removals} | dict(updates)
+    if properties != row.properties:
+        values = {"properties": properties, "query_version": row.query_version + 1}
+        draft.connection.execute(s.views.update().where(s.views.c.id == row.id).values(values))
+        add_rows(draft, s.views, [row.id])
     return _by_id(draft.connection, row.id)
 
 
@@ -112,11 +158,52 @@ def _member_ids(connection: sa.Connection, parent: Any, members: Sequence[NameOr
     return ids
 
 
+def _live(connection: sa.Connection, parent: Any, name: str) -> Any:
+    v = s.views
+    query = sa.select(v).where(v.c.database_id == parent.id, v.c.name == name, v.c.tombstoned_at.is_(None))
+    return connection.execute(query).first()
+
+
+def _check_query(query: ViewQuery, members: Sequence[NameOrId]) -> None:
+    if members:
+        raise InvalidInput("A view unites tables or has a query, not both.")
+    dialects = [one.dialect for one in query.representations]
+    if not dialects or len(set(dialects)) != len(dialects):
+        raise InvalidInput("A view has one text for each of its dialects, and at least one.")
+    for one in query.representations:
+        if not check_text(one.dialect, "dialect of a view", MAX_KEY).strip():
+            raise InvalidInput("A text of a view needs the name of its dialect, such as spark.")
+        if not check_text(one.sql, "text of a view").strip():
+            raise InvalidInput("The text of a view is a query, and this one is empty.")
+    if not query.schema.fields:
+        raise InvalidInput("A view needs at least one column.")
+    check_unique(query.schema.fields, "The view")
+    check_text(schema_to_json(query.schema), "schema of a view")
+    _check_properties(query.properties)
+
+
+def _check_properties(properties: Mapping[str, str]) -> None:
+    check_texts(properties, "property")
+    for name in properties:
+        if name.startswith("moulin."):
+            raise InvalidInput(f"Property {name!r:.60} is Moulin's own, and views have none of these: leave it out.")
+
+
+def _query_values(query: ViewQuery, version: int) -> dict[str, Any]:
+    return {
+        "representations": [{"dialect": one.dialect, "sql": one.sql} for one in query.representations],
+        "schema_json": schema_to_json(query.schema),
+        "properties": dict(query.properties),
+        "query_version": version,
+    }
+
+
 def _store_members(draft: Draft, view_id: UUID, ids: list[UUID]) -> None:
-    draft.connection.execute(
-        s.view_members.insert(),
-        [{"view_id": view_id, "ordinal": ordinal, "table_id": table_id} for ordinal, table_id in enumerate(ids)],
-    )
+    """Put the tables of a view in the place of those it had."""
+    draft.connection.execute(s.view_members.delete().where(s.view_members.c.view_id == view_id))
+    rows = [{"view_id": view_id, "ordinal": ordinal, "table_id": table_id} for ordinal, table_id in enumerate(ids)]
+    if rows:
+        draft.connection.execute(s.view_members.insert(), rows)
     add_rows(draft, s.views, [view_id])
 
 
@@ -143,4 +230,14 @@ def to_view(connection: sa.Connection, row: Any) -> View:
         row.created_at,
         row.description,
         tombstone_of(row),
+        None if row.representations is None else _to_query(row),
+    )
+
+
+def _to_query(row: Any) -> ViewQuery:
+    return ViewQuery(
+        tuple(Representation(one["dialect"], one["sql"]) for one in row.representations),
+        schema_from_json(row.schema_json),
+        row.properties,
+        row.query_version,
     )

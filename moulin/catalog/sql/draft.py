@@ -97,8 +97,8 @@ def start_manifest(lake_uuid: UUID, incarnation: int, version: int, timestamp_ns
     """A manifest with what every manifest carries."""
     return pb.Manifest(
         version=version,
-        reader_features=codec.KNOWN_FEATURES,
-        writer_features=codec.KNOWN_FEATURES,
+        reader_features=codec.COMMON_FEATURES,
+        writer_features=codec.COMMON_FEATURES,
         lake_uuid=lake_uuid.bytes,
         incarnation=incarnation,
         timestamp_ns=timestamp_ns,
@@ -136,7 +136,14 @@ def table_entry(row: Any) -> pb.TableEntry:
     )
 
 
-def view_entry(connection: sa.Connection, row: Any) -> pb.View:
+def add_view(manifest: pb.Manifest, connection: sa.Connection, row: Any) -> None:
+    """Put the present state of a view into a lake manifest. Those who do not know queries must not read it."""
+    manifest.views.append(_view_entry(connection, row))
+    if row.representations is not None:
+        codec.require_feature(manifest, codec.FEATURE_QUERY_VIEWS)
+
+
+def _view_entry(connection: sa.Connection, row: Any) -> pb.View:
     members = connection.execute(
         sa.select(s.view_members.c.table_id)
         .where(s.view_members.c.view_id == row.id)
@@ -150,6 +157,16 @@ def view_entry(connection: sa.Connection, row: Any) -> pb.View:
         created_at=row.created_at,
         tombstone=_tombstone(row),
         members=[member.bytes for member in members],
+        query=None if row.representations is None else _query_entry(row),
+    )
+
+
+def _query_entry(row: Any) -> pb.ViewQuery:
+    return pb.ViewQuery(
+        version=row.query_version,
+        representations=[pb.ViewRepresentation(**one) for one in row.representations],
+        schema_json=row.schema_json,
+        properties_json=json.dumps(row.properties, sort_keys=True),
     )
 
 
@@ -219,7 +236,7 @@ def add_rows(draft: Draft, table: sa.Table, ids: list[UUID]) -> None:
         elif table is s.tables:
             draft.lake().table_entries.append(table_entry(row))
         elif table is s.views:
-            draft.lake().views.append(view_entry(draft.connection, row))
+            add_view(draft.lake(), draft.connection, row)
         elif table is s.ingest_tokens:
             draft.lake().ingest_tokens.append(token_entry(draft.connection, row))
         else:

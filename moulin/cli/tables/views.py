@@ -1,15 +1,17 @@
-"""`moulin view`: ordered unions of tables."""
+"""`moulin view`: ordered unions of tables, and queries."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
 
 from moulin.cli.options import All, DatabaseName, Json, ViewName, open_lake
-from moulin.cli.output import moment, say, show_rows, show_values
+from moulin.cli.output import errors, moment, say, show_rows, show_values
+from moulin.model.entities import View, ViewQuery
 
-app = typer.Typer(help="Views: ordered unions of tables.", no_args_is_help=True)
+app = typer.Typer(help="Views: ordered unions of tables, and queries.", no_args_is_help=True)
 
 
 def register(root: typer.Typer) -> None:
@@ -23,12 +25,14 @@ Members = Annotated[list[str], typer.Argument(metavar="TABLE...")]
 def create(
     context: typer.Context,
     name: ViewName,
-    tables: Members,
+    tables: Annotated[list[str] | None, typer.Argument(metavar="TABLE...")] = None,
+    sql: Annotated[str | None, typer.Option(help="A query in Spark SQL, instead of tables.")] = None,
     description: Annotated[str | None, typer.Option()] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Take the place of a view that has the name.")] = False,
 ) -> None:
-    """Make a view over tables of its database."""
-    with open_lake(context) as lake:
-        lake.create_view(name, tables, description=description)
+    """Make a view over tables of its database, or of a query."""
+    with open_lake(context) as lake, errors.status("Starting Spark ...") if sql is not None else nullcontext():
+        lake.create_view(name, tables or None, sql=sql, description=description, replace=replace)
         say(f"View {name} is ready.")
 
 
@@ -47,6 +51,7 @@ def list_all(context: typer.Context, database: DatabaseName, everything: All = F
         rows = [
             {
                 "name": v.name,
+                "kind": kind_of(v),
                 "tables": ", ".join(m.name for m in v.members),
                 "description": v.description,
                 **({"gone at": moment(v.tombstone.delete_at) if v.tombstone else None} if everything else {}),
@@ -64,12 +69,27 @@ def show(context: typer.Context, name: ViewName, as_json: Json = False) -> None:
         show_values(
             {
                 "name": f"{view.database}.{view.name}",
+                "kind": kind_of(view),
                 "tables": [m.name for m in view.members],
                 "description": view.description,
                 "created": moment(view.created_at),
+                **({} if view.query is None else _described(view.query)),
             },
             as_json,
         )
+
+
+def kind_of(view: View) -> str:
+    return "union" if view.query is None else "query"
+
+
+def _described(query: ViewQuery) -> dict[str, object]:
+    return {
+        "version": query.version,
+        "columns": [f"{field.name}: {field.field_type}" for field in query.schema.fields],
+        "properties": dict(query.properties),
+        **{f"sql ({one.dialect})": one.sql for one in query.representations},
+    }
 
 
 @app.command()

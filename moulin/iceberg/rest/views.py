@@ -1,11 +1,12 @@
-"""Views: the lake's own, unions of tables of one database, as SQL that engines can read.
+"""Views: the lake's own, as SQL that engines can read. Unions become texts, and queries have theirs.
 
-Engines list, load, check, rename and drop them. The lake cannot store a view of free SQL, so none is made here.
+Engines list, load, check, rename and drop them. None is made here: the lake plans a text before it stores it.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
@@ -19,12 +20,14 @@ from moulin.iceberg.rest.errors import no_such
 from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, page
 from moulin.iceberg.rest.tables import identifier
 from moulin.lake import Lake
-from moulin.model.entities import View
+from moulin.model.entities import SPARK, Representation, View, ViewQuery
 from moulin.model.names import check_name, quote
+from moulin.model.schema.values import Schema
 from moulin.storage import paths
 
 router = APIRouter()
-_DIALECTS = {"spark": "`", "duckdb": '"'}
+_DIALECTS = {SPARK: "`", "duckdb": '"'}
+_Shown = tuple[Schema, int, Sequence[Representation]]
 
 
 @router.get("/namespaces/{namespace}/views")
@@ -51,7 +54,7 @@ def view_exists(lake: LakeOf, namespace: str, view: str) -> Response:
 @router.post("/namespaces/{namespace}/views", include_in_schema=False)
 def create_view(lake: LakeOf, namespace: str, body: Body) -> Response:
     namespaces.find(lake, namespace)
-    raise Unsupported("Views of the lake unite tables, and are made with create_view of Python or gRPC, not from SQL.")
+    raise Unsupported("Views are made with lake.create_view or CREATE VIEW in lake.sql, and not through this catalog.")
 
 
 @router.delete("/namespaces/{namespace}/views/{view}")
@@ -80,11 +83,10 @@ def find(lake: Lake, namespace: str, view: str) -> View:
 
 
 def _metadata(lake: Lake, view: View) -> Json:
-    """The view as the view specification has it: its columns are those of its first table."""
-    schema = lake.catalog.table_by_id(view.members[0].id).schema
-    members = hashlib.sha256(repr(view.members).encode()).digest()
-    version = 1 + int.from_bytes(members[:3], "big")  # another list of tables is another version
+    """The view as the view specification has it, with its present version alone."""
+    schema, version, texts = _union(lake, view) if view.query is None else _query(view.query)
     at = view.created_at // 1_000_000
+    comment = {} if view.description is None else {"comment": view.description}
     return {
         "view-uuid": str(view.id),
         "format-version": 1,
@@ -97,16 +99,25 @@ def _metadata(lake: Lake, view: View) -> Json:
                 "schema-id": schema.schema_id,
                 "summary": {"engine-name": "moulin"},
                 "default-namespace": [view.database],
-                "representations": [
-                    {"type": "sql", "dialect": dialect, "sql": _sql(view, schema.column_names, mark)}
-                    for dialect, mark in _DIALECTS.items()
-                ],
+                "representations": [{"type": "sql", "dialect": one.dialect, "sql": one.sql} for one in texts],
             }
         ],
         "version-log": [{"timestamp-ms": at, "version-id": version}],
         "schemas": [schema_json(schema, 3)],
-        "properties": {} if view.description is None else {"comment": view.description},
+        "properties": {**({} if view.query is None else view.query.properties), **comment},
     }
+
+
+def _union(lake: Lake, view: View) -> _Shown:
+    """Its columns are those of its first table, and another list of tables is another version."""
+    schema = lake.catalog.table_by_id(view.members[0].id).schema
+    members = hashlib.sha256(repr(view.members).encode()).digest()
+    texts = [Representation(name, _sql(view, schema.column_names, mark)) for name, mark in _DIALECTS.items()]
+    return schema, 1 + int.from_bytes(members[:3], "big"), texts
+
+
+def _query(query: ViewQuery) -> _Shown:
+    return query.schema, query.version, query.representations
 
 
 def _sql(view: View, columns: list[str], mark: str) -> str:

@@ -29,10 +29,20 @@ from moulin.meta.codec.lake.region import from_message_region
 from moulin.meta.codec.lake.segment import from_message_segment
 from moulin.meta.codec.lake.table import from_message_entry, from_message_state, to_message_new_table
 from moulin.meta.codec.lake.version import from_message_commit_info
-from moulin.meta.codec.lake.view import from_message_view
+from moulin.meta.codec.lake.view import from_message_view, to_message_query
 from moulin.meta.roles import CATALOG_READS
 from moulin.model import request_ids
-from moulin.model.entities import CommitInfo, Database, DropPreview, Index, Region, TableEntry, TableState, View
+from moulin.model.entities import (
+    CommitInfo,
+    Database,
+    DropPreview,
+    Index,
+    Region,
+    TableEntry,
+    TableState,
+    View,
+    ViewQuery,
+)
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 
@@ -136,9 +146,25 @@ class ClientCatalog:
 
     # Views
 
-    def create_view(self, database: str, name: str, members: Sequence[str], description: str | None = None) -> View:
+    def create_view(
+        self,
+        database: str,
+        name: str,
+        members: Sequence[str],
+        description: str | None = None,
+        *,
+        query: ViewQuery | None = None,
+        replace: bool = False,
+    ) -> View:
         fields = {"database": database, "name": name, "members": members, "description": description}
-        return from_message_view(self._call("CreateView", pb.CreateViewRequest, **fields))
+        message = {"query": to_message_query(query), "replace": replace}
+        return from_message_view(self._call("CreateView", pb.CreateViewRequest, **fields, **message))
+
+    def set_view_properties(
+        self, database: str, name: str, updates: Mapping[str, str], removals: Collection[str] = ()
+    ) -> View:
+        fields = {"database": database, "name": name, "updates": dict(updates), "removals": list(removals)}
+        return from_message_view(self._call("SetViewProperties", pb.SetViewPropertiesRequest, **fields))
 
     def set_view_members(self, database: str, name: str, members: Sequence[str]) -> View:
         fields = {"database": database, "name": name, "members": members}

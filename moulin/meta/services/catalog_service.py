@@ -33,7 +33,7 @@ from moulin.meta.codec.lake.segment import to_message_segment
 from moulin.meta.codec.lake.stream import to_message_streams
 from moulin.meta.codec.lake.table import from_message_new_table, to_message_entry, to_message_state
 from moulin.meta.codec.lake.version import to_message_commit_info
-from moulin.meta.codec.lake.view import to_message_view
+from moulin.meta.codec.lake.view import from_message_query, to_message_view
 from moulin.meta.codec.page import pages
 from moulin.meta.roles import Role
 from moulin.meta.site import Site
@@ -129,7 +129,12 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def CreateView(self, request: pb.CreateViewRequest, context: Any) -> pb.View:
         text = request.description if request.HasField("description") else None
-        return to_message_view(self._catalog.create_view(request.database, request.name, list(request.members), text))
+        query, members = from_message_query(request), list(request.members)
+        return to_message_view(
+            self._catalog.create_view(
+                request.database, request.name, members, text, query=query, replace=request.replace
+            )
+        )
 
     def SetViewMembers(self, request: pb.SetViewMembersRequest, context: Any) -> pb.View:
         return to_message_view(self._catalog.set_view_members(request.database, request.name, list(request.members)))
@@ -149,6 +154,11 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def ResurrectView(self, request: pb.TableRef, context: Any) -> pb.View:
         return to_message_view(self._catalog.resurrect_view(request.database, request.name))
+
+    def SetViewProperties(self, request: pb.SetViewPropertiesRequest, context: Any) -> pb.View:
+        updates, removals = dict(request.updates), list(request.removals)
+        changed = self._catalog.set_view_properties(request.database, request.name, updates, removals)
+        return to_message_view(changed)
 
     # Commits
 

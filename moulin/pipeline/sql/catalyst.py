@@ -255,6 +255,12 @@ def names_in(text: str) -> int:
     return sum(text.count(f'"class":"org.apache.spark.sql.catalyst.analysis.{name}"') for name in _NAME_CLASSES)
 
 
+def refusal(error: PySparkException) -> str:
+    """Why Spark refuses a query, as one sentence."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(";")
+
+
 def items(sequence: Any) -> list[Any]:
     """The members of a sequence of the JVM."""
     return [sequence.apply(index) for index in range(sequence.length())]

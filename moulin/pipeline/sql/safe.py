@@ -117,10 +117,13 @@ class SafeSql:
         except (Py4JError, RecursionError) as error:
             raise InvalidInput(f"Spark cannot parse the query: {_reason(error)}") from None
 
-    def query(self, plan: LogicalPlan) -> Query:
-        """The query, found to name lake tables alone; nothing was evaluated that may not be."""
+    def query(self, plan: LogicalPlan, catalyst: Catalyst | None = None) -> Query:
+        """The query, found to name lake tables alone; nothing was evaluated that may not be.
+
+        `catalyst` is that of another session to run it in, for a text that is part of an ordinary query.
+        """
         try:
-            return Query(self._catalyst, plan, check=PlanCheck(_check_syntax, _check_analyzed))
+            return Query(catalyst or self._catalyst, plan, check=PlanCheck(_check_syntax, _check_analyzed))
         except (Py4JError, RecursionError) as error:
             raise InvalidInput(f"Spark cannot parse the query: {_reason(error)}") from None
 

@@ -15,6 +15,7 @@ from moulin.pipeline.statements.answer import Answer, rows
 from moulin.pipeline.statements.create_text import create_text
 from moulin.pipeline.statements.session import Session
 from moulin.pipeline.statements.spelling import database_of, parts_of, table_named
+from moulin.pipeline.statements.views import is_view, show_create_view
 
 _TEXT, _FLAG = pa.string(), pa.bool_()
 
@@ -46,6 +47,8 @@ def views(session: Session, plan: LogicalPlan) -> Answer:
 
 def create_table(session: Session, plan: LogicalPlan) -> Answer:
     """SHOW CREATE TABLE t"""
+    if is_view(session, plan.child()):
+        return show_create_view(session, plan)
     return rows({"createtab_stmt": _TEXT}, [(create_text(_state(session, plan)),)])
 
 

@@ -16,6 +16,15 @@ from moulin.pipeline.statements.answer import Answer
 from moulin.pipeline.statements.changes import delete, merge, truncate, update
 from moulin.pipeline.statements.inserts import insert
 from moulin.pipeline.statements.session import Session
+from moulin.pipeline.statements.views import (
+    alter_view,
+    create_view,
+    drop_view,
+    refuse_other_view,
+    refuse_temporary_view,
+    set_view_properties,
+    unset_view_properties,
+)
 
 Run = Callable[[Session, Any], Answer]
 
@@ -71,6 +80,15 @@ STATEMENTS: Mapping[str, Run] = MappingProxyType(
         "CreateIndex": calls.create_index,
         "CreateUnnamedIndex": calls.create_unnamed_index,
         "DropIndex": calls.drop_index,
+        "AlterViewAs": alter_view,
+        "AlterViewSchemaBinding": refuse_other_view,
+        "CreateMetricView": refuse_other_view,
+        "CreateView": create_view,
+        "CreateViewCommand": refuse_temporary_view,
+        "CreateTempViewUsing": refuse_temporary_view,
+        "DropView": drop_view,
+        "SetViewProperties": set_view_properties,
+        "UnsetViewProperties": unset_view_properties,
     }
 )
 """By the name of the plan's class, or of the kind of statement of our own grammar."""

@@ -19,6 +19,7 @@ from moulin.pipeline.statements.definitions import Definition, definition_of
 from moulin.pipeline.statements.grammar import Own, WithKey
 from moulin.pipeline.statements.session import Session
 from moulin.pipeline.statements.spelling import parts_of, table_named
+from moulin.pipeline.statements.views import rename_view
 from moulin.table.write.writes import Outcome
 
 
@@ -90,11 +91,10 @@ def undrop(session: Session, statement: Own) -> Answer:
 
 def rename(session: Session, plan: LogicalPlan) -> Answer:
     """ALTER TABLE t RENAME TO u"""
+    if plan.isView():
+        return rename_view(session, plan)
     old = table_named(session, parts_of(plan.child()))
     new = table_named(session, [str(part) for part in items(plan.newName())])
-    if plan.isView():
-        session.lake.rename_view(_full(old), _full(new))
-        return nothing()
     _refuse_view(session, old, "ALTER VIEW")
     session.lake.rename_table(_full(old), _full(new))
     return nothing()

@@ -48,7 +48,7 @@ from moulin.model.schema.change import AddColumn, RenameColumn
 from moulin.storage import paths
 from moulin.storage.store import Store, open_store
 from tests.contract.processes import start_worker, versions_of
-from tests.contract.samples import commit, journal, live, make_table, segment, vector
+from tests.contract.samples import commit, journal, live, make_table, segment, vector, view_query
 
 NOT_RECOVERED = {
     "lake",
@@ -132,6 +132,8 @@ def keep_busy(catalog: Catalog) -> TableState:
     make_table(catalog, "gone", "shop")
     catalog.create_view("shop", "all", ["returns", "orders"], "")
     catalog.create_view("shop", "dropped", ["orders"])
+    catalog.create_view("shop", "query", [], "text", query=view_query("select 1 as n", owner="ann"))
+    catalog.set_view_properties("shop", "query", {"größe": "2"})
     a, b, c, d = (segment(catalog, state.id, partition=(p,), time_min=n, time_max=n * 9) for n, p in
                   enumerate((b"eu", b"us", None, b"eu")))  # fmt: skip
     e = segment(catalog, other.id, key_min=b"a", key_max=b"b")
@@ -179,7 +181,7 @@ def test_a_recovered_catalog_has_every_row_it_had(place: Place) -> None:
     again = place.open()
     assert dump(again) == before
     assert (found.version, found.incarnation, found.incomplete, found.ignored) == (version, 2, None, ())
-    assert (found.databases, found.tables, found.views, found.segments) == (3, 4, 2, 5)
+    assert (found.databases, found.tables, found.views, found.segments) == (3, 4, 3, 5)
     assert again.uuid == catalog.uuid
     assert again.version() == found.first_version > version
     assert again.committed("both") == catalog.committed("both")
@@ -653,6 +655,26 @@ def test_manifests_with_features_of_a_newer_version_are_refused(place: Place) ->
     place.store.put(paths.lake_manifest(1, "delta"), codec.encode(decoded, full=False))
     with pytest.raises(Unsupported, match="newer"):
         place.lose_and_recover()
+
+
+def test_only_manifests_with_a_query_ask_for_readers_that_know_queries(place: Place) -> None:
+    """Others are read by releases before them, as long as no view of the lake is a query."""
+    catalog = place.open()
+    make_table(catalog, "t")
+    catalog.create_view("d", "union", ["t"])
+    catalog.create_view("d", "query", [], query=view_query("select 1 as n"))
+    catalog.drop_view("d", "union")
+    versions = range(1, catalog.version() + 1)
+    found = [codec.decode(place.store.get(paths.lake_manifest(v, "delta")), "x").manifest for v in versions]
+    known = codec.FEATURE_QUERY_VIEWS
+    assert [bool(m.reader_features & m.writer_features & known) for m in found] == [
+        *[False] * (len(found) - 2),
+        True,
+        False,
+    ]
+    place.lose_and_recover()
+    first = place.open().version()
+    assert codec.decode(place.store.get(paths.lake_manifest(first, "full")), "x").manifest.reader_features == 7
 
 
 def test_a_manifest_under_another_name_is_corrupt(place: Place) -> None:

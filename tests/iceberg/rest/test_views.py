@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pyiceberg.view.metadata import ViewMetadata
+
 from moulin.lake import Lake
+from tests.contract.samples import view_query
 from tests.iceberg.conftest import COLUMNS
 from tests.iceberg.rest.served import Client, error, pyiceberg_catalog, served
 
@@ -35,3 +38,20 @@ def test_a_view_is_shown_as_sql_of_its_members(lake: Lake) -> None:
         assert client.delete("/namespaces/shop/tables/b").status_code == 204
         assert lake.resurrect_table("shop.b").name == "shop.b"
         assert lake.resurrect_view("shop.all").members[0].name == "b"
+
+
+def test_a_query_is_shown_with_its_own_texts_and_columns(lake: Lake) -> None:
+    lake.create_table("shop.a", COLUMNS)
+    text = "select count(*) as n from shop.a"
+    lake.catalog.create_view("shop", "v", [], "all", query=view_query(text, owner="sales"))
+    with served(lake) as address, Client(address) as client:
+        where = "/namespaces/shop/views"
+        assert client.get(where).json()["identifiers"] == [{"namespace": ["shop"], "name": "v"}]
+        metadata = client.get(f"{where}/v").json()["metadata"]
+        (version,) = metadata["versions"]
+        assert version["representations"] == [{"type": "sql", "dialect": "spark", "sql": text}]
+        assert (metadata["current-version-id"], metadata["properties"]) == (1, {"owner": "sales", "comment": "all"})
+        assert ViewMetadata.model_validate(metadata).schemas[0].find_field("n").doc == "a number"
+        lake.set_view_properties("shop.v", {"owner": "shop"})
+        assert client.get(f"{where}/v").json()["metadata"]["current-version-id"] == 2
+        assert client.delete(f"{where}/v").status_code == 204

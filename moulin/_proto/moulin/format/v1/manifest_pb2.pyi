@@ -377,7 +377,7 @@ class TableEntry(_message.Message):
     def __init__(self, id: _Optional[bytes] = ..., database_id: _Optional[bytes] = ..., name: _Optional[str] = ..., created_at: _Optional[int] = ..., created_version: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., oldest_version: _Optional[int] = ..., head_version: _Optional[int] = ...) -> None: ...
 
 class View(_message.Message):
-    __slots__ = ("id", "database_id", "name", "description", "created_at", "tombstone", "members")
+    __slots__ = ("id", "database_id", "name", "description", "created_at", "tombstone", "members", "query")
     ID_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -385,6 +385,7 @@ class View(_message.Message):
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     database_id: bytes
     name: str
@@ -392,7 +393,28 @@ class View(_message.Message):
     created_at: int
     tombstone: Tombstone
     members: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, id: _Optional[bytes] = ..., database_id: _Optional[bytes] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., created_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., members: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    query: ViewQuery
+    def __init__(self, id: _Optional[bytes] = ..., database_id: _Optional[bytes] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., created_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., members: _Optional[_Iterable[bytes]] = ..., query: _Optional[_Union[ViewQuery, _Mapping]] = ...) -> None: ...
+
+class ViewQuery(_message.Message):
+    __slots__ = ("version", "representations", "schema_json", "properties_json")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REPRESENTATIONS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_JSON_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    representations: _containers.RepeatedCompositeFieldContainer[ViewRepresentation]
+    schema_json: str
+    properties_json: str
+    def __init__(self, version: _Optional[int] = ..., representations: _Optional[_Iterable[_Union[ViewRepresentation, _Mapping]]] = ..., schema_json: _Optional[str] = ..., properties_json: _Optional[str] = ...) -> None: ...
+
+class ViewRepresentation(_message.Message):
+    __slots__ = ("dialect", "sql")
+    DIALECT_FIELD_NUMBER: _ClassVar[int]
+    SQL_FIELD_NUMBER: _ClassVar[int]
+    dialect: str
+    sql: str
+    def __init__(self, dialect: _Optional[str] = ..., sql: _Optional[str] = ...) -> None: ...
 
 class IngestToken(_message.Message):
     __slots__ = ("id", "database_id", "name", "traces_table_id", "logs_table_id", "metrics_table_id", "created_at", "tombstone", "secrets")

@@ -79,7 +79,7 @@ class Member(_message.Message):
     def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class View(_message.Message):
-    __slots__ = ("id", "database", "name", "members", "created_at", "description", "tombstone")
+    __slots__ = ("id", "database", "name", "members", "created_at", "description", "tombstone", "query")
     ID_FIELD_NUMBER: _ClassVar[int]
     DATABASE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +87,7 @@ class View(_message.Message):
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
     id: str
     database: str
     name: str
@@ -94,7 +95,35 @@ class View(_message.Message):
     created_at: int
     description: str
     tombstone: Tombstone
-    def __init__(self, id: _Optional[str] = ..., database: _Optional[str] = ..., name: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., created_at: _Optional[int] = ..., description: _Optional[str] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ...) -> None: ...
+    query: ViewQuery
+    def __init__(self, id: _Optional[str] = ..., database: _Optional[str] = ..., name: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., created_at: _Optional[int] = ..., description: _Optional[str] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., query: _Optional[_Union[ViewQuery, _Mapping]] = ...) -> None: ...
+
+class ViewQuery(_message.Message):
+    __slots__ = ("representations", "schema_json", "properties", "version")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    REPRESENTATIONS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    representations: _containers.RepeatedCompositeFieldContainer[ViewRepresentation]
+    schema_json: str
+    properties: _containers.ScalarMap[str, str]
+    version: int
+    def __init__(self, representations: _Optional[_Iterable[_Union[ViewRepresentation, _Mapping]]] = ..., schema_json: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., version: _Optional[int] = ...) -> None: ...
+
+class ViewRepresentation(_message.Message):
+    __slots__ = ("dialect", "sql")
+    DIALECT_FIELD_NUMBER: _ClassVar[int]
+    SQL_FIELD_NUMBER: _ClassVar[int]
+    dialect: str
+    sql: str
+    def __init__(self, dialect: _Optional[str] = ..., sql: _Optional[str] = ...) -> None: ...
 
 class TableEntry(_message.Message):
     __slots__ = ("id", "database", "name", "created_at", "head_version", "segments", "rows", "bytes", "tombstone", "database_id", "properties")
@@ -417,16 +446,39 @@ class DropTableRequest(_message.Message):
     def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., immediate: _Optional[bool] = ...) -> None: ...
 
 class CreateViewRequest(_message.Message):
-    __slots__ = ("database", "name", "members", "description")
+    __slots__ = ("database", "name", "members", "description", "query", "replace")
     DATABASE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
     database: str
     name: str
     members: _containers.RepeatedScalarFieldContainer[str]
     description: str
-    def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., members: _Optional[_Iterable[str]] = ..., description: _Optional[str] = ...) -> None: ...
+    query: ViewQuery
+    replace: bool
+    def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., members: _Optional[_Iterable[str]] = ..., description: _Optional[str] = ..., query: _Optional[_Union[ViewQuery, _Mapping]] = ..., replace: _Optional[bool] = ...) -> None: ...
+
+class SetViewPropertiesRequest(_message.Message):
+    __slots__ = ("database", "name", "updates", "removals")
+    class UpdatesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    REMOVALS_FIELD_NUMBER: _ClassVar[int]
+    database: str
+    name: str
+    updates: _containers.ScalarMap[str, str]
+    removals: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., updates: _Optional[_Mapping[str, str]] = ..., removals: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SetViewMembersRequest(_message.Message):
     __slots__ = ("database", "name", "members")

@@ -131,6 +131,11 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableRef.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.View.FromString,
                 _registered_method=True)
+        self.SetViewProperties = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/SetViewProperties',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.SetViewPropertiesRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.View.FromString,
+                _registered_method=True)
         self.Commit = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/Commit',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CommitRequest.SerializeToString,
@@ -467,6 +472,12 @@ class CatalogServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResurrectView(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetViewProperties(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -840,6 +851,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
             'ResurrectView': grpc.unary_unary_rpc_method_handler(
                     servicer.ResurrectView,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableRef.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.View.SerializeToString,
+            ),
+            'SetViewProperties': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetViewProperties,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.SetViewPropertiesRequest.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.View.SerializeToString,
             ),
             'Commit': grpc.unary_unary_rpc_method_handler(
@@ -1658,6 +1674,33 @@ class CatalogService:
             target,
             '/moulin.lake.v1.CatalogService/ResurrectView',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.TableRef.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.View.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetViewProperties(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/SetViewProperties',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.SetViewPropertiesRequest.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.View.FromString,
             options,
             channel_credentials,
