@@ -1,8 +1,9 @@
 """`lake.duckdb()`: a DuckDB connection in which the tables and views of the lake are views, at one version.
 
-The view of a table is `FROM query(moulin_select_x('<table id>', <version>, NULL))`. DuckDB evaluates the argument
-when it plans a statement that names the view, and puts the SELECT that it gets in its place: so a table costs nothing
-before it is read, and what DuckDB runs is a plain Parquet scan. The function is a *source*: it has the pins.
+The view of a table of few segments is its SELECT. That of others is `FROM query(moulin_select_x('<table id>',
+<version>, NULL))`: DuckDB evaluates the argument when it plans a statement that names the view, and puts the SELECT
+that it gets in its place. So a large table costs nothing before it is read, and DuckDB runs a plain Parquet scan either
+way. The function is that of a *source*, which has the pins.
 """
 
 # Decisions: docs/decisions/0262, docs/decisions/0263
@@ -14,18 +15,18 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import UUID
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection
 
 from moulin.duck.columns import quoted, quoted_text
-from moulin.duck.files import LakeFiles, address
 from moulin.duck.select import no_rows, select_text
 from moulin.errors import Closed, InvalidInput, NotFound
 from moulin.lake import Lake
@@ -39,6 +40,7 @@ from moulin.table.pins import Hold
 _FUNCTION = "moulin_select_"
 _TEXTS = 32 << 20  # bytes of SELECTs that a connection keeps
 _KEPT = frozenset({"information_schema", "pg_catalog"})  # DuckDB does not let others have these
+_WRITTEN_OUT = 64  # segments; DuckDB loads pandas, if it is there, for a function in Python
 _NUMBERS = itertools.count(1)
 
 
@@ -48,12 +50,14 @@ class LakeDuck:
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._sources: weakref.WeakKeyDictionary[DuckDBPyConnection, Source] = weakref.WeakKeyDictionary()
+        self._opened: weakref.WeakSet[DuckDBPyConnection] = weakref.WeakSet()
         self._lock = threading.Lock()
 
     def connect(self, connection: DuckDBPyConnection | None = None) -> DuckDBPyConnection:
         """A connection at the newest version: a new one, or the given one brought there; see `Lake.duckdb`."""
         if connection is None:
             connection = duckdb.connect()
+            self._opened.add(connection)
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("SET parquet_metadata_cache = true")  # segments never change
         with self._lock:
@@ -66,10 +70,12 @@ class LakeDuck:
         return connection
 
     def close(self) -> None:
-        """The lake was closed: statements that name its tables fail from now on."""
+        """Close the connections that were opened here; in others, statements that ask for a table fail from now on."""
         with self._lock:
             for source in self._sources.values():
                 source.closed = True
+            for connection in self._opened:
+                connection.close()
 
 
 class Source:
@@ -97,7 +103,7 @@ class Source:
     def select(self, names: pa.Array, versions: pa.Array, moments: pa.Array) -> pa.Array:
         """The SELECT of one table: of a view, by its id, or of `moulin_table`, by its name."""
         name, version, moment = (column[0].as_py() for column in (names, versions, moments))
-        return pa.repeat(self._text(name, version, moment), len(names))
+        return _repeated(self._text(name, version, moment).encode(), len(names))
 
     def _text(self, name: str | None, version: int | None, moment: int | None) -> str:
         if self.closed:
@@ -129,7 +135,11 @@ class Source:
 
     def _locate(self, path: str) -> str:
         local = self._lake.context.store.local_path(path)
-        return address(path) if local is None else str(local)
+        if local is not None:
+            return str(local)
+        from moulin.duck.files import address
+
+        return address(path)
 
     def _keep(self, rows: Integers) -> str:
         if self._folder is None:
@@ -165,6 +175,12 @@ class Source:
                 context.pins.release_later(hold)  # a result that is still being read may need it
             self._current = holds
 
+    def _rows(self, state: TableState, segments: int) -> str:
+        """What the view of a table is: its SELECT if that is short, else the call for it."""
+        if segments <= _WRITTEN_OUT and state.id not in self._failures:
+            return self._texts.get((state.id, state.head_version), lambda: self._write(state))
+        return f"FROM query({self.function}({quoted_text(str(state.id))}, {state.version}, NULL))"
+
     def _views(self, version: int, holds: dict[UUID, Hold]) -> Iterator[tuple[tuple[str, str], str]]:
         """Names in DuckDB with the queries that they stand for; holds what they read.
 
@@ -178,24 +194,27 @@ class Source:
             for table in catalog.tables(database.name):
                 hold = pins.hold(table.id, version, check=False)
                 with suppress(NotFound):  # dropped meanwhile
-                    catalog.table_by_id(table.id, version)
+                    state = catalog.table_by_id(table.id, version)
                     holds[table.id] = hold
-                    rows[table.id] = f"FROM query({self.function}({quoted_text(str(table.id))}, {version}, NULL))"
+                    rows[table.id] = self._rows(state, table.segments)
                     yield (database.name, table.name), rows[table.id]
             for view in catalog.views(database.name):
                 if all(member.id in rows for member in view.members):
-                    yield (database.name, view.name), " UNION ALL BY NAME ".join(rows[m.id] for m in view.members)
+                    yield (
+                        (database.name, view.name),
+                        " UNION ALL BY NAME ".join(f"({rows[m.id]})" for m in view.members),
+                    )
 
 
 def _register(connection: DuckDBPyConnection, source: Source) -> None:
     """The function of a source, the macro that calls it for older versions, and objects of stores as files."""
-    connection.create_function(
+    connection.create_function(  # type: ignore[call-overload] # words for enumerations that each version keeps elsewhere
         source.function,
-        _call(source),
-        ["VARCHAR", "BIGINT", "BIGINT"],  # type: ignore[list-item] # types may be given as text
-        "VARCHAR",  # type: ignore[arg-type]
-        type="arrow",  # type: ignore[arg-type]
-        null_handling="special",  # type: ignore[arg-type]
+        source.select,
+        ["VARCHAR", "BIGINT", "BIGINT"],
+        "VARCHAR",
+        type="arrow",
+        null_handling="special",
     )
     moment = "epoch_us(CAST(as_of AS TIMESTAMPTZ)) * 1000"
     connection.execute(
@@ -204,11 +223,15 @@ def _register(connection: DuckDBPyConnection, source: Source) -> None:
     )
     store = source._lake.context.store
     if not store.is_local:
+        from moulin.duck.files import LakeFiles
+
         connection.register_filesystem(LakeFiles(store))
 
 
-def _call(source: Source) -> Callable[[pa.Array, pa.Array, pa.Array], pa.Array]:
-    return lambda names, versions, moments: source.select(names, versions, moments)
+def _repeated(text: bytes, count: int) -> pa.Array:
+    """Text as an array. Arrow would load pandas to make one of a Python value, which takes longer than the rest."""
+    offsets = np.arange(count + 1, dtype=np.int32) * len(text)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text * count))
 
 
 @contextmanager
@@ -223,19 +246,24 @@ def _transaction(connection: DuckDBPyConnection) -> Iterator[None]:
 
 
 def _replace_views(connection: DuckDBPyConnection, wanted: Mapping[tuple[str, str], str], function: str) -> None:
-    """Make these views, and drop those that were made before and are not wanted any more."""
+    """Make these views, and drop those that were made before and are not wanted any more.
+
+    A comment on a view says whose it is.
+    """
     spelled: dict[tuple[str, str], tuple[str, str]] = {}
-    for name in wanted:
-        spelled.setdefault((name[0].lower(), name[1].lower()), name)
-    for schema, view in _own_views(connection, function):
-        if (schema.lower(), view.lower()) not in spelled:
-            connection.execute(f"DROP VIEW {quoted(schema)}.{quoted(view)}")
+    for given in wanted:
+        spelled.setdefault((given[0].lower(), given[1].lower()), given)
+    for schema, name in _own_views(connection, function):
+        if (schema.lower(), name.lower()) not in spelled:
+            connection.execute(f"DROP VIEW {quoted(schema)}.{quoted(name)}")
     for schema in {schema.lower(): schema for schema, _ in spelled.values()}.values():
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-    for name in spelled.values():
-        connection.execute(f"CREATE OR REPLACE VIEW {quoted(name[0])}.{quoted(name[1])} AS {wanted[name]}")
+    for named in spelled.values():
+        view = f"{quoted(named[0])}.{quoted(named[1])}"
+        connection.execute(f"CREATE OR REPLACE VIEW {view} AS {wanted[named]}")
+        connection.execute(f"COMMENT ON VIEW {view} IS '{function}'")
 
 
 def _own_views(connection: DuckDBPyConnection, function: str) -> Iterable[tuple[str, str]]:
-    text = f"SELECT schema_name, view_name FROM duckdb_views() WHERE contains(sql, '{function}(')"
+    text = f"SELECT schema_name, view_name FROM duckdb_views() WHERE comment = '{function}'"
     return connection.execute(text).fetchall()

@@ -25,7 +25,8 @@ def reader(connection: DuckDBPyConnection, text: str) -> pa.RecordBatchReader:
         found = connection.execute(text)
         if found.description is None:
             return pa.RecordBatchReader.from_batches(pa.schema([]), [])
-        return found.fetch_record_batch(_ROWS)
+        read = getattr(found, "to_arrow_reader", None) or found.fetch_record_batch  # which newer versions deprecate
+        return read(_ROWS)
 
 
 @contextmanager
@@ -36,6 +37,8 @@ def one_sentence() -> Iterator[None]:
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
     except (duckdb.Error, pa.ArrowException, OSError) as error:
+        if "INTERRUPT" in str(error):  # as Arrow passes it on
+            raise KeyboardInterrupt from None
         raise InvalidInput(_sentence(str(error))) from None
 
 

@@ -39,7 +39,9 @@ def select_text(
     context: Context, state: TableState, segments: Sequence[LiveSegment], locate: Locate, keep: KeepRows
 ) -> str:
     """The rows of these segments of the version that `state` describes."""
-    declared = {number: declare(state.schema, state.schemas[number]) for number in {s.facts.schema_id for s in segments}}
+    declared = {
+        number: declare(state.schema, state.schemas[number]) for number in {s.facts.schema_id for s in segments}
+    }
     groups: dict[tuple[tuple[Declaration, ...], bool], list[LiveSegment]] = {}
     for segment in segments:
         key = declared[segment.facts.schema_id], segment.vector is not None

@@ -142,7 +142,7 @@ class Duck(Protocol):
         """A connection with the tables of the lake; see `Lake.duckdb`."""
 
     def close(self) -> None:
-        """The lake was closed: connections can no longer read it."""
+        """Close the connections of this lake."""
 
 
 def is_frame(data: object) -> TypeGuard[DataFrame]:

@@ -69,6 +69,21 @@ def test_deleted_rows_are_left_out_of_many_segments(lake: Lake) -> None:
     assert seen(connection, "SELECT count(*) FROM d.t WHERE id > 20") == [18]
 
 
+def test_a_table_of_many_segments_is_listed_when_it_is_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moulin.duck.connection._WRITTEN_OUT", 1)
+    table = lake.create_table("d.t", EVENTS)
+    for number in range(4):
+        table.append(events(number))
+    table.delete_where("id = 2")
+    lake.create_view("d.v", ["t"])
+    connection = lake.duckdb()
+    assert seen(connection) == seen(connection, "SELECT id FROM d.v ORDER BY id") == [0, 1, 3]
+    assert seen(connection.cursor()) == [0, 1, 3]
+    table.append(events(4))
+    assert seen(connection) == [0, 1, 3]
+    assert seen(lake.duckdb(connection)) == [0, 1, 3, 4]
+
+
 def test_an_empty_table_has_columns_and_no_rows(lake: Lake) -> None:
     lake.create_table("d.t", EVENTS)
     found = lake.duckdb().execute("FROM d.t")
@@ -131,10 +146,14 @@ def test_views_unite_their_tables_by_name(lake: Lake) -> None:
     lake.create_table("d.b", [("amount", "double"), ("id", "long"), ("more", "int")]).append(
         [{"id": 2, "amount": 1.0, "more": 3}]
     )
+    b = lake.table("d.b")
+    b.append([{"id": 3, "amount": 1.0, "more": 4}, {"id": 4, "amount": 1.0, "more": 4}])
+    b.delete_where("id = 3")
     lake.create_view("d.v", ["a", "b"])
     assert rows(lake.duckdb(), "FROM d.v ORDER BY id") == [
         {"id": 1, "name": "n1", "amount": 0.5, "more": None},
         {"id": 2, "name": None, "amount": 1.0, "more": 3},
+        {"id": 4, "name": None, "amount": 1.0, "more": 4},
     ]
 
 
@@ -166,17 +185,17 @@ def test_a_connection_ends_with_its_lake(tmp_path: Path) -> None:
     with moulin.connect(tmp_path / "lake") as lake:
         lake.create_database("d")
         lake.create_table("d.t", EVENTS)
-        connection = lake.duckdb()
-    with pytest.raises(duckdb.Error, match="The lake was closed"):
+        connection, own = lake.duckdb(), lake.duckdb(duckdb.connect())
+    with pytest.raises(duckdb.ConnectionException):
         connection.execute("FROM d.t")
+    with pytest.raises(duckdb.Error, match="The lake was closed"):
+        own.execute("FROM moulin_table('d.t')")
     with pytest.raises(Closed):
         lake.duckdb()
 
 
 @pytest.mark.s3
-def test_objects_of_a_store_are_read_through_moulin(
-    tmp_path: Path, s3_url: str, s3_options: dict[str, str]
-) -> None:
+def test_objects_of_a_store_are_read_through_moulin(tmp_path: Path, s3_url: str, s3_options: dict[str, str]) -> None:
     with moulin.connect(tmp_path / "lake", storage=s3_url, storage_options=s3_options) as lake:
         lake.create_database("d")
         table = lake.create_table("d.t", EVENTS)

@@ -1,17 +1,16 @@
-"""Commands that move rows: append, scan, delete, sql."""
+"""Commands that move rows: append, scan, delete."""
 
 from __future__ import annotations
 
 from contextlib import closing
-from itertools import chain, islice
 from typing import Annotated
 
 import typer
 
 from moulin.cli.options import Json, Limit, TableName, open_lake, rows_to_read, rows_to_show
-from moulin.cli.output import errors, progress, say, show_limited
+from moulin.cli.output import progress, say, show_limited
+from moulin.cli.query.rows import rows_of
 from moulin.cli.tables.files import check_files, read_files
-from moulin.cli.tables.rows import rows_of
 
 WhereOption = Annotated[str | None, typer.Option(help="A condition, such as \"amount > 10 and region = 'eu'\".")]
 
@@ -20,7 +19,6 @@ def register(app: typer.Typer) -> None:
     app.command()(append)
     app.command()(scan)
     app.command()(delete)
-    app.command()(sql)
 
 
 def append(
@@ -85,26 +83,3 @@ def delete(
         outcome = table.delete_where(where)
         values = {"version": outcome.version, "rows": outcome.rows_deleted}
         say(f"{outcome.rows_deleted:,} rows of {name} are deleted, at version {outcome.version}.", as_json, **values)
-
-
-def sql(
-    context: typer.Context,
-    text: str,
-    limit: Limit = None,
-    fresh: Annotated[bool, typer.Option(help="Include records that were acknowledged but not yet committed.")] = True,
-    safe: Annotated[
-        bool, typer.Option("--safe", help="For a query by someone else: only lake tables, no files, no programs.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Run Spark SQL over the lake; `database.table version as of 12` reads an older version."""
-    from moulin.pipeline.sql.results import batches
-
-    count = rows_to_show(limit, as_json, usual=100)
-    with open_lake(context) as lake:
-        with errors.status("Starting Spark ..."):
-            frame = lake.sql(text, fresh=fresh, safe=safe)
-        with errors.status("Running ..."):
-            found = rows_of(batches(frame, rows_to_read(count, as_json)))
-            first = list(islice(found, 1))
-        show_limited(chain(first, found), as_json, count, empty="No rows.")
