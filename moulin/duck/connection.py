@@ -1,6 +1,6 @@
 """`lake.duckdb()`: a DuckDB connection in which the tables and views of the lake are views, at one version.
 
-The view of a table of few segments is its SELECT. That of others is `FROM query(moulin_select_x('<table id>',
+In a lake of few segments the view of a table is its SELECT. Elsewhere it is `FROM query(moulin_select_x('<table id>',
 <version>, NULL))`: DuckDB evaluates the argument when it plans a statement that names the view, and puts the SELECT
 that it gets in its place. So a large table costs nothing before it is read, and DuckDB runs a plain Parquet scan either
 way. The function is that of a *source*, which has the pins.
@@ -40,7 +40,7 @@ from moulin.table.pins import Hold
 _FUNCTION = "moulin_select_"
 _TEXTS = 32 << 20  # bytes of SELECTs that a connection keeps
 _KEPT = frozenset({"information_schema", "pg_catalog"})  # DuckDB does not let others have these
-_WRITTEN_OUT = 64  # segments; DuckDB loads pandas, if it is there, for a function in Python
+_WRITTEN_OUT = 4_000  # segments of all tables; DuckDB loads pandas, if it is there, to call a function in Python
 _NUMBERS = itertools.count(1)
 
 
@@ -175,9 +175,9 @@ class Source:
                 context.pins.release_later(hold)  # a result that is still being read may need it
             self._current = holds
 
-    def _rows(self, state: TableState, segments: int) -> str:
-        """What the view of a table is: its SELECT if that is short, else the call for it."""
-        if segments <= _WRITTEN_OUT and state.id not in self._failures:
+    def _rows(self, state: TableState, *, write_out: bool) -> str:
+        """What the view of a table is: its SELECT, or the call for it."""
+        if write_out and state.id not in self._failures:
             return self._texts.get((state.id, state.head_version), lambda: self._write(state))
         return f"FROM query({self.function}({quoted_text(str(state.id))}, {state.version}, NULL))"
 
@@ -186,7 +186,7 @@ class Source:
 
         DuckDB does not tell names apart by case: the first of several gets the name.
         """
-        catalog, pins = self._lake.catalog, self._lake.context.pins
+        catalog, pins, left = self._lake.catalog, self._lake.context.pins, _WRITTEN_OUT
         for database in catalog.databases():
             if database.name.lower() in _KEPT:
                 continue
@@ -196,7 +196,8 @@ class Source:
                 with suppress(NotFound):  # dropped meanwhile
                     state = catalog.table_by_id(table.id, version)
                     holds[table.id] = hold
-                    rows[table.id] = self._rows(state, table.segments)
+                    left -= table.segments
+                    rows[table.id] = self._rows(state, write_out=left >= 0)
                     yield (database.name, table.name), rows[table.id]
             for view in catalog.views(database.name):
                 if all(member.id in rows for member in view.members):

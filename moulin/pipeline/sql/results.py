@@ -23,7 +23,7 @@ def batches(frame: DataFrame, limit: int | None) -> Iterator[pa.RecordBatch]:
 
 def columns_of(frame: DataFrame) -> pa.Schema:
     """The columns of a result that has no rows."""
-    return to_arrow_schema(frame.schema)
+    return to_arrow_schema(frame.schema, timezone="UTC")
 
 
 @contextmanager
