@@ -33,6 +33,7 @@ NAMES = (
     "meta_scale",
     "startup",
     "cli_start",
+    "duckdb_start",
     "puts",
     "gets",
     "key_scan",

@@ -4,7 +4,7 @@ import moulin
 
 lake = moulin.connect("./lake")
 
-Folders are layers, and imports point down only: `cli` > `meta`, `pipeline`, `iceberg` > `ingest` > `network` >
+Folders are layers, and imports point down only: `cli` > `meta`, `pipeline`, `iceberg`, `duck` > `ingest` > `network` >
 `mirror` > `lake` > `table` > `catalog` > `formats`, `storage` > `model` > `config`, `sized_cache` > `deprecation`,
 `errors`. Each folder's `__init__.py` says what lives in it and which file to read first. ARCHITECTURE.md has the
 picture; `make check` holds the order. Read first: `lake.py`, then `table/table.py`.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from moulin.lake import Lake
     from moulin.model.rows.nano_datetime import NanoDatetime
-    from moulin.table.ports import Export, Exporter, Spark
+    from moulin.table.ports import Duck, Export, Exporter, Spark
     from moulin.table.read.scan import Scan
     from moulin.table.snapshot import Snapshot
     from moulin.table.table import Table
@@ -82,6 +82,7 @@ def connect(
             settings=settings,
             make_spark=make_spark,
             make_exporter=_make_exporter,
+            make_duck=_make_duck,
         )
         return opened
     if token is not None or certificate is not None:
@@ -95,6 +96,7 @@ def connect(
             settings=settings,
             make_spark=make_spark,
             make_exporter=_make_exporter,
+            make_duck=_make_duck,
         )
     return Lake.open(
         uri,
@@ -103,6 +105,7 @@ def connect(
         settings=settings,
         make_spark=make_spark,
         make_exporter=_make_exporter,
+        make_duck=_make_duck,
     )
 
 
@@ -123,6 +126,11 @@ def _make_exporter(lake: Lake) -> Exporter:
         return made
 
     return export
+
+
+def _make_duck(lake: Lake) -> Duck:
+    made: Duck = _load("moulin.duck.connection", "lake.duckdb()", "duckdb").LakeDuck(lake)
+    return made
 
 
 def __getattr__(name: str) -> Any:

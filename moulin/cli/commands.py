@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from moulin.cli.extras import Need, require
 
 _SERVE, _SPARK = Need("serve"), Need("spark")
+_ENGINES = tuple(Need(name, only_with="engine", value=name) for name in ("spark", "duckdb"))
 _WITH_SPARK, _UNLESS_NO_SPARK = Need("spark", only_with="spark"), Need("spark", but_not_with="no_spark")
 
 
@@ -37,10 +38,9 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "scan": Entry("tables.data", "Show rows of a table, without Spark."),
         "delete": Entry("tables.data", "Delete the rows that match a condition."),
         "sql": Entry(
-            "tables.data",
-            "Run Spark SQL over the lake; `database.table version as of 12` reads an older version.",
-            needs=(_SPARK,),
+            "query.sql", "Run SQL over the lake: on Spark, or in DuckDB, which needs no Java.", needs=_ENGINES
         ),
+        "shell": Entry("shell.shell", "A prompt for SQL over the lake, with history and completion.", needs=_ENGINES),
         "compact": Entry(
             "upkeep.maintenance",
             "Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones.",

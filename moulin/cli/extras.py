@@ -24,19 +24,27 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "starlette",
             "uvicorn",
         ),
+        "duckdb": ("duckdb",),
+        "shell": ("prompt_toolkit",),
         "spark": ("opentelemetry.proto", "pandas", "pyspark"),
     }
 )
 
 
 class Need(NamedTuple):
-    """An extra that a command needs; with `only_with` or `but_not_with`, as one of its options says."""
+    """An extra that a command needs; with `only_with` or `but_not_with`, as one of its options says.
+
+    With a `value`, only when the option has it.
+    """
 
     extra: str
     only_with: str = ""
     but_not_with: str = ""
+    value: str = ""
 
     def applies(self, options: Mapping[str, Any]) -> bool:
+        if self.value:
+            return bool(options.get(self.only_with) == self.value)
         if self.only_with:
             return bool(options.get(self.only_with))
         return not (self.but_not_with and options.get(self.but_not_with))

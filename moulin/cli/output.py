@@ -85,7 +85,13 @@ COUNTED_ROWS: Final = 1_000
 
 
 def show_limited(
-    rows: Iterable[Mapping[str, Any]], as_json: bool, limit: int | None, *, total: int | None = None, empty: str = ""
+    rows: Iterable[Mapping[str, Any]],
+    as_json: bool,
+    limit: int | None,
+    *,
+    total: int | None = None,
+    empty: str = "",
+    advice: str = "--limit 0 shows all",
 ) -> None:
     """The first rows, and to people how many there are beyond; `total` when it is known.
 
@@ -100,7 +106,7 @@ def show_limited(
         return
     beyond = 1 + sum(1 for _ in islice(left, COUNTED_ROWS - 1)) if total is None else total - limit
     more = "or more" if total is None and beyond == COUNTED_ROWS else "more"
-    console.print(f"The first {limit:,} rows; {beyond:,} {more} not shown, --limit 0 shows all.", style="dim")
+    console.print(f"The first {limit:,} rows; {beyond:,} {more} not shown, {advice}.", style="dim", markup=False)
 
 
 def _show_page(rows: Sequence[Mapping[str, Any]], title: str | None) -> None:
@@ -176,6 +182,11 @@ def flush() -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         raise ReaderGone from None
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON on one line."""
+    return _dumped(value)
 
 
 def _dumped(value: Any, indent: int | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Ports: what a lake does only with Spark or Iceberg, as protocols. `moulin.connect` fills them in.
+"""Ports: what a lake does only with Spark, DuckDB or Iceberg, as protocols. `moulin.connect` fills them in.
 
 A lake that was opened without them does everything else.
 """
@@ -19,6 +19,7 @@ from moulin.model.schema.values import Schema
 from moulin.table.runner import TaskRunner
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -140,6 +141,16 @@ class Exporter(Protocol):
 
     def __call__(self, table_id: UUID, directory: str, *, version: int | None, copy: bool) -> Export:
         """Write a table at `version`, by default now, into `directory`; see `Table.export_iceberg`."""
+
+
+class Duck(Protocol):
+    """DuckDB for one lake."""
+
+    def connect(self, connection: DuckDBPyConnection | None) -> DuckDBPyConnection:
+        """A connection with the tables of the lake; see `Lake.duckdb`."""
+
+    def close(self) -> None:
+        """Close the connections of this lake."""
 
 
 def is_frame(data: object) -> TypeGuard[DataFrame]:

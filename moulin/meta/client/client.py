@@ -17,7 +17,7 @@ from moulin.meta.client.catalog import ClientCatalog
 from moulin.meta.client.connection import Connection
 from moulin.meta.client.streams import MetaRegistry
 from moulin.storage.cache import open_cached
-from moulin.table.ports import Exporter, Spark
+from moulin.table.ports import Duck, Exporter, Spark
 
 SCHEMES: Final = ("grpc://", "grpcs://")
 _LOCAL: Final = {"log_folder", "cache_folder", "cache_bytes"}  # settings that are about this machine
@@ -33,6 +33,7 @@ def open_lake(
     settings: Mapping[str, Any] | None = None,
     make_spark: Callable[[Lake], Spark] | None = None,
     make_exporter: Callable[[Lake], Exporter] | None = None,
+    make_duck: Callable[[Lake], Duck] | None = None,
 ) -> Lake:
     """The lake that a server serves. Rows are read and written in its storage directly, from here.
 
@@ -47,7 +48,7 @@ def open_lake(
         options = {**told.storage_options, **(storage_options or {})}
         store = open_cached(storage or told.storage_uri, options or None, config)
         catalog = ClientCatalog(connection, UUID(told.id), config, may_write=told.role != "read")
-        return Lake(catalog, store, uri, make_spark, make_exporter)
+        return Lake(catalog, store, uri, make_spark, make_exporter, make_duck)
     except BaseException:
         connection.close()
         raise

@@ -9,6 +9,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from moulin.errors import InvalidInput
 
@@ -18,6 +19,11 @@ def batches(frame: DataFrame, limit: int | None) -> Iterator[pa.RecordBatch]:
     frame.sparkSession.sparkContext.setLogLevel("OFF")
     with _one_sentence():
         yield from stream_batches(frame) if limit is None else frame.limit(limit).toArrow().to_batches()
+
+
+def columns_of(frame: DataFrame) -> pa.Schema:
+    """The columns of a result that has no rows."""
+    return to_arrow_schema(frame.schema, timezone="UTC")
 
 
 @contextmanager
@@ -48,4 +54,4 @@ def stream_batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
         yield pa.ipc.read_record_batch(pa.py_buffer(batch), pa.ipc.read_schema(pa.py_buffer(schema)))
 
 
-__all__ = ["batches", "stream_batches"]
+__all__ = ["batches", "columns_of", "stream_batches"]

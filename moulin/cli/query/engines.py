@@ -1,0 +1,109 @@
+"""Spark and DuckDB as what runs one statement after the other, and can be told to stop."""
+
+# Decisions: docs/decisions/0264
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from moulin.cli.extras import Need, require
+from moulin.cli.output import errors
+from moulin.errors import InvalidInput
+from moulin.statement_text import Dialect
+
+if TYPE_CHECKING:
+    from moulin.lake import Lake
+
+ENGINES: tuple[Dialect, Dialect] = ("spark", "duckdb")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The rows of a statement, read while they are asked for. A statement without rows has no columns."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+class Engine(Protocol):
+    """Runs statements, one at a time."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    def run(self, text: str, limit: int | None) -> Result:
+        """The rows of a statement, of which no more than `limit` will be read."""
+
+    def cancel(self) -> None:
+        """Stop the running statement; called from another thread."""
+
+
+def engine(name: str, lake: Lake, what: str, *, fresh: bool = True, safe: bool = False) -> Engine:
+    """The engine of this name; FailedPrecondition when what it needs is not installed."""
+    if name == "spark":
+        require(what, [Need("spark")])
+        return SparkEngine(lake, fresh=fresh, safe=safe)
+    if name != "duckdb":
+        raise InvalidInput(f"There is no engine {name!r}: choose spark or duckdb.")
+    if safe:
+        raise InvalidInput("--safe needs --engine spark: DuckDB runs with the rights of this process.")
+    require(f"{what} with DuckDB", [Need("duckdb")])
+    return DuckEngine(lake)
+
+
+class SparkEngine:
+    """`lake.sql`. All jobs of a statement are one group, which is what a cancellation ends."""
+
+    dialect: Dialect = "spark"
+
+    def __init__(self, lake: Lake, *, fresh: bool, safe: bool) -> None:
+        self._lake, self._fresh, self._safe = lake, fresh, safe
+        self._context: Any = None
+        self._group = f"moulin-{secrets.token_hex(8)}"
+
+    def run(self, text: str, limit: int | None) -> Result:
+        from moulin.pipeline.sql.results import batches, columns_of
+
+        with errors.status("Starting Spark ..." if self._context is None else "Running ..."):
+            if self._context is not None:
+                self._context.setJobGroup(self._group, text, interruptOnCancel=True)
+            frame = self._lake.sql(text, fresh=self._fresh, safe=self._safe)
+            if self._context is None:
+                self._context = frame.sparkSession.sparkContext
+                self._context.setJobGroup(self._group, text, interruptOnCancel=True)
+            if not frame.columns:
+                return Result(pa.schema([]), iter(()))
+            found = batches(frame, limit)
+            first = next(found, None)
+        return Result(columns_of(frame) if first is None else first.schema, chain([first] if first else [], found))
+
+    def cancel(self) -> None:
+        if self._context is not None:
+            self._context.cancelJobGroup(self._group)
+
+
+class DuckEngine:
+    """`lake.duckdb`, at the newest version of the lake for each statement."""
+
+    dialect: Dialect = "duckdb"
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._connection: Any = None
+
+    def run(self, text: str, limit: int | None) -> Result:
+        from moulin.duck.results import batches, reader
+
+        self._connection = self._lake.duckdb(self._connection)
+        stream = reader(self._connection, text)
+        return Result(stream.schema, batches(stream))
+
+    def cancel(self) -> None:
+        if self._connection is not None:
+            self._connection.interrupt()

@@ -1,0 +1,160 @@
+"""Rows of a result in the form that was asked for, on the screen or in a file.
+
+A file is written under another name first: one that is there is whole.
+"""
+
+# Decisions: docs/decisions/0243, docs/decisions/0264
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from decimal import Decimal
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from moulin.cli.options import rows_to_read, rows_to_show
+from moulin.cli.output import ReaderGone, errors, json_text, say, show_limited, show_rows
+from moulin.cli.query.engines import Result
+from moulin.cli.query.rows import rows_of
+from moulin.errors import InvalidInput
+from moulin.pipeline.statements.answer import COUNTS
+from moulin.printable import printable
+
+TEXT, BINARY = ("table", "json", "csv"), ("parquet", "arrow")
+FORMATS = (*TEXT, *BINARY)
+USUAL_ROWS = 100
+
+
+def check_format(kind: str, output: str | None) -> None:
+    """Refuse a format that is not known, and a binary one that has no file to go to."""
+    if kind not in FORMATS:
+        raise InvalidInput(f"There is no format {kind!r}: choose {', '.join(FORMATS)}.")
+    if kind in BINARY and output is None:
+        raise InvalidInput(f"Rows as {kind} go to a file: name it with --output FILE.")
+
+
+def rows_wanted(kind: str, output: str | None, limit: int | None) -> int | None:
+    """How many rows of a result will be read, for the engine."""
+    whole = kind != "table" or output is not None
+    return rows_to_read(rows_to_show(limit, whole, usual=USUAL_ROWS), whole)
+
+
+def write(
+    result: Result, kind: str, output: str | None, limit: int | None = None, *, advice: str = "--limit 0 shows all"
+) -> None:
+    """Print rows, or write them to a file. Without a limit, all; as a table on the screen, the first ones."""
+    if not result.schema.names:
+        for _ in result.batches:  # a statement runs as it is read
+            pass
+        if output is None and kind in ("table", "json"):
+            show_rows([], kind == "json", empty="Done.")
+        return
+    if output is None and kind == "table" and tuple(result.schema.names) == COUNTS:
+        _say_counts(result)
+        return
+    count = rows_to_show(limit, kind != "table" or output is not None, usual=USUAL_ROWS)
+    if output is None:
+        _print(result, kind, count, advice)
+        return
+    with _replacing(Path(output).expanduser()) as file:
+        if kind in BINARY:
+            _write_binary(result, kind, count, file)
+            return
+        with open(file, "w", encoding="utf-8", newline="") as text, redirect_stdout(text):
+            _print(result, kind, count, advice)
+
+
+def _say_counts(result: Result) -> None:
+    """The answer of a statement that changed rows, as one line."""
+    ((everything, inserted, updated, deleted, version),) = (row.values() for row in rows_of(result.batches))
+    rows = "1 row" if everything == 1 else f"{everything:,} rows"
+    parts = f"{inserted:,} inserted, {updated:,} updated, {deleted:,} deleted"
+    say(f"{rows} changed ({parts}), at version {version}.")
+
+
+def _print(result: Result, kind: str, count: int | None, advice: str) -> None:
+    if kind == "csv":
+        _write_csv(result, count, sys.stdout)
+        return
+    found = _plain(rows_of(result.batches))
+    with errors.status("Running ..."):
+        first = list(islice(found, 1))
+    show_limited(chain(first, found), kind == "json", count, empty="No rows.", advice=advice)
+
+
+def _plain(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Whole numbers that are wider than 64 bits, which Arrow has as decimals, as numbers."""
+    for row in rows:
+        yield {name: int(one) if _is_whole(one) else one for name, one in row.items()}
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Decimal) and value.as_tuple().exponent == 0
+
+
+def _write_csv(result: Result, count: int | None, file: TextIO) -> None:
+    """Values with control characters are made printable for terminals alone: elsewhere a value is itself."""
+    at_terminal = file.isatty()
+    writer = csv.writer(file, lineterminator="\n")
+    try:
+        writer.writerow(_cell(name, at_terminal) for name in result.schema.names)
+        for row in islice(_plain(rows_of(result.batches)), count):
+            writer.writerow(_cell(value, at_terminal) for value in row.values())
+    except BrokenPipeError:
+        raise ReaderGone from None
+
+
+def _cell(value: Any, at_terminal: bool) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            text = "true" if value else "false"
+        case bytes():
+            text = value.hex()
+        case dict() | list() | tuple():
+            text = json_text(value)
+        case _:
+            text = str(value)
+    return printable(text) if at_terminal else text
+
+
+def _write_binary(result: Result, kind: str, count: int | None, file: Path) -> None:
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetWriter(file, result.schema) as writer:
+            for batch in _first(result.batches, count):
+                writer.write_batch(batch)
+        return
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, result.schema) as writer:
+        for batch in _first(result.batches, count):
+            writer.write_batch(batch)
+
+
+def _first(batches: Iterable[pa.RecordBatch], count: int | None) -> Iterator[pa.RecordBatch]:
+    left = count
+    for batch in batches:
+        yield batch if left is None else batch.slice(0, left)
+        if left is not None:
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+
+@contextmanager
+def _replacing(file: Path) -> Iterator[Path]:
+    """A new file beside `file`, which takes its place when it is done."""
+    made = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        yield made
+        os.replace(made, file)
+    finally:
+        made.unlink(missing_ok=True)

@@ -1,0 +1,51 @@
+"""`moulin shell`: at a terminal a prompt, in a pipe a runner of statements."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import moulin
+from moulin.cli.extras import Need, require
+from moulin.cli.options import open_lake
+from moulin.cli.output import say
+from moulin.cli.query.engines import ENGINES
+from moulin.cli.shell.commands import Quit
+from moulin.cli.shell.session import Session
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(shell)
+
+
+def shell(
+    context: typer.Context,
+    engine: Annotated[str, typer.Option(metavar="|".join(ENGINES), help="What runs the SQL.")] = "spark",
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="When statements come from a pipe: go on after one that fails.")
+    ] = False,
+) -> None:
+    """A prompt for SQL over the lake, with history and completion.
+
+    Statements end with `;`. Backslash commands show and set things; `\\?` lists them. When standard input is not a
+    terminal, its statements are run, and the first that fails ends the shell with 1.
+    """
+    at_terminal = sys.stdin.isatty()
+    if at_terminal:
+        require("`moulin shell`", [Need("shell")])
+    with open_lake(context) as lake:
+        try:
+            if not at_terminal:
+                session = Session(lake, engine, timing=False)
+                if not session.run_lines(iter(sys.stdin), keep_going=keep_going):
+                    raise typer.Exit(1)
+                return
+            from moulin.cli.shell.prompt import Prompt
+
+            prompt = Prompt(lake)
+            say(f"moulin {moulin.__version__}, {lake.uri}, {engine}. Statements end with ;  \\? is help, \\q leaves.")
+            prompt.run(Session(lake, engine, timing=True, history=prompt.history))
+        except Quit:
+            return

@@ -1,0 +1,56 @@
+"""Results of queries in DuckDB as Arrow batches, and its errors as one sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+import pyarrow as pa
+from duckdb import DuckDBPyConnection
+
+from moulin.errors import InvalidInput
+
+_OF_MOULIN = re.compile(r"exception occurred while executing the UDF: \w+: (?P<said>[^\n]*)")
+_ROWS = 100_000
+
+
+def reader(connection: DuckDBPyConnection, text: str) -> pa.RecordBatchReader:
+    """The rows of a statement, read while it runs; one without rows has a stream without columns.
+
+    Raises InvalidInput when DuckDB refuses the statement.
+    """
+    with one_sentence():
+        found = connection.execute(text)
+        if found.description is None:
+            return pa.RecordBatchReader.from_batches(pa.schema([]), [])
+        read = getattr(found, "to_arrow_reader", None) or found.fetch_record_batch  # which newer versions deprecate
+        return read(_ROWS)
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """What DuckDB says about a statement, as one sentence. KeyboardInterrupt when somebody interrupted it."""
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        if "INTERRUPT" in str(error):  # as Arrow passes it on
+            raise KeyboardInterrupt from None
+        raise InvalidInput(_sentence(str(error))) from None
+
+
+def _sentence(said: str) -> str:
+    of_moulin = _OF_MOULIN.search(said)
+    if of_moulin is not None:
+        return of_moulin["said"]
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it gives no reason"]
+    return f"DuckDB refuses the statement: {lines[0].rstrip('.!')}."
+
+
+def batches(stream: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches of a stream; errors are one sentence."""
+    with one_sentence():
+        yield from stream
