@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from moulin.table.write.writes import Outcome
 
-Answer: TypeAlias = pa.Table | DataFrame
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Answer: TypeAlias = "pa.Table | DataFrame"
 """The rows that a statement returns; none for statements that have nothing to tell."""
 
 COUNTS = ("num_affected_rows", "num_inserted_rows", "num_updated_rows", "num_deleted_rows", "version")
