@@ -200,7 +200,7 @@ class Source:
                     rows[table.id] = self._rows(state, write_out=left >= 0)
                     yield (database.name, table.name), rows[table.id]
             for view in catalog.views(database.name):
-                if all(member.id in rows for member in view.members):
+                if view.query is None and all(member.id in rows for member in view.members):
                     yield (
                         (database.name, view.name),
                         " UNION ALL BY NAME ".join(f"({rows[m.id]})" for m in view.members),
