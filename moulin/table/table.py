@@ -63,14 +63,20 @@ class Table(TableVersions, TableSettings):
 
     # Rows
 
-    def append(self, data: object, *, request_id: str | None = None) -> Outcome:
+    def append(self, data: object, *, request_id: str | None = None, evolve: bool = False) -> Outcome:
         """Add rows: Arrow in any of its forms, a list of dicts, what exports an Arrow stream, or a Spark DataFrame.
 
+        With `evolve`, columns that the table lacks are added to it, nullable and last, and types that are too narrow
+        are widened (int to long, float to double, decimals to more digits, date to timestamp), in the same version.
         With a `request_id`, a second append of the same id does nothing and answers with the first one's version.
         """
         state = self._writable()
         if request_id is not None and (earlier := self._context.catalog.committed(request_id)):
             return Outcome(earlier.version)
+        if evolve:
+            from moulin.table.evolution import append_evolving
+
+            return append_evolving(self._context, self._writable, self._keyed(), data, request_id)
         if (keyed := self._keyed()) is not None:
             from moulin.table.bulk import bulk
 

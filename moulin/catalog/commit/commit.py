@@ -18,7 +18,7 @@ from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
 from moulin.model.ids import new_snapshot_id
-from moulin.model.operations import DataOperation, IndexOperation, Restore
+from moulin.model.operations import AlterSchema, DataOperation, IndexOperation, Restore
 
 
 def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
@@ -27,6 +27,7 @@ def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
         arrivals.check(commit)
     snapshot_ids = {commit.table_id: commit.snapshot_id or new_snapshot_id() for commit in commits}
     ordinals = dict.fromkeys(snapshot_ids, 0)
+    growing = {c.table_id for c in commits if isinstance(c.operation, DataOperation) and c.operation.added}
     numbered = set()
     for commit in commits:
         change = TableChange(draft, commit)
@@ -50,6 +51,8 @@ def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
             case indexed if isinstance(indexed, IndexOperation):
                 indexes.apply_index(change, indexed)
             case _:
+                if isinstance(commit.operation, AlterSchema) and commit.table_id in growing:
+                    settings.require_schema_as_read(change)
                 settings.apply_setting(change, commit.operation)
         row = change.save()
         tables.record_commit(

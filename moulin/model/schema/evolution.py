@@ -206,7 +206,7 @@ def _widen(siblings: _Siblings, path: tuple[str, ...], change: WidenColumn, rule
     index = _index_of(siblings, path[-1])
     field, new = siblings[index], change.type
     old = field.field_type
-    if not _is_wider(old, new):
+    if not is_wider(old, new):
         raise InvalidInput(
             f"Column {change.name} of type {old} cannot become {new}: only int to long, float to double, decimal to "
             "more digits of the same scale, and date to timestamp or timestamp_ns are possible."
@@ -227,7 +227,7 @@ def _widen(siblings: _Siblings, path: tuple[str, ...], change: WidenColumn, rule
     return siblings
 
 
-def _is_wider(old: IcebergType, new: IcebergType) -> bool:
+def is_wider(old: IcebergType, new: IcebergType) -> bool:
     match old, new:
         case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
             return True

@@ -15,6 +15,8 @@ from uuid import UUID
 import pyarrow as pa
 
 from moulin.errors import InvalidInput, NotFound
+from moulin.model.entities import TableState
+from moulin.model.key.key import Key
 from moulin.model.operations import RegionUse
 from moulin.model.rows.rows import to_batches
 from moulin.model.schema.arrow import arrow_schema
@@ -119,9 +121,14 @@ class KeyedTable(LogSettler):
             with after_commit():
                 self.refresh()
 
-    def upsert(self, data: object, commit: Callable[[Any], int]) -> tuple[int, UpsertDraft]:
-        """Insert or replace rows in one version, past the log. `commit` commits the change and gives its version."""
-        schema = self.refresh().state.schema
+    def upsert(
+        self, data: object, commit: Callable[[Any], int], foreseen: TableState | None = None
+    ) -> tuple[int, UpsertDraft]:
+        """Insert or replace rows in one version, past the log. `commit` commits the change and gives its version.
+
+        Rows are written in the schema of `foreseen`, if given: the state that the same commit makes of the newest one.
+        """
+        schema = (foreseen or self.refresh().state).schema
         batches: Iterable[pa.RecordBatch] = to_batches(data, schema)
         draft = UpsertDraft()
         values: list[tuple[bytes | None, ...]] = [()]
@@ -129,12 +136,12 @@ class KeyedTable(LogSettler):
             batches = list(batches)
             values = self.regions_of(batches)
         with self.held(values) as (seen, uses):
-            numbers = number_source(self._context)
+            numbers, state = number_source(self._context), foreseen or seen.state
             for piece in pieces(batches, schema, self.config.append_segment_bytes):
-                rows = to_schema(piece, schema, seen.state.schema)
-                for value, part in self.spec.split(newest(self.key, rows)):
+                rows = to_schema(piece, schema, state.schema)
+                for value, part in self.spec.split(newest(Key.of(state.schema) or self.key, rows)):
                     number = self._context.catalog.region(self.id, value).number
-                    put_rows(self._context, seen.state, draft, seen.of_region(number), part, numbers, region=number)
+                    put_rows(self._context, state, draft, seen.of_region(number), part, numbers, region=number)
             if not draft.added:
                 return seen.state.head_version, draft
             version = commit(draft.change(seen.state, uses))
