@@ -17,9 +17,18 @@ from moulin.errors import AlreadyExists, Conflict, InvalidInput
 from moulin.lake import Lake
 from moulin.model.operations import Kind
 from moulin.table.table import Table
-from tests.table.conftest import OpenLake
+from tests.table.conftest import BACKENDS, SERVED, OpenLake
 
-COLUMNS = [("id", "int", False), ("price", "float"), ("cost", "decimal(5,2)"), ("day", "date"), ("at", "struct<x: int>")]
+COLUMNS = [
+    ("id", "int", False),
+    ("price", "float"),
+    ("cost", "decimal(5,2)"),
+    ("day", "date"),
+    ("at", "struct<x: int>"),
+]
+
+
+everywhere = pytest.mark.parametrize("open_lake", [*BACKENDS, SERVED], indirect=True)
 
 
 @pytest.fixture(params=[(), ("id",)], ids=["event", "keyed"])
@@ -31,6 +40,7 @@ def by_id(table: Any) -> dict[int, dict[str, Any]]:
     return {row["id"]: row for row in table.scan().to_pylist()}
 
 
+@everywhere
 def test_new_columns_come_with_the_rows_in_one_version(table: Table) -> None:
     before = table.append([{"id": 1}]).version
     done = table.append(pa.table({"id": [2], "note": ["n"], "tags": [["a", "b"]]}), evolve=True)
@@ -43,6 +53,7 @@ def test_new_columns_come_with_the_rows_in_one_version(table: Table) -> None:
     assert [info.kind for info in table.history(2)] != [Kind.ALTER_SCHEMA] * 2
 
 
+@everywhere
 def test_types_of_arrow_data_widen_columns(table: Table) -> None:
     table.append([{"id": 1, "price": 1.5, "cost": "1.25", "day": date(2024, 1, 2), "at": {"x": 1}}])
     wide = pa.table(
@@ -86,6 +97,7 @@ def test_a_key_that_is_widened_is_still_one_key(lake: Lake) -> None:
     assert table.scan().count() == 7
 
 
+@everywhere
 def test_a_type_that_cannot_be_widened_is_refused_and_nothing_changes(table: Table) -> None:
     version, schema = table.version, table.schema
     for data, name in (
@@ -145,6 +157,7 @@ def test_a_request_that_evolves_is_done_once(table: Table) -> None:
     assert table.scan().count() == 1
 
 
+@everywhere
 def test_two_that_evolve_at_once_lose_no_column_and_no_row(table: Table) -> None:
     def write(n: int) -> int:
         for attempt in range(50):
@@ -163,6 +176,7 @@ def test_two_that_evolve_at_once_lose_no_column_and_no_row(table: Table) -> None
     assert all(row[f"own{m}"] is None for n, row in found.items() for m in range(8) if m != n)
 
 
+@everywhere
 def test_a_schema_that_another_altered_is_taken_up(table: Table, open_lake: OpenLake, monkeypatch: Any) -> None:
     """The other's column gets the field id that this append foresaw for its own."""
     other = open_lake().table("shop.things")
@@ -198,7 +212,13 @@ VALUES = {
     "float": st.floats(width=32, allow_nan=False),
     "list": st.lists(st.booleans(), max_size=2),
 }
-ARROW = {"int": pa.int32(), "long": pa.int64(), "text": pa.string(), "float": pa.float32(), "list": pa.list_(pa.bool_())}
+ARROW = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "text": pa.string(),
+    "float": pa.float32(),
+    "list": pa.list_(pa.bool_()),
+}
 
 
 @st.composite
@@ -207,13 +227,9 @@ def batches(draw: st.DrawFn) -> list[tuple[dict[str, str], list[dict[str, Any]]]
     made = []
     for _ in range(draw(st.integers(1, 5))):
         names = draw(st.lists(st.sampled_from(["n0", "n1", "text0", "float0", "list0"]), unique=True, max_size=4))
-        kinds = {
-            name: draw(st.sampled_from(["int", "long"])) if name[0] == "n" else name.rstrip("0") for name in names
-        }
+        kinds = {name: draw(st.sampled_from(["int", "long"])) if name[0] == "n" else name.rstrip("0") for name in names}
         ids = draw(st.lists(st.integers(0, 6), unique=True, max_size=4))
-        made.append(
-            (kinds, [{"id": n, **{c: draw(st.none() | VALUES[k]) for c, k in kinds.items()}} for n in ids])
-        )
+        made.append((kinds, [{"id": n, **{c: draw(st.none() | VALUES[k]) for c, k in kinds.items()}} for n in ids]))
     return made
 
 

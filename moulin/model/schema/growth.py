@@ -34,7 +34,9 @@ def growth(schema: Schema, given: pa.Schema, *, widen: bool = True) -> tuple[Sch
     return tuple(_grown(schema.fields, list(given), "", widen))
 
 
-def _grown(fields: Sequence[NestedField], given: Sequence[pa.Field], prefix: str, widen: bool) -> Iterator[SchemaChange]:
+def _grown(
+    fields: Sequence[NestedField], given: Sequence[pa.Field], prefix: str, widen: bool
+) -> Iterator[SchemaChange]:
     known = {field.name: field for field in fields}
     for column in given:
         path = f"{prefix}{column.name}"

@@ -352,24 +352,6 @@ def test_a_read_only_table_shows_its_version(lake: Lake, items: Table) -> None:
     assert replica.get_many([1, 2]) == [row(1, "new"), None]
 
 
-def test_transactions_leave_rows_of_keyed_tables_alone(lake: Lake, items: Table) -> None:
-    items.put(row(1))
-    items.flush()
-    with lake.transaction() as transaction:
-        table = transaction.table("shop.items")
-        for call in (
-            lambda: table.append(rows(1, 1)),
-            lambda: table.overwrite(rows(1, 1)),
-            lambda: table.delete_where("id = 1"),
-        ):
-            with pytest.raises(Unsupported, match="primary key"):
-                call()
-        assert table.scan().count() == 1
-        table.set_properties({"owner": "me"})
-    assert items.properties["owner"] == "me"
-    check_flushed(lake, items, {1: row(1)})
-
-
 def test_schema_changes_meet_what_is_not_flushed(lake: Lake, items: Table, open_lake: OpenLake) -> None:
     items.put_batch(rows(0, 3))
     items.put(row(3))
