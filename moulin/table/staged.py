@@ -195,9 +195,9 @@ class StagedScan(Scan):
             indexes=context.secondary,
             pins=context.pins,
         )
-        if self._lineage and draft.added:
+        if self._hidden.names and draft.added:
             raise InvalidInput(
-                f"Rows that the transaction added have no {self._lineage[0]} before it commits: leave the column out."
+                f"Rows that the transaction added have no {self._hidden.names[0]} before it commits: leave it out."
             )
         self._own = staged._own(self._predicate)
         self._hides: Mapping[int, BitMap64] = dict(draft.positions)
@@ -205,7 +205,7 @@ class StagedScan(Scan):
 
     def count(self) -> int:
         bare = copy.copy(self)
-        bare._columns, bare._lineage, bare.schema = [], [], pa.schema([])
+        bare._columns, bare._hidden, bare.schema = [], replace(self._hidden, shown=()), pa.schema([])
         rows: int = sum(table.num_rows for table in bare._held(bare._hold()))
         return rows if self._limit is None else min(rows, self._limit)
 
@@ -215,8 +215,7 @@ class StagedScan(Scan):
         return replace(found, segments=[*kept, *self._own])
 
     def _tables(self) -> Iterator[pa.Table]:
-        versions = self._catalog.sequence_versions(self._state.id) if self._lineage else ([], [])
-        yield from self._committed(versions, self._hides)
+        yield from self._committed(self._hides)
 
 
 __all__ = ["Staged", "StagedScan"]

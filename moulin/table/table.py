@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import pyarrow as pa
+
 from moulin.errors import Closed, FailedPrecondition
 from moulin.model.where import Where
 from moulin.table.commit.retry import retry
@@ -113,6 +115,16 @@ class Table(TableVersions, TableSettings):
             return KeyScan(self._context, seen, pending, columns=columns, where=where, limit=limit, **options)
         snapshot = Snapshot(self._context, self._state(version))
         return snapshot.scan(columns, where, limit, **options)
+
+    def take(self, row_ids: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of these `_row_id`s, in the order asked for, an id that comes twice twice.
+
+        Ids of rows that were deleted or never were are left out: name `_row_id` in `columns` to see which came. What
+        was put into a keyed table is flushed first. Only segments and row groups that may hold a row are read.
+        """
+        if not self._read_only and (keyed := self._keyed()) is not None:
+            keyed.flush()
+        return Snapshot(self._context, self._state()).take(row_ids, columns)
 
     def backfill(
         self,

@@ -137,8 +137,8 @@ class KeyedTable(LogSettler):
         try:
             if self._reserved and not reserved:
                 raise FailedPrecondition(
-                    f"Table {self._seen_now().state.full_name} is being changed by a transaction of this thread: change "
-                    "it through tx.table(...), or after the transaction."
+                    f"Table {self._seen_now().state.full_name} is being changed by a transaction of this thread: "
+                    "change it through tx.table(...), or after the transaction."
                 )
             self._reserved += reserved
             try:

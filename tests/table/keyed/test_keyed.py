@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from moulin.errors import Closed, FailedPrecondition, InvalidInput, NotFound, Unsupported
+from moulin.errors import Closed, FailedPrecondition, InvalidInput, NotFound
 from moulin.lake import Lake
 from moulin.table.table import Table
 from tests.table.conftest import EVENTS, OpenLake
