@@ -19,6 +19,7 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
 from moulin.model.ids import new_snapshot_id
 from moulin.model.operations import AlterSchema, DataOperation, IndexOperation, Restore
+from moulin.model.schema.change import CastColumn
 
 
 def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
@@ -68,6 +69,11 @@ def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
         )
         tables.fill_state(change.manifest, row)
         draft.longest_chain = max(draft.longest_chain, row.deltas)
+    for commit in commits:
+        if isinstance(commit.operation, AlterSchema) and any(
+            isinstance(c, CastColumn) for c in commit.operation.changes
+        ):
+            data.require_cast(TableChange(draft, commit))
 
 
 def _head_snapshot(change: TableChange) -> int:
