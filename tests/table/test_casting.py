@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -232,3 +233,24 @@ def test_regions_that_came_during_a_cast_are_held_too(lake: Lake, monkeypatch: p
     assert {row["tenant"]: row["text"] for row in table.scan().to_pylist()} == {"a": 1, "b": 2}
     table.flush()
     assert table.get(("b", 2)) == {"tenant": "b", "id": 2, "text": 2}
+
+
+def test_a_cast_reads_the_same_from_manifests_alone(tmp_path: Path) -> None:
+    with Lake.open(tmp_path / "lake") as lake:
+        lake.create_database("shop")
+        table = lake.create_table("shop.t", [("id", "long", False), ("text", "string")], primary_key=["id"])
+        before = table.append([{"id": n, "text": str(n)} for n in range(4)]).version
+        table.cast_column("text", "int")
+    with Lake.open_replica(tmp_path / "lake") as replica:
+        assert column(replica.table("shop.t"), "text") == {n: n for n in range(4)}
+        assert column(replica.table("shop.t").at(before), "text") == {n: str(n) for n in range(4)}
+
+
+def test_indexes_of_other_columns_stay_and_those_of_the_column_go(lake: Lake, table: Table) -> None:
+    table.create_index("number", name="kept")
+    table.create_index("text", name="gone")
+    table.cast_column("text", "int")
+    assert [info.name for info in table.indexes()] == ["kept"]
+    assert table.scan(["id"], where="number = 7").to_pylist() == [{"id": 7}]
+    table.update_indexes()
+    assert table.scan(["id"], where="number = 7").to_pylist() == [{"id": 7}]

@@ -115,6 +115,12 @@ def test_a_type_that_cannot_be_widened_is_refused_and_nothing_changes(table: Tab
     assert (table.version, table.schema) == (version, schema)
 
 
+@pytest.mark.parametrize("wrong", ["text", 5, pa.array([1]), pa.chunked_array([[1]]), [1], object()])
+def test_data_that_cannot_be_read_is_refused_as_by_any_append(table: Table, wrong: Any) -> None:
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        table.append(wrong, evolve=True)
+
+
 def test_rows_without_evolve_are_refused_as_before(table: Table) -> None:
     with pytest.raises(InvalidInput, match="new"):
         table.append([{"id": 1, "new": 1}])

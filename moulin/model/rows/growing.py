@@ -23,12 +23,15 @@ def replayable(data: object) -> tuple[object, bool]:
         return {name: _held(values) for name, values in data.items()}, True
     if isinstance(data, pa.Table | pa.RecordBatch) or (isinstance(data, list) and not is_arrow(data)):
         return data, True
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data), False
-    if hasattr(data, "__arrow_c_array__"):
-        return pa.record_batch(data), True
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data), False
+        if hasattr(data, "__arrow_c_array__"):
+            return pa.record_batch(data), True
+    except (pa.ArrowException, ValueError, TypeError):
+        return data, True  # such data is refused when it is read
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
-        return data, True  # which is refused when it is read
+        return data, True  # and so is this
     return list(data), True
 
 
