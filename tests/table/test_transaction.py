@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -184,6 +185,19 @@ def test_two_transactions_over_the_same_tables_do_not_wait_for_ever(open_lake: O
     assert len(names(lake.table("shop.a"))) == 2 - len(lost)
 
 
+def test_a_table_that_another_process_writes_is_a_conflict(tmp_path: Path) -> None:
+    with Lake.open(tmp_path / "lake") as lake, Lake.open(tmp_path / "lake", settings={"lock_seconds": 0.2}) as other:
+        lake.create_database("shop")
+        table = lake.create_table("shop.keyed", COLUMNS, primary_key=["id"])
+        table.put({"id": 1, "name": "put"})
+        with pytest.raises(Conflict, match="try again"), other.transaction() as tx:
+            tx.table("shop.keyed").append(some(2))
+        table.close()
+        with other.transaction() as tx:
+            tx.table("shop.keyed").append(some(2))
+        assert names(other.table("shop.keyed")) == {1: "put", 2: "n2"}
+
+
 def test_a_keyed_table_that_was_read_and_changed_by_another_is_a_conflict(lake: Lake, keyed: Table) -> None:
     keyed.append(some(1))
     with pytest.raises(Conflict, match="read it at version"), lake.transaction() as tx:
@@ -242,7 +256,7 @@ def test_a_table_in_regions_takes_rows_of_new_ones(lake: Lake) -> None:
     assert table.get(("c", 1)) is None
 
 
-def test_a_read_back_from_manifests_has_every_schema(open_lake: OpenLake, tmp_path: Any) -> None:
+def test_a_read_back_from_manifests_has_every_schema(tmp_path: Path) -> None:
     with Lake.open(tmp_path / "own") as lake:
         lake.create_database("shop")
         table = lake.create_table("shop.t", COLUMNS, primary_key=["id"])
