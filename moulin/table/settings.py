@@ -45,6 +45,18 @@ class TableSettings(TableHandle):
     def widen_column(self, name: str, type: Any) -> Outcome:
         return self._alter(WidenColumn(name, to_type(type, f"column {name}")))
 
+    def cast_column(self, name: str, type: Any) -> Outcome:
+        """Change the type of a column to any simple one, and write all rows again where widening is not enough.
+
+        One version: rows keep their `_row_id`, and older versions their old type. A value that does not fit is an
+        InvalidInput that names it, and nothing changes. The key, and what the table is partitioned or sorted by, cannot
+        be cast. Runs on Spark when a session is at hand and the table is large; indexes of the column are dropped.
+        """
+        from moulin.table.casting import cast
+
+        self._writable()
+        return cast(self._context, self._writable, self._keyed(), name, to_type(type, f"column {name}"), self._alter)
+
     def move_column(
         self, name: str, *, first: bool = False, after: str | None = None, before: str | None = None
     ) -> Outcome:

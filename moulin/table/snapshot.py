@@ -21,6 +21,7 @@ from moulin.table.keyed.lookup import Lookup
 from moulin.table.keyed.version import KeyedVersion
 from moulin.table.pins import Hold
 from moulin.table.read.scan import Scan
+from moulin.table.read.take import TakeScan, checked_ids, take_rows
 
 
 class Snapshot:
@@ -67,6 +68,13 @@ class Snapshot:
             return KeyScan(c, self._seen, None, columns=columns, where=where, limit=limit, **options)
         options = {"columns": columns, "where": where, "limit": limit, "indexes": c.secondary, "pins": c.pins}
         return Scan(c.catalog, c.store, c.vectors, self._state, **options)
+
+    def take(self, row_ids: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of these `_row_id`s in this version, in the order asked for; ids that it lacks are left out."""
+        if self._hold is not None:
+            self._hold.check()
+        c, ids = self._context, checked_ids(row_ids)
+        return take_rows(TakeScan(c.catalog, c.store, c.vectors, self._state, ids, columns, c.pins), ids, columns)
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row of a key in this version, or None."""

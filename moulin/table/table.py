@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import pyarrow as pa
+
 from moulin.errors import Closed, FailedPrecondition
 from moulin.model.where import Where
 from moulin.table.commit.retry import retry
@@ -64,14 +66,20 @@ class Table(TableVersions, TableSettings):
 
     # Rows
 
-    def append(self, data: object, *, request_id: str | None = None) -> Outcome:
+    def append(self, data: object, *, request_id: str | None = None, evolve: bool = False) -> Outcome:
         """Add rows: Arrow in any of its forms, a list of dicts, what exports an Arrow stream, or a Spark DataFrame.
 
+        With `evolve`, columns that the table lacks are added to it, nullable and last, and types that are too narrow
+        are widened (int to long, float to double, decimals to more digits, date to timestamp), in the same version.
         With a `request_id`, a second append of the same id does nothing and answers with the first one's version.
         """
         state = self._writable()
         if request_id is not None and (earlier := self._context.catalog.committed(request_id)):
             return Outcome(earlier.version)
+        if evolve:
+            from moulin.table.evolution import append_evolving
+
+            return append_evolving(self._context, self._writable, self._keyed(), data, request_id)
         if (keyed := self._keyed()) is not None:
             from moulin.table.bulk import bulk
 
@@ -108,6 +116,16 @@ class Table(TableVersions, TableSettings):
             return KeyScan(self._context, seen, pending, columns=columns, where=where, limit=limit, **options)
         snapshot = Snapshot(self._context, self._state(version))
         return snapshot.scan(columns, where, limit, **options)
+
+    def take(self, row_ids: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of these `_row_id`s, in the order asked for, an id that comes twice twice.
+
+        Ids of rows that were deleted or never were are left out: name `_row_id` in `columns` to see which came. What
+        was put into a keyed table is flushed first. Only segments and row groups that may hold a row are read.
+        """
+        if not self._read_only and (keyed := self._keyed()) is not None:
+            keyed.flush()
+        return Snapshot(self._context, self._state()).take(row_ids, columns)
 
     def backfill(
         self,

@@ -1,69 +1,87 @@
 """Transactions: changes of several tables that become one version, or nothing."""
 
-# Decisions: docs/decisions/0047
+# Decisions: docs/decisions/0259
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 from uuid import UUID
 
-from pyroaring import BitMap64
-
-from moulin.errors import Closed, Unsupported
+from moulin.errors import Closed, Conflict, FailedPrecondition, Fenced
 from moulin.model.entities import TableState
 from moulin.model.operations import Kind, SetProperties
+from moulin.model.schema.change import AddColumn, DropColumn, RenameColumn, SchemaChange, WidenColumn
+from moulin.model.schema.type_reader import to_type
 from moulin.model.where import Where
-from moulin.table.commit.change import Change, DataChange, SettingChange
+from moulin.table.commit.change import Change
 from moulin.table.context import Context
+from moulin.table.keyed.keyed import KeyedTable
+from moulin.table.keyed.tables import flush_own, keyed_table
 from moulin.table.properties import check_properties
 from moulin.table.read.scan import Scan
-from moulin.table.snapshot import Snapshot
-from moulin.table.write.writes import prepare_append, prepare_delete, prepare_overwrite
+from moulin.table.staged import Staged
+
+_HARMLESS = {Kind.COMPACT, Kind.SET_PROPERTIES, Kind.CREATE_INDEX, Kind.UPDATE_INDEX, Kind.DROP_INDEX}
 
 
 class Transaction:
     """Collects changes and commits them when its `with` block ends well; an exception drops them all.
 
-    Reads see the version that the transaction began at, not its own changes. `version` is set by the commit.
+    Changes follow one another: each works on what those before it left, and so do reads. Others see nothing of them
+    before the commit, which sets `version`. Of a table that others change meanwhile, the transaction sees the version
+    that it began at. A keyed table is held from its first change to the commit, and seen as it was then. One thread
+    uses a transaction.
     """
 
     def __init__(self, context: Context, resolve: Callable[[str], UUID]) -> None:
         self._context, self._resolve = context, resolve
-        self._data: dict[UUID, DataChange] = {}
-        self._settings: list[Change] = []
+        self._tables: dict[UUID, TransactionTable] = {}
+        self._held = ExitStack()
         self._open = False
+        self._thread = 0
         self.read_version = context.catalog.version()
         self.version: int | None = None
 
     def table(self, name: str) -> TransactionTable:
-        """A table to change within this transaction."""
+        """A table to read and change within this transaction."""
         self._require_open()
-        state = self._context.catalog.table_by_id(self._resolve(name), self.read_version)
-        return TransactionTable(self, self._context, state)
+        table_id = self._resolve(name)
+        if table_id not in self._tables:
+            state = self._context.catalog.table_by_id(table_id, self.read_version)
+            self._tables[table_id] = TransactionTable(self, self._context, state)
+        return self._tables[table_id]
 
     def __enter__(self) -> Transaction:
-        self._open = True
+        flush_own(self._context)  # what this process put before is part of what the transaction reads
+        self.read_version = self._context.catalog.version()
+        self._open, self._thread = True, threading.get_ident()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open = False
-        changes = [*self._settings, *(c for c in self._data.values() if _has_effect(c))]
-        if kind is None and changes:
-            self.version = self._context.committer.commit(changes).version
+        with self._held:
+            changes: list[Change] = []
+            for table in self._tables.values() if kind is None else ():
+                changes += table._staged.changes()
+            if changes:
+                self.version = self._context.committer.commit(changes).version
 
-    def _stage(self, change: DataChange | SettingChange) -> None:
-        self._require_open()
-        if isinstance(change, SettingChange):
-            self._settings.append(change)
-        elif change.table_id not in self._data or change.everything:
-            self._data[change.table_id] = change
-        else:
-            self._data[change.table_id] = _combine(self._data[change.table_id], change)
+    def _hold(
+        self, keyed: KeyedTable, values: Sequence[tuple[bytes | None, ...]] | None = None
+    ) -> tuple[Any, Sequence[Any]]:
+        """Hold regions of a keyed table until the transaction ends."""
+        if threading.get_ident() != self._thread:
+            raise FailedPrecondition("A transaction changes keyed tables in the thread that opened it alone.")
+        try:
+            return self._held.enter_context(keyed.held(values, reserved=True))
+        except Fenced as error:
+            raise Conflict(f"A transaction cannot hold the table now; try again. {error.message}") from error
 
     def _require_open(self) -> None:
         if not self._open:
@@ -71,56 +89,116 @@ class Transaction:
 
 
 class TransactionTable:
-    """One table inside a transaction."""
+    """One table inside a transaction. Each change sees what those before it did."""
 
     def __init__(self, transaction: Transaction, context: Context, state: TableState) -> None:
-        self._transaction, self._context, self._state = transaction, context, state
+        self._transaction, self._context = transaction, context
+        self._staged = Staged(context, state)
+        self._keyed: KeyedTable | None = None  # the keyed table, once it is held
+        self._was_read = False
 
-    def append(self, data: object) -> None:
-        self._require_no_key()
-        self._transaction._stage(prepare_append(self._context, self._state, data))
+    # Rows
+
+    def append(self, data: object) -> int:
+        """Add rows; on a keyed table, insert them or replace those of the same keys. Returns how many there were."""
+        staged = self._changed()
+        if self._keyed is None:
+            return staged.append(data)
+        batches = staged.batches(data)
+        self._hold_new(self._keyed.regions_of(batches))
+        return staged.upsert(self._keyed, batches)
 
     def delete_where(self, where: Where) -> int:
-        """Delete rows of the version that the transaction reads; returns how many."""
-        self._require_no_key()
-        change, rows = prepare_delete(self._context, self._state, where)
-        self._transaction._stage(change)
-        return rows
+        """Delete the rows that match; returns how many."""
+        return self._changed().delete(where)
 
     def overwrite(self, data: object, where: Where = None) -> None:
-        self._require_no_key()
-        added = prepare_append(self._context, self._state, data).added
-        change, _ = prepare_overwrite(self._context, self._state, added, where)
-        self._transaction._stage(change)
-
-    def set_properties(self, properties: Mapping[str, Any], *, remove: Sequence[str] = ()) -> None:
-        operation = SetProperties(check_properties(properties), tuple(remove))
-        self._transaction._stage(SettingChange(self._state.id, self._state.version, operation))
-
-    def _require_no_key(self) -> None:
-        """Rows of a keyed table are found and replaced by their keys, which needs its regions held: not here."""
-        if self._state.schema.identifier_field_ids:
-            raise Unsupported(
-                f"Table {self._state.full_name} has a primary key, and a transaction cannot change its rows: use put, "
-                "append, delete_where or overwrite of the table itself. Each of them is one version."
-            )
+        """Replace all rows, or those that match, with the rows of `data`."""
+        staged = self._changed()
+        if self._keyed is None:
+            staged.replace(data, where)
+            return
+        batches = staged.batches(data)  # data that does not fit must not leave the rows deleted
+        self._hold_new(self._keyed.regions_of(batches))
+        staged.remove(where)
+        staged.upsert(self._keyed, batches)
 
     def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
-        return Snapshot(self._context, self._state).scan(columns, where, limit)
+        """Rows as the transaction has left them so far."""
+        self._transaction._require_open()
+        self._was_read = True
+        return self._staged.scan(columns, where, limit)
+
+    # Settings
+
+    def add_column(
+        self, name: str, type: Any, default: Any = None, *, required: bool = False, doc: str | None = None
+    ) -> None:
+        """Add a column; rows that lack it, old and new, read as `default`."""
+        self._alter(AddColumn(name, to_type(type, f"column {name}"), default, required, doc))
+
+    def rename_column(self, name: str, new_name: str) -> None:
+        """Give a column another name."""
+        self._alter(RenameColumn(name, new_name))
+
+    def drop_column(self, name: str) -> None:
+        """Drop a column; older versions still show it."""
+        self._alter(DropColumn(name))
+
+    def widen_column(self, name: str, type: Any) -> None:
+        """Give a column a wider type."""
+        self._alter(WidenColumn(name, to_type(type, f"column {name}")))
+
+    def set_properties(self, properties: Mapping[str, Any], *, remove: Sequence[str] = ()) -> None:
+        """Set properties, and remove those named in `remove`."""
+        self._transaction._require_open()
+        self._staged.set_properties(SetProperties(check_properties(properties), tuple(remove)))
+
+    def _alter(self, change: SchemaChange) -> None:
+        self._changed().alter(change)
+
+    def _changed(self) -> Staged:
+        """What to change; a keyed table is held from here on, and seen as it is now."""
+        self._transaction._require_open()
+        staged = self._staged
+        if self._keyed is None and staged.state.schema.identifier_field_ids:
+            keyed = keyed_table(self._context, staged.state.id)
+            assert keyed is not None
+            keyed.ready()
+            seen, uses = self._transaction._hold(keyed)
+            if self._was_read:
+                self._require_unread(seen.state)
+            held = Staged(self._context, seen.state, seen.segments, tuple(uses))
+            for operation in staged.properties:
+                held.set_properties(operation)
+            self._staged, self._keyed, staged = held, keyed, held
+        return staged
+
+    def _require_unread(self, now: TableState) -> None:
+        """What the transaction read of a keyed table must still be so when it first changes it."""
+        read = self._transaction.read_version
+        for info in self._context.catalog.history(now.id) if now.head_version > read else ():
+            if info.version > read and info.kind not in _HARMLESS:
+                raise Conflict(
+                    f"Table {now.full_name} was changed by the {info.kind} of version {info.version} after the "
+                    f"transaction read it at version {read}. Nothing was changed: run the transaction again.",
+                    requirement=f"the rows of {now.full_name}",
+                    expected=f"as at version {read}",
+                    found="changed",
+                    winner=info.version,
+                )
+
+    def _hold_new(self, values: Sequence[tuple[bytes | None, ...]]) -> None:
+        """Hold regions that did not exist when the table was first held."""
+        assert self._keyed is not None
+        staged, held = self._staged, {use.number for use in self._staged.uses}
+        catalog = self._context.catalog
+        fresh = [value for value in values if catalog.region(staged.state.id, value).number not in held]
+        if fresh:
+            seen, uses = self._transaction._hold(self._keyed, fresh)
+            numbers = {use.number for use in uses}
+            staged.segments += tuple(s for s in seen.segments if s.facts.region in numbers)
+            staged.uses += tuple(uses)
 
 
-def _has_effect(change: DataChange) -> bool:
-    return bool(change.added or change.positions or change.whole or change.everything)
-
-
-def _combine(first: DataChange, second: DataChange) -> DataChange:
-    """Both changes of one table as one; both were read from the same version."""
-    whole = {**first.whole, **second.whole}
-    positions = dict(first.positions)
-    for number, bitmap in second.positions.items():
-        positions[number] = positions.get(number, BitMap64()) | bitmap
-    positions = {number: bitmap for number, bitmap in positions.items() if number not in whole}
-    added = (*first.added, *second.added)
-    deletes = bool(whole or positions or first.everything)
-    kind = Kind.APPEND if not deletes else Kind.OVERWRITE if added else Kind.DELETE
-    return replace(first, kind=kind, added=added, positions=positions, whole=whole)
+__all__ = ["Transaction", "TransactionTable"]

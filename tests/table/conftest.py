@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+import moulin
 from moulin.lake import Lake
+from moulin.meta.config import ServeConfig
+from moulin.meta.server.server import MetaServer, build_server
 from moulin.table.table import Table
 
 pytest.register_assert_rewrite("tests.table.keyed_tables")
@@ -17,6 +20,8 @@ BACKENDS = [
     pytest.param("folder", id="folder"),
     pytest.param("shared", id="postgres-s3", marks=[pytest.mark.postgres, pytest.mark.s3]),
 ]
+
+SERVED = pytest.param("served", id="grpc")
 
 EVENTS = [("id", "long", False), ("ts", "timestamptz"), ("region", "string"), ("amount", "double")]
 
@@ -34,15 +39,21 @@ def open_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenLa
             "storage_options": request.getfixturevalue("s3_options"),
         }
     opened: list[Lake] = []
+    server: MetaServer | None = None
+    if request.param == "served":
+        opened.append(Lake.open(**address))
+        server = build_server(opened[0], ServeConfig(bind="127.0.0.1:0")).start()
 
     def open_it(**more: Any) -> Lake:
-        lake = Lake.open(**address, **more)
+        lake = Lake.open(**address, **more) if server is None else moulin.connect(f"grpc://{server.address}", **more)
         opened.append(lake)
         return lake
 
     yield open_it
-    for lake in opened:
+    for lake in reversed(opened):
         lake.close()
+    if server is not None:
+        server.stop(1)
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
 from moulin.model.ids import new_snapshot_id
-from moulin.model.operations import DataOperation, IndexOperation, Restore
+from moulin.model.operations import AlterSchema, DataOperation, IndexOperation, Restore
+from moulin.model.schema.change import CastColumn
 
 
 def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
@@ -27,6 +28,7 @@ def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
         arrivals.check(commit)
     snapshot_ids = {commit.table_id: commit.snapshot_id or new_snapshot_id() for commit in commits}
     ordinals = dict.fromkeys(snapshot_ids, 0)
+    growing = {c.table_id for c in commits if isinstance(c.operation, DataOperation) and c.operation.added}
     numbered = set()
     for commit in commits:
         change = TableChange(draft, commit)
@@ -50,6 +52,8 @@ def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
             case indexed if isinstance(indexed, IndexOperation):
                 indexes.apply_index(change, indexed)
             case _:
+                if isinstance(commit.operation, AlterSchema) and commit.table_id in growing:
+                    settings.require_schema_as_read(change)
                 settings.apply_setting(change, commit.operation)
         row = change.save()
         tables.record_commit(
@@ -65,6 +69,11 @@ def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
         )
         tables.fill_state(change.manifest, row)
         draft.longest_chain = max(draft.longest_chain, row.deltas)
+    for commit in commits:
+        if isinstance(commit.operation, AlterSchema) and any(
+            isinstance(c, CastColumn) for c in commit.operation.changes
+        ):
+            data.require_cast(TableChange(draft, commit))
 
 
 def _head_snapshot(change: TableChange) -> int:

@@ -9,6 +9,8 @@ import sqlalchemy as sa
 
 from moulin.catalog.commit import arrivals
 from moulin.catalog.commit.table_change import TableChange
+from moulin.catalog.commit.table_commit import Stale
+from moulin.catalog.objects import tables
 from moulin.catalog.segments.live import time_class
 from moulin.catalog.segments.sql_rows import (
     input_rows,
@@ -24,8 +26,10 @@ from moulin.catalog.tasks import claims
 from moulin.errors import InvalidInput, Unsupported
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
+from moulin.model.conflicts import Verdict
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 from moulin.model.operations import Append, Compact, DataOperation, Expected, NewVector, Overwrite, Upsert
+from moulin.model.schema.evolution import loses_values
 
 
 def apply_data(change: TableChange, operation: DataOperation) -> None:
@@ -220,6 +224,51 @@ def _check_added(change: TableChange, added: Sequence[SegmentFacts], vectors: Ma
             query = sa.select(source.c[1]).where(source.c.table_id == change.table_id)
             if unknown := used.difference(change.connection.execute(query).scalars()):
                 raise InvalidInput(f"{change.name} has no {source.c[1].name} {min(unknown)}, which a segment names.")
+            if source is s.table_schemas:
+                _require_values_seen(change, used)
+
+
+def _require_values_seen(change: TableChange, used: set[int]) -> None:
+    """Rows that were written before a column was cast bring values that the new column would not show."""
+    state = tables.load(change.connection, change.row)
+    for schema_id in sorted(used):
+        if (name := loses_values(state.schemas[schema_id], state.schema)) is not None:
+            raise _prepared_before_cast(change, f"column {name}", "as written", "another column of that name")
+
+
+def require_cast(change: TableChange) -> None:
+    """After a cast, every live segment must be in the new schema, and every region of a keyed table be held."""
+    p, g, r = s.segment_spans, s.segments, s.regions
+    row = tables.find_by_id(change.connection, change.table_id)
+    older = (
+        sa.select(g.c.number)
+        .join(p, p.c.segment == g.c.number)
+        .where(
+            p.c.table_id == change.table_id,
+            p.c.branch == s.MAIN,
+            p.c.removed_version == s.OPEN,
+            g.c.schema_id != row.schema_id,
+        )
+    )
+    if (found := change.connection.execute(older.limit(1)).scalar()) is not None:
+        raise _prepared_before_cast(change, f"segment {found}", "rewritten by the cast", "as it was")
+    held = {use.number for use in change.commit.regions}
+    if (
+        unheld := set(change.connection.execute(sa.select(r.c.number).where(r.c.table_id == change.table_id)).scalars())
+        - held
+    ):
+        raise _prepared_before_cast(change, f"region {min(unheld)}", "held", "new")
+
+
+def _prepared_before_cast(change: TableChange, requirement: str, expected: str, found: str) -> Stale:
+    return Stale(
+        f"The {change.commit.operation.kind} of {change.name} lost a race with a cast of a column: {requirement} was "
+        f"expected to be {expected} and is {found}. Read the table again and retry.",
+        Verdict.RETRY,
+        requirement=requirement,
+        expected=expected,
+        found=found,
+    )
 
 
 def _record_compaction(change: TableChange, operation: Compact) -> None:

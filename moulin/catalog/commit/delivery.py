@@ -24,11 +24,12 @@ from moulin.catalog.sql.pool import Pool, chunks
 from moulin.errors import Corrupt, FailedPrecondition, InvalidInput, NotFound, Unsupported
 from moulin.formats import deletion_vector, secondary_index
 from moulin.formats.segment.footer import check_level, read_footer, split_offsets
+from moulin.model.alteration import altered
 from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, SegmentFacts, VectorFacts
 from moulin.model.layout.bounds import bound_from_bytes
 from moulin.model.layout.partition import decode_partition
-from moulin.model.operations import Compact, CreateIndex, DataOperation, IndexFile, UpdateIndex
+from moulin.model.operations import AlterSchema, Compact, CreateIndex, DataOperation, IndexFile, Kind, UpdateIndex
 from moulin.model.schema.values import PrimitiveType
 from moulin.storage import paths
 from moulin.storage.store import Store
@@ -42,16 +43,17 @@ _Object = tuple[str, int, bool]
 
 def require_delivered(pool: Pool, store: Store, commits: Sequence[TableCommit]) -> None:
     """Refuse commits that name objects which storage does not have, or that do not fit their table."""
-    states: dict[UUID, TableState] = {}
+    states: dict[UUID, TableState | None] = {}
     for commit in commits:
         arrivals.check(commit)
         operation = commit.operation
         if isinstance(operation, DataOperation) and operation.added:
             if commit.table_id not in states:
-                states[commit.table_id] = _state(pool, commit.table_id)
-            for facts in operation.added:
-                _check_key_index(states[commit.table_id], facts)
-                check_fits(states[commit.table_id], facts)
+                states[commit.table_id] = _fitting(pool, commits, commit.table_id)
+            if (state := states[commit.table_id]) is not None:
+                for facts in operation.added:
+                    _check_key_index(state, facts)
+                    check_fits(state, facts)
     added = [one for commit in commits if isinstance(commit.operation, DataOperation) for one in commit.operation.added]
     segments = {facts.path for facts in added}
     objects = [one for commit in commits for one in named_objects(commit) if one[0] not in segments]
@@ -63,9 +65,25 @@ def require_delivered(pool: Pool, store: Store, commits: Sequence[TableCommit]) 
     _each(lambda file: check_index(store, file), files)
 
 
-def _state(pool: Pool, table_id: UUID) -> TableState:
+def _fitting(pool: Pool, commits: Sequence[TableCommit], table_id: UUID) -> TableState | None:
+    """The state of a table whose schemas new segments may be in, with those that `commits` themselves make.
+
+    None when another commit altered a schema that these alter: they are going to be refused.
+    """
+    c = s.table_commits
     with pool.read() as connection:
-        return tables.load(connection, tables.find_by_id(connection, table_id))
+        state = tables.load(connection, tables.find_by_id(connection, table_id))
+        for commit in commits:
+            if commit.table_id == table_id and isinstance(commit.operation, AlterSchema):
+                moved = sa.select(c.c.version).where(
+                    c.c.table_id == table_id,
+                    c.c.version > commit.read_version,
+                    c.c.kind.in_([Kind.ALTER_SCHEMA.value, Kind.RESTORE.value]),
+                )
+                if connection.execute(moved.limit(1)).first() is not None:
+                    return None
+                state = altered(state, commit.operation.changes)
+    return state
 
 
 def _check_vectors(pool: Pool, store: Store, commits: Sequence[TableCommit]) -> None:

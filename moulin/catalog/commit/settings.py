@@ -11,6 +11,7 @@ from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.errors import Conflict, FailedPrecondition, InvalidInput, MoulinError, NotFound
+from moulin.model.alteration import altered
 from moulin.model.conflicts import Verdict, verdict
 from moulin.model.key.region import PROPERTY as REGIONS
 from moulin.model.key.region import RegionSpec
@@ -20,7 +21,6 @@ from moulin.model.layout.sort import parse_sort
 from moulin.model.layout.sort_order import sort_to_json
 from moulin.model.operations import AlterSchema, Kind, Operation, SetPartitioning, SetProperties, SetSortOrder
 from moulin.model.schema.documents import schema_to_json
-from moulin.model.schema.evolution import apply_changes
 from moulin.model.schema.values import Schema
 from moulin.model.tags import REF_PREFIX, read_ref
 
@@ -51,25 +51,20 @@ def apply_setting(change: TableChange, operation: Operation) -> None:
 
 
 def _alter_schema(change: TableChange, operation: AlterSchema) -> None:
-    state = tables.load(change.connection, change.row)
-    in_use = dict.fromkeys((f.source_id for f in state.sort_order.fields), "the sort order")
-    in_use.update(dict.fromkeys((f.source_id for f in state.spec.fields), "the partitioning"))
-    if state.event_time is not None:
-        in_use[state.event_time] = "the event time"
-    changed, last_column_id = apply_changes(
-        state.schema,
-        state.last_column_id,
-        operation.changes,
-        schema_id=max(state.schemas) + 1,
-        in_use=in_use,
-        partition_names=[f.name for f in state.spec.fields],
-        partition_sources=[f.source_id for spec in state.specs.values() for f in spec.fields],
-    )
+    state = altered(tables.load(change.connection, change.row), operation.changes)
+    changed = state.schema
     _keep_regions(change, changed)
     tables.store_setting(change.draft, s.table_schemas, change.table_id, changed.schema_id, schema_to_json(changed))
-    change.updates.update(schema_id=changed.schema_id, last_column_id=last_column_id)
+    change.updates.update(schema_id=changed.schema_id, last_column_id=state.last_column_id)
     indexes.drop_without_column(change, changed)
     change.summary["changes"] = "; ".join(f"{c.action} {c.name}" for c in operation.changes)
+
+
+def require_schema_as_read(change: TableChange) -> None:
+    """For a commit that alters the schema and adds rows in it: ids that it foresaw must not mean something else."""
+    moved = {row.version for row in change.since() if row.kind in (Kind.ALTER_SCHEMA, Kind.RESTORE)}
+    if moved or change.past_is_forgotten:
+        raise change.stale("the schema", "as read", "changed", moved)
 
 
 def _keep_regions(change: TableChange, changed: Schema) -> None:

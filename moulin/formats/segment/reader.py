@@ -149,6 +149,26 @@ class SegmentReader:
         """Whether the file stores `_row_id` and `_last_updated_sequence_number`."""
         return self._row_id_leaf is not None and self._sequence_leaf is not None
 
+    @property
+    def row_id_ranges(self) -> list[tuple[int, int, bool]]:
+        """Per row group the lowest and highest row id that is stored, and whether rows may be without one.
+
+        What statistics do not say is as wide as it can be; an empty range is (0, -1).
+        """
+        widest = (0, np.iinfo(np.int64).max - 1, True)
+        if (leaf := self._row_id_leaf) is None:
+            return [(0, -1, True)] * len(self.group_rows)
+        found = []
+        for group, rows in enumerate(self.group_rows):
+            facts = self._metadata.row_group(group).column(leaf.index).statistics
+            if facts is None or not facts.has_null_count:
+                found.append(widest)
+            elif facts.has_min_max:
+                found.append((int(facts.min), int(facts.max), facts.null_count > 0))
+            else:
+                found.append((0, -1, True) if facts.null_count == rows else widest)
+        return found
+
     def table(self, **options: Unpack[ReadOptions]) -> pa.Table:
         """The rows that `options` choose."""
         read = _Options(**options)

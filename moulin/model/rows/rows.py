@@ -33,7 +33,7 @@ def to_batches(data: object, schema: Schema) -> Iterator[pa.RecordBatch]:
     nothing before its end.
     """
     intake = _Intake(schema)
-    if _is_arrow(data):
+    if is_arrow(data):
         return intake.arrow(data)
     if isinstance(data, Mapping):
         return intake.columns(data)
@@ -88,13 +88,13 @@ class _Intake:
         for first in data:
             if isinstance(first, Mapping):
                 return self._dicts(chain([first], data))
-            if _is_arrow(first):
+            if is_arrow(first):
                 return chain.from_iterable(map(self._arrow_item, chain([first], data)))
             raise _unknown_form(first, "An iterable of rows")
         return iter(())
 
     def _arrow_item(self, item: object) -> Iterator[pa.RecordBatch]:
-        if not _is_arrow(item):
+        if not is_arrow(item):
             raise _unknown_form(item, "An iterable of Arrow batches")
         return self.arrow(item)
 
@@ -187,7 +187,7 @@ class _Intake:
         return f"a column {name!r} that the table does not have.{did_you_mean(str(name), self._names)} It has: {known}."
 
 
-def _is_arrow(data: object) -> bool:
+def is_arrow(data: object) -> bool:
     return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
 
 
@@ -214,4 +214,4 @@ def _unknown_form(data: object, what: str = "Data") -> InvalidInput:
     )
 
 
-__all__ = ["CHUNK_ROWS", "to_batches"]
+__all__ = ["CHUNK_ROWS", "is_arrow", "to_batches"]

@@ -80,6 +80,26 @@ class WidenColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class CastColumn:
+    """Any other type, under the same name and in the same place, with a new field id: all rows are written again.
+
+    Only in a commit that replaces every segment. `default` is the column's default in the new type.
+    """
+
+    name: str
+    type: IcebergType
+    default: Any = None
+    action: ClassVar[str] = "cast-column"
+
+    def __post_init__(self) -> None:
+        _leaf(self.name)
+        kind = to_type(self.type, f"column {self.name}")
+        object.__setattr__(self, "type", kind)
+        if self.default is not None:
+            object.__setattr__(self, "default", coerce_default(kind, self.default, f"column {self.name}"))
+
+
+@dataclass(frozen=True, slots=True)
 class MoveColumn:
     """Another position among its siblings: first, or right `after` or `before` the sibling of that last part."""
 
@@ -138,7 +158,9 @@ class SetDefault:
             object.__setattr__(self, "default", coerce_default(kind, self.default, f"column {self.name}"))
 
 
-SchemaChange = AddColumn | RenameColumn | DropColumn | WidenColumn | MoveColumn | SetNullable | SetDoc | SetDefault
+SchemaChange = (
+    AddColumn | RenameColumn | DropColumn | WidenColumn | CastColumn | MoveColumn | SetNullable | SetDoc | SetDefault
+)
 
 _BY_ACTION: Mapping[str, type[SchemaChange]] = MappingProxyType({kind.action: kind for kind in get_args(SchemaChange)})
 
@@ -150,7 +172,7 @@ def change_to_json(change: SchemaChange) -> str:
         value = getattr(change, field.name)
         if isinstance(value, IcebergType):
             value = type_document(value)
-        elif value is not None and isinstance(change, AddColumn | SetDefault) and field.name == "default":
+        elif value is not None and isinstance(change, AddColumn | CastColumn | SetDefault) and field.name == "default":
             value = single_value.to_json(change.type, value)
         if value is not None:
             document[field.name] = value
@@ -180,6 +202,7 @@ def _leaf(name: object) -> str:
 
 __all__ = [
     "AddColumn",
+    "CastColumn",
     "DropColumn",
     "MoveColumn",
     "RenameColumn",

@@ -14,6 +14,7 @@ from typing import Any
 from moulin.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidInput
 from moulin.model.schema.change import (
     AddColumn,
+    CastColumn,
     DropColumn,
     MoveColumn,
     RenameColumn,
@@ -37,6 +38,7 @@ from moulin.model.schema.values import (
     LongType,
     MapType,
     NestedField,
+    PrimitiveType,
     Schema,
     StructType,
     TimestampNanoType,
@@ -208,7 +210,7 @@ def _widen(siblings: _Siblings, path: tuple[str, ...], change: WidenColumn, rule
     index = _index_of(siblings, path[-1])
     field, new = siblings[index], change.type
     old = field.field_type
-    if not _is_wider(old, new):
+    if not is_wider(old, new):
         raise InvalidInput(
             f"Column {change.name} of type {old} cannot become {new}: only int to long, float to double, decimal to "
             "more digits of the same scale, and date to timestamp or timestamp_ns are possible."
@@ -229,7 +231,31 @@ def _widen(siblings: _Siblings, path: tuple[str, ...], change: WidenColumn, rule
     return siblings
 
 
-def _is_wider(old: IcebergType, new: IcebergType) -> bool:
+def _cast(siblings: _Siblings, path: tuple[str, ...], change: CastColumn, rules: _Rules) -> _Siblings:
+    index = _index_of(siblings, path[-1])
+    field = siblings[index]
+    for inner in sorted(nested_ids(field)):
+        use = rules.use_of(inner) or ("earlier partitioning" if inner in rules.partition_sources else None)
+        if use is not None:
+            raise FailedPrecondition(
+                f"Column {change.name} cannot become {change.type}: {use} rests on it. Add another column instead."
+            )
+    if len(path) > 1 or not all(isinstance(kind, PrimitiveType) for kind in (field.field_type, change.type)):
+        raise InvalidInput(
+            f"Column {change.name} of type {field.field_type} cannot be cast to {change.type}: only columns of simple "
+            "types can, not structs, lists, maps and what is in them."
+        )
+    siblings[index] = replace(
+        field,
+        field_id=rules.next_id(),
+        field_type=change.type,
+        initial_default=change.default,
+        write_default=change.default,
+    )
+    return siblings
+
+
+def is_wider(old: IcebergType, new: IcebergType) -> bool:
     match old, new:
         case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
             return True
@@ -238,6 +264,20 @@ def _is_wider(old: IcebergType, new: IcebergType) -> bool:
         case DateType(), (TimestampType() | TimestampNanoType()):
             return True
     return False
+
+
+def loses_values(written: Schema, current: Schema) -> str | None:
+    """The name of a column whose values, in files of `written`, nobody would see any more, as another has its name.
+
+    That is so after a cast, and after a drop of a column and an addition of its name. None when there is none.
+    """
+    now = {field.name: field.field_id for field in current.fields}
+    known, ids = set(current.field_ids), set(written.field_ids)
+    for field in written.fields:
+        successor = now.get(field.name)
+        if successor is not None and field.field_id not in known and successor not in ids:
+            return field.name
+    return None
 
 
 def _move(siblings: _Siblings, path: tuple[str, ...], change: MoveColumn, rules: _Rules) -> _Siblings:
@@ -280,6 +320,7 @@ _EDITS: Mapping[type, Callable[[_Siblings, tuple[str, ...], Any, _Rules], _Sibli
         RenameColumn: _rename,
         DropColumn: _drop,
         WidenColumn: _widen,
+        CastColumn: _cast,
         MoveColumn: _move,
         SetNullable: _set_nullable,
         SetDoc: _set_doc,

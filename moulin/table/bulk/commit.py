@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from moulin.errors import Conflict, InvalidInput
+from moulin.model.entities import TableState
 from moulin.model.merge_rules import MergeRules
 from moulin.model.operations import Kind
 from moulin.model.rows.rows import to_batches
@@ -24,7 +25,7 @@ from moulin.model.schema.values import Schema
 from moulin.model.where import Where
 from moulin.table.bulk.drafts import Drafts
 from moulin.table.bulk.writer import BulkPlan, OnDuplicate, RegionRun, write_bulk, write_runs
-from moulin.table.commit.change import DataChange
+from moulin.table.commit.change import Change, DataChange
 from moulin.table.commit.retry import retry
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
@@ -35,11 +36,22 @@ from moulin.table.write.writes import Outcome, number_source, prepare_delete
 
 
 def plan_bulk(
-    context: Context, keyed: KeyedTable, *, duplicates: OnDuplicate = "error", replaces_all: bool = False
+    context: Context,
+    keyed: KeyedTable,
+    *,
+    duplicates: OnDuplicate = "error",
+    replaces_all: bool = False,
+    foreseen: TableState | None = None,
 ) -> BulkPlan:
-    """The plan of an upsert into the newest version, or of rows that replace all others."""
+    """The plan of an upsert into the newest version, or of rows that replace all others.
+
+    Runs are in the schema of `foreseen`, if given: the state that the same commit makes of the newest one.
+    """
     keyed.flush()
-    return plan_held(context, keyed, keyed.refresh(), duplicates=duplicates, replaces_all=replaces_all)
+    seen = keyed.refresh()
+    if foreseen is not None:
+        seen = replace(seen, state=foreseen)
+    return plan_held(context, keyed, seen, duplicates=duplicates, replaces_all=replaces_all)
 
 
 def plan_held(
@@ -68,11 +80,21 @@ def plan_held(
     )
 
 
-def upsert_frame(context: Context, keyed: KeyedTable, frame: Any, request_id: str | None) -> Outcome:
-    """Insert or replace the rows of a DataFrame, which has each key once, in one version."""
-    plan = plan_bulk(context, keyed)
+def upsert_frame(
+    context: Context,
+    keyed: KeyedTable,
+    frame: Any,
+    request_id: str | None,
+    foreseen: TableState | None = None,
+    before: Sequence[Change] = (),
+) -> Outcome:
+    """Insert or replace the rows of a DataFrame, which has each key once, in one version.
+
+    `before` are changes of the same commit that make the state `foreseen`.
+    """
+    plan = plan_bulk(context, keyed, foreseen=foreseen)
     runs = context.spark().map_frame(write_bulk, plan, frame)
-    return commit_upsert(context, keyed, plan, runs, request_id=request_id)
+    return commit_upsert(context, keyed, plan, runs, request_id=request_id, before=before)
 
 
 def overwrite_frame(context: Context, keyed: KeyedTable, frame: Any, where: Where) -> Outcome:
@@ -90,15 +112,17 @@ def commit_upsert(
     request_id: str | None = None,
     digest: bytes | None = None,
     summary: Mapping[str, str] | None = None,
+    before: Sequence[Change] = (),
 ) -> Outcome:
-    """One version of the runs of a plan. A request id that was committed before does nothing."""
+    """One version of the runs of a plan, and the changes `before` it. A request id committed before does nothing."""
     drafts = Drafts.of(context, keyed, plan, runs)
-    if not drafts.by_region:
+    if not drafts.by_region and not before:
         return Outcome(keyed.refresh().state.head_version)
     with keyed.held(drafts.values) as (seen, uses):
         drafts.settle(context, plan, seen)
         change = replace(drafts.change(seen.state, uses), summary=dict(summary or {}))
-        version = context.committer.commit([change], request_id=request_id, digest=digest).version
+        changes = [*before, change] if drafts.has_effect or not before else before
+        version = context.committer.commit(changes, request_id=request_id, digest=digest).version
     return drafts.outcome(version)
 
 

@@ -116,6 +116,8 @@ class Committer:
             vectors=vectors,
             added_vectors={number: written[number] for number in own},
         )
+        if isinstance(operation, Overwrite):
+            operation = replace(operation, everything=change.everything)
         return TableCommit(change.table_id, version, operation, change.summary, change.regions)
 
     def _carry_over(self, change: DataChange, version: int) -> DataChange:

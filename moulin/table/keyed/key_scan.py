@@ -8,7 +8,7 @@ index, and the slices are put together and sorted. So memory is bounded however 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
@@ -22,14 +22,14 @@ from moulin.model.columns import compute as pc
 from moulin.model.facts import LiveSegment
 from moulin.model.key.key import Key, successor
 from moulin.model.predicate.evaluation import evaluate
-from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, LAST_UPDATED_VERSION, ROW_ID, empty_table
+from moulin.model.schema.arrow import empty_table
 from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.find.locate import locate
 from moulin.table.keyed.memtable import to_schema
 from moulin.table.keyed.reader import KeyedReader
 from moulin.table.keyed.version import KeyedVersion
-from moulin.table.read.scan import Scan, Unit, UnitReader, map_sequences, read_ahead
+from moulin.table.read.scan import Scan, Unit, UnitReader, read_ahead
 from moulin.table.write.upsert import mark
 
 _WINDOW_ROWS = 1 << 18
@@ -137,18 +137,18 @@ class KeyScan(Scan):
         seen = KeyedVersion(self._state, (), 0.0)
         narrow = KeyScan(self._context, seen, self._pending, columns=[], ordered=self._ordered)
         narrow._predicate, narrow._low, narrow._high = self._predicate, self._low, self._high
+        narrow._hidden = replace(self._hidden, shown=())
         return narrow
 
     def _tables(self) -> Iterator[pa.Table]:
-        versions = self._catalog.sequence_versions(self._state.id) if self._lineage else ([], [])
         if not self._ordered:
-            hidden = self._pending.hidden if self._pending else {}
-            yield from self._committed(versions, hidden)
+            gone = self._pending.hidden if self._pending else {}
+            yield from self._committed(gone)
             if self._pending is not None:
-                yield self._finish(self._matching(self._pending.rows), versions)
+                yield self._finish(self._matching(self._pending.rows))
             return
         for table in self._windows():
-            yield self._finish(table, versions)
+            yield self._finish(table)
 
     def _windows(self) -> Iterator[pa.Table]:
         planned = self._planned()
@@ -243,13 +243,11 @@ class KeyScan(Scan):
         table = pa.concat_tables([t if t.schema == schema else t.select(schema.names).cast(schema) for t in tables])
         return table if in_order and len(tables) == 1 else table.take(pc.sort_indices(self._key.encode(table)))
 
-    def _reader(self, hidden: Mapping[int, BitMap64], positions: Mapping[int, Any]) -> UnitReader:
+    def _reader(self, gone: Mapping[int, BitMap64], positions: Mapping[int, Any]) -> UnitReader:
         columns = self._columns
         if self._ordered and columns is not None:
             columns = [*columns, *(name for name in self._key.names if name not in columns)]
-        return UnitReader(
-            self._store, self._vectors, self._state, self._predicate, columns, bool(self._lineage), hidden, positions
-        )
+        return self._unit_reader(columns, gone, positions)
 
     def _working_schema(self, read: UnitReader) -> pa.Schema:
         return read.schema()
@@ -264,26 +262,10 @@ class KeyScan(Scan):
             if high is not None:
                 keep &= np.asarray(pc.less(keys.cast(pa.binary()), pa.scalar(high, pa.binary())))
             rows = rows.filter(pa.array(keep))
+        rows = self._hidden.absent(rows)
         if not self._predicate.is_true:
             rows = rows.filter(evaluate(self._predicate.expression, rows))
-        if self._lineage:
-            rows = rows.append_column(ROW_ID, pa.nulls(rows.num_rows, pa.int64()))
-            rows = rows.append_column(LAST_UPDATED_SEQUENCE, pa.nulls(rows.num_rows, pa.int64()))
         return rows
-
-    def _finish(self, table: pa.Table, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Table:
-        """As for committed rows; those that are pending have no version yet."""
-        if LAST_UPDATED_VERSION not in self._lineage:
-            return super()._finish(table, versions)
-        sequences = table.column(LAST_UPDATED_SEQUENCE)
-        if not sequences.null_count:
-            return super()._finish(table, versions)
-        fresh = pc.is_null(sequences).to_numpy()
-        known = np.zeros(table.num_rows, np.int64)
-        known[~fresh] = np.asarray(map_sequences(sequences.drop_null(), versions))
-        mapped = pa.array(known, mask=fresh)
-        table = table.append_column(pa.field(LAST_UPDATED_VERSION, pa.int64()), mapped)
-        return table.select(self.schema.names).cast(self.schema)
 
 
 __all__ = ["KeyScan", "Pending"]

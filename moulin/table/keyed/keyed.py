@@ -14,7 +14,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from moulin.errors import InvalidInput, NotFound
+from moulin.errors import Conflict, FailedPrecondition, InvalidInput, NotFound
+from moulin.model.entities import TableState
+from moulin.model.key.key import Key
 from moulin.model.operations import RegionUse
 from moulin.model.rows.rows import to_batches
 from moulin.model.schema.arrow import arrow_schema
@@ -35,6 +37,7 @@ class KeyedTable(LogSettler):
     def __init__(self, context: Context, table_id: UUID) -> None:
         super().__init__(context, table_id)
         self._life = threading.RLock()  # held to open and to close for writing; taken first
+        self._reserved = 0  # how often the thread that has `_holding` holds regions for a transaction
 
     # Writes
 
@@ -92,16 +95,19 @@ class KeyedTable(LogSettler):
         values: Sequence[tuple[bytes | None, ...]] | None = None,
         *,
         also: Sequence[tuple[bytes | None, ...]] = (),
+        reserved: bool = False,
     ) -> Iterator[tuple[KeyedVersion, list[RegionUse]]]:
         """Hold regions, all known ones (and those in `also`) unless `values` says which: writes wait, all is flushed.
 
-        Regions that this process did not write before are claimed, and given up afterwards.
+        Regions that this process did not write before are claimed, and given up afterwards. One that is `reserved` is
+        held while others may call: a change that another one holds up for `lock_seconds` is a Conflict, and other
+        changes from this thread are refused until it ends.
         """
-        known = [region.value for region in self._context.catalog.regions(self.id)]
-        wanted = sorted(
-            {*known, *also, *([()] if not self.spec.is_split else [])} if values is None else set(values), key=repr
-        )
-        with self._holding, ExitStack() as stack:
+        with self._alone(reserved), ExitStack() as stack:
+            known = [region.value for region in self._context.catalog.regions(self.id)]
+            wanted = sorted(
+                {*known, *also, *([()] if not self.spec.is_split else [])} if values is None else set(values), key=repr
+            )
             self._background.ending = False  # claims for the time of a change are taken after a close too
             writers = []
             for value in wanted:
@@ -119,9 +125,37 @@ class KeyedTable(LogSettler):
             with after_commit():
                 self.refresh()
 
-    def upsert(self, data: object, commit: Callable[[Any], int]) -> tuple[int, UpsertDraft]:
-        """Insert or replace rows in one version, past the log. `commit` commits the change and gives its version."""
-        schema = self.refresh().state.schema
+    @contextmanager
+    def _alone(self, reserved: bool) -> Iterator[None]:
+        """No other change that is not a put, of any thread, runs in the block."""
+        seconds = self._context.config.lock_seconds
+        if not self._holding.acquire(timeout=seconds if reserved else -1):
+            raise Conflict(
+                f"Table {self._seen_now().state.full_name} is being changed by another thread, which did not finish "
+                f"within {seconds:g} s (lock_seconds). Nothing was changed: try again."
+            )
+        try:
+            if self._reserved and not reserved:
+                raise FailedPrecondition(
+                    f"Table {self._seen_now().state.full_name} is being changed by a transaction of this thread: "
+                    "change it through tx.table(...), or after the transaction."
+                )
+            self._reserved += reserved
+            try:
+                yield
+            finally:
+                self._reserved -= reserved
+        finally:
+            self._holding.release()
+
+    def upsert(
+        self, data: object, commit: Callable[[Any], int], foreseen: TableState | None = None
+    ) -> tuple[int, UpsertDraft]:
+        """Insert or replace rows in one version, past the log. `commit` commits the change and gives its version.
+
+        Rows are written in the schema of `foreseen`, if given: the state that the same commit makes of the newest one.
+        """
+        schema = (foreseen or self.refresh().state).schema
         batches: Iterable[pa.RecordBatch] = to_batches(data, schema)
         draft = UpsertDraft()
         values: list[tuple[bytes | None, ...]] = [()]
@@ -129,12 +163,12 @@ class KeyedTable(LogSettler):
             batches = list(batches)
             values = self.regions_of(batches)
         with self.held(values) as (seen, uses):
-            numbers = number_source(self._context)
+            numbers, state = number_source(self._context), foreseen or seen.state
             for piece in pieces(batches, schema, self.config.append_segment_bytes):
-                rows = to_schema(piece, schema, seen.state.schema)
-                for value, part in self.spec.split(newest(self.key, rows)):
+                rows = to_schema(piece, schema, state.schema)
+                for value, part in self.spec.split(newest(Key.of(state.schema) or self.key, rows)):
                     number = self._context.catalog.region(self.id, value).number
-                    put_rows(self._context, seen.state, draft, seen.of_region(number), part, numbers, region=number)
+                    put_rows(self._context, state, draft, seen.of_region(number), part, numbers, region=number)
             if not draft.added:
                 return seen.state.head_version, draft
             version = commit(draft.change(seen.state, uses))

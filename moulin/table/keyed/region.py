@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from moulin.errors import Closed, Conflict, InvalidInput, MoulinError, Unavailable
+from moulin.errors import Closed, Conflict, FailedPrecondition, InvalidInput, MoulinError, Unavailable
 from moulin.formats import log_entry
 from moulin.model.entities import Region, TableState
 from moulin.model.key.key import Key
@@ -83,6 +83,7 @@ class RegionWriter:
         self._failure: MoulinError | None = None
         self._closed = False
         self._paused = 0
+        self._pauser = 0  # the thread that paused writes last
         self._crowded = False  # flushes or compactions do not keep pace: the next writer waits
         self._blocked = False  # closed, failed, paused or crowded: looked at before every write
         entries = log.replay(self.covered)
@@ -325,6 +326,7 @@ class RegionWriter:
         """Writes wait until the block ends."""
         with self._room:
             self._paused += 1
+            self._pauser = threading.get_ident()
             self._change()
         try:
             yield
@@ -346,6 +348,11 @@ class RegionWriter:
             if self._failure is not None:
                 raise self._failure
             if self._paused:
+                if self._pauser == threading.get_ident():
+                    raise FailedPrecondition(
+                        "The table is being changed by this very thread, in a transaction or by a call that reads its "
+                        "rows from it: put rows through tx.table(...).append, or afterwards."
+                    )
                 self._room.wait()
             else:
                 self._hold_up()

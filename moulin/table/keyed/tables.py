@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from uuid import UUID
 
-from moulin.errors import NotFound
+from moulin.errors import MoulinError, NotFound
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.keyed.left_logs import left_logs
@@ -52,6 +53,14 @@ def flush_keyed(context: Context) -> dict[UUID, Exception]:
             failures[table_id] = error
             log.exception("a table cannot be flushed", extra={"table": str(table_id)})
     return failures
+
+
+def flush_own(context: Context) -> None:
+    """Commit what this process put into any table; one that cannot be flushed is left to whoever uses it next."""
+    for table_id in list(context.keyed):
+        if (keyed := open_keyed(context, table_id)) is not None:
+            with suppress(MoulinError):
+                keyed.flush_own()
 
 
 def _exists(context: Context, table_id: UUID) -> bool:

@@ -6,11 +6,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
@@ -22,17 +22,10 @@ from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, LiveSegment
 from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate
+from moulin.model.predicate.evaluation import evaluate
 from moulin.model.rows.nano_datetime import to_rows
-from moulin.model.schema.arrow import (
-    LAST_UPDATED_SEQUENCE,
-    LAST_UPDATED_VERSION,
-    ROW_ID,
-    arrow_schema,
-    empty_table,
-    show,
-    shown_schema,
-)
-from moulin.model.where import Where, parse_where
+from moulin.model.schema.arrow import LAST_UPDATED_VERSION, ROW_ID, arrow_schema, empty_table, show, shown_schema
+from moulin.model.where import Where
 from moulin.storage.store import Store
 from moulin.storage.table_store import Lost
 from moulin.table.commit.vectors import VectorCache
@@ -40,6 +33,7 @@ from moulin.table.find.index_files import SecondaryIndexes
 from moulin.table.find.index_search import Narrowed, groups_of, narrow
 from moulin.table.pins import Hold, Pins
 from moulin.table.read.frames import to_pandas, to_polars
+from moulin.table.read.hidden import SHOWN_POSITION, HiddenColumns, hidden_facts, hidden_names, parse_hidden
 from moulin.table.read.verified import VERIFIED, part_of
 
 if TYPE_CHECKING:
@@ -111,10 +105,10 @@ class Scan:
             raise InvalidInput(f"limit must be zero or more, not {limit}.")
         self._catalog, self._store, self._vectors, self._state = catalog, store, vectors, state
         self._indexes, self._pins = indexes, pins or Pins(catalog)
-        self._predicate = parse_where(where, state.schema)
+        self._predicate, tested = parse_hidden(where, state.schema)
         self._limit = limit
-        self._lineage = [name for name in columns or () if name in (ROW_ID, LAST_UPDATED_VERSION)]
         self._columns = _checked_columns(columns, state)
+        self._hidden = HiddenColumns(hidden_names(state.schema, columns or ()), tested)
         self.schema = self._output_schema(columns)
 
     def plan(self) -> ScanPlan:
@@ -176,7 +170,7 @@ class Scan:
         else:
             options: dict[str, Any] = {"columns": [], "indexes": self._indexes, "pins": self._pins}
             bare = Scan(self._catalog, self._store, self._vectors, self._state, **options)
-            bare._predicate = self._predicate
+            bare._predicate, bare._hidden = self._predicate, replace(self._hidden, shown=())
             rows = sum(table.num_rows for table in bare._held(bare._hold()))
         return rows if self._limit is None else min(rows, self._limit)
 
@@ -184,11 +178,8 @@ class Scan:
         full = shown_schema(self._state.schema)
         if columns is None:
             return full
-        lineage = {
-            ROW_ID: pa.field(ROW_ID, pa.int64()),
-            LAST_UPDATED_VERSION: pa.field(LAST_UPDATED_VERSION, pa.int64()),
-        }
-        return pa.schema([lineage.get(name) or full.field(name) for name in columns], full.metadata)
+        hidden = {field.name: field for field in self._hidden.fields}
+        return pa.schema([hidden.get(name) or full.field(name) for name in columns], full.metadata)
 
     def _hold(self) -> Hold:
         """Pin the version; the plan, which comes next, finds out whether it is still kept."""
@@ -206,50 +197,41 @@ class Scan:
                 raise
 
     def _tables(self) -> Iterator[pa.Table]:
-        versions = self._catalog.sequence_versions(self._state.id) if self._lineage else ([], [])
-        yield from self._committed(versions, {})
+        yield from self._committed({})
 
-    def _committed(
-        self, versions: tuple[Sequence[int], Sequence[int]], hidden: Mapping[int, BitMap64]
-    ) -> Iterator[pa.Table]:
-        """Rows of segments, less those at `hidden` positions."""
+    def _committed(self, gone: Mapping[int, BitMap64]) -> Iterator[pa.Table]:
+        """Rows of segments, less those at the positions `gone`."""
         planned = self._planned()
-        lineage = bool(self._lineage)
-        read = UnitReader(
-            self._store,
-            self._vectors,
-            self._state,
-            self._predicate,
-            self._columns,
-            lineage,
-            hidden,
-            planned.positions,
-        )
+        read = self._unit_reader(self._columns, gone, planned.positions)
         limit = self._catalog.config.scan_ahead_bytes
         for table in read_ahead(read, read.units(planned.segments, limit), limit):
-            yield self._finish(table, versions)
+            yield self._finish(table)
+
+    def _unit_reader(
+        self, columns: list[str] | None, gone: Mapping[int, BitMap64], positions: Mapping[int, Integers]
+    ) -> UnitReader:
+        hidden = self._hidden
+        if hidden.needs(LAST_UPDATED_VERSION):
+            hidden = hidden.with_versions(self._catalog.sequence_versions(self._state.id))
+        return UnitReader(self._store, self._vectors, self._state, self._predicate, columns, hidden, gone, positions)
 
     def _planned(self) -> Narrowed:
         """What to read, after pruning by facts and by secondary indexes."""
         segments = plan_segments(self._catalog, self._state, self._predicate)
+        if tested := self._hidden.tested:
+            segments = [
+                s
+                for s in segments
+                if self._predicate.may_match({**facts_by_field(s), **hidden_facts(s, tested)}, s.facts.rows)
+            ]
         if self._indexes is None or self._predicate.is_true:
             return Narrowed(segments)
         return narrow(self._catalog, self._indexes, self._state, self._predicate, segments)
 
-    def _finish(self, table: pa.Table, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Table:
-        if LAST_UPDATED_VERSION in self._lineage:
-            index = table.schema.get_field_index(LAST_UPDATED_SEQUENCE)
-            mapped = map_sequences(table.column(index), versions)
-            table = table.append_column(pa.field(LAST_UPDATED_VERSION, pa.int64()), mapped)
+    def _finish(self, table: pa.Table) -> pa.Table:
         if table.schema.names != self.schema.names:
             table = table.select(self.schema.names)
         return show(table, self.schema)
-
-
-def map_sequences(sequences: pa.ChunkedArray, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Array:
-    """The versions that these sequence numbers were committed as."""
-    known, mapped = (np.asarray(side, dtype=np.int64) for side in versions)
-    return pa.array(mapped[np.searchsorted(known, sequences.to_numpy())])
 
 
 def _checked_columns(columns: Sequence[str] | None, state: TableState) -> list[str] | None:
@@ -259,7 +241,7 @@ def _checked_columns(columns: Sequence[str] | None, state: TableState) -> list[s
         raise InvalidInput(f"columns takes a list of names; write columns=[{columns!r}].")
     known = [field.name for field in state.schema.fields]
     for name in columns:
-        if name not in known and name not in (ROW_ID, LAST_UPDATED_VERSION):
+        if name not in known and not hidden_names(state.schema, [name]):
             raise InvalidInput(
                 f"Table {state.full_name} has no column {name!r}.{did_you_mean(name, known)} It has: "
                 f"{', '.join(known)}."
@@ -292,7 +274,7 @@ class Unit:
 class UnitReader:
     """Reads units of one scan; called from several threads.
 
-    `hidden` are positions that do not count. Of a segment in `positions`, only row groups that hold one are read.
+    `gone` are positions that do not count. Of a segment in `positions`, only row groups that hold one are read.
     """
 
     def __init__(
@@ -302,13 +284,13 @@ class UnitReader:
         state: TableState,
         predicate: Predicate,
         columns: list[str] | None,
-        lineage: bool,
-        hidden: Mapping[int, BitMap64],
+        hidden: HiddenColumns,
+        gone: Mapping[int, BitMap64],
         positions: Mapping[int, Integers] | None = None,
     ) -> None:
         self._store, self._vectors, self._state = store, vectors, state
         self._positions = positions or {}
-        self._predicate, self._columns, self._lineage, self._hidden = predicate, columns, lineage, hidden
+        self._predicate, self._columns, self._hidden, self._gone = predicate, columns, hidden, gone
 
     def units(self, segments: Sequence[LiveSegment], limit: int) -> Iterator[Unit]:
         """Cut large segments at row groups, so that several units fit into `limit` bytes."""
@@ -332,46 +314,56 @@ class UnitReader:
 
     def slice(self, segment: LiveSegment, start: int, stop: int) -> pa.Table:
         """Rows [start, stop) of a segment."""
-        filtered = not self._predicate.is_true
+        filtered, hidden = not self._predicate.is_true, self._hidden
         deleted = self._vectors.get(self._store, segment.vector, segment.facts.rows) if segment.vector else None
-        if hidden := self._hidden.get(segment.facts.number):
-            deleted = hidden if deleted is None else deleted | hidden
+        if gone := self._gone.get(segment.facts.number):
+            deleted = gone if deleted is None else deleted | gone
         positions = self._positions.get(segment.facts.number)
         whole = not filtered and positions is None
         part = (
-            part_of(self._store, segment.facts.path, self._columns, start, stop)
-            if whole and not self._lineage
-            else None
+            part_of(self._store, segment.facts.path, self._columns, start, stop) if whole and not hidden.names else None
         )
-        reader = self._open(segment, verify=part not in VERIFIED)
+        own = [name for name in self._predicate.columns if name not in hidden.tested] if filtered else []
+        extra = [name for name in own if name not in self._read_columns] if hidden.tested else []
+        reader = self._open(segment, extra, verify=part not in VERIFIED)
         table = reader.table(
             row_groups=None if positions is None else groups_of(reader.group_starts, reader.rows, positions),
             deleted=deleted,
-            expression=self._predicate.expression if filtered else None,
-            extra_columns=self._predicate.columns if filtered else (),
+            expression=self._predicate.expression if filtered and not hidden.tested else None,
+            extra_columns=own,
             keep_group=self._predicate.may_match if filtered else None,
             start=start,
             stop=stop,
-            row_id=self._lineage,
+            position=hidden.needs(SHOWN_POSITION),
+            row_id=hidden.needs(ROW_ID),
             first_row_id=segment.first_row_id,
-            sequence=self._lineage,
+            sequence=hidden.needs(LAST_UPDATED_VERSION),
             sequence_number=segment.sequence,
         )
         VERIFIED.add(part)
-        return table
+        table = hidden.complete(table, segment.facts.number)
+        return self.tested(table).drop_columns(extra) if hidden.tested else table
+
+    def tested(self, table: pa.Table) -> pa.Table:
+        """The rows that match; `table` has the columns that the where names."""
+        return table.filter(evaluate(self._predicate.expression, table))
+
+    @cached_property
+    def _read_columns(self) -> frozenset[str]:
+        fields = self._state.schema.fields
+        return frozenset(field.name for field in fields) if self._columns is None else frozenset(self._columns)
 
     def schema(self) -> pa.Schema:
         """The columns that slices have."""
-        full = arrow_schema(self._state.schema, lineage=self._lineage)
-        if self._columns is None:
-            return full
-        lineage = [ROW_ID, LAST_UPDATED_SEQUENCE] if self._lineage else []
-        return pa.schema([full.field(name) for name in (*self._columns, *lineage)])
+        full = arrow_schema(self._state.schema)
+        names = full.names if self._columns is None else self._columns
+        return pa.schema([*(full.field(name) for name in names), *self._hidden.fields])
 
-    def _open(self, segment: LiveSegment, *, verify: bool = True) -> SegmentReader:
+    def _open(self, segment: LiveSegment, extra: Sequence[str] = (), *, verify: bool = True) -> SegmentReader:
         facts = segment.facts
         source = self._store.reader(facts.path, facts.size)
-        return SegmentReader(source, self._state.schema, columns=self._columns, name=facts.path, verify=verify)
+        columns = self._columns if self._columns is None else [*self._columns, *extra]
+        return SegmentReader(source, self._state.schema, columns=columns, name=facts.path, verify=verify)
 
 
 def read_ahead(read: Callable[[_S], pa.Table], units: Iterable[_S], limit: int) -> Iterator[pa.Table]:

@@ -62,29 +62,52 @@ def number_source(context: Context) -> NumberSource:
     return following
 
 
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Live rows that match: segments of which all do, and positions in others."""
+
+    whole: tuple[LiveSegment, ...]
+    positions: Mapping[int, BitMap64]
+
+    @property
+    def rows(self) -> int:
+        return sum(segment.live_rows for segment in self.whole) + sum(map(len, self.positions.values()))
+
+
 def prepare_delete(
     context: Context, state: TableState, where: Where, *, kind: Kind = Kind.DELETE
 ) -> tuple[DataChange, int]:
     """The live rows that match, as positions and whole segments; and how many they are."""
+    predicate = parse_delete(where, state)
+    found = find_matches(context, state, predicate)
+    whole = {segment.facts.number: segment.vector.id if segment.vector else 0 for segment in found.whole}
+    summary = {"where": predicate.describe()[:200]}
+    return DataChange(state.id, state.version, kind, (), found.positions, whole, summary=summary), found.rows
+
+
+def parse_delete(where: Where, state: TableState) -> Predicate:
+    """The condition of a delete, which must be given."""
     if where is None:
         raise InvalidInput(
             "delete_where needs a condition; to remove all rows use overwrite with none, or where='true'."
         )
-    predicate = parse_where(where, state.schema)
-    whole: dict[int, int] = {}
-    open_question: list[LiveSegment] = []
-    rows = 0
+    return parse_where(where, state.schema)
+
+
+def find_matches(context: Context, state: TableState, predicate: Predicate) -> Matches:
+    """The live rows of a version that match."""
     planned = plan_segments(context.catalog, state, predicate)
-    for segment in narrow(context.catalog, context.secondary, state, predicate, planned).segments:
-        if _surely_all(predicate, state, segment):
-            whole[segment.facts.number] = segment.vector.id if segment.vector else 0
-            rows += segment.live_rows
-        else:
-            open_question.append(segment)
-    positions = _match(context, state, predicate, open_question)
-    rows += sum(len(bitmap) for bitmap in positions.values())
-    summary = {"where": predicate.describe()[:200]}
-    return DataChange(state.id, state.version, kind, (), positions, whole, summary=summary), rows
+    return match_in(
+        context, state, predicate, narrow(context.catalog, context.secondary, state, predicate, planned).segments
+    )
+
+
+def match_in(context: Context, state: TableState, predicate: Predicate, segments: Sequence[LiveSegment]) -> Matches:
+    """The live rows of `segments` that match."""
+    surely = [segment for segment in segments if _surely_all(predicate, state, segment)]
+    numbers = {segment.facts.number for segment in surely}
+    open_question = [segment for segment in segments if segment.facts.number not in numbers]
+    return Matches(tuple(surely), _match(context, state, predicate, open_question))
 
 
 def prepare_overwrite(
@@ -120,7 +143,7 @@ def _match(
     size = sum(segment.facts.size for segment in segments)
     slices = [
         MatchSlice(context.store, state.schema, predicate, tuple(part))
-        for part in _balanced(segments, 2 * (os.cpu_count() or 1))
+        for part in balanced(segments, 2 * (os.cpu_count() or 1))
     ]
     found: dict[int, BitMap64] = {}
     for matches in context.runner(size).map(match, slices) if slices else ():
@@ -128,7 +151,7 @@ def _match(
     return found
 
 
-def _balanced(segments: Sequence[LiveSegment], parts: int) -> list[list[LiveSegment]]:
+def balanced(segments: Sequence[LiveSegment], parts: int) -> list[list[LiveSegment]]:
     """Segments dealt out by size, the largest first, so that slices take about equally long."""
     shares: list[list[LiveSegment]] = [[] for _ in range(min(parts, len(segments)))]
     sizes = [0] * len(shares)

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from moulin.errors import Closed, FailedPrecondition, InvalidInput, NotFound, Unsupported
+from moulin.errors import Closed, FailedPrecondition, InvalidInput, NotFound
 from moulin.lake import Lake
 from moulin.table.table import Table
 from tests.table.conftest import EVENTS, OpenLake
@@ -350,24 +350,6 @@ def test_a_read_only_table_shows_its_version(lake: Lake, items: Table) -> None:
         replica.put(row(5))
     replica.refresh()
     assert replica.get_many([1, 2]) == [row(1, "new"), None]
-
-
-def test_transactions_leave_rows_of_keyed_tables_alone(lake: Lake, items: Table) -> None:
-    items.put(row(1))
-    items.flush()
-    with lake.transaction() as transaction:
-        table = transaction.table("shop.items")
-        for call in (
-            lambda: table.append(rows(1, 1)),
-            lambda: table.overwrite(rows(1, 1)),
-            lambda: table.delete_where("id = 1"),
-        ):
-            with pytest.raises(Unsupported, match="primary key"):
-                call()
-        assert table.scan().count() == 1
-        table.set_properties({"owner": "me"})
-    assert items.properties["owner"] == "me"
-    check_flushed(lake, items, {1: row(1)})
 
 
 def test_schema_changes_meet_what_is_not_flushed(lake: Lake, items: Table, open_lake: OpenLake) -> None:

@@ -1,0 +1,140 @@
+"""Hidden columns: where a row is and who it is. A scan gives them when it names them, and a where may use them."""
+
+# Decisions: docs/decisions/0260
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+
+from moulin.model.columns import compute as pc
+from moulin.model.facts import ColumnFacts, LiveSegment
+from moulin.model.layout.bounds import bound_to_bytes
+from moulin.model.predicate import Predicate
+from moulin.model.schema.arrow import (
+    LAST_UPDATED_SEQUENCE,
+    LAST_UPDATED_VERSION,
+    POSITION,
+    ROW_ID,
+    ROW_ID_FIELD_ID,
+)
+from moulin.model.schema.values import LongType, NestedField, Schema
+from moulin.model.where import Where, parse_where
+
+SEGMENT = "_segment"
+SHOWN_POSITION = "_position"
+
+# Ids for conditions alone: they lie above those that columns can have, and are stored nowhere.
+_IDS: Mapping[str, int] = MappingProxyType(
+    {ROW_ID: ROW_ID_FIELD_ID, LAST_UPDATED_VERSION: 2147483547, SEGMENT: 2147483546, SHOWN_POSITION: 2147483545}
+)
+_LONG = LongType()
+_RAW = (ROW_ID, LAST_UPDATED_SEQUENCE, POSITION)  # what a segment reader adds, and hidden columns are made of
+
+
+def hidden_names(schema: Schema, names: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The hidden columns, all or those among `names`; a column of the table of such a name goes before."""
+    own = {field.name for field in schema.fields}
+    return tuple(name for name in _IDS if name not in own and (names is None or name in names))
+
+
+def parse_hidden(where: Where, schema: Schema) -> tuple[Predicate, tuple[str, ...]]:
+    """The predicate of a where that may name hidden columns, and those that it names."""
+    text = "" if where is None else str(where)
+    mentioned = [name for name in hidden_names(schema) if name in text.lower()]
+    if not mentioned:
+        return parse_where(where, schema), ()
+    extra = (NestedField(_IDS[name], name, _LONG, False) for name in mentioned)
+    wider = Schema(
+        *schema.fields,
+        *extra,
+        schema_id=schema.schema_id,
+        identifier_field_ids=schema.identifier_field_ids,
+        metadata=schema.metadata,
+    )
+    predicate = parse_where(where, wider)
+    return predicate, tuple(name for name in mentioned if name in predicate.columns)
+
+
+def hidden_facts(segment: LiveSegment, names: Sequence[str]) -> dict[int, ColumnFacts]:
+    """What is known of hidden columns of a segment without opening it, by the ids that conditions have for them."""
+    rows, first = segment.facts.rows, segment.first_row_id
+    known = {SEGMENT: (segment.facts.number, segment.facts.number), SHOWN_POSITION: (0, rows - 1)}
+    if not segment.facts.has_lineage:
+        known[ROW_ID] = (first, first + rows - 1)
+    return {
+        _IDS[name]: ColumnFacts(_IDS[name], rows, 0, lower=_bound(known[name][0]), upper=_bound(known[name][1]))
+        for name in names
+        if name in known
+    }
+
+
+def _bound(value: int) -> bytes:
+    return bound_to_bytes(_LONG, value)
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenColumns:
+    """The hidden columns that a read computes: `shown` for its result, `tested` for its where.
+
+    `versions` maps sequence numbers to versions, for `_last_updated_version`.
+    """
+
+    shown: tuple[str, ...] = ()
+    tested: tuple[str, ...] = ()
+    versions: tuple[Sequence[int], Sequence[int]] = ((), ())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.shown, *self.tested)))
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        return [pa.field(name, pa.int64()) for name in self.names]
+
+    def needs(self, name: str) -> bool:
+        return name in self.shown or name in self.tested
+
+    def with_versions(self, versions: tuple[Sequence[int], Sequence[int]]) -> HiddenColumns:
+        return replace(self, versions=versions)
+
+    def complete(self, table: pa.Table, segment: int) -> pa.Table:
+        """Rows of a segment, read with what hidden columns are made of, with the hidden columns in its place."""
+        if not self.names:
+            return table
+        made = {
+            ROW_ID: lambda: table.column(ROW_ID),
+            LAST_UPDATED_VERSION: lambda: map_sequences(table.column(LAST_UPDATED_SEQUENCE), self.versions),
+            SEGMENT: lambda: pa.repeat(pa.scalar(segment, pa.int64()), table.num_rows),
+            SHOWN_POSITION: lambda: table.column(POSITION),
+        }
+        kept = [field for field in table.schema if field.name not in _RAW]
+        columns = [*(table.column(field.name) for field in kept), *(made[name]() for name in self.names)]
+        return pa.Table.from_arrays(columns, schema=pa.schema([*kept, *self.fields]))
+
+    def absent(self, table: pa.Table) -> pa.Table:
+        """Rows that are in no segment yet, with their hidden columns, which are null."""
+        for field in self.fields:
+            table = table.append_column(field, pa.nulls(table.num_rows, pa.int64()))
+        return table
+
+
+def map_sequences(sequences: pa.ChunkedArray, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Array:
+    """The versions that these sequence numbers were committed as."""
+    known, mapped = (np.asarray(side, dtype=np.int64) for side in versions)
+    return pa.array(mapped[np.searchsorted(known, pc.fill_null(sequences, 0).to_numpy())])
+
+
+__all__ = [
+    "SEGMENT",
+    "SHOWN_POSITION",
+    "HiddenColumns",
+    "hidden_facts",
+    "hidden_names",
+    "map_sequences",
+    "parse_hidden",
+]
