@@ -120,7 +120,7 @@ def _match(
     size = sum(segment.facts.size for segment in segments)
     slices = [
         MatchSlice(context.store, state.schema, predicate, tuple(part))
-        for part in _balanced(segments, 2 * (os.cpu_count() or 1))
+        for part in balanced(segments, 2 * (os.cpu_count() or 1))
     ]
     found: dict[int, BitMap64] = {}
     for matches in context.runner(size).map(match, slices) if slices else ():
@@ -128,7 +128,7 @@ def _match(
     return found
 
 
-def _balanced(segments: Sequence[LiveSegment], parts: int) -> list[list[LiveSegment]]:
+def balanced(segments: Sequence[LiveSegment], parts: int) -> list[list[LiveSegment]]:
     """Segments dealt out by size, the largest first, so that slices take about equally long."""
     shares: list[list[LiveSegment]] = [[] for _ in range(min(parts, len(segments)))]
     sizes = [0] * len(shares)
