@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 
 from moulin.errors import InvalidInput
@@ -160,7 +161,7 @@ def _literal(term: Literal, column: NestedField, target: Target, rows: int, what
 
 
 def _repeated(one: pa.Array, rows: int) -> pa.Array:
-    return one.take(pa.array([0] * rows, pa.int64())) if rows != 1 else one
+    return one.take(pa.array(np.zeros(rows, np.int64))) if rows != 1 else one
 
 
 __all__ = ["Assignments", "computed", "fit_column", "term_values"]

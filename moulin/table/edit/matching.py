@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from moulin.model.columns import compute as pc
-from moulin.model.columns.arrays import Integers
+from moulin.model.columns.arrays import Integers, distinct
 
 _UNITS = ("s", "ms", "us", "ns")
 
@@ -29,7 +29,7 @@ class SourceKeys:
         for column in columns:
             values = pc.unique(column.drop_null())
             codes, valid = _mixed(codes, valid, column, values)
-            known = np.unique(codes[valid])
+            known = distinct(codes[valid])
             codes = np.searchsorted(known, codes)
             self._values.append(values)
             self._known.append(known)
