@@ -1,4 +1,4 @@
-"""MergeBuilder: a merge on any condition, said clause by clause."""
+"""MergeBuilder: a merge on any condition, put together clause by clause."""
 
 from __future__ import annotations
 

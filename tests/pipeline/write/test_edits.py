@@ -11,6 +11,7 @@ import pytest
 from moulin import Lake, Outcome, Table
 from moulin.errors import InvalidInput
 from moulin.pipeline.runner import SparkRunner
+from moulin.table.edit import merge as merge_module
 from moulin.table.edit import merge_source
 
 if TYPE_CHECKING:
@@ -78,6 +79,12 @@ def test_updates_and_merges_do_the_same_here_on_spark_and_in_sql(
     (answer,) = lake.sql(MERGE_SQL.format("shop.sql")).collect()
     assert (answer.num_inserted_rows, answer.num_updated_rows, answer.num_deleted_rows) == (1, 3, 1)
     assert content(here) == content(there) == content(sql)
+
+
+def test_a_source_too_large_to_send_is_merged_in_this_process(tables: list[Table]) -> None:
+    with patch.object(merge_module, "_SENT_BYTES", 0), patch.object(SparkRunner, "map") as mapped:
+        assert merge(tables[0], SOURCE).rows_updated == 3
+    assert not mapped.called
 
 
 def test_a_large_frame_is_refused_with_the_statement_to_use(tables: list[Table], spark: SparkSession) -> None:
