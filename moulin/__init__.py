@@ -24,18 +24,33 @@ if TYPE_CHECKING:
 
     from moulin.lake import Lake
     from moulin.model.rows.nano_datetime import NanoDatetime
+    from moulin.table.edit.merge_builder import MergeBuilder
     from moulin.table.ports import Duck, Export, Exporter, Spark
     from moulin.table.read.scan import Scan
     from moulin.table.snapshot import Snapshot
     from moulin.table.table import Table
     from moulin.table.transaction import Transaction
+    from moulin.table.write.writes import Outcome
 
 __version__ = "0.1.0"
-__all__ = ["Lake", "NanoDatetime", "Scan", "Snapshot", "Table", "Transaction", "connect", "errors"]
+__all__ = [
+    "Lake",
+    "MergeBuilder",
+    "NanoDatetime",
+    "Outcome",
+    "Scan",
+    "Snapshot",
+    "Table",
+    "Transaction",
+    "connect",
+    "errors",
+]
 
 _HOMES = {
     "Lake": "moulin.lake",
+    "MergeBuilder": "moulin.table.edit.merge_builder",
     "NanoDatetime": "moulin.model.rows.nano_datetime",
+    "Outcome": "moulin.table.write.writes",
     "Scan": "moulin.table.read.scan",
     "Snapshot": "moulin.table.snapshot",
     "Table": "moulin.table.table",

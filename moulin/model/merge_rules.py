@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
 from itertools import count
 from typing import Literal as Choice
@@ -17,24 +16,22 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from moulin.errors import InvalidInput
-from moulin.model.columns import compute as pc
+from moulin.model.assignments import fit_column, term_values
 from moulin.model.key.key import Key
 from moulin.model.names import did_you_mean
+from moulin.model.pairs import SOURCE, TARGET, pair_schema, paired, true_for, unreadable
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Column, columns_of
-from moulin.model.predicate.evaluation import evaluate
-from moulin.model.rows.conversion import Misfit, Target, absent, fit
-from moulin.model.rows.python_values import from_python
+from moulin.model.rows.conversion import Target, absent
 from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.schema import key_names
 from moulin.model.schema.type_reader import to_type
 from moulin.model.schema.types import renumber
-from moulin.model.schema.values import DecimalType, DoubleType, FloatType, NestedField, Schema, StructType
+from moulin.model.schema.values import NestedField, Schema, StructType
 from moulin.model.where import parse_term, parse_where
-from moulin.model.where.formula import Formula, Term
+from moulin.model.where.formula import Term, term_columns
 from moulin.model.where.literal import Literal
 
-SOURCE, TARGET = "source", "target"
 Matched: TypeAlias = Choice["update", "delete"] | None
 NotMatched: TypeAlias = Choice["insert"] | None
 
@@ -94,7 +91,7 @@ class MergeRules:
         _check_names(schema, came, when_matched_set or {}, when_not_matched_set or {})
         if when_not_matched:
             _check_required(schema, came, when_not_matched_set or {})
-        pair = _pair_schema(came, schema)
+        pair = pair_schema(came, schema)
         source_only = Schema(pair.fields[0])  # the pair of a row that has no match
         rules = cls(
             schema,
@@ -144,22 +141,28 @@ class MergeRules:
 
         Rows that `doomed` names are not to be updated, whatever this says.
         """
-        return _true_for(self.condition, _paired(source, target), source.num_rows, "when_matched_if")
+        return true_for(self.condition, paired(source.num_rows, source, target), source.num_rows, "when_matched_if")
 
     def doomed(self, source: pa.Table, target: pa.Table) -> pa.ChunkedArray | None:
         """Which of the matched rows are deleted where others are updated; None when nothing was said of that."""
         if self.delete_condition is None:
             return None
-        found = _true_for(self.delete_condition, _paired(source, target), source.num_rows, "when_matched_delete_if")
+        found = true_for(
+            self.delete_condition, paired(source.num_rows, source, target), source.num_rows, "when_matched_delete_if"
+        )
         return pa.chunked_array([pa.repeat(True, source.num_rows)]) if found is None else found
 
     def insertable(self, source: pa.Table) -> pa.ChunkedArray | None:
         """Which of the rows without a match are inserted; None: all."""
-        return _true_for(self.insert_condition, _paired(source), source.num_rows, "when_not_matched_if")
+        return true_for(self.insert_condition, paired(source.num_rows, source), source.num_rows, "when_not_matched_if")
 
     def updated(self, source: pa.Table, target: pa.Table) -> pa.Table:
         """The rows that take the place of matched ones, in the table's schema."""
-        computed = self._evaluated(_paired(source, target), self.values, "when_matched_set") if self.values else {}
+        computed = (
+            self._evaluated(paired(source.num_rows, source, target), self.values, "when_matched_set")
+            if self.values
+            else {}
+        )
         key = {self.schema.find_column_name(number) for number in self.schema.identifier_field_ids}
         columns = []
         for column in self.schema.fields:
@@ -174,7 +177,7 @@ class MergeRules:
     def inserted(self, source: pa.Table) -> pa.Table:
         """Rows of keys that are not there, in the table's schema."""
         named = self.insert_values
-        computed = self._evaluated(_paired(source), named, "when_not_matched_set") if named else {}
+        computed = self._evaluated(paired(source.num_rows, source), named, "when_not_matched_set") if named else {}
         key = {self.schema.find_column_name(number) for number in self.schema.identifier_field_ids}
         columns = []
         for column in self.schema.fields:
@@ -192,12 +195,9 @@ class MergeRules:
         found: dict[str, pa.ChunkedArray | pa.Array] = {}
         for name, term in terms.items():
             target = Target.of(self.schema.find_field(name))
-            if isinstance(term, Literal):
-                found[name] = _literal(term, self.schema.find_field(name), target, pairs.num_rows, what)
-            else:
-                expression = term.stored if isinstance(term, Column) else term.expression
-                found[name] = _computed(expression, pairs, f"{what} of {name}")
-                _fit_column(found[name], target)
+            found[name] = term_values(term, self.schema.find_field(name), target, pairs, what)
+            if not isinstance(term, Literal):
+                fit_column(found[name], target)
         return found
 
     @cached_property
@@ -206,7 +206,7 @@ class MergeRules:
         for predicate in (self.condition, self.delete_condition, self.insert_condition):
             columns += [] if predicate is None else columns_of(predicate.condition)
         for term in (*self.values.values(), *self.insert_values.values()):
-            columns += [term] if isinstance(term, Column) else term.columns if isinstance(term, Formula) else ()
+            columns += term_columns(term)
         return tuple(columns)
 
 
@@ -241,24 +241,13 @@ def _check_required(schema: Schema, source: Schema, insert_values: Mapping[str, 
             )
 
 
-def _pair_schema(source: Schema, target: Schema) -> Schema:
-    """One struct for each side, so that `source.x` and `target.x` are fields of columns."""
-    sides = [
-        NestedField(number, name, StructType(*schema.fields), required=False)
-        for number, (name, schema) in enumerate(((SOURCE, source), (TARGET, target)), 1)
-    ]
-    made = renumber(StructType(*sides), count(1).__next__)
-    assert isinstance(made, StructType)
-    return Schema(*made.fields)
-
-
 def _condition(text: str | None, schema: Schema, what: str) -> Predicate | None:
     if text is None:
         return None
     try:
         return parse_where(text, schema)
     except InvalidInput as error:
-        raise _unreadable(what, error, schema) from None
+        raise unreadable(what, error, schema) from None
 
 
 def _terms(values: Mapping[str, str], schema: Schema, what: str) -> dict[str, Term]:
@@ -267,30 +256,8 @@ def _terms(values: Mapping[str, str], schema: Schema, what: str) -> dict[str, Te
         try:
             found[name] = parse_term(text, schema)
         except InvalidInput as error:
-            raise _unreadable(f"{what} of {name}", error, schema) from None
+            raise unreadable(f"{what} of {name}", error, schema) from None
     return found
-
-
-def _unreadable(what: str, error: InvalidInput, schema: Schema) -> InvalidInput:
-    return InvalidInput(
-        f"{what}: {error.message} Name columns as {' and '.join(f'{f.name}.x' for f in schema.fields)}."
-    )
-
-
-def _true_for(predicate: Predicate | None, pairs: pa.Table, rows: int, what: str) -> pa.ChunkedArray | None:
-    """For which pairs a condition is true; None: for all."""
-    if predicate is None or predicate.is_true:
-        return None
-    if predicate.is_false:
-        return pa.chunked_array([pa.repeat(False, rows)])
-    return pc.fill_null(_computed(predicate.expression, pairs, what), False)
-
-
-def _computed(expression: pc.Expression, pairs: pa.Table, what: str) -> pa.ChunkedArray:
-    try:
-        return evaluate(expression, pairs)
-    except pa.ArrowException as error:
-        raise InvalidInput(f"{what} cannot be computed: {str(error).splitlines()[0]}.") from None
 
 
 def _source_schema(schema: Schema, source: pa.Schema) -> Schema:
@@ -309,43 +276,9 @@ def _source_schema(schema: Schema, source: pa.Schema) -> Schema:
     return Schema(*made.fields)
 
 
-def _paired(source: pa.Table, target: pa.Table | None = None) -> pa.Table:
-    sides = {SOURCE: source} if target is None else {SOURCE: source, TARGET: target}
-    return pa.table({name: rows.to_struct_array() for name, rows in sides.items() if rows.num_columns})
-
-
-def _literal(term: Literal, column: NestedField, target: Target, rows: int, what: str) -> pa.Array:
-    value: object = term.value
-    if isinstance(value, Decimal) and not isinstance(column.field_type, DecimalType):
-        floating = isinstance(column.field_type, FloatType | DoubleType)
-        value = float(value) if floating else int(value) if value == int(value) else value
-    try:
-        if isinstance(value, str) and not pa.types.is_string(target.type):
-            one = pa.array([value]).cast(target.type)
-        else:
-            one = from_python([value], target)
-    except (Misfit, pa.ArrowException, TypeError, ValueError):
-        raise InvalidInput(f"{what} of {column.name}: {term.sql} is no value of type {column.field_type}.") from None
-    return one.take(pa.array([0] * rows, pa.int64())) if rows != 1 else one
-
-
 def _fitted(columns: list[pa.ChunkedArray | pa.Array], schema: Schema) -> pa.Table:
-    fitted = [_fit_column(c, Target.of(f)) for c, f in zip(columns, schema.fields, strict=True)]
+    fitted = [fit_column(c, Target.of(f)) for c, f in zip(columns, schema.fields, strict=True)]
     return pa.Table.from_arrays(fitted, schema=arrow_schema(schema))
-
-
-def _fit_column(column: pa.ChunkedArray | pa.Array, target: Target) -> pa.Array:
-    array = column
-    if isinstance(column, pa.ChunkedArray):  # of no chunks, Arrow cannot combine those with a UUID inside
-        array = column.combine_chunks() if column.num_chunks else pa.nulls(0, column.type)
-    try:
-        if pa.types.is_decimal256(array.type):  # what decimals are computed in
-            array = array.cast(target.type if pa.types.is_decimal(target.type) else pa.float64())
-        return fit(array, target, rounding=True)
-    except Misfit as misfit:
-        raise InvalidInput(f"Column {misfit.path}: {misfit.reason}") from None
-    except pa.ArrowException as error:
-        raise InvalidInput(f"Column {target.path}: {str(error).splitlines()[0]}.") from None
 
 
 __all__ = ["MergeRules"]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 from uuid import UUID
 
 import pyarrow as pa
 
-from moulin.errors import Closed, FailedPrecondition
+from moulin.errors import Closed, FailedPrecondition, InvalidInput
 from moulin.model.where import Where
 from moulin.table.commit.retry import retry
 from moulin.table.context import Context
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from moulin.table.compact.compaction import Compaction
     from moulin.table.edit.commit import Compute
+    from moulin.table.edit.merge_builder import MergeBuilder
     from moulin.table.stats import TableStats
 
 
@@ -173,6 +174,19 @@ class Table(TableVersions, TableSettings):
 
         return retry(self._context.config.commit_attempts, run)
 
+    def update(self, set: Mapping[str, object], where: Where = None) -> Outcome:
+        """Give columns new values in the rows that match, or in all rows, in one version.
+
+        In `set`, text is an expression in the grammar of `where` over the columns of the row, and any other value is
+        that value. Rows keep their `_row_id`. Columns of a primary key cannot be set.
+
+            orders.update(set={"amount": "amount * 2", "note": None, "state": "'paid'"}, where="id = 1")
+        """
+        from moulin.table.edit.update import update
+
+        self._writable()
+        return update(self._context, self._writable, self._keyed(), set, where)
+
     def overwrite(self, data: object, where: Where = None) -> Outcome:
         """Replace all rows, or those that match, with the rows of `data`, in one version."""
         if self._writable() and (keyed := self._keyed()) is not None:
@@ -199,9 +213,14 @@ class Table(TableVersions, TableSettings):
             )
         return overwrite_partitions(self._context, self._writable, data)
 
+    @overload
+    def merge(self, source: object, on: str) -> MergeBuilder: ...
+
+    @overload
     def merge(
         self,
         source: object,
+        on: None = None,
         *,
         when_matched: str | None = "update",
         when_matched_set: Mapping[str, str] | None = None,
@@ -210,9 +229,28 @@ class Table(TableVersions, TableSettings):
         when_not_matched: str | None = "insert",
         when_not_matched_set: Mapping[str, str] | None = None,
         when_not_matched_if: str | None = None,
-    ) -> Outcome:
-        """Match the rows of `source` with the rows of a keyed table by key, and do what is said, in one version.
+    ) -> Outcome: ...
 
+    def merge(
+        self,
+        source: object,
+        on: str | None = None,
+        *,
+        when_matched: str | None = "update",
+        when_matched_set: Mapping[str, str] | None = None,
+        when_matched_if: str | None = None,
+        when_matched_delete_if: str | None = None,
+        when_not_matched: str | None = "insert",
+        when_not_matched_set: Mapping[str, str] | None = None,
+        when_not_matched_if: str | None = None,
+    ) -> Outcome | MergeBuilder:
+        """Match the rows of `source` with the rows of the table, and do what is said, in one version.
+
+        With `on`, on any table: returns a `MergeBuilder`, whose clauses say what to do and whose `execute` does it.
+
+            orders.merge(rows, on="target.id = source.id").when_matched_update_all().execute()
+
+        Without it, rows of a keyed table are matched by key, at once.
         `source` is a Spark DataFrame, Arrow in any of its forms, or a list of dicts, with the key's columns and each
         key once. A matched row is updated or deleted where `when_matched_if` holds ("source.ts > target.ts"): updated
         to the columns that the source has, or to what `when_matched_set` says ({"total": "source.x + target.total"});
@@ -224,6 +262,16 @@ class Table(TableVersions, TableSettings):
         from moulin.table.bulk.commit import merge, source_schema
 
         state = self._writable()
+        options = (when_matched_set, when_matched_if, when_matched_delete_if, when_not_matched_set, when_not_matched_if)
+        if on is not None:
+            from moulin.table.edit.merge_builder import MergeBuilder
+
+            if when_matched != "update" or when_not_matched != "insert" or any(one is not None for one in options):
+                raise InvalidInput(
+                    "A merge with `on` takes its clauses as calls, such as when_matched_update(...): leave the options "
+                    "of a merge by key out."
+                )
+            return MergeBuilder(self._context, self._writable, self._keyed, source, on)
         keyed = self._keyed_only()
         if is_frame(source):
             schema = self._context.spark().frame_schema(source)

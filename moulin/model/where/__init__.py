@@ -11,12 +11,14 @@ are joined into a *condition* by the functions of `conditions`, which front ends
 *predicate* is the condition with its schema; this is what scans prune by and what tasks get.
 
 Room: `parser` has the text parsed by sqlglot, `reader` makes the condition, with `literal`, `moment` and `like` for
-values and `formula` for what is computed; `foreign` is for pyarrow expressions. May import: `model.predicate` and
-what lies below it. Read first: `reader.py`.
+values and `formula` for what is computed; `join` is for conditions on two sides, `foreign` for pyarrow expressions. May
+import: `model.predicate` and what lies below it. Read first: `reader.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TypeAlias
 
 from moulin.errors import InvalidInput
@@ -30,9 +32,14 @@ from moulin.model.where.formula import Term
 Where: TypeAlias = "str | pc.Expression | None"
 """What a user may pass as `where=`. None takes every row."""
 
+_NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
-def parse_where(where: Where, schema: Schema) -> Predicate:
-    """The predicate over rows of `schema` that `where` describes; None takes every row."""
+
+def parse_where(where: Where, schema: Schema, aliases: Mapping[str, str] = _NO_ALIASES) -> Predicate:
+    """The predicate over rows of `schema` that `where` describes; None takes every row.
+
+    `aliases` are other names of columns of `schema`.
+    """
     if where is None:
         return Predicate.everything(schema)
     if isinstance(where, pc.Expression):
@@ -43,7 +50,7 @@ def parse_where(where: Where, schema: Schema) -> Predicate:
     from moulin.model.where.reader import Reader  # with the SQL parser, whose import takes a tenth of a second
 
     try:
-        condition = Reader(schema).condition(parse_text(where), False)
+        condition = Reader(schema, aliases).condition(parse_text(where), False)
     except RecursionError:
         raise InvalidInput(TOO_DEEP) from None
     for leaf in leaves(condition):
@@ -52,12 +59,12 @@ def parse_where(where: Where, schema: Schema) -> Predicate:
     return Predicate.of(schema, condition, where)
 
 
-def parse_term(text: str, schema: Schema) -> Term:
+def parse_term(text: str, schema: Schema, aliases: Mapping[str, str] = _NO_ALIASES) -> Term:
     """The value that an SQL expression over the columns of `schema` describes."""
     from moulin.model.where.parser import parse_text
     from moulin.model.where.reader import Reader
 
-    return Reader(schema).term(parse_text(text))
+    return Reader(schema, aliases).term(parse_text(text))
 
 
 __all__ = ["Where", "parse_term", "parse_where"]

@@ -92,6 +92,13 @@ class Formula:
 Term: TypeAlias = Column | Literal | Formula
 
 
+def term_columns(term: Term) -> tuple[Column, ...]:
+    """The columns that a term is computed from."""
+    if isinstance(term, Column):
+        return (term,)
+    return term.columns if isinstance(term, Formula) else ()
+
+
 def formula(term: Term, beside: Formula | None = None) -> Formula:
     """Any term as a formula; text `beside` a number is read as one."""
     if isinstance(term, Formula):
@@ -159,6 +166,15 @@ def compared(operator: Operator, left: Term, right: Term) -> Condition:
     kind = _wider(one, other)
     a, b = one.as_number(kind), other.as_number(kind)
     return Computed(_total_order(operator, a, b) if kind == "floating" else arrow_comparison(operator, a, b), columns)
+
+
+def equal_forms(left: Term, right: Term) -> tuple[pc.Expression, pc.Expression]:
+    """Two expressions that are equal where the terms are, but for the types of times and the scales of decimals."""
+    one, other = formula(left), formula(right)
+    if one.is_number and other.is_number:
+        kind = _wider(one, other)
+        return one.as_number(kind), other.as_number(kind)
+    return one.expression, other.expression
 
 
 def compared_literals(operator: Operator, left: Literal, right: Literal) -> Condition:

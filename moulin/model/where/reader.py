@@ -52,10 +52,13 @@ _CONDITIONS = (
 
 
 class Reader:
-    """Turns sqlglot's tree into a condition. `negate` asks for the rows for which the opposite is TRUE."""
+    """Turns sqlglot's tree into a condition. `negate` asks for the rows for which the opposite is TRUE.
 
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
+    `aliases` are other names of columns.
+    """
+
+    def __init__(self, schema: Schema, aliases: Mapping[str, str]) -> None:
+        self._schema, self._aliases = schema, aliases
         self._depth = 0
 
     def condition(self, node: exp.Expression, negate: bool) -> Condition:
@@ -207,6 +210,7 @@ class Reader:
 
     def _column(self, node: exp.Expression) -> Column:
         names = path(node)
+        names[0] = self._aliases.get(names[0].lower(), names[0])
         fields: tuple[NestedField, ...] = self._schema.fields
         found: list[str] = []
         column: NestedField | None = None

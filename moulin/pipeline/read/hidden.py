@@ -19,8 +19,10 @@ from moulin.model.schema.arrow import (
     ROW_ID_FIELD_ID,
 )
 from moulin.pipeline.read.columns import FIELD_ID, LINEAGE, POSITION_COLUMN, SEGMENT, quoted
+from moulin.table.read.hidden import SEGMENT as SHOWN_SEGMENT
+from moulin.table.read.hidden import SHOWN_POSITION
 
-NAMES = (ROW_ID, LAST_UPDATED_VERSION, "_segment", "_position")
+NAMES = (ROW_ID, LAST_UPDATED_VERSION, SHOWN_SEGMENT, SHOWN_POSITION)
 """The id of a row, which it keeps when it is updated or compacted; the version that wrote it last; where it is."""
 
 _FIRST, _SEQUENCE, _VERSION, _KEY = "_moulin_first", "_moulin_written", "_moulin_version", "_moulin_key"

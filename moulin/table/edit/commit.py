@@ -19,7 +19,8 @@ from moulin.table.bulk.writer import RegionRun
 from moulin.table.commit.change import DataChange
 from moulin.table.commit.retry import retry
 from moulin.table.context import Context
-from moulin.table.edit.edits import EditPlan, Edits
+from moulin.table.edit.edits import EditPlan, Edits, EditSlices
+from moulin.table.edit.slices import write_slices
 from moulin.table.edit.writer import matched_twice, write_edits
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.ports import is_frame
@@ -85,6 +86,8 @@ def _plan(context: Context, state: TableState, edits: Edits) -> EditPlan:
 
 def _written(context: Context, plan: EditPlan, edits: Edits) -> Sequence[RegionRun]:
     rows: Any = edits.rows
+    if isinstance(rows, EditSlices):
+        return write_slices(context, plan, rows)
     if is_frame(rows):
         return context.spark().map_frame(write_edits, plan, rows)
     return write_edits(plan, rows, number_source(context))

@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from moulin.model.facts import LiveSegment
+from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.values import IntegerType, LongType, NestedField, Schema
 from moulin.storage.store import Store
 from moulin.table.bulk.writer import BulkPlan
@@ -42,6 +46,38 @@ class Clause:
 
     action: Action
     columns: tuple[str, ...] = ()
+
+
+class EditSlice(Protocol):
+    """The edits of some segments, which one core computes. Sent to a task."""
+
+    @property
+    def segments(self) -> Mapping[int, LiveSegment]:
+        """The segments that have the rows to update and delete, by number."""
+
+    def edits(self, source: Schema) -> Generator[pa.RecordBatch, None, Any]:
+        """The edits, in the schema `source`. What it returns at the end goes to `EditSlices.rest`."""
+
+
+def _nothing(source: Schema, reports: Sequence[Any]) -> Iterable[pa.RecordBatch]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class EditSlices:
+    """Edits that slices compute and write, in this process or on Spark, and those that follow from their reports.
+
+    With `here`, they are too large to be sent elsewhere.
+    """
+
+    slices: Sequence[EditSlice]
+    rest: Callable[[Schema, Sequence[Any]], Iterable[pa.RecordBatch]] = _nothing
+    here: bool = False
+
+    @property
+    def size(self) -> int:
+        """The bytes of all segments to read."""
+        return sum(segment.facts.size for one in self.slices for segment in one.segments.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +129,22 @@ def edit_schema(schema: Schema, clauses: Iterable[Clause]) -> Schema:
             if field.name in given
         ),
     )
+
+
+def edit_batch(
+    source: Schema, clause: int, rows: int, values: Mapping[str, pa.Array], place: tuple[int, pa.Array] | None = None
+) -> pa.RecordBatch:
+    """Edits of one clause, in the schema `source`, with the values that it gives.
+
+    `place` is the segment of the rows to update or delete, and their positions.
+    """
+    number, positions = (None, pa.nulls(rows, pa.int64())) if place is None else place
+    given = {
+        CLAUSE: pa.repeat(pa.scalar(clause, pa.int32()), rows),
+        SEGMENT: pa.repeat(pa.scalar(number, pa.int64()), rows),
+        POSITION: positions,
+        **values,
+    }
+    schema = arrow_schema(source)
+    columns = [given[column.name] if column.name in given else pa.nulls(rows, column.type) for column in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

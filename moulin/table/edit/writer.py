@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 from moulin.errors import InvalidInput
 from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader
-from moulin.model.columns.arrays import Integers
+from moulin.model.columns.arrays import Integers, distinct
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.partition import PartitionTuple
 from moulin.model.layout.partition_rows import split_by_partition
@@ -81,7 +81,7 @@ def _hide(plan: EditPlan, drafts: _Drafts, part: pa.Table, action: Action) -> No
     for segment, positions, _ in _by_segment(plan, part):
         number = segment.facts.number
         draft = drafts.setdefault(regions.get(segment.facts.region, ()), UpsertDraft())
-        known, bitmap = draft.positions.get(number, BitMap64()), deletion_vector.from_positions(np.unique(positions))
+        known, bitmap = draft.positions.get(number, BitMap64()), deletion_vector.from_positions(distinct(positions))
         if len(bitmap) < len(positions) or known & bitmap:
             raise matched_twice(plan, number)
         draft.positions[number] = known | bitmap
@@ -161,7 +161,7 @@ def _old_rows(plan: EditPlan, segment: LiveSegment, positions: Integers, columns
         starts = np.asarray(reader.group_starts)
         groups = np.searchsorted(starts, positions, side="right") - 1
         parts = []
-        for group in np.unique(groups).tolist():
+        for group in distinct(groups).tolist():
             table = reader.table(row_groups=[group], row_id=True, first_row_id=segment.first_row_id, use_threads=False)
             parts.append(table.take(pa.array(positions[groups == group] - starts[group])))
     return pa.concat_tables(parts)
