@@ -1,4 +1,4 @@
-"""DuckDB over a lake without Java: a process until its first answer, and queries, beside DuckDB over the same files.
+"""DuckDB over a lake: a new process until its first answer, and queries, beside DuckDB over the same files.
 
 The lake is small: five tables, one of them with deleted rows. The queries run on a table of many small segments, which
 DuckDB prunes by the statistics of every file.

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from moulin.cli.options import Json, Limit, open_lake
-from moulin.cli.query.engines import ENGINES, engine
+from moulin.cli.query.engines import ENGINES
+from moulin.cli.query.engines import engine as open_engine
 from moulin.cli.query.formats import FORMATS, check_format, rows_wanted, write
 from moulin.errors import InvalidInput
 from moulin.statement_text import statements
@@ -23,7 +24,7 @@ def register(app: typer.Typer) -> None:
 def sql(
     context: typer.Context,
     text: Annotated[str, typer.Argument(help="One statement, or several with ; between them.")],
-    engine_name: EngineName = "spark",
+    engine: EngineName = "spark",
     kind: FormatName = "table",
     output: Annotated[str | None, typer.Option(metavar="FILE", help="Write the rows to a file.")] = None,
     limit: Limit = None,
@@ -43,13 +44,13 @@ def sql(
     """
     kind = "json" if as_json else kind
     check_format(kind, output)
-    found = statements(text, "duckdb" if engine_name == "duckdb" else "spark")
+    found = statements(text, "duckdb" if engine == "duckdb" else "spark")
     if not found:
         raise InvalidInput("There is no statement in the text.")
     if len(found) > 1 and output is not None:
         raise InvalidInput(f"A file has the rows of one statement, and the text has {len(found)}: run them one by one.")
     with open_lake(context) as lake:
-        chosen = engine(engine_name, lake, "`moulin sql`", fresh=fresh, safe=safe)
+        chosen = open_engine(engine, lake, "`moulin sql`", fresh=fresh, safe=safe)
         for statement in found:
             write(chosen.run(statement, rows_wanted(kind, output, limit)), kind, output, limit)
 
