@@ -90,18 +90,34 @@ class LakeSpark:
         """
         check_is_statement(text)
         self._open(safe)
+        return self.run(text, args, self._guard() if safe else None, fresh=fresh, changes=not safe)
+
+    def run(
+        self, text: str, args: Arguments | None, guard: SafeSql | None, *, fresh: bool = True, changes: bool
+    ) -> DataFrame:
+        """Run a statement, checked by a guard if one is given; without `changes`, statements that change are refused.
+
+        REQUIRES: the session has started.
+        """
         assert self._catalyst is not None
-        guard = self._guard() if safe else None
         catalyst = self._catalyst if guard is None else guard.catalyst
         with _refusing("Spark refuses the statement"):
             plan = parse(catalyst if guard is None else guard, text, args)
         run = STATEMENTS.get(plan.nodeName())
         if run is None:
             return self._query(plan, guard, fresh=fresh)
-        if safe:
+        if not changes:
             raise PermissionDenied("A safe query changes nothing: ask for rows.")
         with _refusing("Spark refuses the statement"):
             return self._answered(run(_Session(self, catalyst, guard), plan))
+
+    def guard(self) -> SafeSql:
+        """A Spark session for safe queries that nobody else has; the lake's own is started when there is none."""
+        return SafeSql(self._open(safe=True))
+
+    def query(self, plan: LogicalPlan, guard: SafeSql) -> DataFrame:
+        """The rows of a query that somebody else planned in the session of this guard."""
+        return self._query(plan, guard, fresh=True)
 
     def _query(self, plan: LogicalPlan, guard: SafeSql | None, *, fresh: bool) -> DataFrame:
         """The rows of a query."""
@@ -114,7 +130,9 @@ class LakeSpark:
         token = _UNFLUSHED.set(failures)
         try:
             with self._holding() as holds:
-                frames = self._frames(query.references, version, lane, lake_only=guard is not None)
+                frames = {} if guard is None else guard.frames_of(query.references)
+                missing = [reference for reference in query.references if reference not in frames]
+                frames |= self._frames(missing, version, lane, lake_only=guard is not None)
         finally:
             _UNFLUSHED.reset(token)
         with _refusing("Spark refuses the query"):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -63,12 +64,19 @@ class PlanCheck:
 class Query:
     """A query that Spark has parsed, and the lake tables it names."""
 
-    def __init__(self, catalyst: Catalyst, parsed: LogicalPlan, *, check: PlanCheck | None = None) -> None:
-        """With `check`, every name must be a lake table's."""
+    def __init__(
+        self,
+        catalyst: Catalyst,
+        parsed: LogicalPlan,
+        *,
+        check: PlanCheck | None = None,
+        views: Mapping[str, LogicalPlan] = MappingProxyType({}),
+    ) -> None:
+        """With `check`, every name must be a lake table's, or that of one of the `views`, in lower case."""
         self._catalyst, self._check_plan = catalyst, check
         self._outer: list[Callable[[LogicalPlan], LogicalPlan]] = []
         with catalyst.active():
-            plan = catalyst.opened(self._unwrapped(parsed))
+            plan = with_views(catalyst, catalyst.opened(self._unwrapped(parsed)), views)
         if check is not None:
             check.written(plan)
         self._plan, nodes = self._identified(plan)
@@ -245,6 +253,17 @@ class Query:
         return str(row[0])
 
 
+def with_views(catalyst: Catalyst, plan: LogicalPlan, views: Mapping[str, LogicalPlan]) -> LogicalPlan:
+    """An opened plan with these plans, which are opened too, in place of their names, which are in lower case."""
+    if not views:
+        return plan
+    found = []
+    for kind, node in catalyst.nodes(plan):
+        if kind == "UnresolvedRelation" and len(parts := parts_of(node)) == 1 and parts[0].lower() in views:
+            found.append((node, catalyst.alias(parts[0], views[parts[0].lower()])))
+    return catalyst.replace(plan, found)
+
+
 def _check_plain(node: LogicalPlan, reference: Reference) -> None:
     """Refuse what a lake table does not take."""
     if node.isStreaming():
@@ -253,9 +272,15 @@ def _check_plain(node: LogicalPlan, reference: Reference) -> None:
         raise Unsupported(f"Table {reference.database}.{reference.name} takes no options: leave out `with (...)`.")
 
 
+def parts_of(node: LogicalPlan) -> list[str]:
+    """The parts of the name that a node has."""
+    parts: list[str] = node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR)
+    return parts
+
+
 def reference_of(node: LogicalPlan) -> Reference | None:
     """The lake table of this name: not one of Spark's temporary views or other catalogs, nor a file's path."""
-    parts = node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR)
+    parts = parts_of(node)
     if len(parts) == 3 and parts[0].lower() == CATALOG:
         return Reference(parts[1], parts[2])
     if len(parts) != 2 or parts[0].lower() == "global_temp" or "/" in parts[1]:
