@@ -23,13 +23,14 @@ from moulin.errors import Closed, Corrupt, InvalidInput, NotFound, PermissionDen
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.predicate import Predicate
+from moulin.pipeline.attached.session import AttachedSession
 from moulin.pipeline.read.fresh import Fresh, FreshLane
 from moulin.pipeline.read.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
 from moulin.pipeline.sql.hints import predicate_of
-from moulin.pipeline.sql.names import Query, Reference, reference_of, spelled
+from moulin.pipeline.sql.names import Query, Reference, databases_in, reference_of, spelled
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.sql import check_is_statement
 from moulin.pipeline.statements.answer import Answer
@@ -62,6 +63,8 @@ class LakeSpark:
         self._catalyst: Catalyst | None = None
         self._safe: SafeSql | None = None
         self._spark: SparkSession | None = None
+        self._attached: AttachedSession | None = None
+        self._others: list[LakeSpark] = []  # for other sessions that the lake is attached to
         self._lock = threading.Lock()
         self._closed = False
 
@@ -93,11 +96,19 @@ class LakeSpark:
         return self.run(text, args, self._guard() if safe else None, fresh=fresh, changes=not safe)
 
     def run(
-        self, text: str, args: Arguments | None, guard: SafeSql | None, *, fresh: bool = True, changes: bool
+        self,
+        text: str,
+        args: Arguments | None,
+        guard: SafeSql | None,
+        *,
+        fresh: bool = True,
+        changes: bool,
+        foreign: bool = False,
     ) -> DataFrame:
         """Run a statement, checked by a guard if one is given; without `changes`, statements that change are refused.
 
-        REQUIRES: the session has started.
+        With `foreign`, tables in databases that the lake does not have are left to Spark. REQUIRES: the session has
+        started.
         """
         assert self._catalyst is not None
         catalyst = self._catalyst if guard is None else guard.catalyst
@@ -105,11 +116,11 @@ class LakeSpark:
             plan = parse(catalyst if guard is None else guard, text, args)
         run = STATEMENTS.get(plan.nodeName())
         if run is None:
-            return self._query(plan, guard, fresh=fresh)
+            return self._query(plan, guard, fresh=fresh, foreign=foreign)
         if not changes:
             raise PermissionDenied("A safe query changes nothing: ask for rows.")
         with _refusing("Spark refuses the statement"):
-            return self._answered(run(_Session(self, catalyst, guard), plan))
+            return self._answered(run(_Session(self, catalyst, guard, foreign), plan))
 
     def guard(self) -> SafeSql:
         """A Spark session for safe queries that nobody else has; the lake's own is started when there is none."""
@@ -119,7 +130,52 @@ class LakeSpark:
         """The rows of a query that somebody else planned in the session of this guard."""
         return self._query(plan, guard, fresh=True)
 
-    def _query(self, plan: LogicalPlan, guard: SafeSql | None, *, fresh: bool) -> DataFrame:
+    def attached(self, session: SparkSession | None = None) -> SparkSession:
+        """A session, by default the lake's own, that knows the tables of the lake."""
+        own = self.session()
+        if session is not None and session.sparkContext is not own.sparkContext:
+            raise InvalidInput("The lake has another Spark application: connect with spark=session.")
+        found = own if session is None else adopt(session)
+        if found is not own and found._jsparkSession.equals(own._jsparkSession):
+            return AttachedSession.of(found, self)
+        if found is not own:
+            other = LakeSpark(self._lake, found)
+            other.session()
+            with self._lock:
+                self._others.append(other)
+            return AttachedSession.of(found, other)
+        if self._attached is None:
+            self._attached = AttachedSession.of(own, self)
+        return self._attached
+
+    @property
+    def lake(self) -> Lake:
+        return self._lake
+
+    def names_lake(self, text: str, args: Arguments | None = None) -> bool:
+        """Whether a statement names a database of the lake, or is one of ours that Spark cannot parse."""
+        self.session()
+        assert self._catalyst is not None
+        try:
+            plan = self._catalyst.parse(text, args)
+        except ParseException:
+            try:
+                check_is_statement(text)
+                return STATEMENTS.get(parse(self._catalyst, text, args).nodeName()) is not None
+            except (InvalidInput, ParseException):
+                return False
+        with self._catalyst.active():
+            found = databases_in(self._catalyst.opened(plan))
+        return any(self.has_database(name) for name in found)
+
+    def has_database(self, name: str) -> bool:
+        """Whether the lake has it, in this or, where the session does not care, in another case."""
+        known = [database.name for database in self._lake.catalog.databases()]
+        if name in known or self.session().conf.get("spark.sql.caseSensitive") == "true":
+            return name in known
+        return any(one.lower() == name.lower() for one in known)
+
+    def _query(self, plan: LogicalPlan, guard: SafeSql | None, *, fresh: bool, foreign: bool = False) -> DataFrame:
         """The rows of a query."""
         assert self._catalyst is not None
         with _refusing("Spark refuses the query"):
@@ -132,6 +188,8 @@ class LakeSpark:
             with self._holding() as holds:
                 frames = {} if guard is None else guard.frames_of(query.references)
                 missing = [reference for reference in query.references if reference not in frames]
+                if foreign:
+                    missing = [reference for reference in missing if self.has_database(reference.database)]
                 frames |= self._frames(missing, version, lane, lake_only=guard is not None)
         finally:
             _UNFLUSHED.reset(token)
@@ -204,6 +262,8 @@ class LakeSpark:
         """Let go of files that were copied for Spark. The session goes on."""
         with self._lock:
             self._closed = True
+            for other in self._others:
+                other.close()
             if self._reader is not None:
                 self._reader.close()
             if self._lane is not None:
@@ -305,12 +365,12 @@ class LakeSpark:
 class _Session:
     """Fills `pipeline.statements.session.Session`."""
 
-    def __init__(self, spark: LakeSpark, catalyst: Catalyst, guard: SafeSql | None) -> None:
-        self._spark, self._guard = spark, guard
+    def __init__(self, spark: LakeSpark, catalyst: Catalyst, guard: SafeSql | None, foreign: bool) -> None:
+        self._spark, self._guard, self._foreign = spark, guard, foreign
         self.lake, self.catalyst = spark._lake, catalyst
 
     def query(self, plan: LogicalPlan) -> DataFrame:
-        return self._spark._query(plan, self._guard, fresh=False)
+        return self._spark._query(plan, self._guard, fresh=False, foreign=self._foreign)
 
     def spelled(self, reference: Reference) -> Reference:
         return self._spark._as_spelled(reference) or reference

@@ -22,8 +22,8 @@ _PACKAGE = "spark.connect."
 _FIELDS = """
 Relation: common read project filter join set_op sort limit aggregate sql local_relation sample offset deduplicate range
 Relation: subquery_alias repartition to_df with_columns_renamed show_string drop tail with_columns hint unpivot
-Relation: to_schema repartition_by_expression html_string with_relations unresolved_table_valued_function lateral_join fill_na
-Relation: drop_na replace summary crosstab describe cov corr approx_quantile freq_items catalog
+Relation: to_schema repartition_by_expression html_string with_relations unresolved_table_valued_function lateral_join
+Relation: fill_na drop_na replace summary crosstab describe cov corr approx_quantile freq_items catalog
 RelationCommon: source_info plan_id origin
 Origin: python_origin jvm_origin
 PythonOrigin: fragment call_site

@@ -28,7 +28,7 @@ from moulin.pipeline.connect.settings import Settings
 from moulin.pipeline.spark import LakeSpark
 from moulin.pipeline.sql.sql import check_is_statement
 from moulin.pipeline.statements.statements import STATEMENTS, parse
-from moulin.pipeline.write.save import Save, save
+from moulin.pipeline.write.save import Save, overwritten, partition_field, save
 
 _V2 = pb.WriteOperationV2.Mode
 _V2_MODES = {
@@ -126,12 +126,12 @@ class ConnectSession:
         if how is None:
             raise InvalidInput("A write has a mode: append, overwrite, create or replace.")
         _check_format(command.provider)
-        partitions = [self._column_name(one) for one in command.partitioning_columns]
+        partitions = [partition_field(self._planner.expression(one).sql()) for one in command.partitioning_columns]
         self._save(
             command.table_name,
             command.input,
             how,
-            where=_condition(command) if how is Save.OVERWRITE else None,
+            where=overwritten(_text_of(command.overwrite_condition)) if how is Save.OVERWRITE else None,
             partition_by=partitions,
             properties=dict(command.table_properties),
         )
@@ -161,11 +161,6 @@ class ConnectSession:
         if len(parts) != 2:
             raise InvalidInput(f"Write the table as database.table, not {written!r}.")
         return ".".join(parts)
-
-    def _column_name(self, expression: pb.Expression) -> str:
-        if expression.WhichOneof("expr_type") != "unresolved_attribute":
-            raise Unsupported("Partition by plain columns here, or make the table with CREATE TABLE.")
-        return expression.unresolved_attribute.unparsed_identifier.strip("`")
 
 
 def local_relation(rows: pa.Table) -> pb.Relation:
@@ -202,15 +197,11 @@ def _arguments(sql: pb.SQL) -> Mapping[str, Any] | Sequence[Any] | None:
     return ordered or None
 
 
-def _condition(command: pb.WriteOperationV2) -> str | None:
-    """Which rows an overwrite replaces; None for all of them."""
-    condition = command.overwrite_condition
-    kind = condition.WhichOneof("expr_type")
-    if kind == "literal" and condition.literal.boolean:
-        return None
-    if kind == "expression_string":
+def _text_of(condition: pb.Expression) -> str | None:
+    """A condition as it was written; None for one that was made of columns."""
+    if condition.WhichOneof("expr_type") == "expression_string":
         return condition.expression_string.expression
-    raise Unsupported("Write the condition of the overwrite as text: overwrite(expr(\"day = date'2026-01-01'\")).")
+    return "true" if condition.literal.boolean else None
 
 
 def _check_format(name: str) -> None:

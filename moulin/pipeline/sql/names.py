@@ -9,6 +9,7 @@ module does not know is refused, so that no other table of the same name answers
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,10 @@ _RELATIONS = {"UnresolvedRelation", "RelationTimeTravel"}
 _NAMES = {*_RELATIONS, "UnresolvedTableOrView"}
 _IDENTIFIER = "PlanWithUnresolvedIdentifier"
 _SEPARATOR = "\0"
+_WRITTEN_NAME = re.compile(
+    r'"class":"[\w.]*\.Unresolved(?:Relation|Table|View|TableOrView|Identifier|Namespace)"[^{}]*?'
+    r'"(?:multipartIdentifier|nameParts)":"\[(.*?)\]"'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +275,20 @@ def _check_plain(node: LogicalPlan, reference: Reference) -> None:
         raise Unsupported('lake.sql does not stream: use spark.readStream.format("moulin").')
     if not node.options().isEmpty():
         raise Unsupported(f"Table {reference.database}.{reference.name} takes no options: leave out `with (...)`.")
+
+
+def databases_in(plan: LogicalPlan) -> set[str]:
+    """The databases that a plan may name, of tables that it reads or changes and by themselves.
+
+    REQUIRES: the plan is opened.
+    """
+    found: set[str] = set()
+    for name in _WRITTEN_NAME.findall(plan.toJSON()):
+        parts = name.split(", ")
+        if len(parts) == 3 and parts[0].lower() == CATALOG:
+            del parts[0]
+        found |= {parts[0]} if len(parts) <= 2 else set()
+    return found
 
 
 def parts_of(node: LogicalPlan) -> list[str]:

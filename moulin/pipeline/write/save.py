@@ -31,6 +31,7 @@ class Save(StrEnum):
     CREATE_OR_KEEP = "create or keep"
 
 
+_TRANSFORMS = {"years": "year", "months": "month", "days": "day", "hours": "hour", "bucket": "bucket"}
 _CREATES = {Save.CREATE, Save.CREATE_OR_REPLACE, Save.CREATE_OR_APPEND, Save.CREATE_OR_KEEP}
 _REPLACES = {Save.REPLACE, Save.CREATE_OR_REPLACE}
 
@@ -106,4 +107,26 @@ def _write(table: Table, name: str, frame: DataFrame, how: Save, where: str | No
     table.overwrite(frame, where)
 
 
-__all__ = ["Save", "save"]
+def partition_field(text: str) -> str:
+    """A partition field of Spark's, a column or a transform as SQL, as the lake writes it."""
+    name, bracket, rest = text.replace("`", "").partition("(")
+    if not bracket:
+        return name
+    if name.lower() not in _TRANSFORMS:
+        raise InvalidInput(f"Partition by columns, years, months, days, hours or bucket, not by {text}.")
+    return f"{_TRANSFORMS[name.lower()]}({rest}"
+
+
+def overwritten(condition: str | None) -> str | None:
+    """The rows that an overwrite with this condition replaces; None for all of them.
+
+    The condition is as it was written, and None when it was made of columns: Spark has no text of such a one.
+    """
+    if condition is not None and condition.strip("() ").lower() == "true":
+        return None
+    if condition is None:
+        raise Unsupported('Write the condition of the overwrite as text: overwrite(expr("id = 7")).')
+    return condition
+
+
+__all__ = ["Save", "overwritten", "partition_field", "save"]
