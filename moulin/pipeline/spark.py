@@ -119,6 +119,8 @@ class LakeSpark:
             return self._query(plan, guard, fresh=fresh, foreign=foreign)
         if not changes:
             raise PermissionDenied("A safe query changes nothing: ask for rows.")
+        if guard is not None and hasattr(plan, "toJSON"):
+            guard.check_statement(plan)
         with _refusing("Spark refuses the statement"):
             return self._answered(run(_Session(self, catalyst, guard, foreign), plan))
 

@@ -25,6 +25,7 @@ from moulin.sql_server.errors import named
 log = logging.getLogger("moulin.sql_server")
 FORGET_SECONDS: Final = 600.0
 _WAIT_SECONDS = 1.0
+_CANCEL_SECONDS = 0.2
 _CANCELLED = "[OPERATION_CANCELED] The statement was cancelled."
 
 
@@ -69,8 +70,16 @@ class Operation:
             if self._done:
                 return False
             self._stopped = True
-        self._spark.sparkContext.cancelJobGroup(self._group)
+        threading.Thread(target=self._cancel, name="moulin-sql-cancel", daemon=True).start()
         return True
+
+    def _cancel(self) -> None:
+        """Again and again: Spark cancels jobs that run, and the next one may be about to start."""
+        while True:
+            self._spark.sparkContext.cancelJobGroup(self._group)
+            with self._changed:
+                if self._changed.wait_for(lambda: self._done, _CANCEL_SECONDS):
+                    return
 
     def answers(self, after: str, is_active: Callable[[], bool]) -> Iterator[pb.ExecutePlanResponse]:
         """The answers after one, or all that are kept. Raises the error of the operation."""

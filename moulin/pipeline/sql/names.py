@@ -300,11 +300,14 @@ def parts_of(node: LogicalPlan) -> list[str]:
 def reference_of(node: LogicalPlan) -> Reference | None:
     """The lake table of this name: not one of Spark's temporary views or other catalogs, nor a file's path."""
     parts = parts_of(node)
-    if len(parts) == 3 and parts[0].lower() == CATALOG:
-        return Reference(parts[1], parts[2])
-    if len(parts) != 2 or parts[0].lower() == "global_temp" or "/" in parts[1]:
-        return None
-    return Reference(parts[0], parts[1])
+    return Reference(parts[-2], parts[-1]) if is_lake_name(parts) else None
+
+
+def is_lake_name(parts: Sequence[str]) -> bool:
+    """Whether a name of these parts is a lake table's."""
+    if len(parts) == 3:
+        return parts[0].lower() == CATALOG
+    return len(parts) == 2 and parts[0].lower() != "global_temp" and "/" not in parts[1]
 
 
 def _version(text: str) -> int:

@@ -30,7 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 from moulin.errors import InvalidInput, PermissionDenied
 from moulin.pipeline.read.reader import NamedFrame
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
-from moulin.pipeline.sql.names import PlanCheck, Query, Reference
+from moulin.pipeline.sql.names import PlanCheck, Query, Reference, is_lake_name
 from moulin.pipeline.sql.safe_functions import (
     ALLOWED_FUNCTIONS,
     ALLOWED_HINTS,
@@ -174,6 +174,18 @@ class SafeSql:
         except (Py4JError, RecursionError) as error:
             raise InvalidInput(f"Spark cannot parse the query: {_reason(error)}") from None
 
+    def check_statement(self, plan: LogicalPlan) -> None:
+        """Refuse a statement that calls functions or reads tables that a query may not, wherever it has them."""
+        views = set(self.view_names())
+        with self._catalyst.active():
+            opened = self._catalyst.opened(plan)
+        for fields in _parts(json.loads(opened.toJSON())):
+            _check_call(fields)
+            if _short(fields["class"]) == "UnresolvedRelation":
+                parts = str(fields["multipartIdentifier"]).strip("[]").split(", ")
+                if not is_lake_name(parts) and not (len(parts) == 1 and parts[0].lower() in views):
+                    raise PermissionDenied("A statement reads tables of the lake alone: write them as database.table.")
+
     def query(self, plan: LogicalPlan) -> Query:
         """The query, found to name lake tables alone; nothing was evaluated that may not be."""
         try:
@@ -205,17 +217,22 @@ def _check_syntax(plan: LogicalPlan) -> None:
         kind = fields["class"].removesuffix("$")
         if kind not in _WRITTEN:
             raise _foreign(kind)
-        name = _short(kind)
-        if name == "UnresolvedFunction":
-            _check_function(_single(fields["nameParts"]), ALLOWED_FUNCTIONS | _OPERATORS)
-            if fields["isInternal"]:
-                raise PermissionDenied("A safe query cannot call Spark's internal functions.")
-        elif name == "UnresolvedTableValuedFunction":
-            _check_function(_single(fields["name"]), ALLOWED_TABLE_FUNCTIONS)
-        elif name == "UnresolvedGenerator":
-            _check_function(_single(fields["name"]), ALLOWED_FUNCTIONS)
-        elif name == "UnresolvedHint" and str(fields["name"]).lower() not in ALLOWED_HINTS:
-            raise PermissionDenied(f"A safe query has hints for joins alone, not {fields['name']}: leave it out.")
+        _check_call(fields)
+
+
+def _check_call(fields: Mapping[str, Any]) -> None:
+    """Refuse a function or a hint that is not in the lists."""
+    name = _short(fields["class"].removesuffix("$"))
+    if name == "UnresolvedFunction":
+        _check_function(_single(fields["nameParts"]), ALLOWED_FUNCTIONS | _OPERATORS)
+        if fields["isInternal"]:
+            raise PermissionDenied("A safe query cannot call Spark's internal functions.")
+    elif name == "UnresolvedTableValuedFunction":
+        _check_function(_single(fields["name"]), ALLOWED_TABLE_FUNCTIONS)
+    elif name == "UnresolvedGenerator":
+        _check_function(_single(fields["name"]), ALLOWED_FUNCTIONS)
+    elif name == "UnresolvedHint" and str(fields["name"]).lower() not in ALLOWED_HINTS:
+        raise PermissionDenied(f"A safe query has hints for joins alone, not {fields['name']}: leave it out.")
 
 
 def _check_analyzed(plan: LogicalPlan) -> None:
