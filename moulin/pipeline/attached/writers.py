@@ -154,7 +154,8 @@ class LakeWriterV2(DataFrameWriterV2):
         self._save(Save.APPEND)
 
     def overwrite(self, condition: Any) -> None:
-        node: Any = (F.expr(condition) if isinstance(condition, str) else condition)._jc.node()
+        column: Any = F.expr(condition) if isinstance(condition, str) else condition
+        node = column._jc.node()
         is_text = node.getClass().getSimpleName() in ("SqlExpression", "Literal")
         self._save(Save.OVERWRITE, overwritten(node.sql() if is_text else None))
 
@@ -174,4 +175,5 @@ class LakeWriterV2(DataFrameWriterV2):
 
 
 def _expression(frame: DataFrame, column: Column) -> Any:
-    return frame.sparkSession._jsparkSession.expression(column._jc)
+    session: Any = frame.sparkSession._jsparkSession
+    return session.expression(column._jc)
