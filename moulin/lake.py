@@ -336,9 +336,12 @@ class Lake:
         return self.context.spark().sql(text, args, fresh=fresh, safe=safe)
 
     def spark(self) -> SparkSession:
-        """The Spark session with the lake attached. What was put so far is committed first, so that Spark sees it."""
+        """The Spark session with the lake attached: `spark.sql`, `spark.table` and writers know the lake's tables.
+
+        What was put so far is committed first, so that Spark sees it.
+        """
         self._open_catalog()
-        session = self.context.spark().session()
+        session = self.context.spark().attached()
         self._flush()
         return session
 
@@ -358,6 +361,16 @@ class Lake:
                     raise FailedPrecondition("This lake was opened without DuckDB; open it with moulin.connect.")
                 self._duck = self._make_duck(self)
         return self._duck.connect(connection)
+
+    def attach(self, spark: SparkSession) -> SparkSession:
+        """The same Spark session as one that knows the tables of this lake; the session that was given stays as it is.
+
+        `spark.sql`, `spark.table`, `spark.read.table` and `spark.catalog` find `database.table` in the lake when it has
+        the database, and writers of DataFrames that came from this session (`writeTo`, `saveAsTable`, `insertInto`)
+        write there. All other names are Spark's own.
+        """
+        self._open_catalog()
+        return self.context.spark().attached(spark)
 
     def engine(self) -> Spark:
         """Deprecated: use `sql` and `spark`."""

@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from moulin.cli.extras import Need, require
 
-_SERVE, _SPARK = Need("serve"), Need("spark")
+_SERVE, _SPARK, _CONNECT = Need("serve"), Need("spark"), Need("connect")
 _ENGINES = tuple(Need(name, only_with="engine", value=name) for name in ("spark", "duckdb"))
 _WITH_SPARK, _UNLESS_NO_SPARK = Need("spark", only_with="spark"), Need("spark", but_not_with="no_spark")
 
@@ -92,6 +92,11 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "serve": Entry(
             "services.serve", "Serve the lake: gRPC on 9560, HTTP on 8181. SIGTERM drains and stops.", needs=(_SERVE,)
+        ),
+        "sql-server": Entry(
+            "services.sql_server",
+            "Serve SQL to Spark Connect clients, with tokens of `moulin access`. Ctrl-C or SIGTERM stops.",
+            needs=(_SERVE, _SPARK, _CONNECT),
         ),
         "changes": Entry("tables.feed", "Show the change feed of a table: inserts, updates with both values, deletes."),
         "mirror": Entry("upkeep.mirror", "Copy the lake to TARGET and keep the copy up to date, until stopped."),

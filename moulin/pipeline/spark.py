@@ -25,6 +25,7 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState, View
 from moulin.model.predicate import Predicate
 from moulin.model.schema.values import Schema
+from moulin.pipeline.attached.session import AttachedSession
 from moulin.pipeline.read.feed import feed_frame
 from moulin.pipeline.read.fresh import Fresh, FreshLane
 from moulin.pipeline.read.hidden import hidden_of
@@ -34,7 +35,7 @@ from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan, refusal
 from moulin.pipeline.sql.hints import Known, predicate_of
-from moulin.pipeline.sql.names import Query, Reference, reference_of, spelled
+from moulin.pipeline.sql.names import Query, Reference, databases_in, reference_of, spelled
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.sql import check_is_statement
 from moulin.pipeline.sql.views import plan_view, read_view, within
@@ -68,6 +69,8 @@ class LakeSpark:
         self._catalyst: Catalyst | None = None
         self._safe: SafeSql | None = None
         self._spark: SparkSession | None = None
+        self._attached: AttachedSession | None = None
+        self._others: list[LakeSpark] = []  # for other sessions that the lake is attached to
         self._lock = threading.Lock()
         self._closed = False
 
@@ -96,8 +99,24 @@ class LakeSpark:
         """
         check_is_statement(text)
         self._open(safe)
+        return self.run(text, args, self._guard() if safe else None, fresh=fresh, changes=not safe)
+
+    def run(
+        self,
+        text: str,
+        args: Arguments | None,
+        guard: SafeSql | None,
+        *,
+        fresh: bool = True,
+        changes: bool,
+        foreign: bool = False,
+    ) -> DataFrame:
+        """Run a statement, checked by a guard if one is given; without `changes`, statements that change are refused.
+
+        With `foreign`, tables in databases that the lake does not have are left to Spark. REQUIRES: the session has
+        started.
+        """
         assert self._catalyst is not None
-        guard = self._guard() if safe else None
         catalyst = self._catalyst if guard is None else guard.catalyst
         with _refusing("Spark refuses the statement"):
             plan = parse(catalyst if guard is None else guard, text, args)
@@ -105,19 +124,74 @@ class LakeSpark:
                 plan = catalyst.opened_actively(plan)
         run = STATEMENTS.get(plan.nodeName())
         if run is None:
-            return self._query(plan, guard, fresh=fresh)
-        if safe and plan.nodeName() not in HARMLESS:
+            return self._query(plan, guard, fresh=fresh, foreign=foreign)
+        if not changes and plan.nodeName() not in HARMLESS:
             raise PermissionDenied("A safe query changes nothing: ask for rows.")
+        if guard is not None and hasattr(plan, "toJSON"):
+            guard.check_statement(plan)
         with _refusing("Spark refuses the statement"), self._holding() as holds:
             token = _UNFLUSHED.set({})
             try:
-                return self._answered(run(_Session(self, catalyst, guard), plan))
+                return self._answered(run(_Session(self, catalyst, guard, foreign), plan))
             finally:
                 _UNFLUSHED.reset(token)
                 for hold in holds:
                     hold.release()
 
-    def _query(self, plan: LogicalPlan, guard: SafeSql | None, *, fresh: bool) -> DataFrame:
+    def guard(self) -> SafeSql:
+        """A Spark session for safe queries that nobody else has; the lake's own is started when there is none."""
+        return SafeSql(self._open(safe=True))
+
+    def query(self, plan: LogicalPlan, guard: SafeSql) -> DataFrame:
+        """The rows of a query that somebody else planned in the session of this guard."""
+        return self._query(plan, guard, fresh=True)
+
+    def attached(self, session: SparkSession | None = None) -> SparkSession:
+        """A session, by default the lake's own, that knows the tables of the lake."""
+        own = self.session()
+        if session is not None and session.sparkContext is not own.sparkContext:
+            raise InvalidInput("The lake has another Spark application: connect with spark=session.")
+        found = own if session is None else adopt(session)
+        if found is not own and found._jsparkSession.equals(own._jsparkSession):
+            return AttachedSession.of(found, self)
+        if found is not own:
+            other = LakeSpark(self._lake, found)
+            other.session()
+            with self._lock:
+                self._others.append(other)
+            return AttachedSession.of(found, other)
+        if self._attached is None:
+            self._attached = AttachedSession.of(own, self)
+        return self._attached
+
+    @property
+    def lake(self) -> Lake:
+        return self._lake
+
+    def names_lake(self, text: str, args: Arguments | None = None) -> bool:
+        """Whether a statement names a database of the lake, or is one of ours that Spark cannot parse."""
+        self.session()
+        assert self._catalyst is not None
+        try:
+            plan = self._catalyst.parse(text, args)
+        except ParseException:
+            try:
+                check_is_statement(text)
+                return STATEMENTS.get(parse(self._catalyst, text, args).nodeName()) is not None
+            except (InvalidInput, ParseException):
+                return False
+        with self._catalyst.active():
+            found = databases_in(self._catalyst.opened(plan))
+        return any(self.has_database(name) for name in found)
+
+    def has_database(self, name: str) -> bool:
+        """Whether the lake has it, in this or, where the session does not care, in another case."""
+        known = [database.name for database in self._lake.catalog.databases()]
+        if name in known or self.session().conf.get("spark.sql.caseSensitive") == "true":
+            return name in known
+        return any(one.lower() == name.lower() for one in known)
+
+    def _query(self, plan: LogicalPlan, guard: SafeSql | None, *, fresh: bool, foreign: bool = False) -> DataFrame:
         """The rows of a query."""
         assert self._catalyst is not None
         with _refusing("Spark refuses the query"):
@@ -128,9 +202,7 @@ class LakeSpark:
         token = _UNFLUSHED.set(failures)
         try:
             with self._holding() as holds, within(guard is not None):
-                frames = self._frames(
-                    query.references, version, lane, lake_only=guard is not None, hidden=query.asks_hidden
-                )
+                frames = self._all_frames(query, version, lane, guard, foreign=foreign)
         finally:
             _UNFLUSHED.reset(token)
         with _refusing("Spark refuses the query"):
@@ -221,6 +293,8 @@ class LakeSpark:
         """Let go of files that were copied for Spark. The session goes on."""
         with self._lock:
             self._closed = True
+            for other in self._others:
+                other.close()
             if self._reader is not None:
                 self._reader.close()
             if self._lane is not None:
@@ -268,6 +342,17 @@ class LakeSpark:
         if fresh is not None:
             stored = stored.union(fresh.select("*", *(F.lit(None).cast("bigint") for _ in hidden)))
         return NamedFrame(stored, len(hidden))
+
+    def _all_frames(
+        self, query: Query, version: int, lane: Fresh | None, guard: SafeSql | None, *, foreign: bool
+    ) -> dict[Reference, NamedFrame]:
+        """The rows that a query reads: those that were placed in the guard's session, and those of lake tables."""
+        placed = {} if guard is None else guard.frames_of(query.references)
+        missing = [reference for reference in query.references if reference not in placed]
+        if foreign:
+            missing = [reference for reference in missing if self.has_database(reference.database)]
+        lake_only, hidden = guard is not None, query.asks_hidden
+        return placed | self._frames(missing, version, lane, lake_only=lake_only, hidden=hidden)
 
     def _frames(
         self, references: Sequence[Reference], version: int, lane: Fresh | None, *, lake_only: bool, hidden: bool
@@ -372,12 +457,12 @@ class LakeSpark:
 class _Session:
     """Fills `pipeline.statements.session.Session`."""
 
-    def __init__(self, spark: LakeSpark, catalyst: Catalyst, guard: SafeSql | None) -> None:
-        self._spark, self._guard = spark, guard
+    def __init__(self, spark: LakeSpark, catalyst: Catalyst, guard: SafeSql | None, foreign: bool) -> None:
+        self._spark, self._guard, self._foreign = spark, guard, foreign
         self.lake, self.catalyst = spark._lake, catalyst
 
     def query(self, plan: LogicalPlan) -> DataFrame:
-        return self._spark._query(plan, self._guard, fresh=False)
+        return self._spark._query(plan, self._guard, fresh=False, foreign=self._foreign)
 
     def opened(self, plan: LogicalPlan) -> LogicalPlan:
         return self.catalyst.opened_actively(plan)
@@ -390,11 +475,15 @@ class _Session:
         return self._spark._reader.located(state, predicate_of(known, state.schema))
 
     def resolved(self, plan: LogicalPlan, target: DataFrame, version: int) -> LogicalPlan:
-        query = Query(self.catalyst, plan, changes=True)
-        with within(safe=False):
-            frames = self._spark._frames(query.references, version, None, lake_only=False, hidden=query.asks_hidden)
+        guard = self._guard
+        query = Query(self.catalyst, plan, changes=True) if guard is None else guard.change(plan)
+        with within(guard is not None):
+            frames = self._spark._all_frames(query, version, None, guard, foreign=self._foreign)
         targets = {reference: NamedFrame(target) for reference in query.references if reference.is_target}
-        return query.resolved({**frames, **targets})
+        found = query.resolved({**frames, **targets})
+        if guard is not None:
+            guard.check_change(found)
+        return found
 
     def spelled(self, reference: Reference) -> Reference:
         return self._spark._as_spelled(reference) or reference

@@ -73,6 +73,9 @@ class Spark(Protocol):
     def session(self) -> SparkSession:
         """The session, started if there is none."""
 
+    def attached(self, session: SparkSession | None = None) -> SparkSession:
+        """A session, by default the one above, that knows the tables of the lake; see `Lake.attach`."""
+
     def sql(
         self,
         text: str,

@@ -25,7 +25,7 @@ MakeRows = Callable[..., list[dict[str, Any]]]
 def lake(tmp_path: Path, spark: SparkSession) -> Iterator[Lake]:
     with moulin.connect(tmp_path / "lake", merge_local_bytes=1) as lake:
         lake.create_database("shop")
-        assert lake.spark() is spark, "a session that runs is reused"
+        assert lake.spark().sparkContext is spark.sparkContext, "a session that runs is reused"
         yield lake
 
 

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from types import FrameType
+from typing import Protocol
 
 from fastapi import FastAPI
 
@@ -81,7 +82,12 @@ def _add_gauges(metrics: Metrics, lake: Lake) -> None:
         metrics.gauge(f"moulin_{name}", text, value)
 
 
-def run_until_signal(serving: Serving, ready: Callable[[], None] = lambda: None) -> bool:
+class Stoppable(Protocol):
+    def start(self) -> object: ...
+    def stop(self) -> bool: ...
+
+
+def run_until_signal(serving: Stoppable, ready: Callable[[], None] = lambda: None) -> bool:
     """Serve until SIGTERM or SIGINT; False when calls had to be cut off. A second signal ends the process at once."""
     stop = threading.Event()
 

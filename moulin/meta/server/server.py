@@ -98,7 +98,7 @@ def build_server(
     names = [service.name for service in services]
     reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     made = MetaServer(site, server, pool, monitor)
-    made.port = _bind(server, serve)
+    made.port = bind(server, serve)
     return made
 
 
@@ -140,7 +140,7 @@ def open_access(lake: Lake, serve: ServeConfig) -> AccessFile | None:
     return access
 
 
-def _bind(server: grpc.Server, serve: ServeConfig) -> int:
+def bind(server: grpc.Server, serve: ServeConfig) -> int:
     try:
         port: Any
         if serve.tls_certificate:

@@ -55,6 +55,9 @@ class Catalyst:
         self._substitute_ctes = catalyst.analysis.CTESubstitution
         self._metadata_column = getattr(catalyst.util, "package$MetadataColumnHelper")
         self._unresolved_alias = catalyst.analysis.UnresolvedAlias
+        self._star_with_columns = catalyst.analysis.UnresolvedStarWithColumns
+        self._star_with_renames = catalyst.analysis.UnresolvedStarWithColumnsRenames
+        self._drop_columns = logical.DataFrameDropColumns
         self._one_row, self._project = logical.OneRowRelation, logical.Project
         self._subquery_alias, self._alias_identifier = logical.SubqueryAlias, catalyst.AliasIdentifier
         self._named = catalyst.parser.NamedParameterContext
@@ -149,6 +152,23 @@ class Catalyst:
         marked = [self._metadata_column(attribute).markAsAllowAnyAccess() for attribute in attributes]
         plan.setTagValue(self._project.hiddenOutputTag(), self._sequence(marked))
         return self._subquery_alias(self._alias_identifier(name, self._sequence([CATALOG, database])), plan)
+
+    def alias(self, name: str, plan: LogicalPlan) -> LogicalPlan:
+        """The rows of a plan, as Spark would show a temporary view of this name."""
+        return self._subquery_alias(self._alias_identifier(name, self._sequence([])), plan)
+
+    def with_columns(self, plan: LogicalPlan, columns: Sequence[tuple[str, Expression]]) -> LogicalPlan:
+        """The plan with these columns, in place of those of the same names."""
+        names, values = self._sequence([name for name, _ in columns]), self._sequence([value for _, value in columns])
+        star = self._star_with_columns(names, values, self._option.empty())
+        return self._project(self._sequence([star]), plan)
+
+    def with_columns_renamed(self, plan: LogicalPlan, renames: Sequence[tuple[str, str]]) -> LogicalPlan:
+        old, new = self._sequence([name for name, _ in renames]), self._sequence([name for _, name in renames])
+        return self._project(self._sequence([self._star_with_renames(old, new)]), plan)
+
+    def without_columns(self, plan: LogicalPlan, columns: Sequence[Expression]) -> LogicalPlan:
+        return self._drop_columns(self._sequence(columns), plan)
 
     def name(self, *parts: str) -> Any:
         return self._sequence(parts)

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -39,6 +40,10 @@ _HIDDEN = re.compile(rf'"nameParts":"\[(?:[^"\]]*, )?(?:{"|".join(HIDDEN)})\]"',
 _SEPARATOR = "\0"
 _PRIVILEGES = "__required_write_privileges__"  # the option by which Spark's parser marks the table to change
 _SPARK_CATALOGS = ("spark_catalog", "system")
+_WRITTEN_NAME = re.compile(
+    r'"class":"[\w.]*\.Unresolved(?:Relation|Table|View|TableOrView|Identifier|Namespace)"[^{}]*?'
+    r'"(?:multipartIdentifier|nameParts)":"\[(.*?)\]"'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +85,22 @@ class Query:
     """A query that Spark has parsed, and the lake tables it names."""
 
     def __init__(
-        self, catalyst: Catalyst, parsed: LogicalPlan, *, check: PlanCheck | None = None, changes: bool = False
+        self,
+        catalyst: Catalyst,
+        parsed: LogicalPlan,
+        *,
+        check: PlanCheck | None = None,
+        views: Mapping[str, LogicalPlan] = MappingProxyType({}),
+        changes: bool = False,
     ) -> None:
-        """With `check`, every name must be a lake table's. With `changes`, it is a statement that changes a table."""
+        """With `check`, every name must be a lake table's, or that of one of the `views`, in lower case.
+
+        With `changes`, it is a statement that changes a table.
+        """
         self._catalyst, self._check_plan, self._is_change = catalyst, check, changes
         self._outer: list[Callable[[LogicalPlan], LogicalPlan]] = []
         with catalyst.active():
-            plan = catalyst.opened(self._unwrapped(parsed))
+            plan = with_views(catalyst, catalyst.opened(self._unwrapped(parsed)), views)
         if check is not None:
             check.written(plan)
         self._plan, nodes = self._identified(plan)
@@ -347,6 +361,17 @@ def _around(
     return lambda frame: catalyst.replace_below(node, below, make(frame))
 
 
+def with_views(catalyst: Catalyst, plan: LogicalPlan, views: Mapping[str, LogicalPlan]) -> LogicalPlan:
+    """An opened plan with these plans, which are opened too, in place of their names, which are in lower case."""
+    if not views:
+        return plan
+    found = []
+    for kind, node in catalyst.nodes(plan):
+        if kind == "UnresolvedRelation" and len(parts := parts_of(node)) == 1 and parts[0].lower() in views:
+            found.append((node, catalyst.alias(parts[0], views[parts[0].lower()])))
+    return catalyst.replace(plan, found)
+
+
 def _check_plain(node: LogicalPlan, reference: Reference) -> None:
     """Refuse what a lake table does not take."""
     if node.isStreaming():
@@ -355,9 +380,29 @@ def _check_plain(node: LogicalPlan, reference: Reference) -> None:
         raise Unsupported(f"Table {reference.database}.{reference.name} takes no options: leave out `with (...)`.")
 
 
+def databases_in(plan: LogicalPlan) -> set[str]:
+    """The databases that a plan may name, of tables that it reads or changes and by themselves.
+
+    REQUIRES: the plan is opened.
+    """
+    found: set[str] = set()
+    for name in _WRITTEN_NAME.findall(plan.toJSON()):
+        parts = name.split(", ")
+        if len(parts) == 3 and parts[0].lower() == CATALOG:
+            del parts[0]
+        found |= {parts[0]} if len(parts) <= 2 else set()
+    return found
+
+
+def parts_of(node: LogicalPlan) -> list[str]:
+    """The parts of the name that a node has."""
+    parts: list[str] = node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR)
+    return parts
+
+
 def reference_of(node: LogicalPlan) -> Reference | None:
     """The lake table of this name: not one of Spark's temporary views or other catalogs, nor a file's path."""
-    return named_by(node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR))
+    return named_by(parts_of(node))
 
 
 def named_by(parts: Sequence[str]) -> Reference | None:
@@ -370,6 +415,11 @@ def named_by(parts: Sequence[str]) -> Reference | None:
     if len(parts) not in (2, 3) or parts[0].lower() == "global_temp" or "/" in parts[1]:
         return None
     return Reference(parts[0], parts[1], part=part)
+
+
+def is_lake_name(parts: Sequence[str]) -> bool:
+    """Whether a name of these parts is a lake table's, or that of its metadata."""
+    return named_by(parts) is not None
 
 
 def _version(text: str) -> int:

@@ -17,8 +17,12 @@ Then the tables take the places of the stand-ins, and no hidden column may have 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 from moulin.errors import InvalidInput, PermissionDenied
 from moulin.pipeline.read.reader import NamedFrame
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
-from moulin.pipeline.sql.names import CHANGES_FUNCTION, PlanCheck, Query, Reference
+from moulin.pipeline.sql.names import CHANGES_FUNCTION, PlanCheck, Query, Reference, is_lake_name
 from moulin.pipeline.sql.safe_functions import (
     ALLOWED_FUNCTIONS,
     ALLOWED_HINTS,
@@ -48,10 +52,11 @@ _EXPRESSIONS = f"{_CATALYST}expressions."
 _COMMANDS = "org.apache.spark.sql.execution.command."
 
 _UNRESOLVED = """
-MultiAlias PlanWithUnresolvedIdentifier RelationTimeTravel UnresolvedAlias UnresolvedAttribute UnresolvedExtractValue
-UnresolvedFunction UnresolvedFunctionName UnresolvedGenerator UnresolvedHaving UnresolvedInlineTable UnresolvedOrdinal
-UnresolvedPipeAggregateOrdinal UnresolvedQualify UnresolvedRegex UnresolvedRelation UnresolvedStar
-UnresolvedStarExceptOrReplace UnresolvedSubqueryColumnAliases UnresolvedTVFAliases UnresolvedTableOrView
+MultiAlias PlanWithUnresolvedIdentifier RelationTimeTravel UnresolvedAlias UnresolvedAttribute UnresolvedDeduplicate
+UnresolvedExtractValue UnresolvedFunction UnresolvedFunctionName UnresolvedGenerator UnresolvedHaving
+UnresolvedInlineTable UnresolvedOrdinal UnresolvedPipeAggregateOrdinal UnresolvedQualify UnresolvedRegex
+UnresolvedRelation UnresolvedStar UnresolvedStarExceptOrReplace UnresolvedStarWithColumns
+UnresolvedStarWithColumnsRenames UnresolvedSubqueryColumnAliases UnresolvedTVFAliases UnresolvedTableOrView
 UnresolvedTableValuedFunction
 """
 _WRITTEN_EXPRESSIONS = """
@@ -66,11 +71,12 @@ UnboundedPreceding UnresolvedCollation UnresolvedNamedLambdaVariable Unspecified
 WindowSpecDefinition aggregate.AggregateExpression aggregate.AnyValue aggregate.First aggregate.Last
 """
 _NODES = """
-Aggregate CTERelationDef CTERelationRef DescribeColumn DescribeFunction DescribeRelation Distinct Except Filter Generate
-GlobalLimit Intersect Join LateralJoin LimitAll LocalLimit LocalRelation Offset OneRowRelation Pivot Project
-RepartitionByExpression Sample Sort SubqueryAlias Union Unpivot UnresolvedHint WithCTE
+Aggregate CTERelationDef CTERelationRef DataFrameDropColumns DescribeColumn DescribeFunction DescribeRelation Distinct
+Except Filter Generate GlobalLimit Intersect Join LateralJoin LimitAll LocalLimit LocalRelation Offset OneRowRelation
+Pivot Project Range Repartition RepartitionByExpression Sample Sort SubqueryAlias Tail Union Unpivot UnresolvedHint
+WithCTE
 """
-_ANALYZED_NODES = "Expand ResolvedHint Range UnionLoop UnionLoopRef Window"
+_ANALYZED_NODES = "Deduplicate Expand ResolvedHint UnionLoop UnionLoopRef Window"
 _ANALYZED_COMMANDS = "DescribeColumnCommand DescribeFunctionCommand DescribeTableCommand"
 _FOREIGN_EXPRESSIONS = """
 CallMethodViaReflection CurrentUser FileSourceConstantMetadataAttribute FileSourceGeneratedMetadataAttribute
@@ -91,8 +97,25 @@ _ANALYZED = {
     *(f"{_COMMANDS}{name}" for name in _ANALYZED_COMMANDS.split()),
     f"{_CATALYST}analysis.ResolvedTempView",
 }
+# What the DataFrame API makes of its operators. The parser of SQL has classes for them.
+_OPERATOR_NAMES = "! != % & * + - / < <= <=> <> = == > >= ^ | || ~"
+_OPERATORS = frozenset(_OPERATOR_NAMES.split())
+_CHANGES = """
+Assignment DeleteAction DeleteFromTable InsertAction InsertStarAction MergeIntoTable UpdateAction UpdateStarAction
+UpdateTable
+"""
+_WRITTEN_CHANGES = {f"{_CATALYST}plans.logical.{name}" for name in _CHANGES.split()}
 _FILE_FIELDS = {"file_path", "file_block_start"}  # of the struct in which Spark describes the file of a row
+_FRAMES = "_moulin_frames"  # a name that no database has
 _FOREIGN = frozenset(_FOREIGN_EXPRESSIONS.split())
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A temporary view: its plan, which names tables, and the placed frames that this needs."""
+
+    plan: LogicalPlan
+    frames: tuple[NamedFrame, ...]
 
 
 class SafeSql:
@@ -104,11 +127,50 @@ class SafeSql:
             if self._session.conf.isModifiable(key):
                 self._session.conf.set(key, value)
         self._catalyst = Catalyst(self._session)
+        self._views: dict[str, View] = {}
+        self._frames: WeakValueDictionary[tuple[str, str], NamedFrame] = WeakValueDictionary()
+        self._lock = threading.Lock()  # for `_views`
+
+    @property
+    def session(self) -> SparkSession:
+        return self._session
 
     @property
     def catalyst(self) -> Catalyst:
         """The parser of its own session."""
         return self._catalyst
+
+    def put_view(self, name: str, view: View) -> None:
+        """Have queries of this session find a plan under a name of one part, whatever its case."""
+        with self._lock:
+            self._views[name.lower()] = view
+
+    def drop_view(self, name: str) -> bool:
+        """Whether there was one."""
+        with self._lock:
+            return self._views.pop(name.lower(), None) is not None
+
+    def view_names(self) -> list[str]:
+        with self._lock:
+            return sorted(self._views)
+
+    def place(self, frame: DataFrame) -> tuple[str, str, NamedFrame]:
+        """A name under which queries of this session find a frame, for as long as the last of the three lives.
+
+        REQUIRES: the frame was made of checked queries.
+        """
+        name, named = uuid4().hex, NamedFrame(frame)
+        self._frames[_FRAMES, name] = named
+        return _FRAMES, name, named
+
+    def frames_of(self, references: Sequence[Reference]) -> dict[Reference, NamedFrame]:
+        """Of these references, those to frames that were placed."""
+        found = {reference: self._frames.get((reference.database, reference.name)) for reference in references}
+        return {reference: named for reference, named in found.items() if named is not None}
+
+    def _view_plans(self) -> dict[str, LogicalPlan]:
+        with self._lock:
+            return {name: view.plan for name, view in self._views.items()}
 
     def parse(self, text: str, args: Arguments | None = None) -> LogicalPlan:
         """The plan of a statement, which nothing was found out about."""
@@ -117,13 +179,43 @@ class SafeSql:
         except (Py4JError, RecursionError) as error:
             raise InvalidInput(f"Spark cannot parse the query: {_reason(error)}") from None
 
+    def check_statement(self, plan: LogicalPlan) -> None:
+        """Refuse a statement that calls functions or reads tables that a query may not, wherever it has them."""
+        views = set(self.view_names())
+        with self._catalyst.active():
+            opened = self._catalyst.opened(plan)
+        for fields in _parts(json.loads(opened.toJSON())):
+            _check_call(fields)
+            if _short(fields["class"]) == "UnresolvedRelation":
+                parts = str(fields["multipartIdentifier"]).strip("[]").split(", ")
+                if not is_lake_name(parts) and not (len(parts) == 1 and parts[0].lower() in views):
+                    raise PermissionDenied("A statement reads tables of the lake alone: write them as database.table.")
+
+    def change(self, plan: LogicalPlan) -> Query:
+        """A statement that changes rows, found to be made of what queries may have, and to name lake tables alone."""
+        with self._catalyst.active():
+            opened = self._catalyst.opened(plan)
+        for fields in _parts(json.loads(opened.toJSON())):
+            kind = fields["class"].removesuffix("$")
+            if kind not in _WRITTEN and kind not in _WRITTEN_CHANGES:
+                raise _foreign(kind)
+        self.check_statement(plan)
+        return Query(self._catalyst, plan, views=self._view_plans(), changes=True)
+
+    def check_change(self, resolved: LogicalPlan) -> None:
+        """Refuse a change in which a name came to mean a hidden column of Spark's."""
+        _check_hidden(resolved)
+
     def query(self, plan: LogicalPlan, catalyst: Catalyst | None = None) -> Query:
         """The query, found to name lake tables alone; nothing was evaluated that may not be.
 
         `catalyst` is that of another session to run it in, for a text that is part of an ordinary query.
         """
+        check = PlanCheck(_check_syntax, _check_analyzed)
         try:
-            return Query(catalyst or self._catalyst, plan, check=PlanCheck(_check_syntax, _check_analyzed))
+            if catalyst is not None:
+                return Query(catalyst, plan, check=check)
+            return Query(self._catalyst, plan, check=check, views=self._view_plans())
         except (Py4JError, RecursionError) as error:
             raise InvalidInput(f"Spark cannot parse the query: {_reason(error)}") from None
 
@@ -150,17 +242,22 @@ def _check_syntax(plan: LogicalPlan) -> None:
         kind = fields["class"].removesuffix("$")
         if kind not in _WRITTEN:
             raise _foreign(kind)
-        name = _short(kind)
-        if name == "UnresolvedFunction":
-            _check_function(_single(fields["nameParts"]), ALLOWED_FUNCTIONS)
-            if fields["isInternal"]:
-                raise PermissionDenied("A safe query cannot call Spark's internal functions.")
-        elif name == "UnresolvedTableValuedFunction":
-            _check_function(_single(fields["name"]), ALLOWED_TABLE_FUNCTIONS | {CHANGES_FUNCTION})
-        elif name == "UnresolvedGenerator":
-            _check_function(_single(fields["name"]), ALLOWED_FUNCTIONS)
-        elif name == "UnresolvedHint" and str(fields["name"]).lower() not in ALLOWED_HINTS:
-            raise PermissionDenied(f"A safe query has hints for joins alone, not {fields['name']}: leave it out.")
+        _check_call(fields)
+
+
+def _check_call(fields: Mapping[str, Any]) -> None:
+    """Refuse a function or a hint that is not in the lists."""
+    name = _short(fields["class"].removesuffix("$"))
+    if name == "UnresolvedFunction":
+        _check_function(_single(fields["nameParts"]), ALLOWED_FUNCTIONS | _OPERATORS)
+        if fields["isInternal"]:
+            raise PermissionDenied("A safe query cannot call Spark's internal functions.")
+    elif name == "UnresolvedTableValuedFunction":
+        _check_function(_single(fields["name"]), ALLOWED_TABLE_FUNCTIONS | {CHANGES_FUNCTION})
+    elif name == "UnresolvedGenerator":
+        _check_function(_single(fields["name"]), ALLOWED_FUNCTIONS)
+    elif name == "UnresolvedHint" and str(fields["name"]).lower() not in ALLOWED_HINTS:
+        raise PermissionDenied(f"A safe query has hints for joins alone, not {fields['name']}: leave it out.")
 
 
 def _check_analyzed(plan: LogicalPlan) -> None:

@@ -1,0 +1,59 @@
+"""What an attached session needs of Spark for a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame
+
+from moulin.lake import Lake
+from moulin.pipeline.sql.catalyst import CATALOG
+
+
+class Attached(Protocol):
+    """Filled in by `moulin.pipeline.spark.LakeSpark`."""
+
+    @property
+    def lake(self) -> Lake: ...
+
+    def has_database(self, name: str) -> bool:
+        """Whether the lake has a database of this name."""
+
+    def names_lake(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> bool:
+        """Whether a statement is a matter of the lake."""
+
+    def run(
+        self,
+        text: str,
+        args: Mapping[str, Any] | Sequence[Any] | None,
+        guard: None,
+        *,
+        changes: bool,
+        foreign: bool,
+    ) -> DataFrame:
+        """Run a statement; with `foreign`, names that are not the lake's are left to Spark."""
+
+
+def lake_name(attached: Attached, written: str) -> tuple[str, str] | None:
+    """Database and name of a table that is written as in SQL, if its database is one of the lake."""
+    parts = _parts(written)
+    if len(parts) == 3 and parts[0].lower() == CATALOG:
+        return parts[1], parts[2]
+    if len(parts) == 2 and attached.has_database(parts[0]):
+        return parts[0], parts[1]
+    return None
+
+
+def _parts(written: str) -> list[str]:
+    """The parts of a name, which may stand between backquotes."""
+    parts, part, quoted = [], "", False
+    for character in written:
+        if character == "`":
+            quoted = not quoted
+        elif character == "." and not quoted:
+            parts.append(part)
+            part = ""
+        else:
+            part += character
+    return [*parts, part]

@@ -1,0 +1,79 @@
+"""The session: SQL and tables that are read."""
+
+# Decisions: docs/decisions/0267
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.sql_formatter import SQLStringFormatter
+
+from moulin.model.names import quote
+from moulin.pipeline.attached.catalog import LakeCatalog
+from moulin.pipeline.attached.lakes import Attached, lake_name
+from moulin.pipeline.attached.writers import know_writers
+from moulin.pipeline.sql.sql import check_is_statement
+
+
+class AttachedSession(SparkSession):
+    """A Spark session that is known by another Python object too; both have the same views, settings and jobs."""
+
+    _moulin: Attached
+
+    @classmethod
+    def of(cls, spark: SparkSession, lake: Attached) -> AttachedSession:
+        """Nothing is started: PySpark's own session is not made again."""
+        know_writers()
+        made = cls.__new__(cls)
+        made.__dict__.update({name: value for name, value in spark.__dict__.items() if name not in ("catalog", "read")})
+        made._moulin = lake
+        return made
+
+    def sql(self, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803 - as PySpark names it
+        """A statement about tables of the lake is run as `lake.sql` does it, and any other as Spark does it."""
+        formatter = SQLStringFormatter(self)
+        text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
+        try:
+            if not self._moulin.names_lake(text, args):
+                return super().sql(text, args)
+            check_is_statement(text)
+            return self._own(self._moulin.run(text, args, None, changes=True, foreign=True))
+        finally:
+            if kwargs:
+                formatter.clear()
+
+    def table(self, tableName: str) -> DataFrame:  # noqa: N803
+        name = lake_name(self._moulin, tableName) if isinstance(tableName, str) else None
+        return super().table(tableName) if name is None else self._rows(*name)
+
+    @property
+    def read(self) -> DataFrameReader:
+        return LakeReader(self)
+
+    @cached_property
+    def catalog(self) -> LakeCatalog:
+        return LakeCatalog(self, self._moulin)
+
+    def newSession(self) -> SparkSession:  # noqa: N802
+        return self._moulin.lake.attach(super().newSession())
+
+    def _rows(self, database: str, name: str) -> DataFrame:
+        text = f"select * from {quote(database, name)}"
+        return self._own(self._moulin.run(text, None, None, changes=False, foreign=False))
+
+    def _own(self, frame: DataFrame) -> DataFrame:
+        """The frame as one of this session. What it is made of is pinned for as long as the other lives."""
+        own: Any = type(frame)(frame._jdf, self)
+        own._moulin_frame = frame
+        return own  # type: ignore[no-any-return]
+
+
+class LakeReader(DataFrameReader):
+    """`spark.read`, which reads tables of the lake by their names."""
+
+    def table(self, tableName: str) -> DataFrame:  # noqa: N803
+        session: Any = self._spark
+        name = lake_name(session._moulin, tableName)
+        return super().table(tableName) if name is None else session._rows(*name)
