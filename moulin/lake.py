@@ -263,7 +263,10 @@ class Lake:
         fresh: bool = True,
         safe: bool = False,
     ) -> DataFrame:
-        """Run a query in Spark SQL over the tables and views of the lake, and return its result as a DataFrame.
+        """Run a statement in Spark SQL over the tables and views of the lake, and return its result as a DataFrame.
+
+        A query returns its rows. INSERT, UPDATE, DELETE, MERGE and TRUNCATE run at once, are one version each, and
+        return one row with the number of rows that they changed.
 
         `database.table` and `moulin.database.table` name tables of the lake, and mean what they would mean in Spark.
         Names of one part are Spark's temporary views. `args` are the values of parameters: a dict for `:name`, a list

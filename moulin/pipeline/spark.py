@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from moulin.errors import Closed, Corrupt, InvalidInput, NotFound, PermissionDenied
@@ -24,6 +25,7 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.predicate import Predicate
 from moulin.pipeline.read.fresh import Fresh, FreshLane
+from moulin.pipeline.read.hidden import hidden_of
 from moulin.pipeline.read.reader import NamedFrame, TableReader
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
@@ -122,7 +124,7 @@ class LakeSpark:
         token = _UNFLUSHED.set(failures)
         try:
             with self._holding() as holds:
-                frames = self._frames(query.references, version, lane, lake_only=guard is not None)
+                frames = self._frames(query, version, lane, lake_only=guard is not None)
         finally:
             _UNFLUSHED.reset(token)
         with _refusing("Spark refuses the query"):
@@ -230,14 +232,28 @@ class LakeSpark:
         fresh = None if lane is None else lane.frame(self._spark, state)
         return stored if fresh is None else NamedFrame(stored.frame.union(fresh))
 
+    def _with_hidden(self, state: TableState, lane: Fresh | None, asked: Predicate) -> NamedFrame:
+        """The same with the hidden columns, which are null in rows that are in no version yet."""
+        assert self._spark is not None
+        assert self._reader is not None
+        _HOLDS.get().append(self._lake.context.pins.hold(state.id, state.version))
+        stored = self._reader.with_hidden(state, asked)
+        hidden = hidden_of([field.name for field in state.schema.fields])
+        fresh = None if lane is None else lane.frame(self._spark, state)
+        if fresh is not None:
+            stored = stored.union(fresh.select("*", *(F.lit(None).cast("bigint") for _ in hidden)))
+        return NamedFrame(stored, len(hidden))
+
     def _frames(
-        self, references: Sequence[Reference], version: int, lane: Fresh | None, *, lake_only: bool
+        self, query: Query, version: int, lane: Fresh | None, *, lake_only: bool
     ) -> dict[Reference, NamedFrame]:
-        """The rows of lake tables and views for a query at a version."""
+        """The rows of lake tables and views that a query reads, at a version."""
         frames = {}
-        for reference in references:
+        for reference in query.references:
+            if reference.is_target:
+                continue
             try:
-                frames[reference] = self._resolve(reference, version, lane)
+                frames[reference] = self._resolve(reference, version, lane, hidden=query.asks_hidden)
             except NotFound:
                 if lake_only or reference.database.lower() != _SESSION:
                     raise
@@ -246,26 +262,27 @@ class LakeSpark:
                 raise Corrupt(f"Files of {name} are missing or cannot be read: `moulin check` lists them.") from None
         return frames
 
-    def _resolve(self, reference: Reference, version: int, lane: Fresh | None) -> NamedFrame:
+    def _resolve(self, reference: Reference, version: int, lane: Fresh | None, *, hidden: bool) -> NamedFrame:
         if reference.version is not None:
             version, lane = reference.version, None
         elif reference.timestamp_ns is not None:
             version, lane = self._lake.catalog.version_at(reference.timestamp_ns), None
         try:
-            return self._named(reference, version, lane)
+            return self._named(reference, version, lane, hidden=hidden)
         except NotFound:
             as_spelled = self._as_spelled(reference)
             if as_spelled is None:
                 raise
-        return self._named(as_spelled, version, lane)
+        return self._named(as_spelled, version, lane, hidden=hidden)
 
-    def _named(self, reference: Reference, version: int, lane: Fresh | None) -> NamedFrame:
+    def _named(self, reference: Reference, version: int, lane: Fresh | None, *, hidden: bool) -> NamedFrame:
         """The table or view of exactly this name."""
         catalog = self._lake.catalog
         try:
             state = catalog.table(reference.database, reference.name, version)
             _check_flushed(reference, state.id)
-            return self._with_fresh(state, lane, predicate_of(reference.known, state.schema))
+            asked = predicate_of(reference.known, state.schema)
+            return self._with_hidden(state, lane, asked) if hidden else self._with_fresh(state, lane, asked)
         except NotFound as missing:
             try:
                 view = catalog.view(reference.database, reference.name)
@@ -314,8 +331,7 @@ class _Session:
 
     def resolved(self, plan: LogicalPlan, target: DataFrame, version: int) -> LogicalPlan:
         query = Query(self.catalyst, plan, changes=True)
-        others = [reference for reference in query.references if not reference.is_target]
-        frames = self._spark._frames(others, version, None, lake_only=False)
+        frames = self._spark._frames(query, version, None, lake_only=False)
         targets = {reference: NamedFrame(target) for reference in query.references if reference.is_target}
         return query.resolved({**frames, **targets})
 

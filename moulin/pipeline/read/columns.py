@@ -35,6 +35,9 @@ SEGMENT = "_moulin_segment"
 POSITION_COLUMN = "_moulin_at"
 """The position of a row in its segment, in frames of located rows."""
 
+LINEAGE = ("_moulin_row_id", "_moulin_sequence")
+"""The row id and the sequence number that a segment stores of a row, in frames of located rows."""
+
 Convert = Callable[[Column], Column]
 
 
@@ -92,10 +95,13 @@ def spark_schema(schema: Schema) -> sql.StructType:
     return sql.StructType([sql.StructField(f.name, shown_type(f.field_type)) for f in schema.fields])
 
 
-def located_schema(schema: Schema) -> sql.StructType:
-    """The same for rows that come with where they are: the number of the segment and the position in it."""
-    place = [sql.StructField(name, sql.LongType()) for name in (SEGMENT, POSITION_COLUMN)]
-    return sql.StructType([*spark_schema(schema).fields, *place])
+def located_schema(schema: Schema, *, lineage: bool = False) -> sql.StructType:
+    """The same for rows that come with where they are: the number of the segment and the position in it.
+
+    With `lineage`, their stored row id and sequence number follow, null where the segment stores none.
+    """
+    names = (SEGMENT, POSITION_COLUMN, *(LINEAGE if lineage else ()))
+    return sql.StructType([*spark_schema(schema).fields, *(sql.StructField(name, sql.LongType()) for name in names)])
 
 
 def plan_columns(current: Schema, stored: Schema) -> tuple[ColumnPlan, ...]:

@@ -40,6 +40,7 @@ from moulin.pipeline.read.columns import (
     plan_columns,
     spark_schema,
 )
+from moulin.pipeline.read.hidden import add_hidden, lineage_columns, stored_lineage
 from moulin.pipeline.read.segment_scan import planned_scan
 from moulin.pipeline.read.staging import Staging
 from moulin.pipeline.session import is_local
@@ -79,17 +80,24 @@ class TableReader:
             floats = floats_of(state.schema)
             every = partial(catalog.segments, state.id, state.version, with_columns=bool(floats), columns=floats)
             return self._frames.get((state.id, state.head_version), lambda: NamedFrame(self._build(state, every())))
-        planned = plan_segments(catalog, state, asked)
-        left = narrow(catalog, self._context.secondary, state, asked, planned).segments
+        left = self._left(state, asked)
         numbers = frozenset(segment.facts.number for segment in left)
         return self._frames.get((state.id, state.head_version, numbers), lambda: NamedFrame(self._build(state, left)))
 
-    def located(self, state: TableState, asked: Predicate | None = None) -> DataFrame:
+    def located(self, state: TableState, asked: Predicate) -> DataFrame:
         """The same rows, each followed by the number of its segment and its position in it."""
-        asked = Predicate.everything(state.schema) if asked is None else asked
+        return self._build(state, self._left(state, asked), located=True)
+
+    def with_hidden(self, state: TableState, asked: Predicate) -> DataFrame:
+        """The same rows, each followed by the hidden columns of `hidden.NAMES`."""
+        segments = self._left(state, asked)
+        rows = self._build(state, segments, located=True, lineage=True)
+        return add_hidden(rows, segments, self._context.catalog.sequence_versions(state.id))
+
+    def _left(self, state: TableState, asked: Predicate) -> Sequence[LiveSegment]:
+        """The segments that may hold rows which are asked for."""
         planned = plan_segments(self._context.catalog, state, asked)
-        left = narrow(self._context.catalog, self._context.secondary, state, asked, planned).segments
-        return self._build(state, left, located=True)
+        return narrow(self._context.catalog, self._context.secondary, state, asked, planned).segments
 
     def close(self) -> None:
         """Forget the frames and remove copies of files; frames handed out can no longer be read if they need those."""
@@ -97,30 +105,49 @@ class TableReader:
         self._bitmaps.clear()
         self._staging.close()
 
-    def _build(self, state: TableState, segments: Sequence[LiveSegment], *, located: bool = False) -> DataFrame:
+    def _build(
+        self, state: TableState, segments: Sequence[LiveSegment], *, located: bool = False, lineage: bool = False
+    ) -> DataFrame:
+        schema = located_schema(state.schema, lineage=lineage) if located else spark_schema(state.schema)
         if not segments:
-            schema = located_schema(state.schema) if located else spark_schema(state.schema)
             return self._spark.createDataFrame([], schema)
         if not self._context.store.is_local and not is_local(str(self._spark.sparkContext.master)):
-            return planned_scan(self._spark, self._context.store, state.schema, segments, located=located)
+            store = self._context.store
+            return planned_scan(self._spark, store, state.schema, segments, located=located, lineage=lineage)
         scans: list[DataFrame] = []
         for plans, members in _groups(state, segments):
-            plain = [s for s in members if s.vector is None]
-            marked = [s for s in members if s.vector is not None]
-            columns = [plan.column() for plan in plans]
-            if plain and not located:
-                scans.append(self._scan(state, plans, plain).select(*columns))
-            for position, same in _by_position_column(plain) if located else ():
-                if same:
-                    scan = self._scan(state, plans, same, StructField(position, LongType()))
-                    scans.append(scan.select(*columns, *_place(position)))
-            for position, same in _by_position_column(marked):
-                for start in range(0, len(same), _MARKED):
-                    part = same[start : start + _MARKED]
-                    scan = self._scan(state, plans, part, StructField(position, LongType()))
-                    live = scan.where(self._bitmap(part).is_live(F.col(position)))
-                    scans.append(live.select(*columns, *(_place(position) if located else ())))
+            for part in _by_lineage(members) if lineage else (members,):
+                scans += self._scans(state, plans, part, located=located, lineage=lineage)
         return reduce(DataFrame.union, scans)
+
+    def _scans(
+        self,
+        state: TableState,
+        plans: Sequence[ColumnPlan],
+        segments: Sequence[LiveSegment],
+        *,
+        located: bool,
+        lineage: bool,
+    ) -> Iterator[DataFrame]:
+        """Scans of segments that are alike: of those with deletion vectors, and of the others."""
+        columns = [plan.column() for plan in plans]
+        stored = lineage and segments[0].facts.has_lineage
+        more = stored_lineage() if stored else ()
+        tail = lineage_columns(stored=stored) if lineage else ()
+        plain = [s for s in segments if s.vector is None]
+        marked = [s for s in segments if s.vector is not None]
+        if plain and not located:
+            yield self._scan(state, plans, plain).select(*columns)
+        for position, same in _by_position_column(plain) if located else ():
+            if same:
+                scan = self._scan(state, plans, same, StructField(position, LongType()), *more)
+                yield scan.select(*columns, *_place(position), *tail)
+        for position, same in _by_position_column(marked):
+            for start in range(0, len(same), _MARKED):
+                part = same[start : start + _MARKED]
+                scan = self._scan(state, plans, part, StructField(position, LongType()), *more)
+                live = scan.where(self._bitmap(part).is_live(F.col(position)))
+                yield live.select(*columns, *(_place(position) if located else ()), *tail)
 
     def _scan(
         self, state: TableState, plans: Sequence[ColumnPlan], segments: Sequence[LiveSegment], *more: StructField
@@ -153,11 +180,12 @@ class TableReader:
 class NamedFrame:
     """A DataFrame, and the name of a temporary view of it that lives as long as this object: made when first asked for.
 
-    Making and dropping a view takes Spark as long as it takes to plan a small query.
+    Making and dropping a view takes Spark as long as it takes to plan a small query. The last `hidden` columns are for
+    queries that name them.
     """
 
-    def __init__(self, frame: DataFrame) -> None:
-        self.frame = frame
+    def __init__(self, frame: DataFrame, hidden: int = 0) -> None:
+        self.frame, self.hidden = frame, hidden
         self._lock = threading.Lock()
         self._view: str | None = None
 
@@ -205,6 +233,13 @@ class _Bitmap:
 
 def _place(position: str) -> tuple[Column, Column]:
     return F.col(SEGMENT), F.col(position).alias(POSITION_COLUMN)
+
+
+def _by_lineage(segments: Sequence[LiveSegment]) -> Iterator[list[LiveSegment]]:
+    """Segments that store row ids, and those that do not."""
+    for stored in (True, False):
+        if same := [s for s in segments if s.facts.has_lineage is stored]:
+            yield same
 
 
 def _by_position_column(segments: Sequence[LiveSegment]) -> Iterator[tuple[str, list[LiveSegment]]]:

@@ -50,6 +50,7 @@ class Catalyst:
         catalyst = jvm.org.apache.spark.sql.catalyst
         logical = catalyst.plans.logical
         self._substitute_ctes = catalyst.analysis.CTESubstitution
+        self._metadata_column = getattr(catalyst.util, "package$MetadataColumnHelper")
         self._unresolved_alias = catalyst.analysis.UnresolvedAlias
         self._one_row, self._project = logical.OneRowRelation, logical.Project
         self._subquery_alias, self._alias_identifier = logical.SubqueryAlias, catalyst.AliasIdentifier
@@ -108,11 +109,6 @@ class Catalyst:
         """The nodes of an opened plan and of its sub-queries, with the names of their classes."""
         return [(node.nodeName(), node) for node in items(plan.collectWithSubqueries(self._every))]
 
-    def names_in(self, node: LogicalPlan | Expression) -> int:
-        """How many names of tables there are in a tree, those that `nodes` does not reach included."""
-        text = node.toJSON()
-        return sum(text.count(f'"class":"org.apache.spark.sql.catalyst.analysis.{name}"') for name in _NAME_CLASSES)
-
     def is_command(self, plan: LogicalPlan) -> bool:
         return bool(self._types.isInstanceOf(_COMMAND, plan))
 
@@ -130,6 +126,20 @@ class Catalyst:
             self._qualifiers[database] = self._sequence([CATALOG, database])
         alias = self._alias_identifier(name, self._qualifiers[database])
         return self._subquery_alias(alias, frame._jdf.logicalPlan())
+
+    def table_with_hidden(self, database: str, name: str, frame: DataFrame, hidden: int) -> LogicalPlan:
+        """As `table`, of a frame whose last `hidden` columns are there for queries that name them, and not for stars.
+
+        Spark keeps the columns of a natural join that it unites in the same way.
+        """
+        names = [f"`{column.replace('`', '``')}`" for column in frame.columns]
+        fresh = frame.select(*(F.col(name).alias(column) for name, column in zip(names, frame.columns, strict=True)))
+        own = fresh.select(*names[:-hidden])  # each mention of a table has attributes of its own
+        plan = own._jdf.queryExecution().analyzed()
+        attributes = items(plan.child().output())[-hidden:]
+        marked = [self._metadata_column(attribute).markAsAllowAnyAccess() for attribute in attributes]
+        plan.setTagValue(self._project.hiddenOutputTag(), self._sequence(marked))
+        return self._subquery_alias(self._alias_identifier(name, self._sequence([CATALOG, database])), plan)
 
     def name(self, *parts: str) -> Any:
         return self._sequence(parts)
@@ -229,6 +239,11 @@ class Catalyst:
         for value in values:
             found.add(value)
         return self._converters.asScala(found).toSeq()
+
+
+def names_in(text: str) -> int:
+    """How many names of tables there are in the JSON of a tree, those that `nodes` does not reach included."""
+    return sum(text.count(f'"class":"org.apache.spark.sql.catalyst.analysis.{name}"') for name in _NAME_CLASSES)
 
 
 def items(sequence: Any) -> list[Any]:

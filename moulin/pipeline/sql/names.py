@@ -9,6 +9,7 @@ module does not know is refused, so that no other table of the same name answers
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +20,9 @@ from pyspark.sql import functions as F
 
 from moulin.errors import InvalidInput, PermissionDenied, Unsupported
 from moulin.model.names import quote
+from moulin.pipeline.read.hidden import NAMES as HIDDEN
 from moulin.pipeline.read.reader import NamedFrame
-from moulin.pipeline.sql.catalyst import CATALOG, Catalyst, Expression, LogicalPlan
+from moulin.pipeline.sql.catalyst import CATALOG, Catalyst, Expression, LogicalPlan, names_in
 from moulin.pipeline.sql.hints import Known, known_values, literal_text
 from moulin.table.versions import to_nanos
 
@@ -29,6 +31,7 @@ _DESCRIPTIONS = {"DescribeRelation", "DescribeColumn", "DescribeRelationJsonComm
 _RELATIONS = {"UnresolvedRelation", "RelationTimeTravel"}
 _NAMES = {*_RELATIONS, "UnresolvedTableOrView"}
 _IDENTIFIER = "PlanWithUnresolvedIdentifier"
+_HIDDEN = re.compile(rf'"nameParts":"\[(?:[^"\]]*, )?(?:{"|".join(HIDDEN)})\]"', re.IGNORECASE)
 _SEPARATOR = "\0"
 _PRIVILEGES = "__required_write_privileges__"  # the option by which Spark's parser marks the table to change
 
@@ -79,10 +82,12 @@ class Query:
         if check is not None:
             check.written(plan)
         self._plan, nodes = self._identified(plan)
-        self._check(nodes)
+        text = self._plan.toJSON()
+        self._check(nodes, names_in(text))
+        self.asks_hidden = _HIDDEN.search(text) is not None
         if check is not None:
             self._check_names(nodes)
-        self._sites = self._find(nodes)
+        self._sites = self._aliased(nodes) if self.asks_hidden else self._find(nodes)
 
     @property
     def references(self) -> Sequence[Reference]:
@@ -148,10 +153,10 @@ class Query:
         name = self._value(node.identifierExpr(), "identifier", lambda value: value.cast("string"))
         return node.planBuilder().apply(self._catalyst.parts_of(name), node.children())
 
-    def _check(self, nodes: Sequence[tuple[str, LogicalPlan]]) -> None:
+    def _check(self, nodes: Sequence[tuple[str, LogicalPlan]], names: int) -> None:
         if any(name in _CHANGES for name, _ in nodes[1 if self._changes else 0 :]):
             raise InvalidInput(
-                "A statement changes one table: run the changes of several one by one, or use lake.transaction()."
+                "A change cannot be a part of a query, of EXPLAIN or of another change: run it by itself."
             )
         root, plan = nodes[0]
         if root not in _DESCRIPTIONS and not self._changes and self._catalyst.is_command(plan):
@@ -159,7 +164,7 @@ class Query:
                 "lake.sql describes tables, columns, functions and queries: use lake.databases() or lake.tables(...) "
                 "for the rest."
             )
-        if self._catalyst.names_in(self._plan) != sum(name in _RELATIONS for name, _ in nodes):
+        if names != sum(name in _RELATIONS for name, _ in nodes):
             raise Unsupported(
                 "lake.sql does not know a clause of this query that names a table. Make views of the tables with "
                 "table.to_spark().createOrReplaceTempView(...) and use lake.spark().sql(...)."
@@ -185,6 +190,29 @@ class Query:
             else:
                 plain.append(_Site(node, reference, self._maker(node, name, reference)))
         return [*(site for _, site in asked), *plain]
+
+    def _aliased(self, nodes: Sequence[tuple[str, LogicalPlan]]) -> list[_Site]:
+        """Every mention of a table with the alias around it, so that no two are equal: hidden columns need that."""
+        sites: list[_Site] = []
+        inner: list[LogicalPlan] = []
+        for name, node in nodes:
+            if name == "SubqueryAlias" and (kind := node.child().nodeName()) in _RELATIONS:
+                below, reference = node.child(), self._reference(node.child(), kind)
+                if reference is not None:
+                    inner.append(below)
+                    make = self._maker(below, kind, reference)
+                    sites.append(_Site(node, reference, _around(self._catalyst, node, below, make)))
+            elif (reference := self._reference(node, name)) is not None:
+                if node in inner:
+                    inner.remove(node)
+                else:
+                    sites.append(_Site(node, reference, self._maker(node, name, reference)))
+        if len({site.plan for site in sites}) < len(sites):
+            raise InvalidInput(
+                f"A query that asks for {' or '.join(HIDDEN)} gives every table that it names twice an alias: write "
+                "`from db.t as a join db.t as b`."
+            )
+        return sites
 
     def _asked(self, node: LogicalPlan) -> list[tuple[str, _Site]]:
         """A filter on a lake table alone that says something for sure of the rows that pass it.
@@ -232,7 +260,14 @@ class Query:
         if name == "UnresolvedTableOrView":
             rest = (node.commandName(), node.allowTempView(), node.tableNotFoundSearchPathMode())
             return lambda frame: node.copy(self._catalyst.name(frame.view), *rest)
-        return lambda frame: self._catalyst.table(reference.database, reference.name, frame.frame)
+        own = (reference.database, reference.name)
+
+        def table(frame: NamedFrame) -> LogicalPlan:
+            if frame.hidden:
+                return self._catalyst.table_with_hidden(*own, frame.frame, frame.hidden)
+            return self._catalyst.table(*own, frame.frame)
+
+        return table
 
     def _nanos(self, expression: Expression) -> int:
         text = literal_text(expression.toJSON())
@@ -244,7 +279,7 @@ class Query:
     def _value(self, expression: Expression, clause: str, convert: Callable[[Column], Column]) -> str:
         """The value of an expression that may ask no table."""
         wanted = f"{clause} takes an expression that has one value for the whole query"
-        if self._catalyst.names_in(expression):
+        if names_in(expression.toJSON()):
             raise InvalidInput(f"{wanted}, and no sub-query.")
         try:
             value = self._catalyst.evaluate(expression)
@@ -256,6 +291,12 @@ class Query:
         if row is None or row[0] is None:
             raise InvalidInput(f"{wanted}, and this one is null.")
         return str(row[0])
+
+
+def _around(
+    catalyst: Catalyst, node: LogicalPlan, below: LogicalPlan, make: Callable[[NamedFrame], LogicalPlan]
+) -> Callable[[NamedFrame], LogicalPlan]:
+    return lambda frame: catalyst.replace_below(node, below, make(frame))
 
 
 def _check_plain(node: LogicalPlan, reference: Reference) -> None:

@@ -139,7 +139,7 @@ class SafeSql:
         jvm: Any = self._session._jvm
         schema = frame.frame._jdf.schema()
         empty = self._session._jsparkSession.createDataFrame(jvm.java.util.ArrayList(), schema)
-        return NamedFrame(DataFrame(empty, self._session))
+        return NamedFrame(DataFrame(empty, self._session), frame.hidden)
 
 
 def _check_syntax(plan: LogicalPlan) -> None:

@@ -87,7 +87,9 @@ def check_is_statement(text: object) -> None:
         raise InvalidInput(
             f"lake.sql describes tables, columns, functions and queries, and not {kind.upper()}: {instead}."
         )
-    if word in _QUERIES or (word in _STATEMENTS and explain is None):
+    if word in _STATEMENTS and explain:
+        raise InvalidInput(f"EXPLAIN shows how queries run, and this begins with {word.upper()}: explain its query.")
+    if word in _QUERIES or word in _STATEMENTS:
         return
     instead = _INSTEAD.get(word, "for the rest of Spark SQL use lake.spark().sql(...)")
     raise InvalidInput(f"lake.sql runs queries, and this begins with {word.upper() or body.split()[0]!r}: {instead}.")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -18,9 +18,6 @@ from moulin.model.schema.values import IntegerType, LongType, NestedField, Schem
 from moulin.storage.store import Store
 from moulin.table.bulk.writer import BulkPlan
 from moulin.table.write.layout import Layout
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 CLAUSE = "_moulin_clause"
 """The index of an edit's clause."""
@@ -87,10 +84,12 @@ class EditSlices:
 class Edits:
     """The clauses of a statement and the rows they apply to: columns CLAUSE, SEGMENT and POSITION, and those that any
     clause gives. A column that the row's own clause does not give is ignored.
+
+    `rows` is a Spark DataFrame, Arrow batches of `edit_schema`, or `EditSlices`.
     """
 
     clauses: tuple[Clause, ...]
-    rows: DataFrame | Iterable[pa.RecordBatch] | EditSlices
+    rows: object
 
 
 @dataclass(frozen=True)

@@ -175,12 +175,9 @@ def test_files_that_indexes_rule_out_are_not_read_by_spark(lake: Lake, spark: Sp
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("delete from shop.orders where id = 1", "table.delete_where"),
-        ("insert into shop.orders values (1)", "table.append"),
         ("-- hello\n drop table shop.orders", "lake.drop_table"),
         ("create table shop.x (id long)", "lake.create_table"),
-        ("explain delete from shop.orders", "table.delete_where"),
-        ("merge into shop.a using shop.b on true when matched then delete", "table.merge"),
+        ("explain delete from shop.orders", "explain its query"),
         ("   ", "text of a query"),
         ("describe history shop.orders", "table.history() or `moulin table history`"),
         ("desc /* x */ HISTORY shop.orders", "table.history()"),
@@ -196,7 +193,6 @@ def test_files_that_indexes_rule_out_are_not_read_by_spark(lake: Lake, spark: Sp
         ("reset spark.sql.ansi.enabled", "lake.spark().conf.unset"),
         ("add jar '/x.jar'", "lake.spark().sql"),
         ("list jars", "lake.spark().sql"),
-        ("update shop.orders set id = 1", "table.merge(data) on a keyed table, or table.overwrite"),
         ("alter table shop.orders add column x int", "table.add_column"),
         ("show tables in shop", "lake.tables"),
         ("show tblproperties shop.orders", "`moulin table list`"),
@@ -231,13 +227,13 @@ def test_tables_may_have_the_names_of_statements(catalyst: Catalyst) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("with t as (select 1) insert into shop.orders select * from t", "runs queries and changes nothing"),
-        ("with t as (select 1) delete from shop.orders", "runs queries and changes nothing"),
-        ("explain with t as (select 1) insert into shop.orders select * from t", "runs queries and changes nothing"),
-        ("from shop.orders insert into shop.x select *", "runs queries and changes nothing"),
+        ("with t as (select 1) insert into shop.orders select * from t", "run it by itself"),
+        ("with t as (select 1) delete from shop.orders", "run it by itself"),
+        ("explain with t as (select 1) insert into shop.orders select * from t", "run it by itself"),
+        ("from shop.orders insert into shop.x select *", "run it by itself"),
         (
             "from shop.orders insert into shop.x select * insert into shop.y select *",
-            "runs queries and changes nothing",
+            "run it by itself",
         ),
         ("describe database shop", "lake.databases()"),
         ("select * from shop.orders version as of 'three'", "number of a version"),
