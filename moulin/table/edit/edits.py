@@ -85,7 +85,7 @@ class Edits:
     """The clauses of a statement and the rows they apply to: columns CLAUSE, SEGMENT and POSITION, and those that any
     clause gives. A column that the row's own clause does not give is ignored.
 
-    `rows` is a Spark DataFrame, or Arrow batches of `edit_schema`.
+    `rows` is a Spark DataFrame, Arrow batches of `edit_schema`, or `EditSlices`.
     """
 
     clauses: tuple[Clause, ...]

@@ -363,3 +363,24 @@ def test_a_merge_never_changes_a_key(lake: Lake) -> None:
 def test_options_of_a_merge_by_key_do_not_go_with_on(orders: Table) -> None:
     with pytest.raises(InvalidInput, match="leave the options"):
         orders.merge([], on="t.id = s.id", when_matched="delete")  # type: ignore[call-overload]
+
+
+def test_rows_of_every_region_are_updated_merged_and_inserted(lake: Lake, many_slices: None) -> None:
+    schema = [("id", "long", False), ("name", "string", False), ("n", "long")]
+    table = lake.create_table(
+        "shop.split", schema, primary_key=["name", "id"], properties={"moulin.regions": "identity(name)"}
+    )
+    table.put_batch([{"id": number, "name": name, "n": number} for name in "ab" for number in range(4)])
+    assert table.update({"n": "n * 10"}, where="id > 1").rows_updated == 4
+    source = [{"id": 0, "name": "a", "n": -1}, {"id": 3, "name": "b", "n": -2}, {"id": 9, "name": "c", "n": -3}]
+    outcome = (
+        table.merge(source, on="t.id = s.id and t.name = s.name")
+        .when_matched_update_all()
+        .when_not_matched_insert_all()
+        .when_not_matched_by_source_delete("t.id = 2")
+        .execute()
+    )
+    assert (outcome.rows_updated, outcome.rows_added, outcome.rows_deleted) == (2, 1, 2)
+    found = {(row["name"], row["id"]): row["n"] for row in table.scan().to_pylist()}
+    assert found == {("a", 0): -1, ("a", 1): 1, ("a", 3): 30, ("b", 0): 0, ("b", 1): 1, ("b", 3): -2, ("c", 9): -3}
+    assert table.get(("c", 9)) == {"id": 9, "name": "c", "n": -3}
