@@ -25,7 +25,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "uvicorn",
         ),
         "spark": ("opentelemetry.proto", "pandas", "pyspark"),
-        "connect": ("google.rpc", "grpc", "grpc_status", "pandas", "pyarrow", "pyspark", "zstandard"),
+        "connect": ("google.rpc", "grpc", "grpc_status", "pandas", "pyspark", "zstandard"),
     }
 )
 
