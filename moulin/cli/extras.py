@@ -27,7 +27,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "duckdb": ("duckdb",),
         "shell": ("prompt_toolkit",),
         "spark": ("opentelemetry.proto", "pandas", "pyspark"),
-        "connect": ("google.rpc", "grpc", "grpc_status", "pandas", "pyarrow", "pyspark", "zstandard"),
+        "connect": ("google.rpc", "grpc", "grpc_status", "pandas", "pyspark", "zstandard"),
     }
 )
 

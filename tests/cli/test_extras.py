@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,8 @@ sys.meta_path[:] = map(Without, sys.meta_path)
 """
 PACKAGES = {"fastapi": "fastapi", "grpcio": "grpc", "grpcio-health-checking": "grpc_health"} | {
     "grpcio-reflection": "grpc_reflection",
+    "googleapis-common-protos": "google.rpc",
+    "grpcio-status": "grpc_status",
     "opentelemetry-proto": "opentelemetry.proto",
     "prometheus-client": "prometheus_client",
     "prompt-toolkit": "prompt_toolkit",
@@ -43,7 +46,15 @@ def test_extras_are_those_of_the_package() -> None:
     project = tomllib.loads(file.read_text())["project"]
 
     def names(listed: list[str]) -> set[str]:
-        return {text.split(">")[0].split("[")[0] for text in listed}
+        return {
+            text.split(">")[0].split("[")[0] for text in [*listed, *(one for text in listed for one in below(text))]
+        }
+
+    def below(text: str) -> list[str]:
+        """What an extra of another package asks for."""
+        package, bracket, rest = text.partition("[")
+        wanted = f'extra == "{rest.partition("]")[0]}"'
+        return [one for one in (requires(package) or [] if bracket else []) if wanted in one]
 
     for extra, modules in EXTRAS.items():
         beyond = names(project["optional-dependencies"][extra]) - names(project["dependencies"])
@@ -84,6 +95,8 @@ CASES = {
     "nursery": ("pyspark", ("nursery", "--once"), "or add --no-spark"),
     "worker": ("pyspark", ("worker", "--once"), "or add --no-spark"),
     "serve": ("uvicorn", ("serve",), "needs uvicorn, which is not installed: pip install 'moulin[serve]'"),
+    "sql-server": ("zstandard", ("sql-server",), "moulin[connect]"),
+    "sql-server, of the services": (SERVE, ("sql-server",), "moulin[serve]"),
     "nursery, of the services": (SERVE, ("nursery", "--once", "--no-spark"), "moulin[serve]"),
     "collect": (SERVE, ("collect",), "moulin[serve]"),
     "janitor": (SERVE, ("janitor", "--once"), "moulin[serve]"),

@@ -21,6 +21,10 @@ REFUSED = {
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND,
 }
+UDT = (
+    '{"type":"struct","fields":[{"name":"a","nullable":true,"metadata":{},'
+    '"type":{"type":"udt","class":"java.io.File","pyClass":null,"sqlType":"string"}}]}'
+)
 Make = Callable[[], pb.Plan]
 PLANS: dict[str, Make] = {}
 
@@ -248,6 +252,16 @@ def reads_a_cached_relation_of_others(plan: pb.Plan) -> None:
 @plan
 def reads_an_artifact(plan: pb.Plan) -> None:
     plan.root.cached_local_relation.hash = "0" * 64
+
+
+@plan
+def names_a_class_in_a_schema(plan: pb.Plan) -> None:
+    plan.root.local_relation.schema = UDT
+
+
+@plan
+def names_a_class_in_a_schema_in_disguise(plan: pb.Plan) -> None:
+    plan.root.limit.input.local_relation.schema = UDT.replace('"udt"', '"struct","type":"\\u0075dt"')
 
 
 @plan
@@ -484,6 +498,14 @@ def test_files_are_not_named_and_rows_not_kept(writer: Client, kind: str) -> Non
     with pytest.raises(grpc.RpcError) as refused:
         writer.call("AnalyzePlan", request)
     assert refused.value.code() in REFUSED
+
+
+def test_classes_in_a_schema_are_not_looked_up(writer: Client) -> None:
+    request = pb.AnalyzePlanRequest()
+    request.json_to_ddl.json_string = UDT
+    with pytest.raises(grpc.RpcError) as refused:
+        writer.call("AnalyzePlan", request)
+    assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 def test_a_message_beyond_the_limit_is_refused(writer: Client) -> None:

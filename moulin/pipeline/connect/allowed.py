@@ -8,6 +8,7 @@ anything, and then checked again as a plan (`pipeline/sql/safe.py`): functions, 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -251,6 +252,25 @@ def _check_partitions(message: Any) -> None:
         raise InvalidInput(f"Ask for at most {MAX_PARTITIONS} partitions, not {message.num_partitions}.")
 
 
+def check_schema(text: str) -> None:
+    """Refuse a schema, as JSON, that names classes of Java. Others are refused when they are read."""
+    if "{" not in text:
+        return
+
+    def pairs(found: list[tuple[str, Any]]) -> None:
+        if ("type", "udt") in found:
+            raise PermissionDenied("Columns have types of Spark's own, not types that a class defines.")
+
+    try:
+        json.loads(text, object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        raise InvalidInput("The schema is not JSON that can be read.") from None
+
+
+def _check_rows(relation: Any) -> None:
+    check_schema(relation.schema)
+
+
 def _check_arguments(sql: Any) -> None:
     """Parameters are evaluated before the query is checked, so that they are plain values."""
     for value in (*sql.named_arguments.values(), *sql.pos_arguments):
@@ -267,6 +287,7 @@ def _check_with_relations(message: Any) -> None:
 
 _BOUNDS = {
     "Aggregate.Pivot": _check_pivot,
+    "LocalRelation": _check_rows,
     "Range": _check_partitions,
     "Repartition": _check_partitions,
     "RepartitionByExpression": _check_partitions,
@@ -275,4 +296,4 @@ _BOUNDS = {
     "WithRelations": _check_with_relations,
 }
 
-__all__ = ["MAX_PARTITIONS", "check"]
+__all__ = ["MAX_PARTITIONS", "check", "check_schema"]

@@ -20,7 +20,7 @@ from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 
 from moulin.errors import AlreadyExists, InvalidInput, PermissionDenied, Unsupported
 from moulin.lake import Lake
-from moulin.pipeline.connect.allowed import check
+from moulin.pipeline.connect.allowed import check, check_schema
 from moulin.pipeline.connect.catalog import ConnectCatalog
 from moulin.pipeline.connect.planner import Planner
 from moulin.pipeline.connect.relations import Relations
@@ -88,6 +88,7 @@ class ConnectSession:
 
     def ddl_of(self, json: str) -> str:
         """The DDL of the columns that the JSON of a schema describes."""
+        check_schema(json)
         return self._planner.ddl(json)
 
     def _relations(self) -> Relations:
