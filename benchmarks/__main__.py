@@ -39,6 +39,7 @@ NAMES = (
     "key_scan",
     "steady",
     "spark_upsert",
+    "sql_changes",
     "meta_load",
     "iceberg_projection",
     "iceberg_rest",
@@ -74,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows=options.rows,
             runs=options.runs,
             segments=options.segments,
+            peers=options.peers,
             on_step=lambda text: progress.update(task, description=text),
         )
         try:
@@ -102,6 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=_positive, default=5, help="measured turns of each side (5)")
     parser.add_argument(
         "--segments", type=_positive, default=1_000_000, help="segments of the large catalogs (1,000,000)"
+    )
+    parser.add_argument(
+        "--no-peers", dest="peers", action="store_false", help="fetch no engines from PyPI and Maven Central"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples to a file, too")
     return parser

@@ -158,6 +158,7 @@ class Bench:
     runs: int = 5
     segments: int = 1_000_000
     commits: int = 200
+    peers: bool = True  # whether engines may be fetched that are not installed here
     on_step: Callable[[str], None] = lambda text: None
     _shared: dict[str, Any] = field(default_factory=dict)
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -130,7 +130,7 @@ def collect_results(frame: DataFrame) -> dict[int, Any]:
     """Run the job of a frame of RESULT_SCHEMA: results by number. Raises the error of the first that failed."""
     try:
         rows = frame.collect()
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:  # the second where PySpark has no class for Spark's own
         raise task_error(error) from error
     results = {}
     for row in sorted(rows, key=lambda row: int(row.number)):
@@ -151,9 +151,11 @@ def named_error(name: str, message: str) -> MoulinError:
 _REFUSED = re.compile(r"\[[A-Z_.0-9]+\] (.+?) SQLSTATE: (?:22|21|P0)\w{3}", re.DOTALL)
 
 
-def task_error(error: PySparkException) -> MoulinError:
+def task_error(error: PySparkException | Py4JJavaError) -> MoulinError:
     """The error that a failed job stands for: the one its Python task raised last, when it can be told."""
     text = str(error)
+    if "[SPARK_JOB_CANCELLED]" in text:
+        return Unavailable("The Spark job was cancelled. Nothing was committed; try again.")
     found = re.findall(r"^\s*moulin\.errors\.(\w+): (.+)$", text, re.MULTILINE)
     if found:
         return named_error(*found[-1])

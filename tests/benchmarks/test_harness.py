@@ -101,7 +101,7 @@ def test_amounts_are_written_for_people() -> None:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    bench = Bench(tmp_path_factory.mktemp("bench"), rows=4_000, runs=1, segments=200, commits=2)
+    bench = Bench(tmp_path_factory.mktemp("bench"), rows=4_000, runs=1, segments=200, commits=2, peers=False)
     yield bench
     bench.close()
 
@@ -129,7 +129,9 @@ def test_catalog_benchmarks_run(small: Bench, name: str, postgres_server: str) -
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("name", [pytest.param("spark_scan", marks=pytest.mark.long), "spark_append", "merge"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("spark_scan", marks=pytest.mark.long), "spark_append", "merge", "sql_changes"]
+)
 def test_benchmarks_run_on_spark(small: Bench, name: str) -> None:
     _check(small, name)
 

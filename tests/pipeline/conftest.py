@@ -56,3 +56,21 @@ def ids() -> Callable[[Any], list[int]]:
         return sorted(row.id for row in source.select("id").collect())
 
     return collect
+
+
+@pytest.fixture(scope="module")
+def small_plans(spark: SparkSession) -> Iterator[None]:
+    """Small plans for small tables."""
+    wanted = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    before = {key: spark.conf.get(key) for key in wanted}
+    for key, value in wanted.items():
+        spark.conf.set(key, value)
+    yield
+    for key, old in before.items():
+        assert old is not None
+        spark.conf.set(key, old)

@@ -46,24 +46,6 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield lake
 
 
-@pytest.fixture(scope="module")
-def settings(spark: SparkSession) -> Iterator[None]:
-    """Small plans for small tables."""
-    wanted = {
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    before = {key: spark.conf.get(key) for key in wanted}
-    for key, value in wanted.items():
-        spark.conf.set(key, value)
-    yield
-    for key, old in before.items():
-        assert old is not None
-        spark.conf.set(key, old)
-
-
 def _lake_type(name: str) -> str:
     return name.replace("bigint", "long").replace("array<", "list<")
 
@@ -153,7 +135,7 @@ select /*+ broadcast(other.orders), merge(x) */ shop.orders.id from shop.orders 
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("settings")
+@pytest.mark.usefixtures("small_plans")
 def test_nested_queries_mean_what_they_mean_in_spark(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
     queries = [*EXAMPLES, *Grammar(7).queries(20)]
     assert compare(lake, spark, tmp_path, queries) > len(queries) / 2
@@ -161,7 +143,7 @@ def test_nested_queries_mean_what_they_mean_in_spark(lake: Lake, spark: SparkSes
 
 @pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.usefixtures("settings")
+@pytest.mark.usefixtures("small_plans")
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_many_nested_queries_mean_what_they_mean_in_spark(
     lake: Lake, spark: SparkSession, tmp_path: Path, seed: int
