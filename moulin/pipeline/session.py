@@ -98,7 +98,7 @@ def spark_session(
     """
     if SparkContext._active_spark_context is None:
         return start_session(master or "local[*]", app_name, conf or {}, class_cache_options(), environment)
-    spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    spark = plain(SparkSession.getActiveSession() or SparkSession.builder.getOrCreate())
     if master is not None and master != spark.sparkContext.master:
         raise FailedPrecondition(
             f"Spark already runs on {spark.sparkContext.master}, not on {master}: stop that session first."
@@ -106,11 +106,18 @@ def spark_session(
     return adopt(spark, conf)
 
 
+def plain(spark: SparkSession) -> SparkSession:
+    """Spark's own session, where one is given that a lake is attached to."""
+    found: SparkSession = getattr(spark, "_moulin_plain", spark)
+    return found
+
+
 def adopt(spark: SparkSession, conf: Mapping[str, str] | None = None) -> SparkSession:
     """Makes a running session fit for a lake: the settings it needs, those of `conf`, and the package on a cluster.
 
     Raises FailedPrecondition, with nothing changed, when a setting of `conf` can only be given at the start.
     """
+    spark = plain(spark)
     for key, value in (conf or {}).items():
         if not spark.conf.isModifiable(key) and spark.conf.get(key, None) != value:
             raise FailedPrecondition(f"The setting {key} cannot change while Spark runs: stop the session first.")

@@ -152,9 +152,7 @@ class LakeSpark:
         if session is not None and session.sparkContext is not own.sparkContext:
             raise InvalidInput("The lake has another Spark application: connect with spark=session.")
         found = own if session is None else adopt(session)
-        if found is not own and found._jsparkSession.equals(own._jsparkSession):
-            return AttachedSession.of(found, self)
-        if found is not own:
+        if not found._jsparkSession.equals(own._jsparkSession):
             other = LakeSpark(self._lake, found)
             other.session()
             with self._lock:
@@ -170,6 +168,8 @@ class LakeSpark:
 
     def names_lake(self, text: str, args: Arguments | None = None) -> bool:
         """Whether a statement names a database of the lake, or is one of ours that Spark cannot parse."""
+        if self._closed:
+            return False
         self.session()
         assert self._catalyst is not None
         try:
@@ -185,7 +185,9 @@ class LakeSpark:
         return any(self.has_database(name) for name in found)
 
     def has_database(self, name: str) -> bool:
-        """Whether the lake has it, in this or, where the session does not care, in another case."""
+        """Whether the lake, if it is open, has it, in this or, where the session does not care, in another case."""
+        if self._closed:
+            return False
         known = [database.name for database in self._lake.catalog.databases()]
         if name in known or self.session().conf.get("spark.sql.caseSensitive") == "true":
             return name in known

@@ -14,6 +14,7 @@ from moulin.model.names import quote
 from moulin.pipeline.attached.catalog import LakeCatalog
 from moulin.pipeline.attached.lakes import Attached, lake_name
 from moulin.pipeline.attached.writers import know_writers
+from moulin.pipeline.session import plain
 from moulin.pipeline.sql.sql import check_is_statement
 
 
@@ -21,14 +22,16 @@ class AttachedSession(SparkSession):
     """A Spark session that is known by another Python object too; both have the same views, settings and jobs."""
 
     _moulin: Attached
+    _moulin_plain: SparkSession
 
     @classmethod
     def of(cls, spark: SparkSession, lake: Attached) -> AttachedSession:
         """Nothing is started: PySpark's own session is not made again."""
         know_writers()
+        own = plain(spark)
         made = cls.__new__(cls)
-        made.__dict__.update({name: value for name, value in spark.__dict__.items() if name not in ("catalog", "read")})
-        made._moulin = lake
+        made.__dict__.update({name: value for name, value in own.__dict__.items() if name != "catalog"})
+        made._moulin, made._moulin_plain = lake, own
         return made
 
     def sql(self, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803 - as PySpark names it
@@ -57,7 +60,14 @@ class AttachedSession(SparkSession):
         return LakeCatalog(self, self._moulin)
 
     def newSession(self) -> SparkSession:  # noqa: N802
-        return self._moulin.lake.attach(super().newSession())
+        return self._moulin.lake.attach(self._moulin_plain.newSession())
+
+    def createDataFrame(self, *args: Any, **kwargs: Any) -> Any:  # noqa: N802
+        """PySpark makes the session that does this the active one of the process: that stays Spark's own."""
+        try:
+            return super().createDataFrame(*args, **kwargs)
+        finally:
+            SparkSession._activeSession = self._moulin_plain
 
     def _rows(self, database: str, name: str) -> DataFrame:
         text = f"select * from {quote(database, name)}"

@@ -39,7 +39,7 @@ class ConnectCatalog:
         return _ANSWERS[kind](self, getattr(message, kind))
 
     def _frame(self, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
-        return self._guard.session.createDataFrame(list(rows), schema)
+        return self._guard.local_frame(list(rows), schema)
 
     def _value(self, value: Any, kind: str) -> DataFrame:
         return self._frame([(value,)], f"value {kind}")

@@ -152,7 +152,7 @@ class Relations:
         return frame
 
     def _text(self, name: str, text: str) -> DataFrame:
-        return self._guard.session.createDataFrame([(text,)], f"{name} string")
+        return self._guard.local_frame([(text,)], f"{name} string")
 
     def _show(self, message: pb.ShowString) -> DataFrame:
         shown = self._input(message)._jdf.showString(message.num_rows, message.truncate, message.vertical)
@@ -189,17 +189,17 @@ class Relations:
 
     def _covariance(self, message: pb.StatCov) -> DataFrame:
         value = self._input(message).stat.cov(message.col1, message.col2)
-        return self._guard.session.createDataFrame([(value,)], "cov double")
+        return self._guard.local_frame([(value,)], "cov double")
 
     def _correlation(self, message: pb.StatCorr) -> DataFrame:
         value = self._input(message).stat.corr(message.col1, message.col2, message.method or "pearson")
-        return self._guard.session.createDataFrame([(value,)], "corr double")
+        return self._guard.local_frame([(value,)], "corr double")
 
     def _quantiles(self, message: pb.StatApproxQuantile) -> DataFrame:
         found = self._input(message).stat.approxQuantile(
             list(message.cols), list(message.probabilities), message.relative_error
         )
-        return self._guard.session.createDataFrame([(found,)], "approx_quantile array<array<double>>")
+        return self._guard.local_frame([(found,)], "approx_quantile array<array<double>>")
 
     def _frequent(self, message: pb.StatFreqItems) -> DataFrame:
         return self._input(message).stat.freqItems(list(message.cols), message.support or None)

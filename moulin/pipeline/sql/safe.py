@@ -140,6 +140,15 @@ class SafeSql:
         """The parser of its own session."""
         return self._catalyst
 
+    def local_frame(self, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
+        """A few rows as a frame of this session. PySpark makes the session active that does so; this is undone."""
+        before = SparkSession._activeSession
+        try:
+            with self._catalyst.active():
+                return self._session.createDataFrame(list(rows), schema)
+        finally:
+            SparkSession._activeSession = before
+
     def put_view(self, name: str, view: View) -> None:
         """Have queries of this session find a plan under a name of one part, whatever its case."""
         with self._lock:

@@ -151,6 +151,17 @@ def test_what_cannot_be_done_names_the_call_to_use(
         write(row(attached, 1))
 
 
+def test_a_lake_that_was_closed_leaves_everything_to_spark(
+    lake: Lake, attached: SparkSession, spark: SparkSession
+) -> None:
+    row(attached, 1).count()
+    assert SparkSession.getActiveSession() is spark, "other lakes find Spark's own session"
+    lake.close()
+    assert attached.sql("select 1").first() == (1,)
+    with pytest.raises(AnalysisException):
+        attached.sql("select * from shop.orders")
+
+
 def test_the_catalog_shows_both(lake: Lake, attached: SparkSession, own: str) -> None:
     catalog = attached.catalog
     assert [found.name for found in catalog.listDatabases()] == ["shop", "default", "own"]
