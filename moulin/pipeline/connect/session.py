@@ -108,7 +108,11 @@ class ConnectSession:
             raise InvalidInput("A SQL command has the text of a statement.")
         text, args = relation.sql.query, _arguments(relation.sql)
         check_is_statement(text)
-        if parse(self._guard, text, args).nodeName() not in STATEMENTS:
+        plan = parse(self._guard, text, args)
+        if plan.nodeName() == "UnresolvedWith":
+            plan = self._guard.catalyst.opened_actively(plan)
+        if plan.nodeName() not in STATEMENTS:
+            self._guard.query(plan)  # what is not a query is refused now
             return relation
         answer = self._spark.run(text, args, self._guard, changes=self._changes).toArrow()
         return local_relation(answer)

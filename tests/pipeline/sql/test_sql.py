@@ -298,8 +298,8 @@ def test_all_references_see_one_version(lake: Lake, orders: Table, rows: Rows, m
     lake.context.spark().session()
     resolve = type(lake.context.spark())._resolve  # type: ignore[attr-defined]
 
-    def racing(self: Any, reference: Any, version: int, lane: Any) -> Any:
-        frame = resolve(self, reference, version, lane)
+    def racing(self: Any, reference: Any, version: int, lane: Any, **more: Any) -> Any:
+        frame = resolve(self, reference, version, lane, **more)
         orders.append(rows(1, 1))
         returns.append([{"id": 1}])
         return frame

@@ -81,9 +81,8 @@ def test_the_statement_that_is_shown_makes_the_view(lake: Lake, orders: Table) -
     again = lake.view("shop.v")
     assert (again.query, again.description) == (before.query, before.description)
     lake.create_view("shop.all", ["shop.orders"])
-    for name in ("orders", "all"):
-        with pytest.raises(InvalidInput, match="`moulin (table|view) show`"):
-            lake.sql(f"show create table shop.{name}")
+    with pytest.raises(InvalidInput, match="`moulin view show`"):
+        lake.sql("show create table shop.all")
 
 
 def test_drop_view_can_be_undone(lake: Lake, orders: Table) -> None:
@@ -108,9 +107,7 @@ def test_other_views_are_refused(lake: Lake, orders: Table) -> None:
         ("create view shop.v with schema evolution as select 1 as a", Unsupported, "WITH SCHEMA"),
         ("create view identifier('shop.' || 'v') as select 1 as a", Unsupported, "identifier"),
         ("create view shop.v as select * from v", InvalidInput, "lake alone"),
-        ("alter table shop.orders rename to shop.o", InvalidInput, "rename_table"),
-        ("drop table shop.orders", InvalidInput, "drop_table"),
-        ("explain create view shop.v as select 1 as a", InvalidInput, "begins with 'CREATE'"),
+        ("explain create view shop.v as select 1 as a", InvalidInput, "begins with CREATE"),
     ):
         with pytest.raises(error, match=reason):
             lake.sql(text)
