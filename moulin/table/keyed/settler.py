@@ -18,7 +18,7 @@ LOOK_SECONDS = 30.0  # how often a process that goes on reading looks for logs t
 
 
 class _Patience:
-    """How long to wait for others: until nothing has changed in the regions for some seconds."""
+    """How long to wait for others: until nothing has changed in the regions that they flush for some seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -70,9 +70,10 @@ class LogSettler(RegionHolder):
         """The logs that were left; waits while another process flushes one, as long as something comes of it."""
         while True:
             regions = self._context.catalog.regions(self.id)
-            patience.look(regions)
             left = left_logs(self._context, self.id, self.config, regions, mine)
-            if patience.is_over or not any(log.is_changing for log in left):
+            changing = [log.region for log in left if log.is_changing]
+            patience.look(changing)
+            if patience.is_over or not changing:
                 return left
             time.sleep(0.02)
 
