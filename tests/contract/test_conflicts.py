@@ -138,7 +138,8 @@ PAIRS = [pytest.param(now, before, id=f"{now}-after-{before}") for now, before i
 def test_operations_that_meet_get_the_verdict_of_the_table(scene: Scene, now: Kind, before: Kind) -> None:
     prepared = TOUCHING[now](scene, 0)
     winner = scene.commit(TOUCHING[before](scene, 0))
-    outcome = verdict(now, before)
+    # An upsert meets an append by the keys of its rows, and this table has none: see tests/table/keyed/test_races.py.
+    outcome = Verdict.COMMUTES if (now, before) == (Kind.UPSERT, Kind.APPEND) else verdict(now, before)
     if outcome is Verdict.COMMUTES:
         version = scene.commit(prepared)
         assert scene.catalog.history(scene.table.id)[0].kind == now

@@ -8,15 +8,19 @@ from typing import Any
 
 import pytest
 
+from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.catalog.upkeep.check import check as check_lake
 from moulin.catalog.upkeep.gc import collect
 from moulin.config import DAY, MINUTE
 from moulin.errors import FailedPrecondition, NotFound
 from moulin.lake import Lake
+from moulin.model.conflicts import Verdict
+from moulin.model.operations import Upsert
 from moulin.table.compact.compaction import compact
 from moulin.table.keyed.log import log_file
 from moulin.table.table import Table
 from tests.catalog.conftest import HandClock, files
+from tests.contract.samples import segment
 from tests.table.commit.test_races import start_compaction
 from tests.table.conftest import OpenLake
 from tests.table.keyed_tables import ITEMS, by_id, check, check_flushed, plainly, row, rows
@@ -259,3 +263,13 @@ def test_a_clock_that_goes_back_changes_nothing_but_times(tmp_path: Any, monkeyp
             collect(lake.catalog)
         check_flushed(lake, items, expected | {99: row(99, "unflushed"), 100: row(100, "1970")})
         assert check_lake(lake.catalog) == []
+
+
+def test_an_upsert_that_holds_no_region_meets_rows_that_came_since(lake: Lake, items: Table) -> None:
+    """They may have its keys."""
+    read = lake.catalog.version()
+    items.append(rows(50, 1, "came"))
+    facts = segment(lake.own_catalog(), items.id, key_min=b"a", key_max=b"b", index_size=10)
+    with pytest.raises(Stale) as stale:
+        lake.catalog.commit([TableCommit(items.id, read, Upsert(added=(facts,)))])
+    assert stale.value.verdict is Verdict.REBASE
