@@ -130,7 +130,13 @@ def test_catalog_benchmarks_run(small: Bench, name: str, postgres_server: str) -
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
-    "name", [pytest.param("spark_scan", marks=pytest.mark.long), "spark_append", "merge", "sql_changes"]
+    "name",
+    [
+        pytest.param("spark_scan", marks=pytest.mark.long),
+        "spark_append",
+        "merge",
+        pytest.param("sql_changes", marks=pytest.mark.long),
+    ],
 )
 def test_benchmarks_run_on_spark(small: Bench, name: str) -> None:
     _check(small, name)

@@ -37,7 +37,7 @@ class Refused(Exception):
 class Referee:
     def __init__(self, script: Script) -> None:
         self._is_keyed = script.is_keyed
-        self._con = duckdb.connect()
+        self._con = duckdb.connect(config={"threads": 1})
         self._con.execute("create schema shop")
         self._con.execute(f"create table shop.t ({_declared(COLUMNS)}, _rid bigint)")
         self._con.execute(f"create table shop.o ({_declared(OTHER)})")

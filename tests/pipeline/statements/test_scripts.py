@@ -22,6 +22,7 @@ pytestmark = pytest.mark.spark
 
 _TYPES = {"bigint": "long"}
 _SHORT, _LONG = 30, 500  # how many scripts
+_REFUSED = "More than one source row matches|more than once|has a row of the key"
 _STEPS = 3
 
 
@@ -130,8 +131,8 @@ class _Game:
         before = self._table.version
         try:
             expected = self._referee.run(step.statement)
-        except Refused as refused:
-            with pytest.raises(InvalidInput, match=str(refused)):
+        except Refused:
+            with pytest.raises(InvalidInput, match=_REFUSED):  # which of several reasons comes first is open
                 self._lake.sql(step.statement.text)
             assert not alone or self._table.version == before
             return
