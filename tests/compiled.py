@@ -1,6 +1,6 @@
 """SQL statements that are compiled once per test process: SQLAlchemy keeps them per engine, and every lake has its own.
 
-A test opens a lake, runs each statement once or twice and closes it; compiling them took two fifths of its time.
+A test opens a lake, runs each statement once or twice and closes it; compiling them took a third of making a lake.
 """
 
 # Decisions: docs/decisions/0350
