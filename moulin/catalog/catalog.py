@@ -21,7 +21,7 @@ from moulin.catalog.manifests.publish import Publisher
 from moulin.catalog.objects import databases, history, lookup, pins, tables, views
 from moulin.catalog.objects.history import CompactionOf
 from moulin.catalog.objects.names import NameOrId
-from moulin.catalog.objects.tables import NewTable
+from moulin.catalog.objects.tables import FirstRows, NewTable
 from moulin.catalog.segments import feed
 from moulin.catalog.segments import live as segments
 from moulin.catalog.segments.feed import FeedEntry
@@ -164,10 +164,24 @@ class Catalog:
 
     # Tables
 
-    def create_table(self, database: NameOrId, name: str, new: NewTable) -> TableState:
-        with self._mutation("create-table") as draft:
-            row = tables.find_by_id(draft.connection, tables.create(draft, database, name, new))
-            return tables.load(draft.connection, row, current=draft.write.version)
+    def create_table(
+        self, database: NameOrId, name: str, new: NewTable, first: FirstRows | None = None, *, replace: bool = False
+    ) -> TableState:
+        """Make a table, with its first rows if there are any; `replace` drops the one that has the name. One version.
+
+        Segments of first rows lie in the folder of the id that `new` has.
+        """
+        with self._mutation("replace-table" if replace else "create-table") as draft:
+            if replace:
+                tables.make_way(draft, database, name, grace_seconds=self.config.table_grace)
+            table_id = tables.create(draft, database, name, new)
+            if first is not None and first.segments:
+                commits.fill(draft, table_id, first)
+            row = tables.find_by_id(draft.connection, table_id)
+            state = tables.load(draft.connection, row, current=draft.write.version)
+        if self.pool.living is not None and first is not None:
+            self.pool.living.settle(facts.number for facts in first.segments)
+        return state
 
     def tables(self, database: NameOrId, *, include_dropped: bool = False) -> list[TableEntry]:
         with self.pool.read() as connection:
