@@ -212,7 +212,9 @@ def test_several_changes_make_one_version(lake: Lake) -> None:
     assert table.scan().to_pylist() == [{"id": 8, "y": "h", "tags": ["h"], "z": 3}]
 
 
-STEPS = st.lists(st.sampled_from(["full", "null", "late", "drop", "compact", "require", "allow", "restore"]), max_size=9)
+STEPS = st.lists(
+    st.sampled_from(["full", "null", "late", "drop", "compact", "require", "allow", "restore"]), max_size=9
+)
 
 
 @folder

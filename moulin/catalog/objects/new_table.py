@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
@@ -59,7 +60,7 @@ class FirstRows:
     """
 
     segments: tuple[SegmentFacts, ...] = ()
-    regions: Mapping[PartitionTuple, int] = field(default_factory=dict)
+    regions: Mapping[PartitionTuple, int] = MappingProxyType({})
 
 
 def foreseen(new: NewTable, database: str, name: str) -> TableState:

@@ -323,9 +323,7 @@ def replace(draft: Draft, database: NameOrId, name: str, replacement: NameOrId, 
     return rename(draft, database, new.id, database, name)
 
 
-def make_way(
-    draft: Draft, database: NameOrId, name: str, *, grace_seconds: float, stays: UUID | None = None
-) -> None:
+def make_way(draft: Draft, database: NameOrId, name: str, *, grace_seconds: float, stays: UUID | None = None) -> None:
     """Drop the table that has a name, if there is one and it is not the one that `stays`."""
     parent = databases.find_parent(draft.connection, database)
     taken = sa.select(s.tables.c.id).where(

@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 
 from moulin.formats import deletion_vector
 from moulin.model.columns import compute as pc
-from moulin.model.columns.arrays import Integers
+from moulin.model.columns.arrays import Integers, distinct
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.key.key import Key
@@ -158,7 +158,7 @@ def newest(key: Key, rows: pa.Table) -> pa.Table:
 
 def mark(positions: Positions, located: Located) -> None:
     """Add what was located to the positions to delete."""
-    for number in np.unique(located.segments).tolist():
+    for number in distinct(located.segments).tolist():
         bitmap = deletion_vector.from_positions(np.sort(located.positions[located.segments == number]))
         positions[number] = positions.get(number, BitMap64()) | bitmap
 

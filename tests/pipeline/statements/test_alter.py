@@ -118,7 +118,8 @@ def test_a_column_becomes_not_null_when_no_row_has_a_null(lake: Lake, orders: Ta
         "insert into shop.orders (id, region) values (3, null)",
         "insert into shop.orders (id) values (3)",
         "update shop.orders set region = null where id = 1",
-        "merge into shop.orders t using (select 9 as id) s on t.id = s.id when not matched then insert (id) values (s.id)",
+        "merge into shop.orders t using (select 9 as id) s on t.id = s.id "
+        "when not matched then insert (id) values (s.id)",
     ):
         with pytest.raises(MoulinError, match="region"):
             lake.sql(text)
