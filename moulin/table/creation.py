@@ -74,16 +74,16 @@ def create(
     """
     new = replaced(new, id=new_id())
     state = foreseen(new, database, name)
-    first = FirstRows() if rows is None else _written(context, state, rows)
+    first = None if rows is None else _written(context, state, rows)
     with context.catalog.writing():
         made = context.catalog.create_table(database, name, new, first, replace=replace)
-    return made, sum(facts.rows for facts in first.segments)
+    return made, 0 if first is None else sum(facts.rows for facts in first.segments)
 
 
 def _written(context: Context, state: TableState, rows: Any) -> FirstRows:
     """Segments of `rows`, in the folder of a table that is not there yet."""
     if not state.schema.identifier_field_ids:
-        return FirstRows(prepare_append(context, state, rows).added)
+        return FirstRows(prepare_append(context, state, rows).added, {})
     spec = RegionSpec.of(state.schema, state.properties)
     numbers = count(1 if spec.is_split else 0)
     size = effective(context.config, state.properties).append_segment_bytes

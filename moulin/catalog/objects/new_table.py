@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
@@ -59,8 +58,8 @@ class FirstRows:
     The segments lie in the folder of the table's id, which was chosen before.
     """
 
-    segments: tuple[SegmentFacts, ...] = ()
-    regions: Mapping[PartitionTuple, int] = MappingProxyType({})
+    segments: tuple[SegmentFacts, ...]
+    regions: Mapping[PartitionTuple, int]
 
 
 def foreseen(new: NewTable, database: str, name: str) -> TableState:
