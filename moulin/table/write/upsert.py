@@ -31,10 +31,14 @@ Positions = dict[int, BitMap64]
 
 @dataclass(slots=True)
 class UpsertDraft:
-    """An upsert being put together: segments written so far, and the positions they replace."""
+    """An upsert being put together: segments written so far, and the positions they replace.
+
+    `succeeded` are rows whose keys were inserted again: something else in the same change must delete them.
+    """
 
     added: list[SegmentFacts] = field(default_factory=list)
     positions: Positions = field(default_factory=dict)
+    succeeded: Positions = field(default_factory=dict)
     rows_new: int = 0
     rows_updated: int = 0
     rows_deleted: int = 0
