@@ -4,6 +4,8 @@ An update brings the columns that change. The others, and the row id, are read f
 values pass through no other engine and no type loses anything on its way.
 """
 
+# Decisions: docs/decisions/0292
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator

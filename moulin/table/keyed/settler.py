@@ -1,5 +1,7 @@
 """Logs that other processes left: flushed by the first reader, or read where they cannot be claimed."""
 
+# Decisions: docs/decisions/0293
+
 from __future__ import annotations
 
 import threading
