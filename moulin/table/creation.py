@@ -20,7 +20,7 @@ from moulin.model.ids import new_id
 from moulin.model.key.key import with_key
 from moulin.model.key.region import RegionSpec
 from moulin.model.layout.event_time import event_time_id
-from moulin.model.layout.partition import parse_spec
+from moulin.model.layout.partition import PartitionTuple, parse_spec
 from moulin.model.layout.sort import parse_sort
 from moulin.model.rows.rows import to_batches
 from moulin.model.schema.schema import make_schema
@@ -87,7 +87,7 @@ def _written(context: Context, state: TableState, rows: Any) -> FirstRows:
     spec = RegionSpec.of(state.schema, state.properties)
     numbers = count(1 if spec.is_split else 0)
     size = effective(context.config, state.properties).append_segment_bytes
-    known = {} if spec.is_split else {(): 0}
+    known: dict[PartitionTuple, int] = {} if spec.is_split else {(): 0}
     plan = BulkPlan(context.store, Layout.of(state), state.schema, spec, known, (), size)
     if is_frame(rows):
         runs = context.spark().map_frame(write_bulk, plan, rows)

@@ -124,10 +124,11 @@ def _text(value: Any, to_json: Callable[[Any], str]) -> str:
 def to_message_new_table(
     database: str, name: str, new: NewTable, first: FirstRows | None = None, replace: bool = False
 ) -> pb.CreateTableRequest:
-    rows, regions = None, {}
+    rows, regions = None, list[pb.Region]()
     if first is not None and first.segments:
         assert new.id is not None
-        rows, regions = to_message_commit(TableCommit(new.id, 0, Append(added=first.segments))), first.regions
+        rows = to_message_commit(TableCommit(new.id, 0, Append(added=first.segments)))
+        regions = [pb.Region(number=number, value=to_message_tuple(value)) for value, number in first.regions.items()]
     return pb.CreateTableRequest(
         database=database,
         name=name,
@@ -139,7 +140,7 @@ def to_message_new_table(
         event_time=new.event_time,
         properties=dict(new.properties),
         first=rows,
-        regions=[pb.Region(number=number, value=to_message_tuple(value)) for value, number in regions.items()],
+        regions=regions,
         replace=replace,
     )
 
