@@ -16,10 +16,12 @@ from moulin.catalog.commit import arrivals, data, indexes, regions, restore, set
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.objects import tables
-from moulin.catalog.objects.new_table import FirstRows
+from moulin.catalog.objects.names import NameOrId
+from moulin.catalog.objects.new_table import FirstRows, NewTable
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
 from moulin.errors import InvalidInput
+from moulin.model.entities import TableState
 from moulin.model.ids import new_snapshot_id
 from moulin.model.operations import AlterSchema, Append, DataOperation, IndexOperation, Restore, Upsert
 from moulin.model.schema.change import CastColumn
@@ -30,14 +32,35 @@ def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
     _apply(draft, commits, dict.fromkeys((commit.table_id for commit in commits), 0))
 
 
+def create(
+    draft: Draft,
+    database: NameOrId,
+    name: str,
+    new: NewTable,
+    first: FirstRows | None,
+    *,
+    replaced_for: float | None = None,
+) -> TableState:
+    """Make a table, with its first rows if there are any.
+
+    With `replaced_for`, the table that has the name is dropped; it can be brought back for so many seconds.
+    """
+    if replaced_for is not None:
+        tables.make_way(draft, database, name, grace_seconds=replaced_for)
+    table_id = tables.create(draft, database, name, new)
+    if first is not None and first.segments:
+        fill(draft, table_id, first)
+    return tables.made(draft, table_id)
+
+
 def fill(draft: Draft, table_id: UUID, first: FirstRows) -> None:
     """Add the rows that a table is made with. REQUIRES: the same version makes it."""
-    row = tables.find_by_id(draft.connection, table_id)
-    keyed = bool(tables.load(draft.connection, row, current=draft.version).schema.identifier_field_ids)
+    state = tables.made(draft, table_id)
+    keyed = bool(state.schema.identifier_field_ids)
     if keyed:
         regions.begin(draft, table_id, first.regions)
     elif first.regions:
-        raise InvalidInput(f"{row.database}.{row.name} has no primary key, and so no regions.")
+        raise InvalidInput(f"{state.full_name} has no primary key, and so no regions.")
     operation = Upsert(added=first.segments) if keyed else Append(added=first.segments)
     snapshot = sa.select(s.table_commits.c.snapshot_id).where(s.table_commits.c.table_id == table_id)
     snapshot_id = int(draft.connection.execute(snapshot).scalar_one())

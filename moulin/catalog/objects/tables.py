@@ -237,6 +237,11 @@ def load(connection: sa.Connection, row: Any, version: int | None = None, *, cur
     )
 
 
+def made(draft: Draft, table_id: UUID) -> TableState:
+    """A table as the version being committed leaves it."""
+    return load(draft.connection, find_by_id(draft.connection, table_id), current=draft.write.version)
+
+
 def require_kept(row: Any, version: int, *, current: int | None = None) -> None:
     """Refuse a version that the table did not exist in, that is not there yet, or that clean-up has passed."""
     name, current = f"{row.database}.{row.name}", row.lake_version if current is None else current
