@@ -46,7 +46,7 @@ def save(
     partition_by: Sequence[str] = (),
     properties: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the rows of a frame in one version; a new table takes one more.
+    """Write the rows of a frame in one version, with the table if it is new.
 
     `where` is for OVERWRITE alone. A table that is replaced keeps its columns, partitions and properties: raises
     Unsupported when others are asked for.
@@ -69,15 +69,8 @@ def save(
 def _create(
     lake: Lake, name: str, frame: DataFrame, partition_by: Sequence[str], properties: Mapping[str, Any] | None
 ) -> None:
-    """A table that cannot be filled is not left behind."""
-    table = lake.create_table(
-        name, frame_arrow_schema(frame.schema), partition_by=partition_by, properties=properties or {}
-    )
-    try:
-        table.append(frame)
-    except BaseException:
-        lake.drop_table(name, immediate=True)
-        raise
+    schema = frame_arrow_schema(frame.schema)
+    lake.create_table(name, schema, partition_by=partition_by, properties=properties or {}, data=frame)
 
 
 def _check_same(

@@ -21,7 +21,7 @@ from moulin.table.commit.retry import retry
 from moulin.table.context import Context
 from moulin.table.edit.edits import EditPlan, Edits, EditSlices
 from moulin.table.edit.slices import write_slices
-from moulin.table.edit.writer import matched_twice, write_edits
+from moulin.table.edit.writer import matched_twice, require_successors, write_edits
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.ports import is_frame
 from moulin.table.properties import effective
@@ -65,6 +65,7 @@ def _apply_held(context: Context, keyed: KeyedTable, compute: Compute, summary: 
         assert plan.bulk is not None
         runs = _written(context, plan, edits)
         _refuse_common(plan, [run.draft for run in runs])
+        require_successors(plan, plan.bulk, [run.draft for run in runs])
         drafts = Drafts.of(context, keyed, plan.bulk, runs)
         known = {use.number for use in uses}
         fresh = [value for value in drafts.values if drafts.numbers[value] not in known]

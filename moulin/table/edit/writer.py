@@ -4,6 +4,8 @@ An update brings the columns that change. The others, and the row id, are read f
 values pass through no other engine and no type loses anything on its way.
 """
 
+# Decisions: docs/decisions/0292
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -26,7 +28,7 @@ from moulin.table.edit.edits import CLAUSE, POSITION, SEGMENT, Action, Clause, E
 from moulin.table.find.locate import Tools, locate
 from moulin.table.write.pieces import pieces
 from moulin.table.write.segment_writer import BULK_BYTES, NumberSource, write_segment, write_sorted
-from moulin.table.write.upsert import UpsertDraft, mark
+from moulin.table.write.upsert import Positions, UpsertDraft, mark
 
 _Drafts = dict[PartitionTuple, UpsertDraft]
 
@@ -188,7 +190,10 @@ def _write_keyed(
     rows: pa.Table,
     numbers: NumberSource,
 ) -> None:
-    """Write rows of one region of a keyed table, which have lineage columns; new ones must have new keys."""
+    """Write rows of one region of a keyed table, which have lineage columns.
+
+    New ones must have new keys, or keys of rows that another edit deletes: `require_successors` sees to that.
+    """
     region = bulk.regions.get(value, NEW_REGION)
     ordered, keys = in_order(bulk, rows)
     if len(own := draft.hide(tools, region, keys)):
@@ -198,11 +203,12 @@ def _write_keyed(
         segments = [segment for segment in plan.segments.values() if segment.facts.region == region]
         found = locate(tools.indexes, tools.vectors, tools.store, segments, keys.take(pa.array(fresh)))
         if len(found.indexes):
-            if not any(clause.action is Action.UPSERT for clause in plan.clauses):
-                raise _known_key(plan, bulk, ordered, int(fresh[found.indexes[0]]))
-            mark(draft.positions, found)
-            draft.rows_updated += len(found.indexes)
-            ordered = _with_row_ids(ordered, fresh[found.indexes], found.row_ids)
+            if any(clause.action is Action.UPSERT for clause in plan.clauses):
+                mark(draft.positions, found)
+                draft.rows_updated += len(found.indexes)
+                ordered = _with_row_ids(ordered, fresh[found.indexes], found.row_ids)
+            else:  # an edit of another task may delete the row that has the key
+                mark(draft.succeeded, found)
     lineage = ordered.column(ROW_ID).null_count < ordered.num_rows
     draft.rows_new += ordered.column(ROW_ID).null_count
     if not lineage:
@@ -223,8 +229,24 @@ def _with_row_ids(rows: pa.Table, indexes: Integers, row_ids: Integers) -> pa.Ta
     return rows.set_column(at, rows.schema.field(at), pa.array(ids, mask=ids < 0))
 
 
-def _known_key(plan: EditPlan, bulk: BulkPlan, rows: pa.Table, index: int) -> InvalidInput:
-    value = bulk.key.values(rows.slice(index, 1))[0]
+def require_successors(plan: EditPlan, bulk: BulkPlan, drafts: Iterable[UpsertDraft]) -> None:
+    """Refuse a row that was inserted although the table has one of its key, and no edit of any task deletes that."""
+    hidden: Positions = {}
+    succeeded: Positions = {}
+    for draft in drafts:
+        for into, found in ((hidden, draft.positions), (succeeded, draft.succeeded)):
+            for number, bitmap in found.items():
+                into[number] = into[number] | bitmap if number in into else bitmap
+    for number, bitmap in succeeded.items():
+        if stays := bitmap - hidden.get(number, BitMap64()):
+            raise _known_key(plan, bulk, plan.segments[number], stays[0])
+
+
+def _known_key(plan: EditPlan, bulk: BulkPlan, segment: LiveSegment, position: int) -> InvalidInput:
+    facts = segment.facts
+    source = plan.store.reader(facts.path, facts.size)
+    with SegmentReader(source, plan.layout.schema, columns=bulk.key.names, name=facts.path) as reader:
+        value = bulk.key.values(reader.table(start=position, stop=position + 1))[0]
     return InvalidInput(
         f"Table {plan.table} has a row of the key {value!r}, which the statement would insert: match rows by the key, "
         "or use INSERT INTO, which replaces rows of the same key."
