@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.catalog import Catalog, Column, Database, Table
 
-from moulin.model.names import quote
+from moulin.model.names import matches_pattern, quote
 from moulin.pipeline.attached.lakes import Attached, lake_name
 from moulin.pipeline.sql.catalyst import CATALOG
 
@@ -24,7 +23,7 @@ class LakeCatalog(Catalog):
 
     def listDatabases(self, pattern: str | None = None) -> list[Database]:  # noqa: N802
         names = sorted(one.name for one in self._moulin.lake.databases())
-        own = [_database(name) for name in names if pattern is None or _matches(name, pattern)]
+        own = [_database(name) for name in names if matches_pattern(name, pattern)]
         others = super().listDatabases(pattern)
         return [*own, *(one for one in others if one.name not in names)]
 
@@ -37,7 +36,7 @@ class LakeCatalog(Catalog):
     def listTables(self, dbName: str | None = None, pattern: str | None = None) -> list[Table]:  # noqa: N802, N803
         if dbName is None or not self._moulin.has_database(dbName):
             return super().listTables(dbName, pattern)
-        return [one for one in self._tables(dbName) if pattern is None or _matches(one.name, pattern)]
+        return [one for one in self._tables(dbName) if matches_pattern(one.name, pattern)]
 
     def tableExists(self, tableName: str, dbName: str | None = None) -> bool:  # noqa: N802, N803
         name = self._name(tableName, dbName)
@@ -72,7 +71,3 @@ class LakeCatalog(Catalog):
 
 def _database(name: str) -> Database:
     return Database(name, CATALOG, None, "")
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return any(fnmatchcase(name.lower(), one.strip().lower()) for one in pattern.split("|"))

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+from pyspark.sql.merge import MergeIntoWriter
 from pyspark.sql.readwriter import DataFrameWriterV2
 
 from moulin.errors import InvalidInput, Unsupported
@@ -65,12 +66,9 @@ def _write_to(frame: DataFrame, table: str) -> DataFrameWriterV2:
 
 def _merge_into(frame: DataFrame, table: str, condition: Column) -> Any:
     lake = _attached(frame)
-    if lake is not None and lake_name(lake, table) is not None:
-        raise Unsupported(
-            f"mergeInto does not know tables of the lake: make a view of the source with createOrReplaceTempView, and "
-            f'run spark.sql("MERGE INTO {table} ...").'
-        )
-    return _known["mergeInto"](frame, table, condition)
+    if lake is None or lake_name(lake, table) is None:
+        return _known["mergeInto"](frame, table, condition)
+    return LakeMergeWriter(frame, table, condition, lake)
 
 
 class LakeWriter(DataFrameWriter):
@@ -172,6 +170,17 @@ class LakeWriterV2(DataFrameWriterV2):
             partition_by=self._partitions,
             properties=self._properties,
         )
+
+
+class LakeMergeWriter(MergeIntoWriter):
+    """`frame.mergeInto` of a table of the lake: the statement MERGE, with a source that has no name."""
+
+    def __init__(self, frame: DataFrame, table: str, condition: Column, lake: Attached) -> None:
+        super().__init__(frame, table, condition)
+        self._moulin, self._frame = lake, frame
+
+    def merge(self) -> None:
+        self._moulin.change(self._jwriter.mergeCommand(), None, foreign=True)
 
 
 def _expression(frame: DataFrame, column: Column) -> Any:

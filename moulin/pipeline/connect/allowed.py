@@ -93,7 +93,7 @@ TableExists: table_name db_name
 DropTempView: view_name
 Expression: common literal unresolved_attribute unresolved_function expression_string unresolved_star alias cast
 Expression: unresolved_regex sort_order lambda_function window unresolved_extract_value update_fields
-Expression: unresolved_named_lambda_variable call_function named_argument_expression
+Expression: unresolved_named_lambda_variable call_function named_argument_expression merge_action
 ExpressionCommon: origin
 Expression.Window: window_function partition_spec order_spec frame_spec
 Expression.Window.WindowFrame: frame_type lower upper
@@ -130,7 +130,11 @@ Expression.LambdaFunction: function arguments
 Expression.UnresolvedNamedLambdaVariable: name_parts
 CallFunction: function_name arguments
 NamedArgumentExpression: key value
-Command: sql_command create_dataframe_view write_operation write_operation_v2
+MergeAction: action_type condition assignments
+MergeAction.Assignment: key value
+Command: sql_command create_dataframe_view write_operation write_operation_v2 merge_into_table_command
+MergeIntoTableCommand: target_table_name source_table_plan merge_condition match_actions not_matched_actions
+MergeIntoTableCommand: not_matched_by_source_actions
 SqlCommand: sql args pos_args named_arguments pos_arguments input
 CreateDataFrameViewCommand: input name replace
 WriteOperation: input source table mode partitioning_columns
@@ -174,7 +178,8 @@ _REASONS: Mapping[str, str] = {
     "Command.streaming_query_manager_command": _STREAMS,
     "Command.streaming_query_listener_bus_command": _STREAMS,
     "Command.checkpoint_command": "save the rows as a table instead",
-    "Command.merge_into_table_command": "make a view of the source with createOrReplaceTempView, and send MERGE as SQL",
+    "MergeIntoTableCommand.with_schema_evolution": "add new columns with ALTER TABLE ... ADD COLUMN first",
+    "Catalog.set_current_database": "there is no current database: write tables as database.table",
     "CreateDataFrameViewCommand.is_global": "clients do not see one another's views: leave out global",
     "WriteOperation.path": _FILES,
 }
@@ -235,7 +240,7 @@ def _messages(field: Any, value: Any) -> Iterator[Message]:
 
 def _refusal(field: str) -> Exception:
     reason = _REASONS.get(field)
-    if field.startswith("Catalog."):
+    if reason is None and field.startswith("Catalog."):
         reason = _ASK_TABLE
     if reason is None:
         return Unsupported(f"This server does not take {field} of Spark Connect: use SQL over tables of the lake.")

@@ -20,14 +20,17 @@ from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 
 from moulin.errors import AlreadyExists, InvalidInput, PermissionDenied, Unsupported
 from moulin.lake import Lake
+from moulin.model.names import quote
 from moulin.pipeline.connect.allowed import check, check_schema
 from moulin.pipeline.connect.catalog import ConnectCatalog
 from moulin.pipeline.connect.planner import Planner
 from moulin.pipeline.connect.relations import Relations
 from moulin.pipeline.connect.settings import Settings
 from moulin.pipeline.spark import LakeSpark
+from moulin.pipeline.sql.catalyst import LogicalPlan
 from moulin.pipeline.sql.sql import check_is_statement
-from moulin.pipeline.statements.statements import STATEMENTS, parse
+from moulin.pipeline.statements.answer import COUNTS
+from moulin.pipeline.statements.statements import HARMLESS, STATEMENTS, parse
 from moulin.pipeline.write.save import Save, overwritten, partition_field, save
 
 _V2 = pb.WriteOperationV2.Mode
@@ -65,18 +68,30 @@ class ConnectSession:
         check(relation)
         return self._relations().frame(relation)
 
-    def command(self, command: pb.Command) -> pb.Relation | None:
-        """Run a command. For SQL, a relation of its result: the query itself, or the few rows of another statement."""
+    def result(self, relation: pb.Relation) -> DataFrame:
+        """The rows of a plan that is run: those that a relation describes, or the answer of a statement of SQL."""
+        check(relation)
+        if relation.WhichOneof("rel_type") == "sql":
+            relation = self._statement(relation.sql, counts=True) or relation
+        return self._relations().frame(relation)
+
+    def command(self, command: pb.Command, *, counts: bool = True) -> pb.Relation | None:
+        """Run a command. For SQL, a relation of its result: the query itself, or the few rows of another statement.
+
+        Without `counts`, a statement that changes rows has no columns in its result.
+        """
         check(command)
         kind = command.WhichOneof("command_type")
         if kind == "sql_command":
-            return self._sql(command.sql_command)
+            return self._sql(command.sql_command, counts)
         if kind == "create_dataframe_view":
             self._create_view(command.create_dataframe_view)
         elif kind == "write_operation_v2":
             self._write_v2(command.write_operation_v2)
         elif kind == "write_operation":
             self._write(command.write_operation)
+        elif kind == "merge_into_table_command":
+            self._merge(command.merge_into_table_command)
         else:
             raise InvalidInput("The command is empty.")
         return None
@@ -99,23 +114,34 @@ class ConnectSession:
         relation.read.named_table.unparsed_identifier = name
         return self._relations().frame(relation).schema
 
-    def _sql(self, command: pb.SqlCommand) -> pb.Relation:
+    def _sql(self, command: pb.SqlCommand, counts: bool) -> pb.Relation:
         relation = _relation_of(command)
         kind = relation.WhichOneof("rel_type")
         if kind == "with_relations":
             return relation  # its frames can be read, and not changed
         if kind != "sql":
             raise InvalidInput("A SQL command has the text of a statement.")
-        text, args = relation.sql.query, _arguments(relation.sql)
-        check_is_statement(text)
-        plan = parse(self._guard, text, args)
-        if plan.nodeName() == "UnresolvedWith":
-            plan = self._guard.catalyst.opened_actively(plan)
-        if plan.nodeName() not in STATEMENTS:
-            self._guard.query(plan)  # what is not a query is refused now
-            return relation
-        answer = self._spark.run(text, args, self._guard, changes=self._changes).toArrow()
-        return local_relation(answer)
+        answer = self._statement(relation.sql, counts)
+        if answer is not None:
+            return answer
+        self._guard.query(self._parsed(relation.sql))  # what is not a query is refused now
+        return relation
+
+    def _statement(self, sql: pb.SQL, counts: bool) -> pb.Relation | None:
+        """The answer of a statement; None for a query, which does not run."""
+        kind = self._parsed(sql).nodeName()
+        if kind not in STATEMENTS:
+            return None
+        if kind not in HARMLESS:
+            self._check_may_change()
+        answer = self._spark.run(sql.query, _arguments(sql), self._guard, changes=self._changes).toArrow()
+        is_count = answer.column_names == list(COUNTS)
+        return local_relation(answer.select([]) if is_count and not counts else answer)
+
+    def _parsed(self, sql: pb.SQL) -> LogicalPlan:
+        check_is_statement(sql.query)
+        plan = parse(self._guard, sql.query, _arguments(sql))
+        return self._guard.catalyst.opened_actively(plan) if plan.nodeName() == "UnresolvedWith" else plan
 
     def _create_view(self, command: pb.CreateDataFrameViewCommand) -> None:
         if not command.replace and command.name.lower() in self._guard.view_names():
@@ -151,9 +177,31 @@ class ConnectSession:
             how = Save.INSERT_OVERWRITE if how is Save.CREATE_OR_REPLACE else Save.INSERT
         self._save(command.table.table_name, command.input, how, partition_by=list(command.partitioning_columns))
 
-    def _save(self, name: str, relation: pb.Relation, how: Save, **options: Any) -> None:
+    def _merge(self, command: pb.MergeIntoTableCommand) -> None:
+        """`frame.mergeInto`: the statement MERGE, with a source that has no name."""
+        self._check_may_change()
+        relations = self._relations()
+        relations.frame(command.source_table_plan)  # what cannot be read is refused now
+        actions = [
+            [self._planner.expression(one) for one in some]
+            for some in (command.match_actions, command.not_matched_actions, command.not_matched_by_source_actions)
+        ]
+        if not any(actions):
+            raise InvalidInput("A merge says what to do: call whenMatched, whenNotMatched or whenNotMatchedBySource.")
+        plan = self._guard.catalyst.merging(
+            quote(*self._table_name(command.target_table_name).split(".")),
+            relations.plan(command.source_table_plan),
+            self._planner.expression(command.merge_condition),
+            actions,
+        )
+        self._spark.change(plan, self._guard)
+
+    def _check_may_change(self) -> None:
         if not self._changes:
             raise PermissionDenied("This token may read and not change: ask for one with the role write.")
+
+    def _save(self, name: str, relation: pb.Relation, how: Save, **options: Any) -> None:
+        self._check_may_change()
         save(self._lake, self._table_name(name), self._relations().frame(relation), how, **options)
 
     def _table_name(self, written: str) -> str:
