@@ -124,6 +124,9 @@ READS: dict[str, Step] = {
     "file": lambda s: s.read.text("/etc/hostname").collect(),
     "own function": lambda s: s.table("shop.orders").select(F.udf(lambda x: x)("id")).collect(),
     "version": lambda s: s.version,
+    "change by text": lambda s: s.sql("truncate table shop.orders").collect(),
+    "change by rows": lambda s: s.table("shop.orders").writeTo("shop.orders").append(),
+    "change by merge": lambda s: row(s, 1).mergeInto("shop.orders", F.lit(True)).whenMatched().delete().merge(),
 }
 CHANGES: dict[str, Step] = {
     "create": lambda s: row(s, 1).writeTo("shop.made").create(),
