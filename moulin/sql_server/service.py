@@ -1,6 +1,6 @@
 """The calls of Spark Connect. What is not here is refused."""
 
-# Decisions: docs/decisions/0265, docs/decisions/0266
+# Decisions: docs/decisions/0265, docs/decisions/0266, docs/decisions/0285
 
 from __future__ import annotations
 
@@ -151,6 +151,7 @@ class Service(SparkConnectServiceServicer):
         operation = Operation(_operation_id(request), request.tags, self._spark)
         if len(session.operations.find(lambda one: not one.done)) >= MAX_OPERATIONS:
             raise Unavailable(f"A session has at most {MAX_OPERATIONS} operations at a time: wait for one of them.")
+        self._sessions.make_room(_caller())
         session.operations.add(operation)
         self._pool.submit(operation.run, lambda: _run(session, plan, counts=not _is_jdbc(request)))
         return operation

@@ -18,6 +18,8 @@ CLIENT = Path(__file__).with_name("client.py")
 
 def run(served: Served, token: str, steps: str, python: str = sys.executable) -> dict[str, Any]:
     """What a client in a process of its own found."""
+    if steps == "changes" and any(table.name == "made" for table in served.lake.tables("shop")):
+        served.lake.drop_table("shop.made", immediate=True)
     program = [python, str(CLIENT), served.url(token), steps]
     done = subprocess.run(program, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr

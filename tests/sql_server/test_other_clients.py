@@ -34,8 +34,6 @@ def environment(folder: Path, lock: str) -> str:
 
 def test_pyspark_client_reads_changes_and_is_refused_as_pyspark_is(served: Served, tmp_path: Path) -> None:
     python = environment(tmp_path / "venv", "pyspark-client.lock")
-    if any(table.name == "made" for table in served.lake.tables("shop")):
-        served.lake.drop_table("shop.made", immediate=True)
     read = run(served, "reader", "reads", python)
     for step in ANSWERS:
         check_answer(read, step)

@@ -1,10 +1,11 @@
 """Writers of DataFrames that came from an attached session.
 
-PySpark makes every DataFrame of one class, and every DataFrame knows its session: `write`, `writeTo` and `mergeInto` of
-that class are replaced once, and ask the session whether it knows a lake. For other sessions they do what they did.
+PySpark makes every DataFrame of one class, and every DataFrame knows its session: `write`, `writeTo`, `writeStream` and
+`mergeInto` of that class are replaced once, and ask the session whether it knows a lake. For other sessions they do
+what they did.
 """
 
-# Decisions: docs/decisions/0267
+# Decisions: docs/decisions/0267, docs/decisions/0285
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from pyspark.sql.merge import MergeIntoWriter
 from pyspark.sql.readwriter import DataFrameWriterV2
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from moulin.errors import InvalidInput, Unsupported
 from moulin.pipeline.attached.lakes import Attached, lake_name
@@ -40,7 +43,9 @@ def know_writers() -> None:
         if _known:
             return
         _known.update(write=frames.write, writeTo=frames.writeTo, mergeInto=frames.mergeInto)
+        _known.update(writeStream=frames.writeStream)
         frames.write = property(_write, doc=frames.write.__doc__)
+        frames.writeStream = property(_write_stream, doc=frames.writeStream.__doc__)
         frames.writeTo = _write_to
         frames.mergeInto = _merge_into
 
@@ -52,6 +57,12 @@ def _attached(frame: DataFrame) -> Attached | None:
 def _write(frame: DataFrame) -> DataFrameWriter:
     lake = _attached(frame)
     writer: DataFrameWriter = _known["write"].fget(frame) if lake is None else LakeWriter(frame, lake)
+    return writer
+
+
+def _write_stream(frame: DataFrame) -> DataStreamWriter:
+    lake = _attached(frame)
+    writer: DataStreamWriter = _known["writeStream"].fget(frame) if lake is None else LakeStreamWriter(frame, lake)
     return writer
 
 
@@ -169,6 +180,23 @@ class LakeWriterV2(DataFrameWriterV2):
             where=where,
             partition_by=self._partitions,
             properties=self._properties,
+        )
+
+
+class LakeStreamWriter(DataStreamWriter):
+    """`frame.writeStream`, which names the call that streams into a table of the lake."""
+
+    def __init__(self, frame: DataFrame, lake: Attached) -> None:
+        super().__init__(frame)
+        self._moulin = lake
+
+    def toTable(self, tableName: str, *args: Any, **options: Any) -> StreamingQuery:  # noqa: N802, N803
+        name = lake_name(self._moulin, tableName)
+        if name is None:
+            return super().toTable(tableName, *args, **options)
+        raise Unsupported(
+            "Use frame.writeStream.format('moulin')"
+            f".option('lake', {self._moulin.lake.uri!r}).option('checkpointLocation', ...).start({'.'.join(name)!r})."
         )
 
 

@@ -3,12 +3,13 @@
 Every query is safe (`pipeline/sql/safe.py`), whatever the client's role; the role says whether it may change tables.
 """
 
-# Decisions: docs/decisions/0265
+# Decisions: docs/decisions/0265, docs/decisions/0285
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyspark.sql.connect.proto as pb
@@ -18,7 +19,7 @@ from pyspark.sql.connect.expressions import LiteralExpression
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 
-from moulin.errors import AlreadyExists, InvalidInput, PermissionDenied, Unsupported
+from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, PermissionDenied, Unsupported
 from moulin.lake import Lake
 from moulin.model.names import quote
 from moulin.pipeline.connect.allowed import check, check_schema
@@ -30,6 +31,7 @@ from moulin.pipeline.spark import LakeSpark
 from moulin.pipeline.sql.catalyst import LogicalPlan
 from moulin.pipeline.sql.sql import check_is_statement
 from moulin.pipeline.statements.answer import COUNTS
+from moulin.pipeline.statements.calls import cleans_up
 from moulin.pipeline.statements.statements import HARMLESS, STATEMENTS, parse
 from moulin.pipeline.write.save import Save, overwritten, partition_field, save
 
@@ -51,15 +53,21 @@ _TABLE_MODES = {
     _V1.SAVE_MODE_IGNORE: Save.CREATE_OR_KEEP,
 }
 _OWN_FORMATS = ("", "moulin")
+MAX_VIEWS: Final = 1000
+MAX_VIEW_BYTES: Final = 256 << 20
+"""Of one session. A view of rows that the client sent holds them in the driver."""
 
 
 class ConnectSession:
     """Thread-safe."""
 
-    def __init__(self, lake: Lake, spark: LakeSpark, *, changes: bool, largest_message: int) -> None:
-        self._lake, self._spark, self._changes = lake, spark, changes
+    def __init__(self, lake: Lake, spark: LakeSpark, *, changes: bool, upkeep: bool, largest_message: int) -> None:
+        """`changes` says whether the client may change tables, `upkeep` whether it may clean up the lake."""
+        self._lake, self._spark, self._changes, self._upkeep = lake, spark, changes, upkeep
         self._guard = spark.guard()
         self._planner = Planner(self._guard)
+        self._lock = threading.Lock()
+        self._view_bytes: dict[str, int] = {}  # of views that there are or were
         self._catalog = ConnectCatalog(lake, self._guard, self._columns)
         self.settings = Settings(self._guard.session, largest_message)
 
@@ -129,11 +137,14 @@ class ConnectSession:
 
     def _statement(self, sql: pb.SQL, counts: bool) -> pb.Relation | None:
         """The answer of a statement; None for a query, which does not run."""
-        kind = self._parsed(sql).nodeName()
+        plan = self._parsed(sql)
+        kind = plan.nodeName()
         if kind not in STATEMENTS:
             return None
         if kind not in HARMLESS:
             self._check_may_change()
+        if cleans_up(plan) and not self._upkeep:
+            raise PermissionDenied("Clean-up is for tokens with the role pipeline: the server's janitor does it too.")
         answer = self._spark.run(sql.query, _arguments(sql), self._guard, changes=self._changes).toArrow()
         is_count = answer.column_names == list(COUNTS)
         return local_relation(answer.select([]) if is_count and not counts else answer)
@@ -150,7 +161,20 @@ class ConnectSession:
             raise InvalidInput("The name of a temporary view has one part.")
         relations = self._relations()
         relations.frame(command.input)  # what cannot be read is refused now
-        self._guard.put_view(command.name, relations.view(command.input))
+        view = relations.view(command.input)
+        with self._lock:
+            self._make_room(command.name.lower(), command.input.ByteSize())
+            self._guard.put_view(command.name, view)
+
+    def _make_room(self, name: str, size: int) -> None:
+        known = set(self._guard.view_names())
+        sizes = {one: self._view_bytes[one] for one in known - {name}} | {name: size}
+        if len(sizes) > MAX_VIEWS or sum(sizes.values()) > MAX_VIEW_BYTES:
+            raise FailedPrecondition(
+                f"A session has at most {MAX_VIEWS} views with {MAX_VIEW_BYTES} bytes of rows and text: drop one with "
+                "spark.catalog.dropTempView, or save the rows as a table."
+            )
+        self._view_bytes = sizes
 
     def _write_v2(self, command: pb.WriteOperationV2) -> None:
         how = _V2_MODES.get(command.mode)
