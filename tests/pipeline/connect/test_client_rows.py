@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pyarrow as pa
@@ -55,7 +56,8 @@ def test_rows_that_would_grow_or_cannot_be_read_are_refused(data: bytes) -> None
 
 
 def test_text_that_points_beyond_its_buffer_is_refused() -> None:
-    offsets, text = pa.array([0, 1_000_000], pa.int32()).buffers()[1], pa.py_buffer(b"x")
-    bad = pa.StringArray.from_buffers(1, offsets, text)
+    good = stream({"a": ["x" * 77]})
+    offsets = struct.pack("<ii", 0, 77)
+    assert good.count(offsets) == 1
     with pytest.raises(InvalidInput):
-        check_rows(stream({"a": bad}))
+        check_rows(good.replace(offsets, struct.pack("<ii", 0, 1_000_000)))
