@@ -56,8 +56,8 @@ def test_rows_that_would_grow_or_cannot_be_read_are_refused(data: bytes) -> None
 
 
 def test_text_that_points_beyond_its_buffer_is_refused() -> None:
-    good = stream({"a": ["x" * 77]})
-    offsets = struct.pack("<ii", 0, 77)
-    assert good.count(offsets) == 1
+    head, offsets, text = stream({"a": ["x" * 77]}).rpartition(struct.pack("<ii", 0, 77))
+    assert offsets
+    check_rows(head + offsets + text)
     with pytest.raises(InvalidInput):
-        check_rows(good.replace(offsets, struct.pack("<ii", 0, 1_000_000)))
+        check_rows(head + struct.pack("<ii", 0, 1_000_000) + text)
