@@ -122,11 +122,17 @@ class LakeSpark:
             plan = parse(catalyst if guard is None else guard, text, args)
             if plan.nodeName() == "UnresolvedWith":
                 plan = catalyst.opened_actively(plan)
-        run = STATEMENTS.get(plan.nodeName())
-        if run is None:
+        if plan.nodeName() not in STATEMENTS:
             return self._query(plan, guard, fresh=fresh, foreign=foreign)
         if not changes and plan.nodeName() not in HARMLESS:
             raise PermissionDenied("A safe query changes nothing: ask for rows.")
+        return self.change(plan, guard, foreign=foreign)
+
+    def change(self, plan: LogicalPlan, guard: SafeSql | None, *, foreign: bool = False) -> DataFrame:
+        """Run a statement of `STATEMENTS` that was planned already. REQUIRES: its caller may change tables."""
+        catalyst = self._catalyst if guard is None else guard.catalyst
+        assert catalyst is not None
+        run = STATEMENTS[plan.nodeName()]
         if guard is not None and hasattr(plan, "toJSON"):
             guard.check_statement(plan)
         with _refusing("Spark refuses the statement"), self._holding() as holds:

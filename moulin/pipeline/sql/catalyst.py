@@ -70,6 +70,8 @@ class Catalyst:
         self._every = jvm.scala.PartialFunction.fromFunction(self._same)
         self._joins, self._join, self._filter = catalyst.plans.JoinType, logical.Join, logical.Filter
         self._delete, self._cast = logical.DeleteFromTable, catalyst.expressions.Cast
+        self._merge, self._relation = logical.MergeIntoTable, catalyst.analysis.UnresolvedRelation
+        self._options = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap
         self._no_hint = logical.JoinHint.NONE()
         self._assignments = catalyst.analysis.AssignmentUtils
         self._columns = jvm.org.apache.spark.sql.classic.ExpressionUtils
@@ -202,6 +204,18 @@ class Catalyst:
     def deletion(self, table: LogicalPlan, condition: Expression) -> LogicalPlan:
         """DELETE FROM table WHERE condition."""
         return self._delete(table, condition)
+
+    def merging(
+        self, table: str, source: LogicalPlan, condition: Expression, actions: Sequence[Sequence[Expression]]
+    ) -> LogicalPlan:
+        """MERGE INTO a table that is named as in SQL.
+
+        `actions` are those for matched rows, for rows that are not matched, and for rows not matched by the source.
+        """
+        clauses = [self._sequence(some) for some in actions]
+        relation = self._relation(self.parts_of(table), self._options.empty(), False)
+        target = relation.requireWritePrivileges(self._merge.getWritePrivileges(*clauses))
+        return self._merge(target, source, condition, *clauses, False)
 
     def can_assign(self, given: DataType, wanted: DataType) -> bool:
         """Whether Spark assigns values of one type to a column of another without a cast."""

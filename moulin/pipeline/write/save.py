@@ -78,8 +78,8 @@ def _check_same(
 ) -> None:
     if partition_by or properties or frame.columns != list(table.schema.names):
         raise Unsupported(
-            f"A table is replaced by rows of the same columns, and keeps its partitions and properties: drop {name} "
-            "and create it again, or overwrite its rows."
+            f"A table is replaced by rows of the same columns, and keeps its partitions and properties: run CREATE OR "
+            f"REPLACE TABLE {name} ... AS SELECT from a view of the rows."
         )
 
 
@@ -93,10 +93,8 @@ def _write(table: Table, name: str, frame: DataFrame, how: Save, where: str | No
         table.append(frame)
         return
     if how is Save.OVERWRITE_PARTITIONS and table.state().spec.fields:
-        raise Unsupported(
-            f"{name} has partitions: name the ones to replace, with overwrite(condition) or "
-            "table.overwrite(frame, where=...)."
-        )
+        table.overwrite_partitions(frame)
+        return
     table.overwrite(frame, where)
 
 
