@@ -25,6 +25,7 @@ from moulin.model.schema.arrow import ROW_ID, arrow_schema, lineage_fields
 from moulin.table.bulk.writer import NEW_REGION, BulkPlan, RegionRun, WorkerTools, duplicate_key, in_order
 from moulin.table.edit.edits import CLAUSE, PLACE, POSITION, SEGMENT, Action, Clause, EditPlan
 from moulin.table.find.locate import Tools, locate
+from moulin.table.runner import in_turn, side_by_side
 from moulin.table.write.pieces import pieces
 from moulin.table.write.segment_writer import BULK_BYTES, NumberSource, write_segment, write_sorted
 from moulin.table.write.upsert import UpsertDraft, mark
@@ -127,9 +128,7 @@ def _updated(plan: EditPlan, clause: Clause, part: pa.Table) -> pa.Table:
     """The new form of rows, with the row ids that they had. REQUIRES: `part` is in place order."""
     fields = plan.layout.schema.fields
     kept = [field.name for field in fields if field.name not in clause.columns]
-    old = pa.concat_tables(
-        [_old_rows(plan, segment, positions, kept) for segment, positions, _ in _by_segment(plan, part)]
-    )
+    old = _all_old_rows(plan, part, kept)
     columns = []
     for field in fields:
         if field.name in clause.columns:
@@ -169,6 +168,19 @@ def _with_lineage(plan: EditPlan, columns: list[pa.Array], row_ids: pa.Array) ->
     for field in lineage_fields():
         schema = schema.append(field)
     return pa.Table.from_arrays([*columns, row_ids, pa.nulls(rows, pa.int64())], schema=schema)
+
+
+def _all_old_rows(plan: EditPlan, part: pa.Table, columns: list[str]) -> pa.Table:
+    """Some columns of the rows that edits are about, and their row ids. A task, which has one core, reads in turn."""
+    places = list(_by_segment(plan, part))
+
+    def read(place: tuple[LiveSegment, Integers, slice]) -> pa.Table:
+        return _old_rows(plan, place[0], place[1], columns)
+
+    if len(places) == 1 or pa.cpu_count() == 1:
+        return pa.concat_tables(map(read, places))
+    with side_by_side("moulin-old-rows") as pool:
+        return pa.concat_tables(in_turn(pool, read, places))
 
 
 def _old_rows(plan: EditPlan, segment: LiveSegment, positions: Integers, columns: list[str]) -> pa.Table:
