@@ -13,13 +13,14 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.key.region import RegionSpec
 from moulin.model.operations import Kind, RegionUse
+from moulin.model.rows.rows import RowsOf, to_batches
 from moulin.table.bulk.commit import plan_held
 from moulin.table.bulk.drafts import Drafts
 from moulin.table.bulk.writer import RegionRun
 from moulin.table.commit.change import DataChange
 from moulin.table.commit.retry import retry
 from moulin.table.context import Context
-from moulin.table.edit.edits import EditPlan, Edits, EditSlices
+from moulin.table.edit.edits import PLACE, EditPlan, Edits, EditSlices
 from moulin.table.edit.slices import write_slices
 from moulin.table.edit.writer import matched_twice, require_successors, write_edits
 from moulin.table.keyed.keyed import KeyedTable
@@ -90,7 +91,10 @@ def _written(context: Context, plan: EditPlan, edits: Edits) -> Sequence[RegionR
     if isinstance(rows, EditSlices):
         return write_slices(context, plan, rows)
     if is_frame(rows):
-        return context.spark().map_frame(write_edits, plan, rows)
+        few = context.spark().few_rows(rows)
+        if few is None:
+            return context.spark().map_frame(write_edits, plan, rows)
+        rows = to_batches(few, plan.source, RowsOf(plan.table, PLACE))
     return write_edits(plan, rows, number_source(context))
 
 

@@ -22,10 +22,12 @@ from moulin.model.facts import LiveSegment
 from moulin.model.layout.partition import PartitionTuple
 from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.rows.conversion import Misfit, Target, absent, check_required
+from moulin.model.rows.rows import RowsOf
 from moulin.model.schema.arrow import ROW_ID, arrow_schema, lineage_fields
 from moulin.table.bulk.writer import NEW_REGION, BulkPlan, RegionRun, WorkerTools, duplicate_key, in_order
-from moulin.table.edit.edits import CLAUSE, POSITION, SEGMENT, Action, Clause, EditPlan
+from moulin.table.edit.edits import CLAUSE, PLACE, POSITION, SEGMENT, Action, Clause, EditPlan
 from moulin.table.find.locate import Tools, locate
+from moulin.table.runner import in_turn, side_by_side
 from moulin.table.write.pieces import pieces
 from moulin.table.write.segment_writer import BULK_BYTES, NumberSource, write_segment, write_sorted
 from moulin.table.write.upsert import Positions, UpsertDraft, mark
@@ -120,7 +122,7 @@ def _inserted(plan: EditPlan, clause: Clause, part: pa.Table) -> pa.Table:
             else:
                 columns.append(absent(target, part.num_rows))
         except Misfit as misfit:
-            raise InvalidInput(f"Column {misfit.path} of an inserted row: {misfit.reason}") from None
+            raise _refusal(plan, clause, part, misfit) from None
     return _with_lineage(plan, columns, pa.nulls(part.num_rows, pa.int64()))
 
 
@@ -128,19 +130,34 @@ def _updated(plan: EditPlan, clause: Clause, part: pa.Table) -> pa.Table:
     """The new form of rows, with the row ids that they had. REQUIRES: `part` is in place order."""
     fields = plan.layout.schema.fields
     kept = [field.name for field in fields if field.name not in clause.columns]
-    old = pa.concat_tables(
-        [_old_rows(plan, segment, positions, kept) for segment, positions, _ in _by_segment(plan, part)]
-    )
+    old = _all_old_rows(plan, part, kept)
     columns = []
     for field in fields:
         if field.name in clause.columns:
             try:
                 columns.append(_checked(part.column(field.name), Target.of(field)))
             except Misfit as misfit:
-                raise InvalidInput(f"Column {misfit.path} of an updated row: {misfit.reason}") from None
+                raise _refusal(plan, clause, part, misfit) from None
         else:
             columns.append(old.column(field.name))
     return _with_lineage(plan, columns, old.column(ROW_ID))
+
+
+def _refusal(plan: EditPlan, clause: Clause, part: pa.Table, misfit: Misfit) -> InvalidInput:
+    """The error for a null in a required column, with the first row that has it, where it is in no struct or list."""
+    name = misfit.path.partition(".")[0]
+    at = 0
+    if name in clause.columns:
+        column = part.column(name)
+        if not column.null_count and part.num_rows > 1:
+            return InvalidInput(f"Column {misfit.path} of {plan.table}: {misfit.reason}")
+        at = int(np.argmax(column.is_null().to_numpy())) if column.null_count else 0
+    row = part.slice(at, 1)
+    return RowsOf(plan.table, PLACE).refusal(misfit, clause.columns, lambda one: _value(row, one))
+
+
+def _value(row: pa.Table, name: str) -> pa.Scalar | None:
+    return row.column(name)[0] if name in row.column_names else None
 
 
 def _checked(column: pa.ChunkedArray, target: Target) -> pa.Array:
@@ -155,6 +172,19 @@ def _with_lineage(plan: EditPlan, columns: list[pa.Array], row_ids: pa.Array) ->
     return pa.Table.from_arrays([*columns, row_ids, pa.nulls(rows, pa.int64())], schema=schema)
 
 
+def _all_old_rows(plan: EditPlan, part: pa.Table, columns: list[str]) -> pa.Table:
+    """Some columns of the rows that edits are about, and their row ids. A task, which has one core, reads in turn."""
+    places = list(_by_segment(plan, part))
+
+    def read(place: tuple[LiveSegment, Integers, slice]) -> pa.Table:
+        return _old_rows(plan, place[0], place[1], columns)
+
+    if len(places) == 1 or pa.cpu_count() == 1:
+        return pa.concat_tables(map(read, places))
+    with side_by_side("moulin-old-rows") as pool:
+        return pa.concat_tables(in_turn(pool, read, places))
+
+
 def _old_rows(plan: EditPlan, segment: LiveSegment, positions: Integers, columns: list[str]) -> pa.Table:
     """Some columns of rows of a segment, at ascending positions, and their row ids."""
     facts = segment.facts
@@ -164,7 +194,7 @@ def _old_rows(plan: EditPlan, segment: LiveSegment, positions: Integers, columns
         groups = np.searchsorted(starts, positions, side="right") - 1
         parts = []
         for group in distinct(groups).tolist():
-            table = reader.table(row_groups=[group], row_id=True, first_row_id=segment.first_row_id, use_threads=False)
+            table = reader.table(row_groups=[group], row_id=True, first_row_id=segment.first_row_id)
             parts.append(table.take(pa.array(positions[groups == group] - starts[group])))
     return pa.concat_tables(parts)
 

@@ -327,7 +327,7 @@ BAD: list[tuple[str, Any, Callable[[moulin.MergeBuilder], Any], str]] = [
         "t.amount = s.amount",
         [{"amount": 70.0, "id": None}],
         lambda b: b.when_not_matched_insert_all(),
-        "Column id of an inserted row: it is null",
+        "Column id of shop.orders: it is null.*for the row with amount = 70.0",
     ),
     ("t.id = s.id", [{"id": 1, "amout": 1.0}], lambda b: b.when_not_matched_insert_all(), "'amout'.*Did you mean"),
     ("t.id = s.id", [{"id": 1}, {"id": 1}], _delete, "More than one source row matches"),
