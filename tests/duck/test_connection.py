@@ -70,7 +70,7 @@ def test_deleted_rows_are_left_out_of_many_segments(lake: Lake) -> None:
 
 
 def test_a_table_of_many_segments_is_listed_when_it_is_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moulin.duck.connection._WRITTEN_OUT", 1)
+    monkeypatch.setattr("moulin.duck.views._WRITTEN_OUT", 1)
     table = lake.create_table("d.t", EVENTS)
     for number in range(4):
         table.append(events(number))
