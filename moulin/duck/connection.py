@@ -59,7 +59,7 @@ def _register(connection: DuckDBPyConnection, source: Source) -> None:
     whole, text = "UBIGINT", "VARCHAR"
     for name, function, parameters in (
         (source.text_name, source.text, [whole, text]),
-        (source.select_name, source.select, [text, "BIGINT", "BIGINT", whole, text]),
+        (source.select_name, source.select, [text, "BIGINT", "BIGINT", text]),
     ):
         connection.create_function(  # type: ignore[call-overload] # words for enumerations that each version keeps elsewhere
             name, function, parameters, text, type="arrow", null_handling="special"

@@ -36,8 +36,17 @@ One file has the numbers of all of them; of several, each has the positions in o
 
 def no_rows(schema: Schema) -> str:
     """The columns of a table, without a row."""
+    return f"SELECT {_nulls(schema)} WHERE false"
+
+
+def not_to_run(schema: Schema, reason: str) -> str:
+    """The columns of a table, for a plan that is not run; to run it is an error with this reason."""
+    return f"SELECT {_nulls(schema)} WHERE CASE WHEN random() >= 0 THEN error({quoted_text(reason)}) END"
+
+
+def _nulls(schema: Schema) -> str:
     columns = (f"CAST(NULL AS {shown_type(field.field_type)}) AS {quoted(field.name)}" for field in schema.fields)
-    return f"SELECT {', '.join(columns)} WHERE false"
+    return ", ".join(columns)
 
 
 def select_text(state: TableState, segments: Sequence[LiveSegment], locate: Locate, keep: KeepRows) -> str:

@@ -2,11 +2,7 @@
 
 `FROM query(moulin_select_x(...))` is a table: DuckDB evaluates the argument when it plans a statement, and puts the
 SELECT that it gets in its place. An argument of the function is the dry plan of the statement (`asked`), which DuckDB
-makes while it evaluates the arguments. So calls come in pairs and nested: `moulin_text_x` begins a dry plan, the tables
-in it are asked for by pairs of their own and get stand-ins, and `moulin_select_x` ends it and reads it.
-
-All of this happens in the thread that runs the statement. A number of DuckDB tells statements apart: what a statement
-that failed has left behind is forgotten when the next one begins.
+makes while it evaluates the arguments, of the text that `moulin_text_x` returns (`dry_plans`).
 """
 
 # Decisions: docs/decisions/0262, docs/decisions/0263, docs/decisions/0275
@@ -19,28 +15,27 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from moulin.duck.asked import Named, asked, planned_text, stand_in
 from moulin.duck.columns import quoted_text
-from moulin.duck.select import deleted_rows, no_rows, select_text
+from moulin.duck.select import deleted_rows, no_rows, not_to_run, select_text
 from moulin.errors import Closed, InvalidInput
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.names import parse_table_name
-from moulin.model.predicate import Predicate
-from moulin.model.predicate.condition import TRUE, Condition
+from moulin.model.rows.numbers import int64_array
 from moulin.sized_cache import SizedCache
-from moulin.table.find.index_search import narrow
 from moulin.table.pins import Hold
-from moulin.table.read.scan import plan_segments
+
+if TYPE_CHECKING:
+    from moulin.duck.dry_plans import DryPlans
 
 PRUNING = "moulin_pruning"
 """The variable of DuckDB that is set to false to read all segments."""
@@ -49,21 +44,8 @@ DECLARES = "moulin_declares"
 
 _TEXTS = 32 << 20  # bytes of SELECTs that a connection keeps
 _WORN = 256  # segments with deleted rows, a file each; a statement that asks for more reads all of the table
-_NO_STATEMENT = 2**64 - 1  # DuckDB's number when it plans something else than a statement that it will run
+_PLANNED_APART = "DuckDB planned this statement before it was run: run it with execute(), without executemany()."
 _NUMBERS = itertools.count(1)
-
-Asked = Mapping[tuple[UUID, int], Condition]
-
-
-@dataclass
-class _Statement(threading.local):
-    """The statement that this thread plans. `open` has a letter for each call that is not ended: "d" for the one that
-    makes the dry plan, "s" for stand-ins in it, "p" for others."""
-
-    number: int = -1
-    open: list[str] = field(default_factory=list)
-    named: dict[int, Named] = field(default_factory=dict)
-    asked: Asked | None = None
 
 
 class Source:
@@ -83,8 +65,7 @@ class Source:
         self.lake = lake
         self._older: dict[tuple[UUID, int], Hold] = {}
         self._texts: SizedCache[tuple[UUID, int], str] = SizedCache(_TEXTS, len)
-        self._statement = _Statement()
-        self._marks = itertools.count()
+        self._made_dry_plans: DryPlans | None = None
         self._folder: Path | None = None
         self._files = itertools.count()
         self._worn: dict[tuple[str, int], str] = {}
@@ -92,52 +73,43 @@ class Source:
     def call(self, name: str, version: str = "NULL", moment: str = "NULL") -> str:
         """The SQL of a SELECT that DuckDB asks for when it plans a statement."""
         number = "current_query_id()"
-        wanted = f"{number} < {_NO_STATEMENT} AND TRY_CAST(getvariable('{PRUNING}') AS BOOLEAN) IS DISTINCT FROM false"
+        wanted = f"{number} < {2**64 - 1} AND TRY_CAST(getvariable('{PRUNING}') AS BOOLEAN) IS DISTINCT FROM false"
         text = f"{self.text_name}({number}, CASE WHEN {wanted} THEN current_query() END)"
         plan = f"json_serialize_plan({text}, optimize := true)"
-        return f"{self.select_name}({name}, {version}, {moment}, {number}, {plan})"
+        return f"{self.select_name}({name}, {version}, {moment}, {plan})"
 
     def call_table(self, state: TableState) -> str:
         """The query that a view of a table is; it is made without a call."""
-        columns = quoted_text(no_rows(state.schema))
-        call = self.call(quoted_text(str(state.id)), str(state.version))
-        return f"FROM query(CASE WHEN getvariable('{DECLARES}') THEN {columns} ELSE {call} END)"
+        return asked_late(no_rows(state.schema), self.call(quoted_text(str(state.id)), str(state.version)))
+
+    @property
+    def _dry_plans(self) -> DryPlans:
+        with self.lock:
+            if self._made_dry_plans is None:
+                from moulin.duck.dry_plans import DryPlans  # brings along what a connection to small tables never needs
+
+                self._made_dry_plans = DryPlans()
+            return self._made_dry_plans
 
     # What DuckDB calls
 
     def text(self, numbers: pa.Array, texts: pa.Array) -> pa.Array:
         """The text to make a dry plan of; NULL when none is wanted, or there is one."""
-        return _repeated(self._begin(numbers[0].as_py(), texts[0].as_py()), len(numbers))
+        return _repeated(self._dry_plans.begin(numbers[0].as_py(), texts[0].as_py()), len(numbers))
 
-    def select(
-        self, names: pa.Array, versions: pa.Array, moments: pa.Array, numbers: pa.Array, plans: pa.Array
-    ) -> pa.Array:
+    def select(self, names: pa.Array, versions: pa.Array, moments: pa.Array, plans: pa.Array) -> pa.Array:
         """The SELECT of one table: of a view, by its id, or of `moulin_table`, by its name."""
-        opened = self._end(numbers[0].as_py(), plans[0].as_py())
+        call = self._dry_plans.end(plans[0].as_py())
         name, version, moment = (column[0].as_py() for column in (names, versions, moments))
         with self.lock:
             state = self._state(name, version, moment)
-            return _repeated(self._stand_in(state) if opened == "s" else self._rows(state), len(names))
-
-    def _begin(self, number: int, text: str | None) -> str | None:
-        statement = self._statement
-        if statement.number != number or number == _NO_STATEMENT:
-            statement.number, statement.open, statement.named, statement.asked = number, [], {}, None
-        if "d" in statement.open:
-            statement.open.append("s")
-        elif text is None or statement.asked is not None:
-            statement.open.append("p")
-        else:
-            statement.open.append("d")
-            return planned_text(text)
-        return None
-
-    def _end(self, number: int, plan: str | None) -> str:
-        statement = self._statement
-        opened = statement.open.pop()
-        if opened == "d":
-            statement.asked = asked(plan, statement.named)
-        return opened
+            if call == "stand-in":
+                found = self._dry_plans.stand_in(state)
+            elif call == "columns":
+                found = not_to_run(state.schema, _PLANNED_APART)
+            else:
+                found = self._rows(state)
+        return _repeated(found, len(names))
 
     def _state(self, name: str | None, version: int | None, moment: int | None) -> TableState:
         if self.closed:
@@ -156,23 +128,12 @@ class Source:
             raise self.failures[state.id]
         return state
 
-    def _stand_in(self, state: TableState) -> str:
-        mark = next(self._marks)
-        self._statement.named[mark] = Named(state.id, state.version, state.schema)
-        return stand_in(mark, state.schema)
-
     def _rows(self, state: TableState) -> str:
         key = state.id, state.version
         if (state.id not in self.current or state.version != self.version) and key not in self._older:
             self._older[key] = self.lake.context.pins.hold(*key)
-        condition = (self._statement.asked or {}).get(key, TRUE)
-        if condition == TRUE:
-            return self.every_row(state)
-        context = self.lake.context
-        predicate = Predicate.of(state.schema, condition, "a statement in DuckDB")
-        planned = plan_segments(context.catalog, state, predicate)
-        segments = narrow(context.catalog, context.secondary, state, predicate, planned).segments
-        if sum(segment.vector is not None for segment in segments) > _WORN:
+        segments = self._dry_plans.segments(self.lake.context, state)
+        if segments is None or sum(segment.vector is not None for segment in segments) > _WORN:
             return self.every_row(state)
         return select_text(state, segments, self._locate, lambda worn: [self._keep_one(one) for one in worn])
 
@@ -208,8 +169,13 @@ class Source:
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         file = self._folder / f"{next(self._files)}.parquet"
         rows = deleted_rows(self.lake.context, segments)
-        pq.write_table(pa.Table.from_arrays([pa.array(rows)], ["row"]), file)
+        pq.write_table(pa.Table.from_arrays([int64_array(rows)], ["row"]), file)
         return [str(file)]
+
+
+def asked_late(columns: str, call: str) -> str:
+    """A query that is the result of `call` when a statement is planned, and `columns` while views are made."""
+    return f"FROM query(CASE WHEN getvariable('{DECLARES}') THEN {quoted_text(columns)} ELSE {call} END)"
 
 
 def _repeated(text: str | None, count: int) -> pa.Array:
