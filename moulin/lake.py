@@ -343,9 +343,10 @@ class Lake:
 
         It shows the version of this call, with what was put so far, until `lake.duckdb(connection)` brings it to the
         newest one. `moulin_table('shop.orders', version := 12)` is a table as it was, and so is `as_of := '2026-01-31
-        12:00'`. The connection changes no table of the lake; what it creates is its own. It keeps the versions that it
-        shows from clean-up, and ends with the lake. Its SQL may read files and call home as this process may: do not
-        run what a stranger wrote. Needs the extra `duckdb`.
+        12:00'`. A statement opens the files that the catalog says may match its constants; after `SET VARIABLE
+        moulin_pruning = false`, all. The connection changes no table of the lake; what it creates is its own. It keeps
+        the versions that it shows from clean-up, and ends with the lake. Its SQL may read files and call home as this
+        process may: do not run what a stranger wrote. Needs the extra `duckdb`.
         """
         self._open_catalog()
         with self._lock:

@@ -321,7 +321,7 @@ def answers(connection: Any, text: str) -> list[str]:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_any_statement_has_the_answer_that_it_has_without_pruning(seed: int) -> None:
     r = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder, moulin.connect(f"{folder}/lake") as lake:
@@ -339,7 +339,7 @@ def test_any_statement_has_the_answer_that_it_has_without_pruning(seed: int) -> 
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_conditions_that_a_scan_takes_have_the_rows_of_the_scan(seed: int) -> None:
     r = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder, moulin.connect(f"{folder}/lake") as lake:
