@@ -62,7 +62,7 @@ def _register(connection: DuckDBPyConnection, source: Source) -> None:
         (source.select_name, source.select, [text, "BIGINT", "BIGINT", text]),
     ):
         connection.create_function(  # type: ignore[call-overload] # words for enumerations that each version keeps elsewhere
-            name, function, parameters, text, type="arrow", null_handling="special"
+            name, function, parameters, text, type="native", null_handling="special"
         )
     call = source.call("name", "version", "epoch_us(CAST(as_of AS TIMESTAMPTZ)) * 1000")
     connection.execute(

@@ -10,6 +10,7 @@ makes while it evaluates the arguments, of the text that `moulin_text_x` returns
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 import tempfile
 import threading
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -43,8 +43,10 @@ DECLARES = "moulin_declares"
 """The variable of DuckDB that is true while views are made, for which columns are enough."""
 
 _TEXTS = 32 << 20  # bytes of SELECTs that a connection keeps
+_STATES = 256  # tables at a version that a connection keeps
 _WORN = 256  # segments with deleted rows, a file each; a statement that asks for more reads all of the table
 _PLANNED_APART = "DuckDB planned this statement before it was run: run it with execute(), without executemany()."
+_ID = re.compile("[0-9a-f-]{36}")
 _NUMBERS = itertools.count(1)
 
 
@@ -65,6 +67,7 @@ class Source:
         self.lake = lake
         self._older: dict[tuple[UUID, int], Hold] = {}
         self._texts: SizedCache[tuple[UUID, int], str] = SizedCache(_TEXTS, len)
+        self._states: SizedCache[tuple[UUID, int], TableState] = SizedCache(_STATES)
         self._made_dry_plans: DryPlans | None = None
         self._folder: Path | None = None
         self._files = itertools.count()
@@ -93,23 +96,20 @@ class Source:
 
     # What DuckDB calls
 
-    def text(self, numbers: pa.Array, texts: pa.Array) -> pa.Array:
-        """The text to make a dry plan of; NULL when none is wanted, or there is one."""
-        return _repeated(self._dry_plans.begin(numbers[0].as_py(), texts[0].as_py()), len(numbers))
+    def text(self, number: int, text: str | None) -> str | None:
+        """The text to make a dry plan of; None when none is wanted, or there is one."""
+        return self._dry_plans.begin(number, text)
 
-    def select(self, names: pa.Array, versions: pa.Array, moments: pa.Array, plans: pa.Array) -> pa.Array:
+    def select(self, name: str | None, version: int | None, moment: int | None, plan: str | None) -> str:
         """The SELECT of one table: of a view, by its id, or of `moulin_table`, by its name."""
-        call = self._dry_plans.end(plans[0].as_py())
-        name, version, moment = (column[0].as_py() for column in (names, versions, moments))
+        call = self._dry_plans.end(plan)
         with self.lock:
             state = self._state(name, version, moment)
             if call == "stand-in":
-                found = self._dry_plans.stand_in(state)
-            elif call == "columns":
-                found = not_to_run(state.schema, _PLANNED_APART)
-            else:
-                found = self._rows(state)
-        return _repeated(found, len(names))
+                return self._dry_plans.stand_in(state)
+            if call == "columns":
+                return not_to_run(state.schema, _PLANNED_APART)
+            return self._rows(state)
 
     def _state(self, name: str | None, version: int | None, moment: int | None) -> TableState:
         if self.closed:
@@ -119,8 +119,9 @@ class Source:
         if version is not None and moment is not None:
             raise InvalidInput("moulin_table takes version or as_of, not both.")
         catalog = self.lake.catalog
-        if "." not in name:
-            state = catalog.table_by_id(UUID(name), version)
+        if version is not None and _ID.fullmatch(name):
+            key = UUID(name), version
+            state = self._states.get(key, lambda: catalog.table_by_id(*key))
         else:
             asked_for = version if moment is None else catalog.version_at(moment)
             state = catalog.table(*parse_table_name(name), self.version if asked_for is None else asked_for)
@@ -176,12 +177,3 @@ class Source:
 def asked_late(columns: str, call: str) -> str:
     """A query that is the result of `call` when a statement is planned, and `columns` while views are made."""
     return f"FROM query(CASE WHEN getvariable('{DECLARES}') THEN {quoted_text(columns)} ELSE {call} END)"
-
-
-def _repeated(text: str | None, count: int) -> pa.Array:
-    """Text as an array. Arrow would load pandas to make one of a Python value, which takes longer than the rest."""
-    if text is None:
-        return pa.nulls(count, pa.string())
-    encoded = text.encode()
-    offsets = np.arange(count + 1, dtype=np.int32) * len(encoded)
-    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(encoded * count))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -13,6 +14,7 @@ from unittest import mock
 from uuid import UUID
 
 import duckdb
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -179,6 +181,27 @@ def test_a_statement_that_fails_leaves_the_next_one_right(lake: Lake, hours: Tab
         assert connection.execute("SELECT count(*) FROM d.t").fetchall() == [(120,)]
 
 
+def test_cursors_in_many_threads_read_each_what_they_ask_for(lake: Lake, hours: Table) -> None:
+    connection = lake.duckdb()
+
+    def run(number: int) -> list[Any]:
+        cursor = connection.cursor()
+        texts = [f"SELECT count(*), min(id) FROM d.t WHERE id BETWEEN {n} AND {n + number}" for n in range(0, 100, 7)]
+        return [cursor.execute(text).fetchall() for text in texts]
+
+    with ThreadPoolExecutor(4) as threads:
+        for number, found in enumerate(threads.map(run, range(8))):
+            assert found == [[(number + 1, n)] for n in range(0, 100, 7)]
+
+
+def test_objects_of_python_may_be_joined(lake: Lake, hours: Table) -> None:
+    mine = pa.table({"id": [3, 77, 999]})
+    connection = lake.duckdb()
+    with counted() as segments:
+        found = connection.execute("SELECT count(*) FROM mine JOIN d.t USING (id) WHERE t.id < 15").fetchall()
+    assert (found, segments, len(mine)) == ([(1,)], [2], 3)
+
+
 def test_deleted_rows_are_left_out_of_the_segments_that_are_asked_for(lake: Lake, hours: Table) -> None:
     hours.delete_where("id in (3, 51, 52, 61, 77)")
     connection = lake.duckdb()
@@ -192,7 +215,6 @@ def test_a_secondary_index_spares_segments(lake: Lake) -> None:
     for n in range(6):
         table.append([{"id": n, "name": "a"}, {"id": n, "name": f"n{n}"}, {"id": n, "name": "z"}])
     table.create_index("name")
-    table.build_index("name") if hasattr(table, "build_index") else None
     assert read(lake.duckdb(), "SELECT id FROM d.t WHERE name = 'n4'") == ([(4,)], [1])
 
 

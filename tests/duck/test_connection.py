@@ -137,6 +137,9 @@ def test_older_versions_are_read_by_number_and_by_time(lake: Lake) -> None:
     assert seen(connection, joined.replace("d.t ANTI", "d.t AS t ANTI")) == [2]
     with pytest.raises(duckdb.Error, match="Table d.x does not exist"):
         connection.execute("FROM moulin_table('d.x')")
+    for wrong in ("FROM moulin_table('t')", "FROM moulin_table('t', version := 1)"):
+        with pytest.raises(duckdb.Error, match="database.table"):
+            connection.execute(wrong)
     with pytest.raises(duckdb.Error, match="version or as_of"):
         connection.execute("FROM moulin_table('d.t', version := 1, as_of := now())")
 
