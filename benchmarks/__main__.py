@@ -28,6 +28,7 @@ NAMES = (
     "spark_append",
     "merge",
     "python_scan",
+    "filtered_scan",
     "commit_scale",
     "plan_scale",
     "meta_scale",

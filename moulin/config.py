@@ -85,6 +85,8 @@ class Config:
     # Rows per batch of a streamed scan, and bytes it may read ahead.
     scan_batch_rows: int = 131_072
     scan_ahead_bytes: int = 256 * MIB
+    # With `scan_by_pages` on, scans read the columns of their filter first, and only pages with matches of the others.
+    scan_by_pages: str = "on"
     # Keyed tables. A log syncs `always`, every `log_interval` seconds (`interval`), or `never`; it lies in
     # `log_folder`, beside the table when that is empty and the lake is a folder, and in the lake's object store when it
     # is not. A file of it holds about `log_file_bytes`.

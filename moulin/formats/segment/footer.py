@@ -75,7 +75,12 @@ def sealed(end: bytes) -> bytes:
 
 
 def read_footer(source: pa.NativeFile, name: str) -> pq.FileMetaData:
-    """The footer of a Parquet file. Raises Corrupt, naming the file, when it is damaged.
+    """The footer of a Parquet file, as of `read_whole_footer`."""
+    return read_whole_footer(source, name)[1]
+
+
+def read_whole_footer(source: pa.NativeFile, name: str) -> tuple[bytes, pq.FileMetaData]:
+    """The footer of a Parquet file, as bytes and decoded. Raises Corrupt, naming the file, when it is damaged.
 
     Every byte of the footer of a segment is covered by its checksum; files of other engines have none.
     """
@@ -94,7 +99,7 @@ def read_footer(source: pa.NativeFile, name: str) -> pq.FileMetaData:
     metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer))
     if LEVEL_KEY.encode() in (metadata.metadata or {}) and not checked:
         raise Corrupt(f"{name} is damaged: its footer has lost its checksum. {RESTORE}")
-    return metadata
+    return footer[:-_TAIL], metadata
 
 
 def _check(footer: bytes, name: str) -> bool:

@@ -5,20 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate
-from typing import TypedDict, Unpack
+from typing import TypeVar, Unpack
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyroaring import BitMap64
 
 from moulin.errors import Closed, Corrupt, InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
-from moulin.formats.deletion_vector import keep_mask
-from moulin.formats.segment.footer import LEVEL_KEY, RESTORE, FooterColumn, GroupFacts, footer_columns, read_footer
+from moulin.formats.segment.decoder import Decoder
+from moulin.formats.segment.footer import RESTORE
+from moulin.formats.segment.opened import OpenedFile
+from moulin.formats.segment.options import (
+    Options,
+    Range,
+    ReadOptions,
+    bare_rows,
+    cut_batches,
+    kept_mask,
+    positions_of,
+    stretches_of,
+)
 from moulin.formats.segment.row_mapping import RowMapping
+from moulin.formats.segment.sieve import sift
 from moulin.model.columns import compute as pc
 from moulin.model.columns.arrays import Integers
 from moulin.model.facts import ColumnFacts
@@ -28,7 +38,6 @@ from moulin.model.schema.arrow import (
     POSITION,
     ROW_ID_FIELD_ID,
     Leaf,
-    leaves,
     lineage_fields,
 )
 from moulin.model.schema.values import Schema
@@ -41,66 +50,11 @@ _DECODE_ROWS = 1 << 18
 _DECODE_BYTES = 16 << 20
 _FIRST_PIECE_ROWS = 256  # of a file whose rows are of unknown width
 _LEAST_PIECE_ROWS = 16
+_SIFT_ROWS = 1 << 21  # of few columns, those of a filter
 
+_T = TypeVar("_T")
 _ROW_ID_FIELD, _SEQUENCE_FIELD = lineage_fields()
 _POSITION_FIELD = pa.field(POSITION, pa.int64(), nullable=False)
-
-
-class ReadOptions(TypedDict, total=False):
-    """What to read of a file; all of it when nothing is said. Positions count every row of the file, deleted ones too.
-
-    The columns of the reader come first, then `_row_id`, `_last_updated_sequence_number` and `_pos`, where asked for.
-    """
-
-    start: int
-    """Only rows from this position on; row groups that are not touched are not decoded."""
-    stop: int | None
-    """Only rows before this position."""
-    row_groups: Sequence[int] | None
-    """Only these row groups, in the file's order."""
-    keep_group: Callable[[Mapping[int, ColumnFacts], int], bool] | None
-    """Asked for each row group with its facts by field id, and its rows: False skips it."""
-    deleted: BitMap64 | None
-    """Positions to leave out."""
-    expression: pc.Expression | None
-    """Only rows for which this is true. It may name columns of the reader, `extra_columns` and those added below."""
-    extra_columns: Sequence[str]
-    """Columns that `expression` needs; those that the reader does not give are read, and not given."""
-    position: bool
-    """Add `_pos`, the position of each row."""
-    row_id: bool
-    """Add `_row_id`: as stored, or where it is not, `first_row_id` + position."""
-    first_row_id: int | None
-    sequence: bool
-    """Add `_last_updated_sequence_number`: as stored, or where it is not, `sequence_number`."""
-    sequence_number: int | None
-    use_threads: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    start: int = 0
-    stop: int | None = None
-    row_groups: Sequence[int] | None = None
-    keep_group: Callable[[Mapping[int, ColumnFacts], int], bool] | None = None
-    deleted: BitMap64 | None = None
-    expression: pc.Expression | None = None
-    extra_columns: Sequence[str] = ()
-    position: bool = False
-    row_id: bool = False
-    first_row_id: int | None = None
-    sequence: bool = False
-    sequence_number: int | None = None
-    use_threads: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """Rows [start, stop) of the file, all in one row group."""
-
-    group: int
-    start: int
-    stop: int
 
 
 class SegmentReader:
@@ -108,7 +62,8 @@ class SegmentReader:
 
     `source` is a path or a random-access file, which `close` closes. `name` stands for the file in messages. With
     `verify`, the checksum of every page that is read is checked; the footer's always is. Damage raises Corrupt. A
-    reader belongs to one thread.
+    reader belongs to one thread. `opened` is what another reader of the same file had as its `opened`;
+    with `trust`, pages that this other one has checked are not checked again.
     """
 
     def __init__(
@@ -119,29 +74,27 @@ class SegmentReader:
         columns: Sequence[str] | None = None,
         name: str | None = None,
         verify: bool = True,
+        opened: OpenedFile | None = None,
+        trust: bool = False,
     ) -> None:
         path = os.fspath(source) if isinstance(source, str | os.PathLike) else None
         self.name = name or path or "the segment"
         self._schema = schema
         self._columns = tuple(field.name for field in schema.fields) if columns is None else tuple(columns)
-        self._mappings: dict[tuple[str, ...], RowMapping] = {}
+        self._verify = verify
         self._closed = False
         self._own = False
         with self._reading():
             self._source: pa.NativeFile = source if path is None else pa.OSFile(path)
-            self._metadata: pq.FileMetaData = read_footer(self._source, self.name)
-            self._own = LEVEL_KEY.encode() in (self._metadata.metadata or {})
-            self._file = pq.ParquetFile(
-                self._source, metadata=self._metadata, page_checksum_verification=verify, arrow_extensions_enabled=True
-            )
-            self._arrow: pa.Schema = self._file.schema_arrow
-        self._leaves = leaves(self._arrow)
-        groups = range(self._metadata.num_row_groups)
-        self.rows: int = self._metadata.num_rows
-        self.group_rows: tuple[int, ...] = tuple(self._metadata.row_group(group).num_rows for group in groups)
-        self.group_starts: tuple[int, ...] = tuple(accumulate(self.group_rows, initial=0))[:-1]
-        if sum(self.group_rows) != self.rows or len(self._leaves) != self._metadata.num_columns:
-            raise self._damaged("its footer contradicts itself")
+            self.opened = opened or OpenedFile(self._source, self.name)
+        self._own = self.opened.own
+        self._decoder = Decoder(self._source, self.opened, verify=verify, trust=trust)
+        self._leaves, self._metadata = self.opened.leaves, self.opened.metadata
+        self.rows, self.group_rows, self.group_starts = (
+            self.opened.rows,
+            self.opened.group_rows,
+            self.opened.group_starts,
+        )
         self._mapping(self._columns)
 
     @property
@@ -171,30 +124,32 @@ class SegmentReader:
 
     def table(self, **options: Unpack[ReadOptions]) -> pa.Table:
         """The rows that `options` choose."""
-        read = _Options(**options)
-        tables = [self._read(ranges, read) for ranges in self._bundles(self._ranges(read))] or [self._read([], read)]
+        read = self._options(options)
+        tables = [self._read(ranges, read) for ranges in self._bundles(self._ranges(read), read)] or [
+            self._read([], read)
+        ]
         if tables[0].num_columns:
             return pa.concat_tables(tables)
-        return _nothing(sum(table.num_rows for table in tables))
+        return bare_rows(sum(table.num_rows for table in tables))
 
     def batches(self, *, batch_rows: int = BATCH_ROWS, **options: Unpack[ReadOptions]) -> Iterator[pa.RecordBatch]:
         """The rows that `options` choose, in batches of at most `batch_rows`; few row groups are held at a time."""
-        read = _Options(**options)
-        for ranges in self._bundles(self._ranges(read)):
-            yield from _batches(self._read(ranges, read), batch_rows)
+        read = self._options(options)
+        for ranges in self._bundles(self._ranges(read), read):
+            yield from cut_batches(self._read(ranges, read), batch_rows)
 
     def pieces(self, piece_bytes: int, **options: Unpack[ReadOptions]) -> Iterator[pa.Table]:
         """The rows that `options` choose, in pieces of about `piece_bytes` decoded; never a whole row group is decoded.
 
         What is held of the file is encoded but for one piece, however well it compresses. Pieces may be empty.
         """
-        read = _Options(**options)
+        read = Options(**options).plain
         wanted = _FIRST_PIECE_ROWS
         for one in self._ranges(read):
             at = one.start
             while at < one.stop:
                 rows = wanted
-                for raw, indices in self._raw_pieces(_Range(one.group, at, one.stop), rows, read):
+                for raw, indices in self._raw_pieces(Range(one.group, at, one.stop), rows, read):
                     yield self._finish(raw, indices, [range(at, at + raw.num_rows)], read)
                     at += raw.num_rows
                     width = max(raw.nbytes / raw.num_rows, 0.125)
@@ -212,100 +167,180 @@ class SegmentReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ranges(self, read: _Options) -> list[_Range]:
+    def _options(self, options: ReadOptions) -> Options:
+        """With a predicate or positions only where the file is ours: the footers of others have no checksum."""
+        read = Options(**options)
+        if self._own and read.by_pages:
+            return read if read.predicate is None or not read.predicate.is_true else replace(read, predicate=None)
+        if read.positions is not None:
+            counts = np.diff(np.searchsorted(read.positions, np.asarray([*self.group_starts, self.rows])))
+            read = replace(read, positions=None, row_groups=np.flatnonzero(counts).tolist())
+        return read.plain
+
+    def _ranges(self, read: Options) -> list[Range]:
         groups = range(len(self.group_rows)) if read.row_groups is None else sorted(set(read.row_groups))
         if any(not 0 <= group < len(self.group_rows) for group in groups):
             raise InvalidInput(f"{self.name} has {len(self.group_rows)} row groups; {list(groups)} are not all there.")
         end = self.rows if read.stop is None else read.stop
+        keep_group = read.keep_group if read.predicate is None else read.predicate.may_match
         found = []
         for group in groups:
             first, rows = self.group_starts[group], self.group_rows[group]
             start, stop = max(first, read.start), min(first + rows, end)
-            if start < stop and (read.keep_group is None or read.keep_group(self._group_facts(group), rows)):
-                found.append(_Range(group, start, stop))
+            if start < stop and (keep_group is None or keep_group(self._group_facts(group), rows)):
+                found.append(Range(group, start, stop))
         return found
 
-    def _bundles(self, ranges: Sequence[_Range]) -> Iterator[list[_Range]]:
+    def _bundles(self, ranges: Sequence[Range], read: Options) -> Iterator[list[Range]]:
         """The ranges, cut into lists to decode together."""
-        bundle: list[_Range] = []
+        bundle: list[Range] = []
         rows = size = 0
+        first = None if read.predicate is None else self._mapping(read.predicate.terms[0].columns).leaves
+        most = _DECODE_ROWS if first is None else _SIFT_ROWS
         for one in ranges:
             bundle.append(one)
             rows += self.group_rows[one.group]
-            size += self._metadata.row_group(one.group).total_byte_size
-            if rows >= _DECODE_ROWS or size >= _DECODE_BYTES:
+            group = self._metadata.row_group(one.group)
+            size += group.total_byte_size if first is None else self._size(group, first)
+            if rows >= most or size >= _DECODE_BYTES:
                 yield bundle
                 bundle, rows, size = [], 0, 0
         if bundle:
             yield bundle
 
-    def _group_facts(self, group: int) -> GroupFacts:
-        return GroupFacts(self._footer_columns, self._metadata.row_group(group))
+    @staticmethod
+    def _size(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
+        return sum(group.column(leaf).total_uncompressed_size for leaf in leaves)
 
-    def _read(self, ranges: Sequence[_Range], read: _Options) -> pa.Table:
+    def _group_facts(self, group: int) -> Mapping[int, ColumnFacts]:
+        return self.opened.group_facts(self._schema, group)
+
+    def _read(self, ranges: Sequence[Range], read: Options) -> pa.Table:
+        if read.predicate is not None or read.positions is not None:
+            return self._read_sifted(ranges, read)
+        if self._own and read.by_pages and read.expression is None and self._few(ranges):
+            return self._read_sifted(ranges, replace(read, positions=positions_of(stretches_of(ranges))))
         stored = self._stored_leaves(read)
-        return self._finish(self._decode(ranges, stored, read.use_threads), stored, _stretches(ranges), read)
+        with self._decoding() as decoder:
+            raw = decoder.ranges(ranges, stored, use_threads=read.use_threads)
+        return self._finish(raw, stored, stretches_of(ranges), read)
 
-    def _stored_leaves(self, read: _Options) -> list[int]:
+    def _read_sifted(self, ranges: Sequence[Range], read: Options) -> pa.Table:
+        """The rows that match: columns of the predicate first, then the others of these rows alone."""
+        terms = () if read.predicate is None else read.predicate.terms
+        positions = read.positions
+        if positions is not None:
+            spans = [positions[slice(*np.searchsorted(positions, [r.start, r.stop]))] for r in ranges]
+            positions = np.concatenate([np.empty(0, np.int64), *spans])
+        elif not ranges:
+            positions = np.empty(0, np.int64)
+        found = self._evaluated(
+            lambda: sift(self, terms, ranges, positions=positions, deleted=read.deleted, most=read.most),
+            "" if read.predicate is None else read.predicate.describe(),
+        )
+        names = tuple(name for name in self._columns if name not in found.columns)
+        stored = self._leaves_of(names, read)
+        with self._decoding() as decoder:
+            raw = decoder.at(found.positions, stored)
+        table = self._complete(raw, stored, names, found.positions, read)
+        columns = {**found.columns, **dict(zip(table.column_names, table.columns, strict=True))}
+        if not (wanted := [*self._columns, *table.column_names[len(names) :]]):
+            return bare_rows(len(found.positions))
+        fields = [*self._mapping(self._columns).schema, *list(table.schema)[len(names) :]]
+        return pa.Table.from_arrays([columns[name] for name in wanted], schema=pa.schema(fields))
+
+    def _few(self, ranges: Sequence[Range]) -> bool:
+        """Whether these are less than half of the rows of their row groups."""
+        return 2 * sum(one.stop - one.start for one in ranges) < sum(self.group_rows[one.group] for one in ranges)
+
+    def in_ranges(self, ranges: Sequence[Range], names: Sequence[str]) -> pa.Table:
+        """All rows of the ranges, of some columns."""
+        mapping = self._mapping(tuple(names))
+        if self._few(ranges):
+            return self.at_positions(positions_of(stretches_of(ranges)), names)
+        with self._decoding() as decoder:
+            raw = decoder.ranges(ranges, mapping.leaves)
+        return mapping.apply(raw)
+
+    def at_positions(self, positions: Integers, names: Sequence[str]) -> pa.Table:
+        """The rows at these positions, which ascend, of some columns."""
+        mapping = self._mapping(tuple(names))
+        with self._decoding() as decoder:
+            raw = decoder.at(positions, mapping.leaves)
+        return mapping.apply(raw)
+
+    def coded(self, ranges: Sequence[Range], name: str) -> pa.ChunkedArray | None:
+        """A column of text as it is stored, if that is by dictionaries, and if the ranges are whole row groups."""
+        mapping, groups = self._mapping((name,)), [one.group for one in ranges]
+        whole = sum(one.stop - one.start for one in ranges) == sum(self.group_rows[group] for group in groups)
+        with self._decoding() as decoder:
+            if not whole or not mapping.leaves or not decoder.is_coded(mapping.leaves, groups):
+                return None
+            found = decoder.coded(ranges, mapping.leaves[0])
+        return found if found.type.value_type == mapping.schema.field(0).type else None
+
+    def _stored_leaves(self, read: Options) -> list[int]:
         """The leaf columns to decode."""
+        return self._leaves_of((*self._columns, *self._extra(read)), read)
+
+    def _leaves_of(self, names: tuple[str, ...], read: Options) -> list[int]:
+        """The leaves of some columns, and those of lineage that is asked for."""
         lineage = [self._row_id_leaf] if read.row_id else []
         lineage += [self._sequence_leaf] if read.sequence else []
-        mapping = self._mapping((*self._columns, *self._extra(read)))
-        return sorted({*mapping.leaves, *(leaf.index for leaf in lineage if leaf is not None)})
+        return sorted({*self._mapping(names).leaves, *(leaf.index for leaf in lineage if leaf is not None)})
 
-    def _extra(self, read: _Options) -> list[str]:
+    def _extra(self, read: Options) -> list[str]:
         """Columns that only the filter needs."""
         if read.expression is None:
             return []
         return [name for name in read.extra_columns if name not in self._columns]
 
-    def _finish(self, raw: pa.Table, stored: Sequence[int], stretches: Sequence[range], read: _Options) -> pa.Table:
+    def _finish(self, raw: pa.Table, stored: Sequence[int], stretches: Sequence[range], read: Options) -> pa.Table:
         """The rows to give, from leaf columns as they are stored at the positions of `stretches`."""
         extra = self._extra(read)
-        mapping = self._mapping((*self._columns, *extra))
+        table = self._complete(raw, stored, (*self._columns, *extra), stretches, read)
+        mask = self._mask(table, stretches, read)
+        table = table.drop_columns(extra) if extra else table
+        return table if mask is None else table.filter(mask)
+
+    def _complete(
+        self,
+        raw: pa.Table,
+        stored: Sequence[int],
+        names: tuple[str, ...],
+        rows: Sequence[range] | Integers,
+        read: Options,
+    ) -> pa.Table:
+        """Columns of the schema, lineage and positions, from leaf columns as stored at the positions `rows`."""
+        mapping = self._mapping(names)
         lineage = [(_ROW_ID_FIELD, self._row_id_leaf)] if read.row_id else []
         lineage += [(_SEQUENCE_FIELD, self._sequence_leaf)] if read.sequence else []
         index_of = {column: at for at, column in enumerate(sorted({self._leaves[leaf].column for leaf in stored}))}
         table = mapping.apply(raw.select(sorted({index_of[self._leaves[leaf].column] for leaf in mapping.leaves})))
         for field, leaf in lineage:
             column = None if leaf is None else raw.column(index_of[leaf.column]).cast(field.type)
-            table = table.append_column(field, self._lineage(field, column, stretches, read))
+            table = table.append_column(field, self._lineage(field, column, rows, read))
         if read.position:
-            table = table.append_column(_POSITION_FIELD, pa.array(_positions(stretches)))
-        mask = self._mask(table, stretches, read)
-        table = table.drop_columns(extra) if extra else table
-        return table if mask is None else table.filter(mask)
+            table = table.append_column(_POSITION_FIELD, pa.array(positions_of(rows)))
+        return table
 
-    def _decode(self, ranges: Sequence[_Range], indices: Sequence[int], use_threads: bool) -> pa.Table:
-        """The rows of the ranges, one after the other, of some leaf columns."""
+    @contextmanager
+    def _decoding(self) -> Iterator[Decoder]:
         if self._closed:
             raise Closed(f"The reader of {self.name} is closed; open the file again.")
-        if not indices:
-            return _nothing(sum(one.stop - one.start for one in ranges))
-        groups = [one.group for one in ranges]
         with self._reading():
-            table = self._file.reader.read_row_groups(groups, column_indices=list(indices), use_threads=use_threads)
-        if table.num_rows != sum(self.group_rows[group] for group in groups):
-            raise self._damaged(f"row groups {groups} hold {table.num_rows} rows, which is not what its footer says")
-        table = table.replace_schema_metadata(None)
-        pieces, at = [], 0
-        for one in ranges:
-            pieces.append(table.slice(at + one.start - self.group_starts[one.group], one.stop - one.start))
-            at += self.group_rows[one.group]
-        rows = sum(one.stop - one.start for one in ranges)
-        return table if rows == table.num_rows else pa.concat_tables(pieces)
+            yield self._decoder
 
-    def _raw_pieces(self, one: _Range, rows: int, read: _Options) -> Iterator[tuple[pa.Table, list[int]]]:
+    def _raw_pieces(self, one: Range, rows: int, read: Options) -> Iterator[tuple[pa.Table, list[int]]]:
         """The rows of a range, `rows` at a time, of the leaf columns to decode, and which these are."""
-        if self._closed:
-            raise Closed(f"The reader of {self.name} is closed; open the file again.")
         stored = self._stored_leaves(read)
         if not stored:
-            yield _nothing(one.stop - one.start), stored
+            yield bare_rows(one.stop - one.start), stored
             return
         at = self.group_starts[one.group]
-        with self._reading():
-            batches = self._file.reader.iter_batches(rows, [one.group], column_indices=stored, use_threads=False)
+        with self._decoding() as decoder:
+            reader = decoder.file(verify=self._verify).reader
+            batches = reader.iter_batches(rows, [one.group], column_indices=stored, use_threads=False)
         while at < one.stop:
             with self._reading():
                 batch = next(batches, None)
@@ -318,42 +353,42 @@ class SegmentReader:
                 yield table.slice(start - first, stop - start), stored
 
     def _lineage(
-        self, field: pa.Field, stored: pa.ChunkedArray | None, stretches: Sequence[range], read: _Options
+        self, field: pa.Field, stored: pa.ChunkedArray | None, rows: Sequence[range] | Integers, read: Options
     ) -> pa.Array | pa.ChunkedArray:
         """A lineage column: what is stored, and where nothing is, what follows from the numbers of the commit."""
         if stored is not None and not stored.null_count:
             return stored
         given = read.first_row_id if field is _ROW_ID_FIELD else read.sequence_number
-        if given is None and stretches:
+        if given is None and len(rows):
             raise InvalidInput(f"{self.name} does not store {field.name} of every row: give the numbers of its commit.")
         given = given or 0
         if field is _ROW_ID_FIELD:
-            derived = pa.array(_positions(stretches) + given)
+            derived = pa.array(positions_of(rows) + given)
         else:
-            derived = pa.repeat(pa.scalar(given, pa.int64()), sum(map(len, stretches)))
+            derived = pa.repeat(
+                pa.scalar(given, pa.int64()), len(rows) if isinstance(rows, np.ndarray) else sum(map(len, rows))
+            )
         return derived if stored is None else pc.coalesce(stored, derived)
 
-    def _mask(self, table: pa.Table, stretches: Sequence[range], read: _Options) -> pa.Array | pa.ChunkedArray | None:
+    def _mask(self, table: pa.Table, stretches: Sequence[range], read: Options) -> pa.Array | pa.ChunkedArray | None:
         """True for the rows to give; None for all."""
-        kept = None if read.deleted is None else _kept(read.deleted, stretches)
+        kept = None if read.deleted is None else kept_mask(read.deleted, stretches)
         if read.expression is None:
             return kept
-        try:
-            found = evaluate(read.expression, table)
-        except (pa.ArrowException, KeyError, TypeError) as error:
-            raise InvalidInput(f"The filter {read.expression} cannot be used: {str(error).splitlines()[0]}.") from error
+        expression = read.expression
+        found = self._evaluated(lambda: evaluate(expression, table), expression)
         if found.type != pa.bool_():
             raise InvalidInput(f"The filter {read.expression} is not true or false, but of Arrow type {found.type}.")
         return found if kept is None else pc.and_(found, kept)
 
-    def _mapping(self, columns: tuple[str, ...]) -> RowMapping:
-        if columns not in self._mappings:
-            self._mappings[columns] = RowMapping(self._arrow, self._schema, columns, name=self.name)
-        return self._mappings[columns]
+    def _evaluated(self, run: Callable[[], _T], expression: object) -> _T:
+        try:
+            return run()
+        except (pa.ArrowException, KeyError, TypeError) as error:
+            raise InvalidInput(f"The filter {expression} cannot be used: {str(error).splitlines()[0]}.") from error
 
-    @cached_property
-    def _footer_columns(self) -> dict[int, FooterColumn]:
-        return footer_columns(self._metadata, self._schema)
+    def _mapping(self, columns: tuple[str, ...]) -> RowMapping:
+        return self.opened.mapping(self._schema, columns)
 
     @cached_property
     def _row_id_leaf(self) -> Leaf | None:
@@ -390,47 +425,6 @@ class SegmentReader:
 
     def _damaged(self, reason: str) -> Corrupt:
         return Corrupt(f"{self.name} is damaged: {' '.join(reason.split())[:200].rstrip('.')}. {RESTORE}")
-
-
-def _stretches(ranges: Sequence[_Range]) -> list[range]:
-    """The positions of the ranges, neighbours joined."""
-    stretches: list[range] = []
-    for one in ranges:
-        if stretches and stretches[-1].stop == one.start:
-            stretches[-1] = range(stretches[-1].start, one.stop)
-        else:
-            stretches.append(range(one.start, one.stop))
-    return stretches
-
-
-def _positions(stretches: Sequence[range]) -> Integers:
-    return np.concatenate(
-        [np.empty(0, np.int64), *(np.arange(stretch.start, stretch.stop, dtype=np.int64) for stretch in stretches)]
-    )
-
-
-def _kept(deleted: BitMap64, stretches: Sequence[range]) -> pa.Array | None:
-    masks = [keep_mask(deleted, stretch.start, len(stretch)) for stretch in stretches]
-    if all(mask is None for mask in masks):
-        return None
-    every = [
-        np.ones(len(stretch), np.bool_) if mask is None else mask
-        for mask, stretch in zip(masks, stretches, strict=True)
-    ]
-    return pa.array(np.concatenate(every))
-
-
-def _batches(table: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
-    if table.num_columns:
-        yield from table.to_batches(max_chunksize=rows)
-        return
-    for start in range(0, table.num_rows, rows):
-        yield pa.record_batch({"": pa.nulls(min(rows, table.num_rows - start))}).select([])
-
-
-def _nothing(rows: int) -> pa.Table:
-    """Rows without columns."""
-    return pa.table({"": pa.nulls(rows)}).select([])
 
 
 __all__ = ["BATCH_ROWS", "POSITION", "ReadOptions", "SegmentReader"]

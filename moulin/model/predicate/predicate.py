@@ -22,6 +22,7 @@ from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.predicate.condition import FALSE, TRUE, Column, Condition, columns_of, complement, expression_of
 from moulin.model.predicate.evaluation import evaluate
 from moulin.model.predicate.prune import narrow, possible, state_of_facts, state_of_partition, time_range
+from moulin.model.predicate.terms import Term, terms_of
 from moulin.model.schema.values import Schema
 
 _DESCRIPTION = 200
@@ -74,6 +75,11 @@ class Predicate:
         It is over rows of `arrow_schema(schema)`, or of `columns` alone.
         """
         return expression_of(self.condition)
+
+    @cached_property
+    def terms(self) -> tuple[Term, ...]:
+        """Conditions that together are this one, those first that read least. A row matches if all of them are true."""
+        return terms_of(self.condition, self.schema)
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Which rows of `batch` match. It needs `columns`, others are not looked at."""

@@ -180,9 +180,3 @@ def _top(column: Column) -> bool:
 def _cut(span: Span) -> Span:
     low, high = span
     return (None if low is None else low[:LONGEST], None if high is None else high[:LONGEST])
-
-
-def groups_of(starts: Sequence[int], rows: int, positions: Integers) -> list[int]:
-    """The row groups that hold some of these positions."""
-    counts = np.diff(np.searchsorted(positions, np.asarray([*starts, rows])))
-    return [int(group) for group in np.flatnonzero(counts)]

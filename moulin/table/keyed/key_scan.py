@@ -29,7 +29,8 @@ from moulin.table.find.locate import locate
 from moulin.table.keyed.memtable import to_schema
 from moulin.table.keyed.reader import KeyedReader
 from moulin.table.keyed.version import KeyedVersion
-from moulin.table.read.scan import Scan, Unit, UnitReader, read_ahead
+from moulin.table.read.scan import Scan
+from moulin.table.read.units import Unit, UnitReader, read_ahead
 from moulin.table.write.upsert import mark
 
 _WINDOW_ROWS = 1 << 18
@@ -164,7 +165,7 @@ class KeyScan(Scan):
             table = reader(unit) if isinstance(unit, Unit) else self._window(unit, reader)
             return table.take(pa.array(np.arange(table.num_rows)[::-1])) if self._reverse else table
 
-        for table in read_ahead(read, units(), limit):
+        for table in read_ahead(read, units(), limit, few=self._limit is not None):
             if table.num_rows:
                 yield table
 

@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
 
 from moulin.catalog.backend import CatalogBackend
 from moulin.errors import InvalidInput, NotFound
-from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, LiveSegment
 from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate
-from moulin.model.predicate.evaluation import evaluate
 from moulin.model.rows.nano_datetime import to_rows
-from moulin.model.schema.arrow import LAST_UPDATED_VERSION, ROW_ID, arrow_schema, empty_table, show, shown_schema
+from moulin.model.schema.arrow import LAST_UPDATED_VERSION, empty_table, show, shown_schema
 from moulin.model.where import Where
 from moulin.storage.store import Store
 from moulin.storage.table_store import Lost
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.index_files import SecondaryIndexes
-from moulin.table.find.index_search import Narrowed, groups_of, narrow
+from moulin.table.find.index_search import Narrowed, narrow
 from moulin.table.pins import Hold, Pins
 from moulin.table.read.frames import to_pandas, to_polars
-from moulin.table.read.hidden import SHOWN_POSITION, HiddenColumns, hidden_facts, hidden_names, parse_hidden
-from moulin.table.read.verified import VERIFIED, part_of
+from moulin.table.read.hidden import HiddenColumns, hidden_facts, hidden_names, parse_hidden
+from moulin.table.read.units import UnitReader, read_ahead
 
 if TYPE_CHECKING:
     import pandas
     import polars
-
-_UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +195,7 @@ class Scan:
         planned = self._planned()
         read = self._unit_reader(self._columns, gone, planned.positions)
         limit = self._catalog.config.scan_ahead_bytes
-        for table in read_ahead(read, read.units(planned.segments, limit), limit):
+        for table in read_ahead(read, read.units(planned.segments, limit), limit, few=self._limit is not None):
             yield self._finish(table)
 
     def _unit_reader(
@@ -213,7 +204,18 @@ class Scan:
         hidden = self._hidden
         if hidden.needs(LAST_UPDATED_VERSION):
             hidden = hidden.with_versions(self._catalog.sequence_versions(self._state.id))
-        return UnitReader(self._store, self._vectors, self._state, self._predicate, columns, hidden, gone, positions)
+        return UnitReader(
+            self._store,
+            self._vectors,
+            self._state,
+            self._predicate,
+            columns,
+            hidden,
+            gone,
+            positions,
+            most=self._limit,
+            by_pages=self._catalog.config.scan_by_pages == "on",
+        )
 
     def _planned(self) -> Narrowed:
         """What to read, after pruning by facts and by secondary indexes."""
@@ -249,142 +251,6 @@ def _checked_columns(columns: Sequence[str] | None, state: TableState) -> list[s
     if len(set(columns)) != len(columns):
         raise InvalidInput("columns names a column twice.")
     return [name for name in columns if name in known]
-
-
-class Sized(Protocol):
-    """Something to read, and about how many bytes of storage it takes."""
-
-    @property
-    def size(self) -> int: ...
-
-
-_S = TypeVar("_S", bound=Sized)
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Rows [start, stop) of a segment: what one thread reads at once."""
-
-    segment: LiveSegment
-    start: int
-    stop: int
-    size: int
-
-
-class UnitReader:
-    """Reads units of one scan; called from several threads.
-
-    `gone` are positions that do not count. Of a segment in `positions`, only row groups that hold one are read.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        vectors: VectorCache,
-        state: TableState,
-        predicate: Predicate,
-        columns: list[str] | None,
-        hidden: HiddenColumns,
-        gone: Mapping[int, BitMap64],
-        positions: Mapping[int, Integers] | None = None,
-    ) -> None:
-        self._store, self._vectors, self._state = store, vectors, state
-        self._positions = positions or {}
-        self._predicate, self._columns, self._hidden, self._gone = predicate, columns, hidden, gone
-
-    def units(self, segments: Sequence[LiveSegment], limit: int) -> Iterator[Unit]:
-        """Cut large segments at row groups, so that several units fit into `limit` bytes."""
-        for segment in segments:
-            yield from self.cut(segment, 0, segment.facts.rows, limit)
-
-    def cut(self, segment: LiveSegment, start: int, stop: int, limit: int) -> Iterator[Unit]:
-        """Rows [start, stop) of a segment as units."""
-        rows, size = max(segment.facts.rows, 1), segment.facts.size
-        if size <= limit // _UNITS_AHEAD:
-            yield Unit(segment, start, stop, size * (stop - start) // rows)
-            return
-        starts = self._open(segment).group_starts
-        step = max(1, len(starts) * (limit // _UNITS_AHEAD) // size)
-        inside = [edge for edge in starts[::step] if start < edge < stop]
-        for first, last in pairwise([start, *inside, stop]):
-            yield Unit(segment, first, last, size * (last - first) // rows)
-
-    def __call__(self, unit: Unit) -> pa.Table:
-        return self.slice(unit.segment, unit.start, unit.stop)
-
-    def slice(self, segment: LiveSegment, start: int, stop: int) -> pa.Table:
-        """Rows [start, stop) of a segment."""
-        filtered, hidden = not self._predicate.is_true, self._hidden
-        deleted = self._vectors.get(self._store, segment.vector, segment.facts.rows) if segment.vector else None
-        if gone := self._gone.get(segment.facts.number):
-            deleted = gone if deleted is None else deleted | gone
-        positions = self._positions.get(segment.facts.number)
-        whole = not filtered and positions is None
-        part = (
-            part_of(self._store, segment.facts.path, self._columns, start, stop) if whole and not hidden.names else None
-        )
-        own = [name for name in self._predicate.columns if name not in hidden.tested] if filtered else []
-        extra = [name for name in own if name not in self._read_columns] if hidden.tested else []
-        reader = self._open(segment, extra, verify=part not in VERIFIED)
-        table = reader.table(
-            row_groups=None if positions is None else groups_of(reader.group_starts, reader.rows, positions),
-            deleted=deleted,
-            expression=self._predicate.expression if filtered and not hidden.tested else None,
-            extra_columns=own,
-            keep_group=self._predicate.may_match if filtered else None,
-            start=start,
-            stop=stop,
-            position=hidden.needs(SHOWN_POSITION),
-            row_id=hidden.needs(ROW_ID),
-            first_row_id=segment.first_row_id,
-            sequence=hidden.needs(LAST_UPDATED_VERSION),
-            sequence_number=segment.sequence,
-        )
-        VERIFIED.add(part)
-        table = hidden.complete(table, segment.facts.number)
-        return self.tested(table).drop_columns(extra) if hidden.tested else table
-
-    def tested(self, table: pa.Table) -> pa.Table:
-        """The rows that match; `table` has the columns that the where names."""
-        return table.filter(evaluate(self._predicate.expression, table))
-
-    @cached_property
-    def _read_columns(self) -> frozenset[str]:
-        fields = self._state.schema.fields
-        return frozenset(field.name for field in fields) if self._columns is None else frozenset(self._columns)
-
-    def schema(self) -> pa.Schema:
-        """The columns that slices have."""
-        full = arrow_schema(self._state.schema)
-        names = full.names if self._columns is None else self._columns
-        return pa.schema([*(full.field(name) for name in names), *self._hidden.fields])
-
-    def _open(self, segment: LiveSegment, extra: Sequence[str] = (), *, verify: bool = True) -> SegmentReader:
-        facts = segment.facts
-        source = self._store.reader(facts.path, facts.size)
-        columns = self._columns if self._columns is None else [*self._columns, *extra]
-        return SegmentReader(source, self._state.schema, columns=columns, name=facts.path, verify=verify)
-
-
-def read_ahead(read: Callable[[_S], pa.Table], units: Iterable[_S], limit: int) -> Iterator[pa.Table]:
-    """Read units in order, some of them ahead of what was asked for, within `limit` bytes."""
-    threads = os.cpu_count() or 1
-    running: deque[tuple[Future[pa.Table], int]] = deque()
-    held = 0
-    with ThreadPoolExecutor(threads, thread_name_prefix="moulin-scan") as pool:
-        try:
-            for unit in units:
-                while running and (held + unit.size > limit or len(running) >= _UNITS_AHEAD):
-                    future, size = running.popleft()
-                    yield future.result()
-                    held -= size
-                running.append((pool.submit(read, unit), unit.size))
-                held += unit.size
-            while running:
-                yield running.popleft()[0].result()
-        finally:
-            for future, _ in running:
-                future.cancel()
 
 
 def facts_by_field(segment: LiveSegment) -> Mapping[int, ColumnFacts]:

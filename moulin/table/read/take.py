@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from moulin.catalog.backend import CatalogBackend
 from moulin.errors import InvalidInput
-from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns import compute as pc
 from moulin.model.columns.arrays import Integers, distinct
 from moulin.model.entities import TableState
@@ -23,6 +22,7 @@ from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.index_search import Narrowed
 from moulin.table.pins import Pins
+from moulin.table.read.footers import open_segment
 from moulin.table.read.scan import Scan
 
 _FOOTERS_AT_ONCE = 8
@@ -47,7 +47,7 @@ class TakeScan(Scan):
         self._wanted = distinct(row_ids)
 
     def _planned(self) -> Narrowed:
-        """Segments that may hold a row, with a position in each of their row groups that may."""
+        """Segments that may hold a row, with the positions that may: of row groups all, if row ids are stored."""
         live = self._catalog.segments(self._state.id, self._state.version, with_columns=False)
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="moulin-take") as threads:
             found = list(zip(live, threads.map(self._positions_in, live), strict=True))
@@ -60,17 +60,16 @@ class TakeScan(Scan):
             return self._between(first, first + rows) - first
         if not len(self._between(0, first + rows)):  # it holds ids of its own and older ones
             return self._wanted[:0]
-        source = self._store.reader(segment.facts.path, segment.facts.size)
-        with SegmentReader(source, self._state.schema, columns=[], name=segment.facts.path) as reader:
+        with open_segment(self._store, segment.facts, self._state.schema, columns=[]) as reader:
             chosen = [
-                start
+                np.arange(start, start + count, dtype=np.int64)
                 for start, count, (low, high, nulls) in zip(
                     reader.group_starts, reader.group_rows, reader.row_id_ranges, strict=True
                 )
                 if len(self._between(low, high + 1))
                 or (nulls and len(self._between(first + start, first + start + count)))
             ]
-        return np.asarray(chosen, np.int64)
+        return np.concatenate([self._wanted[:0], *chosen])
 
     def _between(self, low: int, high: int) -> Integers:
         """The wanted row ids from `low` on and before `high`."""

@@ -1,0 +1,137 @@
+"""Decodes leaf columns of a segment, as they are stored: whole row groups, or the rows at some positions.
+
+Pages that a reader of the same file has decoded whole, with their checksums right, are not checked again if `trust`
+says that the file lies on this machine: it is known by its times, so it has not changed since.
+"""
+
+# Decisions: docs/decisions/0310, docs/decisions/0151
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from moulin.formats.segment.opened import OpenedFile
+from moulin.formats.segment.options import Range, bare_rows
+from moulin.formats.segment.page_reader import PageReader
+from moulin.model.columns.arrays import Integers
+
+# Pages this close together are read at once.
+_NEAR_LOCAL = 16 << 10
+_NEAR_REMOTE = 512 << 10
+_DICTIONARY_BYTES = 128 << 10  # one that is larger may have been full, and then values follow that are not in it
+
+
+class Decoder:
+    """Errors are those of pyarrow, and ValueError for what contradicts itself. A decoder belongs to one thread."""
+
+    def __init__(self, source: pa.NativeFile, opened: OpenedFile, *, verify: bool, trust: bool) -> None:
+        self._source, self._opened, self._verify, self._trust = source, opened, verify, trust
+        self._files: dict[tuple[bool, tuple[str, ...]], pq.ParquetFile] = {}
+        near = _NEAR_LOCAL if isinstance(source, pa.OSFile | pa.BufferReader) else _NEAR_REMOTE
+        self._pages = PageReader(opened, self._read, near=near, verify=verify)
+
+    def ranges(self, ranges: Sequence[Range], leaves: Sequence[int], *, use_threads: bool = False) -> pa.Table:
+        """The rows of the ranges, one after the other."""
+        if not leaves:
+            return bare_rows(sum(one.stop - one.start for one in ranges))
+        table = self._groups([one.group for one in ranges], leaves, use_threads=use_threads)
+        if sum(one.stop - one.start for one in ranges) == table.num_rows:
+            return table
+        pieces, at = [], 0
+        for one in ranges:
+            start = one.start - self._opened.group_starts[one.group]
+            pieces.append(table.slice(at + start, one.stop - one.start))
+            at += self._opened.group_rows[one.group]
+        return pa.concat_tables(pieces)
+
+    def at(self, positions: Integers, leaves: Sequence[int]) -> pa.Table:
+        """The rows at these positions, which ascend: from pages of flat columns, where few pages have them, else from
+        row groups."""
+        if not leaves:
+            return bare_rows(len(positions))
+        columns: dict[int, list[int]] = {}
+        for leaf in leaves:
+            columns.setdefault(self._opened.leaves[leaf].column, []).append(leaf)
+        edges = np.searchsorted(positions, np.asarray([*self._opened.group_starts, self._opened.rows]))
+        groups = np.flatnonzero(np.diff(edges)).tolist()
+        if not groups:
+            return self._empty(leaves)
+        rows = {g: positions[edges[g] : edges[g + 1]] - self._opened.group_starts[g] for g in groups}
+        found = self._pages.columns(rows, [(column, of[0]) for column, of in columns.items() if len(of) == 1])
+        left = [column for column in columns if column not in found]
+        if left:
+            starts = np.cumsum([0, *(self._opened.group_rows[group] for group in groups)])
+            places = np.concatenate([local + start for local, start in zip(rows.values(), starts, strict=False)])
+            coded = [column for column in left if self.is_coded(columns[column], groups)]
+            for some in (coded, [column for column in left if column not in coded]):
+                wanted = [leaf for column in some for leaf in columns[column]]
+                if wanted:
+                    whole = self._groups(groups, wanted, coded=some is coded).take(pa.array(places))
+                    found |= {column: plain(values) for column, values in zip(some, whole.columns, strict=True)}
+        names = [self._opened.arrow.field(column).name for column in columns]
+        return pa.table([found[column] for column in columns], names=names)
+
+    def is_coded(self, leaves: Sequence[int], groups: Sequence[int]) -> bool:
+        """Whether a column is flat text that row groups store as a small dictionary and indexes."""
+        leaf = self._opened.leaves[leaves[0]]
+        if len(leaves) != 1 or not (pt.is_string(leaf.type) or pt.is_binary(leaf.type)) or not self._opened.own:
+            return False
+        if len(self._opened.map.columns[leaf.column]) != 1:
+            return False
+        chunks = (self._opened.map.chunk(group, leaf.index) for group in groups)
+        return all(0 < chunk.data_start - chunk.start <= _DICTIONARY_BYTES for chunk in chunks)
+
+    def coded(self, ranges: Sequence[Range], leaf: int) -> pa.ChunkedArray:
+        """A column that `is_coded`, of whole row groups, as dictionaries and indexes."""
+        return self._groups([one.group for one in ranges], [leaf], coded=True).column(0)
+
+    def file(self, *, verify: bool, dictionaries: tuple[str, ...] = ()) -> pq.ParquetFile:
+        """The file as pyarrow opens it."""
+        key = (verify, dictionaries)
+        if key not in self._files:
+            self._files[key] = pq.ParquetFile(
+                self._source,
+                metadata=self._opened.metadata,
+                page_checksum_verification=verify,
+                arrow_extensions_enabled=True,
+                read_dictionary=list(dictionaries) or None,
+            )
+        return self._files[key]
+
+    def _groups(
+        self, groups: Sequence[int], leaves: Sequence[int], *, coded: bool = False, use_threads: bool = False
+    ) -> pa.Table:
+        """All rows of row groups."""
+        parts = {(group, leaf) for group in groups for leaf in leaves}
+        known = self._trust and parts <= self._opened.verified
+        dictionaries = tuple(self._opened.leaves[leaf].path for leaf in leaves) if coded else ()
+        reader = self.file(verify=self._verify and not known, dictionaries=dictionaries).reader
+        table = reader.read_row_groups(list(groups), column_indices=list(leaves), use_threads=use_threads)
+        if table.num_rows != sum(self._opened.group_rows[group] for group in groups):
+            raise ValueError(f"row groups {groups} hold {table.num_rows} rows, which is not what its footer says")
+        if self._verify and self._trust:
+            self._opened.verified.update(parts)
+        return table.replace_schema_metadata(None)
+
+    def _empty(self, leaves: Sequence[int]) -> pa.Table:
+        file = self.file(verify=self._verify)
+        return file.reader.read_row_groups([], column_indices=list(leaves)).replace_schema_metadata(None)
+
+    def _read(self, start: int, length: int) -> bytes:
+        data: bytes = self._source.read_at(length, start)
+        if len(data) != length:
+            raise ValueError(f"it ends before byte {start + length}")
+        return data
+
+
+def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values without the dictionary that they may be stored with."""
+    return values.cast(values.type.value_type) if pt.is_dictionary(values.type) else values
+
+
+__all__ = ["Decoder", "plain"]

@@ -1,0 +1,99 @@
+"""What the footer of a file says, decoded once: readers of the same file share it."""
+
+# Decisions: docs/decisions/0310
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from moulin.errors import Corrupt
+from moulin.formats.segment.footer import (
+    LEVEL_KEY,
+    RESTORE,
+    FooterColumn,
+    GroupFacts,
+    footer_columns,
+    read_whole_footer,
+)
+from moulin.formats.segment.page_index import FooterMap, Pages
+from moulin.formats.segment.row_mapping import RowMapping
+from moulin.model.schema.arrow import Leaf, leaves
+from moulin.model.schema.values import Schema
+
+_SCHEMAS = 8  # a file is rarely read with more of them at a time
+
+
+class OpenedFile:
+    """The footer of a Parquet file. Raises Corrupt, naming the file, when it is damaged. Thread-safe."""
+
+    def __init__(self, source: pa.NativeFile, name: str) -> None:
+        self._name = name
+        self._footer, self.metadata = read_whole_footer(source, name)
+        self.own = LEVEL_KEY.encode() in (self.metadata.metadata or {})
+        self.arrow: pa.Schema = pq.ParquetFile(
+            source, metadata=self.metadata, arrow_extensions_enabled=True
+        ).schema_arrow
+        self.leaves: Sequence[Leaf] = leaves(self.arrow)
+        self.rows: int = self.metadata.num_rows
+        groups = range(self.metadata.num_row_groups)
+        self.group_rows: tuple[int, ...] = tuple(self.metadata.row_group(group).num_rows for group in groups)
+        self.group_starts: tuple[int, ...] = tuple(accumulate(self.group_rows, initial=0))[:-1]
+        self.pages: dict[tuple[int, int], Pages | None] = {}
+        self.verified: set[tuple[int, int]] = set()  # row group and leaf of chunks whose checksums were right
+        self._schemas: dict[int, _WithSchema] = {}
+        if sum(self.group_rows) != self.rows or len(self.leaves) != self.metadata.num_columns:
+            raise Corrupt(f"{name} is damaged: its footer contradicts itself. {RESTORE}")
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory."""
+        return 4096 + 24 * len(self._footer)
+
+    @cached_property
+    def map(self) -> FooterMap:
+        return FooterMap(self._footer)
+
+    def mapping(self, schema: Schema, columns: tuple[str, ...]) -> RowMapping:
+        """How rows of the file become those of `schema`."""
+        found = self._with(schema)
+        if columns not in found.mappings:
+            found.mappings[columns] = RowMapping(self.arrow, schema, columns, name=self._name)
+        return found.mappings[columns]
+
+    def group_facts(self, schema: Schema, group: int) -> Mapping[int, Any]:
+        """Facts of a row group by field id."""
+        found = self._with(schema)
+        if group not in found.facts:
+            if found.columns is None:
+                found.columns = footer_columns(self.metadata, schema)
+            found.facts[group] = GroupFacts(found.columns, self.metadata.row_group(group))
+        return found.facts[group]
+
+    def _with(self, schema: Schema) -> _WithSchema:
+        found = self._schemas.get(id(schema))
+        if found is None:
+            if len(self._schemas) >= _SCHEMAS:
+                self._schemas.clear()
+            found = self._schemas[id(schema)] = _WithSchema(schema)
+        return found
+
+
+class _WithSchema:
+    """What follows from a file and a schema, which it keeps alive: it is known by its identity."""
+
+    __slots__ = ("columns", "facts", "mappings", "schema")
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.columns: dict[int, FooterColumn] | None = None
+        self.mappings: dict[tuple[str, ...], RowMapping] = {}
+        self.facts: dict[int, GroupFacts] = {}
+
+
+__all__ = ["OpenedFile"]

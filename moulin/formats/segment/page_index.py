@@ -1,0 +1,183 @@
+"""Where the pages of a segment lie: from its footer, which has a checksum, to the offset index of one column chunk.
+
+The offset index has no checksum of its own. It is used only if it fits the footer (pages follow one another from the
+first byte of the column chunk to its last), and the rows of each page that is read are compared with the page's
+header. Bounds of pages (the column index) are not used: a wrong one would hide rows.
+"""
+
+# Decisions: docs/decisions/0310
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+
+import numpy as np
+
+from moulin.formats.segment import thrift
+from moulin.model.columns.arrays import Integers
+
+_LOCATION = np.asarray([0x16, 0x15, 0x16, 0])  # what stands around the three numbers of a page's location
+_DATA_PAGE = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A column chunk: `head` is its type, encodings, path and codec as they are written in a footer."""
+
+    head: bytes
+    values: int
+    start: int  # of the first byte, that of the dictionary if there is one
+    data_start: int
+    size: int
+    index_start: int
+    index_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The data pages of a column chunk: where each lies, how many bytes it has with its header, and its first row.
+
+    `first_rows` has one number more, the rows of the row group.
+    """
+
+    offsets: Integers
+    sizes: Integers
+    first_rows: Integers
+
+
+class FooterMap:
+    """Column chunks of a Parquet footer, and its schema, by where they lie in the bytes of the footer."""
+
+    def __init__(self, footer: bytes) -> None:
+        self._footer, self._walking = footer, Lock()
+        self._schema_at = self._next_group = self._count = 0
+        self._groups: list[list[Chunk]] = []
+        walk = thrift.Walk(footer, 0)
+        while walk.next():
+            if walk.number == 2:
+                self._schema_at = walk.at
+            elif walk.number == 4:
+                self._count, _, self._next_group = thrift.elements(footer, walk.at)
+                break
+            walk.skip()
+
+    def chunk(self, group: int, leaf: int) -> Chunk:
+        """A column chunk. The footer is walked up to its row group, once."""
+        if group >= len(self._groups):
+            with self._walking:
+                while len(self._groups) <= group < self._count:
+                    self._walk_group()
+        return self._groups[group][leaf]
+
+    @cached_property
+    def columns(self) -> list[tuple[bytes, ...]]:
+        """The elements of each top-level column in the schema, as they are written."""
+        count, _, at = thrift.elements(self._footer, self._schema_at)
+        spans: list[tuple[bytes, int]] = []
+        for _ in range(count):
+            start, children, walk = at, 0, thrift.Walk(self._footer, at)
+            while walk.next():
+                if walk.number == 5:
+                    children = walk.integer()
+                else:
+                    walk.skip()
+            at = walk.at
+            spans.append((self._footer[start:at], children))
+        found = []
+        index = 1
+        while index < count:
+            left, first = 1, index
+            while left:
+                left += spans[index][1] - 1
+                index += 1
+            found.append(tuple(span for span, _ in spans[first:index]))
+        return found
+
+    def _walk_group(self) -> None:
+        footer, chunks = self._footer, []
+        walk = thrift.Walk(footer, self._next_group)
+        while walk.next():
+            if walk.number == 1:
+                count, _, walk.at = thrift.elements(footer, walk.at)
+                for _ in range(count):
+                    chunks.append(self._walk_chunk(walk))
+            else:
+                walk.skip()
+        self._next_group = walk.at
+        self._groups.append(chunks)
+
+    def _walk_chunk(self, group: thrift.Walk) -> Chunk:
+        walk = thrift.Walk(self._footer, group.at)
+        places = {4: 0, 5: 0}
+        head, numbers = b"", {5: 0, 7: 0, 9: 0, 11: 0}
+        while walk.next():
+            if walk.number == 3:
+                start, inner = walk.at, thrift.Walk(self._footer, walk.at)
+                while inner.next():
+                    if inner.number == 5:
+                        head = self._footer[start : inner.at - 1]  # up to the number of values
+                    if inner.number in numbers:
+                        numbers[inner.number] = inner.integer()
+                    else:
+                        inner.skip()
+                walk.at = inner.at
+            elif walk.number in places:
+                places[walk.number] = walk.integer()
+            else:
+                walk.skip()
+        group.at = walk.at
+        data_start, dictionary = numbers[9], numbers[11]
+        start = min(dictionary, data_start) if dictionary else data_start
+        return Chunk(head, numbers[5], start, data_start, numbers[7], places[4], places[5])
+
+
+def read_pages(chunk: Chunk, rows: int, read: Callable[[int, int], bytes]) -> Pages | None:
+    """The pages of a chunk of `rows` rows; None when its offset index is missing or does not fit the footer."""
+    if not chunk.index_size:
+        return None
+    data = read(chunk.index_start, chunk.index_size)
+    try:
+        if data[0] != 0x10 | thrift.LIST:
+            return None
+        count, kind, at = thrift.elements(data, 1)
+        if kind != thrift.STRUCT or not count:
+            return None
+        tokens = thrift.unsigned_array(data, at, 7 * count).reshape(count, 7)
+    except (ValueError, IndexError):
+        return None
+    if (tokens[:, ::2] != _LOCATION).any():
+        return None
+    offsets, sizes, first_rows = (tokens[:, index] >> 1 ^ -(tokens[:, index] & 1) for index in (1, 3, 5))
+    ends, first_rows = offsets + sizes, np.append(first_rows, rows)
+    fits = (
+        offsets[0] == chunk.data_start
+        and ends[-1] == chunk.start + chunk.size
+        and (ends[:-1] == offsets[1:]).all()
+        and first_rows[0] == 0
+        and (np.diff(first_rows) > 0).all()
+    )
+    return Pages(offsets, sizes, first_rows) if fits else None
+
+
+def values_of(header: bytes, size: int) -> int:
+    """How many values a data page of version 1 has, whose bytes, `size` with the header, begin with `header`; -1 if it
+    is another kind of page, or if its header says that it has another size."""
+    kind = body = values = -1
+    walk = thrift.Walk(header, 0)
+    while walk.next():
+        if walk.number == 1:
+            kind = walk.integer()
+        elif walk.number == 3:
+            body = walk.integer()
+        elif walk.number == 5 and header[walk.at] == 0x15:
+            values, _ = thrift.signed(header, walk.at + 1)
+            walk.skip()
+        else:
+            walk.skip()
+    return values if kind == _DATA_PAGE and body + walk.at == size else -1
+
+
+__all__ = ["Chunk", "FooterMap", "Pages", "read_pages", "values_of"]

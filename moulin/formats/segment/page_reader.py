@@ -1,0 +1,185 @@
+"""Reads some pages of flat columns: pyarrow decodes whole row groups, so the pages become a small file of their own.
+
+The file has the pages and dictionaries as they are stored, checksums included, and a footer that names no others. So
+pyarrow decodes and checks them as it does those of the segment.
+"""
+
+# Decisions: docs/decisions/0310
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from moulin.formats.segment import thrift
+from moulin.formats.segment.opened import OpenedFile
+from moulin.formats.segment.page_index import Chunk, Pages, read_pages, values_of
+from moulin.model.columns.arrays import Integers
+
+Rows = Mapping[int, Integers]
+"""Rows to read: by row group, in the order of the file, ascending numbers within it."""
+
+_MAGIC = b"PAR1"
+_HEADER_BYTES = 256  # a page's header with its statistics is mostly smaller
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Pages of one column chunk, and where the wanted rows are among the rows of these pages."""
+
+    chunk: Chunk
+    pages: Pages
+    touched: Integers
+    rows: int
+    places: Integers
+
+
+class PageReader:
+    """Pages of a segment. A reader belongs to one thread.
+
+    `read(start, length)` reads bytes of the file; it is called once for pages that lie at most `near` bytes apart.
+    """
+
+    def __init__(self, opened: OpenedFile, read: Callable[[int, int], bytes], *, near: int, verify: bool) -> None:
+        self._map, self._group_rows, self._pages = opened.map, opened.group_rows, opened.pages
+        self._read, self._near, self._verify = read, near, verify
+
+    def columns(self, rows: Rows, wanted: Sequence[tuple[int, int]]) -> dict[int, pa.ChunkedArray]:
+        """The values at `rows` of those columns of which pages are worth reading: less than half of their bytes.
+
+        `wanted` are pairs of a column and its leaf. Columns that are not flat are left out.
+        """
+        parts = {column: found for column, leaf in wanted if (found := self._plan(rows, column, leaf)) is not None}
+        return self._columns(parts) if parts else {}
+
+    def _plan(self, rows: Rows, column: int, leaf: int) -> list[_Part] | None:
+        if len(self._map.columns[column]) != 1:
+            return None
+        parts, chosen, whole = [], 0, 0
+        for group, local in rows.items():
+            key = (group, leaf)
+            chunk = self._map.chunk(group, leaf)
+            if key not in self._pages:
+                self._pages[key] = read_pages(chunk, self._group_rows[group], self._read)
+            pages = self._pages[key]
+            if pages is None:
+                return None
+            part = _part(chunk, pages, local)
+            parts.append(part)
+            chosen += int(pages.sizes[part.touched].sum())
+            whole += chunk.size - (chunk.data_start - chunk.start)
+        return parts if 2 * chosen < whole else None
+
+    def _columns(self, parts: Mapping[int, list[_Part]]) -> dict[int, pa.ChunkedArray]:
+        body, groups = bytearray(_MAGIC), []
+        usable = dict(parts)
+        written: dict[int, list[bytes]] = {}
+        for column, chunks in parts.items():
+            pieces = [self._append(body, part) for part in chunks]
+            if any(piece is None for piece in pieces):
+                del usable[column]  # its offset index is wrong: the caller reads all of it
+            else:
+                written[column] = [piece for piece in pieces if piece is not None]
+        if not usable:
+            return {}
+        for at in range(len(next(iter(usable.values())))):
+            chunks_of = [written[column][at] for column in usable]
+            rows = max(chunks[at].rows for chunks in usable.values())
+            groups.append(
+                b"\x19" + thrift.write_list(thrift.STRUCT, chunks_of) + _number(1, 0) + _number(1, rows) + b"\0"
+            )
+        footer = self._footer(list(usable), groups)
+        body += footer + len(footer).to_bytes(4, "little") + _MAGIC
+        file = pq.ParquetFile(
+            pa.BufferReader(bytes(body)), page_checksum_verification=self._verify, arrow_extensions_enabled=True
+        )
+        return {
+            column: _chosen(file.reader.read_column(index), chunks)
+            for index, (column, chunks) in enumerate(usable.items())
+        }
+
+    def _append(self, body: bytearray, part: _Part) -> bytes | None:
+        """Add the pages of a part to a file; returns its column chunk for the footer. None when a page does not have
+        the rows that the offset index says."""
+        chunk, pages, touched = part.chunk, part.pages, part.touched
+        spans = [(chunk.start, chunk.data_start - chunk.start)] if chunk.start < chunk.data_start else []
+        spans += zip(pages.offsets[touched].tolist(), pages.sizes[touched].tolist(), strict=True)
+        found = list(self._bytes(spans))
+        counts = np.diff(pages.first_rows)[touched].tolist()
+        data = found[len(found) - len(counts) :]
+        for page, count in zip(data, counts, strict=True):
+            if _values(page) != count:
+                return None
+        start = len(body)
+        body += b"".join(found)
+        size, before = len(body) - start, sum(map(len, found[: len(found) - len(counts)]))
+        numbers = _number(1, part.rows) + _number(1, size) + _number(1, size) + _number(2, start + before)
+        numbers += _number(2, start) if before else b""
+        return _number(2, 0) + b"\x1c" + chunk.head + numbers + b"\0\0"
+
+    def _bytes(self, spans: Sequence[tuple[int, int]]) -> Iterable[bytes]:
+        """The bytes of each span; spans that are near one another are read at once."""
+        at = 0
+        while at < len(spans):
+            start, end = spans[at][0], sum(spans[at])
+            stop = at + 1
+            while stop < len(spans) and spans[stop][0] - end <= self._near:
+                end = sum(spans[stop])
+                stop += 1
+            data = self._read(start, end - start)
+            for first, size in spans[at:stop]:
+                yield data[first - start : first - start + size]
+            at = stop
+
+    def _footer(self, columns: Sequence[int], groups: list[bytes]) -> bytes:
+        root = b"\x48\x06schema" + b"\x15" + thrift.write_signed(len(columns)) + b"\0"
+        schema = [root, *(self._map.columns[column][0] for column in columns)]
+        return (
+            b"\x15\x04\x19"
+            + thrift.write_list(thrift.STRUCT, schema)
+            + _number(1, 0)
+            + b"\x19"
+            + thrift.write_list(thrift.STRUCT, groups)
+            + b"\0"
+        )
+
+
+def _part(chunk: Chunk, pages: Pages, local: Integers) -> _Part:
+    of_row = np.searchsorted(pages.first_rows, local, side="right") - 1
+    touched = of_row[np.flatnonzero(np.diff(of_row, prepend=-1))]
+    rows = np.diff(pages.first_rows)[touched]
+    before = np.cumsum(rows) - rows
+    places = before[np.searchsorted(touched, of_row)] + local - pages.first_rows[of_row]
+    return _Part(chunk, pages, touched, int(rows.sum()), places)
+
+
+def _chosen(values: pa.ChunkedArray, parts: Sequence[_Part]) -> pa.ChunkedArray:
+    """The wanted rows out of those of all pages that were read."""
+    total = sum(part.rows for part in parts)
+    if len(values) != total:
+        raise ValueError(f"pages hold {len(values)} rows where the offset index says {total}")
+    starts = np.cumsum([0, *(part.rows for part in parts)])
+    places = np.concatenate([part.places + start for part, start in zip(parts, starts, strict=False)])
+    if len(places) and places[-1] - places[0] + 1 == len(places):
+        return values.slice(int(places[0]), len(places))
+    return values.take(pa.array(places))
+
+
+def _values(page: bytes) -> int:
+    for header in (page[:_HEADER_BYTES], page):
+        with suppress(IndexError, ValueError):
+            return values_of(header, len(page))
+    return -1
+
+
+def _number(delta: int, value: int) -> bytes:
+    """A field with a number, `delta` after the field before."""
+    return bytes([delta << 4 | 6]) + thrift.write_signed(value)
+
+
+__all__ = ["PageReader", "Rows"]

@@ -1,0 +1,139 @@
+"""Which rows of a segment match a predicate: its terms one after the other, each over the rows that the last one left.
+
+Terms over columns that are cheap to decode go first. A term over one dictionary-encoded column is evaluated for each
+value of the dictionary, not for each row.
+"""
+
+# Decisions: docs/decisions/0310
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from moulin.formats.segment.decoder import plain
+from moulin.formats.segment.options import Range, kept_mask, positions_of, stretches_of
+from moulin.model.columns import compute as pc
+from moulin.model.columns.arrays import Integers
+from moulin.model.predicate.evaluation import evaluate
+from moulin.model.predicate.terms import Term
+
+_NONE: Integers = np.empty(0, np.int64)
+
+
+class Source(Protocol):
+    """Columns of a file, in the types of the schema it is read with."""
+
+    def in_ranges(self, ranges: Sequence[Range], names: Sequence[str]) -> pa.Table:
+        """All rows of the ranges."""
+
+    def at_positions(self, positions: Integers, names: Sequence[str]) -> pa.Table:
+        """The rows at these positions, which ascend."""
+
+    def coded(self, ranges: Sequence[Range], name: str) -> pa.ChunkedArray | None:
+        """A column as dictionaries and indexes; None if it is not stored so, or has to be converted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """The positions of rows that match, ascending, and what was read of them."""
+
+    positions: Integers
+    columns: Mapping[str, pa.ChunkedArray]
+
+
+def sift(
+    source: Source,
+    terms: Sequence[Term],
+    ranges: Sequence[Range],
+    *,
+    positions: Integers | None,
+    deleted: BitMap64 | None,
+    most: int | None = None,
+) -> Sifted:
+    """The rows in `ranges`, or of those only the ones at `positions`, that are not deleted and match every term; the
+    first `most` of them."""
+    held: dict[str, pa.ChunkedArray] = {}
+    for term in terms:
+        if positions is None:
+            positions, held = _first(source, term, ranges, deleted)
+            deleted = None
+        elif len(positions):
+            missing = [name for name in term.columns if name not in held]
+            if missing:
+                table = source.at_positions(positions, missing)
+                held.update(zip(table.column_names, table.columns, strict=True))
+            found = evaluate(term.expression, pa.table({name: held[name] for name in term.columns}))
+            positions, held = _kept(positions, held, _indexes(found))
+    assert positions is not None
+    if deleted and len(positions):
+        live = kept_mask(deleted, [range(int(positions[0]), int(positions[-1]) + 1)])
+        if live is not None:
+            keep = np.flatnonzero(np.asarray(live)[positions - positions[0]])
+            positions, held = _kept(positions, held, keep)
+    if most is not None and len(positions) > most:
+        positions, held = positions[:most], {name: column.slice(0, most) for name, column in held.items()}
+    return Sifted(positions, held)
+
+
+def _first(
+    source: Source, term: Term, ranges: Sequence[Range], deleted: BitMap64 | None
+) -> tuple[Integers, dict[str, pa.ChunkedArray]]:
+    """The first term, over all rows of the ranges."""
+    stretches = stretches_of(ranges)
+    coded = source.coded(ranges, term.columns[0]) if len(term.columns) == 1 else None
+    if coded is None:
+        table = source.in_ranges(ranges, term.columns)
+        found = evaluate(term.expression, table)
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+    else:
+        found = _of_dictionary(term, coded)
+        columns = {term.columns[0]: coded}
+    live = None if deleted is None else kept_mask(deleted, stretches)
+    keep = _indexes(found if live is None else pc.and_(found, live))
+    positions = _positions_at(stretches, keep)
+    taken = {name: plain(column.take(pa.array(keep))) for name, column in columns.items()}
+    return positions, taken
+
+
+def _positions_at(stretches: Sequence[range], keep: Integers) -> Integers:
+    if len(stretches) == 1:
+        return keep + stretches[0].start
+    return positions_of(stretches)[keep] if len(keep) else keep
+
+
+def _kept(
+    positions: Integers, held: Mapping[str, pa.ChunkedArray], keep: Integers
+) -> tuple[Integers, dict[str, pa.ChunkedArray]]:
+    if len(keep) == len(positions):
+        return positions, dict(held)
+    indexes = pa.array(keep)
+    return positions[keep], {name: column.take(indexes) for name, column in held.items()}
+
+
+def _indexes(found: pa.ChunkedArray | pa.Array) -> Integers:
+    """Where a mask is true. Most chunks of most masks have no such place."""
+    parts, start = [_NONE], 0
+    for chunk in found.chunks if isinstance(found, pa.ChunkedArray) else (found,):
+        if chunk.true_count:
+            parts.append(np.asarray(pc.indices_nonzero(chunk)).astype(np.int64) + start)
+        start += len(chunk)
+    return np.concatenate(parts)
+
+
+def _of_dictionary(term: Term, coded: pa.ChunkedArray) -> pa.ChunkedArray:
+    masks = []
+    for chunk in coded.chunks:
+        values = chunk.dictionary
+        every = pa.concat_arrays([values, pa.nulls(1, values.type)])
+        found = evaluate(term.expression, pa.table({term.columns[0]: every})).combine_chunks()
+        masks.append(found.take(pc.fill_null(chunk.indices, pa.scalar(len(values), chunk.indices.type))))
+    return pa.chunked_array(masks, pa.bool_())
+
+
+__all__ = ["Sifted", "Source", "sift"]

@@ -1,0 +1,62 @@
+"""Footers of segments that this process has read and checked, decoded: the next reader of the same file spares that.
+
+A local file is known by its inode, size and times, so one that was touched is read and checked again. An object of a
+remote store is never changed in place, and is known by its address and size; its pages are checked at every read, for
+each is a new transfer.
+"""
+
+# Decisions: docs/decisions/0151, docs/decisions/0310
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Sequence
+
+import pyarrow as pa
+
+from moulin.formats.segment.opened import OpenedFile
+from moulin.formats.segment.reader import SegmentReader
+from moulin.model.facts import SegmentFacts
+from moulin.model.schema.values import Schema
+from moulin.sized_cache import SizedCache
+from moulin.storage.store import Store
+
+_BYTES = 128 << 20
+_FOOTERS: SizedCache[Hashable, OpenedFile] = SizedCache(_BYTES, lambda opened: opened.nbytes)
+
+
+def open_segment(
+    store: Store,
+    facts: SegmentFacts,
+    schema: Schema,
+    *,
+    columns: Sequence[str] | None = None,
+) -> SegmentReader:
+    """A reader of a segment, with what is known of its footer, and of pages of a local file that were checked."""
+    source: pa.NativeFile = store.reader(facts.path, facts.size)
+    known = _key(store, facts)
+    opened = None if known is None else _FOOTERS.find(known)
+    options = {"columns": columns, "name": facts.path, "opened": opened, "trust": store.is_local and known is not None}
+    reader = SegmentReader(source, schema, **options)
+    if opened is None and known is not None:
+        _FOOTERS.keep(known, reader.opened)
+    return reader
+
+
+def forget_footers() -> None:
+    _FOOTERS.clear()
+
+
+def _key(store: Store, facts: SegmentFacts) -> Hashable | None:
+    """Names a file as it is now; None when it cannot be looked at."""
+    local = store.local_path(facts.path) if store.is_local else None
+    if local is None:
+        return (store.uri, facts.path, facts.size)
+    try:
+        found = os.stat(local)
+    except OSError:
+        return None  # opening it says what is wrong
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+__all__ = ["forget_footers", "open_segment"]

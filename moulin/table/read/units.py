@@ -1,0 +1,238 @@
+"""Units: what a scan reads at once, one after the other in order, some of them ahead of what was asked for.
+
+A scan with a limit begins with few rows, and reads more at a time and further ahead the longer it finds too few.
+All scans of a process share one pool of threads.
+"""
+
+# Decisions: docs/decisions/0311
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from moulin.formats.segment.reader import SegmentReader
+from moulin.model.columns.arrays import Integers
+from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment
+from moulin.model.predicate import Predicate
+from moulin.model.predicate.evaluation import evaluate
+from moulin.model.schema.arrow import LAST_UPDATED_VERSION, ROW_ID, arrow_schema
+from moulin.storage.store import Store
+from moulin.table.commit.vectors import VectorCache
+from moulin.table.read.footers import open_segment
+from moulin.table.read.hidden import SHOWN_POSITION, HiddenColumns
+
+_UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
+_CORES = os.cpu_count() or 1
+_FIRST_ROWS = 1 << 14  # of a scan with a limit
+_TOGETHER_BYTES = 4 << 20  # small segments are read together up to this size
+_TOGETHER = 64
+
+
+class Sized(Protocol):
+    """Something to read, and about how many bytes of storage it takes."""
+
+    @property
+    def size(self) -> int: ...
+
+
+_S = TypeVar("_S", bound=Sized)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Rows [start, stop) of a segment: what one thread reads at once."""
+
+    segment: LiveSegment
+    start: int
+    stop: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnitGroup:
+    """Small units that one thread reads one after the other."""
+
+    units: tuple[Unit, ...]
+    size: int
+
+
+class UnitReader:
+    """Reads units of one scan; called from several threads.
+
+    `gone` are positions that do not count. Of a segment in `positions`, only rows at these are read. A scan that wants
+    no more than `most` rows begins with few.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        vectors: VectorCache,
+        state: TableState,
+        predicate: Predicate,
+        columns: list[str] | None,
+        hidden: HiddenColumns,
+        gone: Mapping[int, BitMap64],
+        positions: Mapping[int, Integers] | None = None,
+        *,
+        most: int | None = None,
+        by_pages: bool = True,
+    ) -> None:
+        self._store, self._vectors, self._state = store, vectors, state
+        self._positions = positions or {}
+        self._predicate, self._columns, self._hidden, self._gone = predicate, columns, hidden, gone
+        self._most, self._by_pages = most, by_pages
+
+    def units(self, segments: Sequence[LiveSegment], limit: int) -> Iterator[Unit | UnitGroup]:
+        """Cut large segments at row groups, so that several units fit into `limit` bytes, and join small ones."""
+        if self._most is not None:
+            yield from _growing(unit for s in segments for unit in self.cut(s, 0, s.facts.rows, limit))
+            return
+        held: list[Unit] = []
+        size = 0
+        for segment in segments:
+            for unit in self.cut(segment, 0, segment.facts.rows, limit):
+                if held and (size + unit.size > _TOGETHER_BYTES or len(held) == _TOGETHER):
+                    yield UnitGroup(tuple(held), size)
+                    held, size = [], 0
+                held.append(unit)
+                size += unit.size
+        if held:
+            yield UnitGroup(tuple(held), size)
+
+    def cut(self, segment: LiveSegment, start: int, stop: int, limit: int) -> Iterator[Unit]:
+        """Rows [start, stop) of a segment as units. Those of a filter are larger: it decodes less of them."""
+        rows, size = max(segment.facts.rows, 1), segment.facts.size
+        most = limit // (_UNITS_AHEAD if self._predicate.is_true else max(2, min(_UNITS_AHEAD, _CORES)))
+        if size <= most:
+            yield Unit(segment, start, stop, size * (stop - start) // rows)
+            return
+        starts = self._open(segment).group_starts
+        step = max(1, len(starts) * most // size)
+        inside = [edge for edge in starts[::step] if start < edge < stop]
+        for first, last in pairwise([start, *inside, stop]):
+            yield Unit(segment, first, last, size * (last - first) // rows)
+
+    def __call__(self, unit: Unit | UnitGroup) -> pa.Table:
+        if isinstance(unit, Unit):
+            return self.slice(unit.segment, unit.start, unit.stop)
+        tables = [self.slice(one.segment, one.start, one.stop) for one in unit.units]
+        return tables[0] if len(tables) == 1 else concat(tables)
+
+    def slice(self, segment: LiveSegment, start: int, stop: int) -> pa.Table:
+        """Rows [start, stop) of a segment."""
+        filtered, hidden = not self._predicate.is_true, self._hidden
+        deleted = self._vectors.get(self._store, segment.vector, segment.facts.rows) if segment.vector else None
+        if gone := self._gone.get(segment.facts.number):
+            deleted = gone if deleted is None else deleted | gone
+        positions = self._positions.get(segment.facts.number)
+        own = [name for name in self._predicate.columns if name not in hidden.tested] if filtered else []
+        extra = [name for name in own if name not in self._read_columns] if hidden.tested else []
+        table = self._open(segment, extra).table(
+            positions=positions,
+            deleted=deleted,
+            predicate=self._predicate if filtered and not hidden.tested else None,
+            keep_group=self._predicate.may_match if filtered else None,
+            start=start,
+            stop=stop,
+            position=hidden.needs(SHOWN_POSITION),
+            row_id=hidden.needs(ROW_ID),
+            first_row_id=segment.first_row_id,
+            sequence=hidden.needs(LAST_UPDATED_VERSION),
+            sequence_number=segment.sequence,
+            most=None if hidden.tested else self._most,
+            by_pages=self._by_pages,
+        )
+        table = hidden.complete(table, segment.facts.number)
+        return self.tested(table).drop_columns(extra) if hidden.tested else table
+
+    def tested(self, table: pa.Table) -> pa.Table:
+        """The rows that match; `table` has the columns that the where names."""
+        return table.filter(evaluate(self._predicate.expression, table))
+
+    @cached_property
+    def _read_columns(self) -> frozenset[str]:
+        fields = self._state.schema.fields
+        return frozenset(field.name for field in fields) if self._columns is None else frozenset(self._columns)
+
+    def schema(self) -> pa.Schema:
+        """The columns that slices have."""
+        full = arrow_schema(self._state.schema)
+        names = full.names if self._columns is None else self._columns
+        return pa.schema([*(full.field(name) for name in names), *self._hidden.fields])
+
+    def _open(self, segment: LiveSegment, extra: Sequence[str] = ()) -> SegmentReader:
+        columns = self._columns if self._columns is None else [*self._columns, *extra]
+        return open_segment(self._store, segment.facts, self._state.schema, columns=columns)
+
+
+def concat(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables of the same columns as one; they may have none."""
+    if tables[0].num_columns:
+        return pa.concat_tables(tables)
+    return pa.table({"": pa.nulls(sum(table.num_rows for table in tables))}).select([])
+
+
+def _growing(units: Iterable[Unit]) -> Iterator[Unit]:
+    """Units cut into smaller ones, the first of few rows, each twice as large as the one before."""
+    rows = _FIRST_ROWS
+    for unit in units:
+        start = unit.start
+        while start < unit.stop:
+            stop = min(start + rows, unit.stop)
+            yield Unit(unit.segment, start, stop, unit.size * (stop - start) // max(unit.stop - unit.start, 1))
+            start, rows = stop, 2 * rows
+
+
+def read_ahead(
+    read: Callable[[_S], pa.Table], units: Iterable[_S], limit: int, *, few: bool = False
+) -> Iterator[pa.Table]:
+    """Read units in order, some of them ahead of what was asked for, within `limit` bytes.
+
+    With `few`, the first one is read alone by the caller's own thread, then two at a time, and so on.
+    """
+    running: deque[tuple[Future[pa.Table], int]] = deque()
+    held, ahead = 0, 1 if few else _UNITS_AHEAD
+    try:
+        for unit in units:
+            if few and ahead == 1:
+                yield read(unit)
+                ahead = 2
+                continue
+            while running and (held + unit.size > limit or len(running) >= ahead):
+                future, size = running.popleft()
+                yield future.result()
+                held -= size
+                ahead = min(2 * ahead, _UNITS_AHEAD)
+            running.append((_pool().submit(read, unit), unit.size))
+            held += unit.size
+        while running:
+            yield running.popleft()[0].result()
+    finally:
+        for future, _ in running:
+            future.cancel()
+
+
+_pools: list[ThreadPoolExecutor] = []
+
+
+def _pool() -> ThreadPoolExecutor:
+    if not _pools:
+        _pools.append(ThreadPoolExecutor(_CORES, thread_name_prefix="moulin-scan"))
+    return _pools[0]
+
+
+os.register_at_fork(after_in_child=_pools.clear)  # a child has none of the threads
+
+
+__all__ = ["Sized", "Unit", "UnitGroup", "UnitReader", "concat", "read_ahead"]
