@@ -18,6 +18,8 @@ import moulin
 from benchmarks import events
 from benchmarks.harness import Bench, Contender, Line, Skipped
 from moulin import Lake
+from moulin.table.read.footers import forget_footers
+from moulin.table.table import Table
 
 TITLE = "table.scan(where) / DuckDB, polars, Lance"
 _SMALL_SEGMENTS = 1_000
@@ -84,25 +86,19 @@ def _compare(
         def renew() -> None:
             while opened:
                 opened.pop().close()
-            _forget()
+            forget_footers()
             opened.append(moulin.connect(bench.folder / "filtered"))
 
-        ours = Contender(lambda: _scan(opened[0], name, where, limit), renew)
+        ours = Contender(lambda: _scan(opened[0].table(f"bench.{name}"), where, limit), renew)
     else:
-        ours = Contender(lambda: _scan(lake, name, where, limit))
+        table = lake.table(f"bench.{name}")
+        ours = Contender(lambda: _scan(table, where, limit))
     peers = {**_duckdb(files, where, limit, first=first), **_polars(files, where, limit)}
     return bench.compare("filtered_scan", named, ours, peers, target=target)
 
 
-def _forget() -> None:
-    """What this process knows of files beyond one connection."""
-    from moulin.table.read import verified
-
-    verified.VERIFIED._held.clear()
-
-
-def _scan(lake: Lake, name: str, where: str, limit: int | None) -> pa.Table:
-    return lake.table(f"bench.{name}").scan(where=where or None, limit=limit).to_arrow()
+def _scan(table: Table, where: str, limit: int | None) -> pa.Table:
+    return table.scan(where=where or None, limit=limit).to_arrow()
 
 
 def _duckdb(files: list[str], where: str, limit: int | None, *, first: bool) -> Mapping[str, Contender]:
@@ -119,7 +115,7 @@ def _duckdb(files: list[str], where: str, limit: int | None, *, first: bool) -> 
         held.pop().close()
         held.append(duckdb.connect())
 
-    return {"DuckDB": Contender(lambda: held[0].execute(text).fetch_arrow_table(), renew if first else None)}
+    return {"DuckDB": Contender(lambda: held[0].execute(text).to_arrow_table(), renew if first else None)}
 
 
 def _polars(files: list[str], where: str, limit: int | None) -> Mapping[str, Contender]:
@@ -139,7 +135,7 @@ def _polars(files: list[str], where: str, limit: int | None) -> Mapping[str, Con
     }
     wanted = scanned.filter(conditions[where.split()[0]]()) if where else scanned
     wanted = wanted if limit is None else wanted.head(limit)
-    return {"polars": Contender(lambda: wanted.collect())}
+    return {"polars": Contender(wanted.collect)}
 
 
 def _small(bench: Bench) -> Line:

@@ -13,6 +13,7 @@ import moulin
 from benchmarks.harness import Bench, Contender, Line, Skipped
 from benchmarks.puts import _batch as make_batch
 from moulin import Lake
+from moulin.table.read.footers import forget_footers
 from moulin.table.table import Table
 
 TITLE = "get and get_many / RocksDB, pyarrow, Lance"
@@ -88,6 +89,7 @@ def _cold(bench: Bench, lake: Lake, table: Table, keys: list[int]) -> Line:
         for key in keys:
             lake.context.indexes.clear()
             table._keyed_only()._lookup.clear()
+            forget_footers()
             table.get(key)
 
     def peer() -> None:

@@ -30,7 +30,7 @@ class ReadOptions(TypedDict, total=False):
     row_groups: Sequence[int] | None
     """Only these row groups, in the file's order."""
     positions: Integers | None
-    """With a predicate, or `by_pages` alone: only rows at these positions, which ascend."""
+    """Only rows at these positions, which ascend."""
     keep_group: Callable[[Mapping[int, ColumnFacts], int], bool] | None
     """Asked for each row group with its facts by field id, and its rows: False skips it."""
     deleted: BitMap64 | None

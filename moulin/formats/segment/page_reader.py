@@ -50,7 +50,7 @@ class PageReader:
         self._read, self._near, self._verify = read, near, verify
 
     def columns(self, rows: Rows, wanted: Sequence[tuple[int, int]]) -> dict[int, pa.ChunkedArray]:
-        """The values at `rows` of those columns of which pages are worth reading: less than half of their bytes.
+        """The values at `rows` of those columns of which these are on few pages, on less than three quarters of all.
 
         `wanted` are pairs of a column and its leaf. Columns that are not flat are left out.
         """
@@ -73,7 +73,7 @@ class PageReader:
             parts.append(part)
             chosen += int(pages.sizes[part.touched].sum())
             whole += chunk.size - (chunk.data_start - chunk.start)
-        return parts if 2 * chosen < whole else None
+        return parts if 4 * chosen < 3 * whole else None
 
     def _columns(self, parts: Mapping[int, list[_Part]]) -> dict[int, pa.ChunkedArray]:
         body, groups = bytearray(_MAGIC), []
@@ -90,11 +90,8 @@ class PageReader:
         for at in range(len(next(iter(usable.values())))):
             chunks_of = [written[column][at] for column in usable]
             rows = max(chunks[at].rows for chunks in usable.values())
-            groups.append(
-                b"\x19" + thrift.write_list(thrift.STRUCT, chunks_of) + _number(1, 0) + _number(1, rows) + b"\0"
-            )
-        footer = self._footer(list(usable), groups)
-        body += footer + len(footer).to_bytes(4, "little") + _MAGIC
+            groups.append(write_group(chunks_of, rows))
+        body += write_footer([self._map.columns[column][0] for column in usable], len(usable), groups)
         file = pq.ParquetFile(
             pa.BufferReader(bytes(body)), page_checksum_verification=self._verify, arrow_extensions_enabled=True
         )
@@ -117,10 +114,8 @@ class PageReader:
                 return None
         start = len(body)
         body += b"".join(found)
-        size, before = len(body) - start, sum(map(len, found[: len(found) - len(counts)]))
-        numbers = _number(1, part.rows) + _number(1, size) + _number(1, size) + _number(2, start + before)
-        numbers += _number(2, start) if before else b""
-        return _number(2, 0) + b"\x1c" + chunk.head + numbers + b"\0\0"
+        dictionary = sum(map(len, found[: len(found) - len(counts)]))
+        return write_chunk(chunk, part.rows, len(body) - start, start + dictionary, start)
 
     def _bytes(self, spans: Sequence[tuple[int, int]]) -> Iterable[bytes]:
         """The bytes of each span; spans that are near one another are read at once."""
@@ -135,18 +130,6 @@ class PageReader:
             for first, size in spans[at:stop]:
                 yield data[first - start : first - start + size]
             at = stop
-
-    def _footer(self, columns: Sequence[int], groups: list[bytes]) -> bytes:
-        root = b"\x48\x06schema" + b"\x15" + thrift.write_signed(len(columns)) + b"\0"
-        schema = [root, *(self._map.columns[column][0] for column in columns)]
-        return (
-            b"\x15\x04\x19"
-            + thrift.write_list(thrift.STRUCT, schema)
-            + _number(1, 0)
-            + b"\x19"
-            + thrift.write_list(thrift.STRUCT, groups)
-            + b"\0"
-        )
 
 
 def _part(chunk: Chunk, pages: Pages, local: Integers) -> _Part:
@@ -177,9 +160,30 @@ def _values(page: bytes) -> int:
     return -1
 
 
+def write_chunk(chunk: Chunk, values: int, size: int, data_start: int, start: int) -> bytes:
+    """A column chunk like `chunk` for a footer, whose bytes lie elsewhere. `start` is that of a dictionary, or of the
+    data if there is none."""
+    numbers = _number(1, values) + _number(1, size) + _number(1, size) + _number(2, data_start)
+    numbers += _number(2, start) if start < data_start else b""
+    return _number(2, 0) + b"\x1c" + chunk.head + numbers + b"\0\0"
+
+
+def write_group(chunks: list[bytes], rows: int) -> bytes:
+    """A row group for a footer."""
+    return b"\x19" + thrift.write_list(thrift.STRUCT, chunks) + _number(1, 0) + _number(1, rows) + b"\0"
+
+
+def write_footer(elements: Sequence[bytes], columns: int, groups: list[bytes]) -> bytes:
+    """The end of a Parquet file of so many top-level columns, whose schema has these elements."""
+    root = b"\x48\x06schema" + b"\x15" + thrift.write_signed(columns) + b"\0"
+    footer = b"\x15\x04\x19" + thrift.write_list(thrift.STRUCT, [root, *elements]) + _number(1, 0)
+    footer += b"\x19" + thrift.write_list(thrift.STRUCT, groups) + b"\0"
+    return footer + len(footer).to_bytes(4, "little") + _MAGIC
+
+
 def _number(delta: int, value: int) -> bytes:
     """A field with a number, `delta` after the field before."""
     return bytes([delta << 4 | 6]) + thrift.write_signed(value)
 
 
-__all__ = ["PageReader", "Rows"]
+__all__ = ["PageReader", "Rows", "write_chunk", "write_footer", "write_group"]

@@ -173,12 +173,20 @@ class SegmentReader:
         if self._own and read.by_pages:
             return read if read.predicate is None or not read.predicate.is_true else replace(read, predicate=None)
         if read.positions is not None:
-            counts = np.diff(np.searchsorted(read.positions, np.asarray([*self.group_starts, self.rows])))
-            read = replace(read, positions=None, row_groups=np.flatnonzero(counts).tolist())
+            read = replace(read, row_groups=self._groups_of(read.positions))
         return read.plain
 
+    def _groups_of(self, positions: Integers) -> list[int]:
+        """The row groups that hold some of these positions."""
+        counts = np.diff(np.searchsorted(positions, np.asarray([*self.group_starts, self.rows])))
+        return [int(group) for group in np.flatnonzero(counts)]
+
     def _ranges(self, read: Options) -> list[Range]:
-        groups = range(len(self.group_rows)) if read.row_groups is None else sorted(set(read.row_groups))
+        groups: Sequence[int] = range(len(self.group_rows))
+        if read.row_groups is not None:
+            groups = sorted(set(read.row_groups))
+        elif read.positions is not None:
+            groups = self._groups_of(read.positions)
         if any(not 0 <= group < len(self.group_rows) for group in groups):
             raise InvalidInput(f"{self.name} has {len(self.group_rows)} row groups; {list(groups)} are not all there.")
         end = self.rows if read.stop is None else read.stop
@@ -216,9 +224,10 @@ class SegmentReader:
         return self.opened.group_facts(self._schema, group)
 
     def _read(self, ranges: Sequence[Range], read: Options) -> pa.Table:
-        if read.predicate is not None or read.positions is not None:
+        by_pages = self._own and read.by_pages
+        if by_pages and (read.predicate is not None or read.positions is not None):
             return self._read_sifted(ranges, read)
-        if self._own and read.by_pages and read.expression is None and self._few(ranges):
+        if by_pages and read.expression is None and self._few(ranges):
             return self._read_sifted(ranges, replace(read, positions=positions_of(stretches_of(ranges))))
         stored = self._stored_leaves(read)
         with self._decoding() as decoder:
@@ -373,6 +382,9 @@ class SegmentReader:
     def _mask(self, table: pa.Table, stretches: Sequence[range], read: Options) -> pa.Array | pa.ChunkedArray | None:
         """True for the rows to give; None for all."""
         kept = None if read.deleted is None else kept_mask(read.deleted, stretches)
+        if read.positions is not None:
+            wanted = pa.array(np.isin(positions_of(stretches), read.positions))
+            kept = wanted if kept is None else pc.and_(kept, wanted)
         if read.expression is None:
             return kept
         expression = read.expression

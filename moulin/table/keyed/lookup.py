@@ -23,8 +23,11 @@ from moulin.storage.table_store import Lost
 from moulin.table.context import Context
 from moulin.table.find.locate import locate
 from moulin.table.keyed.version import KeyedVersion
+from moulin.table.read.footers import open_segment
 
-_Group = tuple[str, int, int]  # path of the segment, row group, schema id
+_Group = tuple[str, int, int]  # path of the segment, row group or part of it, schema id
+_NEAR_ROWS = 1 << 14
+_MOST_ASKED = 1 << 16
 
 
 class _OnceOpen:
@@ -54,6 +57,7 @@ class Lookup:
             context.config.group_cache_bytes, lambda table: int(table.nbytes)
         )
         self._starts: dict[str, tuple[int, ...]] = {}
+        self._asked: set[_Group] = set()
         self.hits = 0
         self.misses = 0
 
@@ -136,6 +140,8 @@ class Lookup:
         tables, offsets, total = [], {}, 0
         with ExitStack() as stack:
             reader = _OnceOpen(lambda: stack.enter_context(self._open(seen, segment)))
+            if len(positions) == 1 and self._is_new(segment, int(positions[0]) // _NEAR_ROWS, seen.state.schema_id):
+                return to_rows(reader().table(positions=positions))
             starts = self._starts.get(segment.facts.path)
             if starts is None:
                 starts = self._starts[segment.facts.path] = reader().group_starts
@@ -152,6 +158,16 @@ class Lookup:
         found = whole.slice(places[0], 1) if len(places) == 1 else whole.take(int64_array(places))
         return to_rows(found)
 
+    def _is_new(self, segment: LiveSegment, near: int, schema_id: int) -> bool:
+        """Whether no row near this one was asked for: then its pages are read, and its row group if another one is."""
+        key = (segment.facts.path, near, schema_id)
+        if key in self._asked:
+            return False
+        if len(self._asked) >= _MOST_ASKED:
+            self._asked.clear()
+        self._asked.add(key)
+        return True
+
     def _group(self, reader: _OnceOpen, segment: LiveSegment, schema_id: int, group: int) -> pa.Table:
         name = (segment.facts.path, group, schema_id)
         return self._groups.get(name, lambda: reader().table(row_groups=[group]))
@@ -159,7 +175,7 @@ class Lookup:
     def _open(self, seen: KeyedVersion, segment: LiveSegment) -> SegmentReader:
         facts = segment.facts
         self._nested = self._nested or not all(f.field_type.is_primitive for f in seen.state.schema.fields)
-        return SegmentReader(self._context.store.reader(facts.path, facts.size), seen.state.schema, name=facts.path)
+        return open_segment(self._context.store, facts, seen.state.schema)
 
     def _keep(self, found: Sequence[tuple[Any, dict[str, Any]]], age: int) -> None:
         with self._lock:
@@ -185,6 +201,7 @@ class Lookup:
         self._rows.clear()
         self._groups.clear()
         self._starts.clear()
+        self._asked.clear()
 
     def forget_rows(self) -> None:
         """Drop all cached rows: another process may have changed them. Called once readers are at the newer version."""

@@ -14,6 +14,7 @@ from collections.abc import Hashable, Sequence
 
 import pyarrow as pa
 
+from moulin.formats.segment.joined import SmallFile
 from moulin.formats.segment.opened import OpenedFile
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import SegmentFacts
@@ -43,6 +44,15 @@ def open_segment(
     return reader
 
 
+def open_small(store: Store, facts: SegmentFacts) -> SmallFile | None:
+    """All bytes of a small segment, and its footer; None when its size is not what the catalog says."""
+    known = _key(store, facts)
+    data = store.get(facts.path)
+    if len(data) != facts.size or known is None:
+        return None
+    return data, _FOOTERS.get(known, lambda: OpenedFile(pa.BufferReader(data), facts.path))
+
+
 def forget_footers() -> None:
     _FOOTERS.clear()
 
@@ -59,4 +69,4 @@ def _key(store: Store, facts: SegmentFacts) -> Hashable | None:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-__all__ = ["forget_footers", "open_segment"]
+__all__ = ["forget_footers", "open_segment", "open_small"]

@@ -17,9 +17,14 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from moulin.errors import MoulinError
+from moulin.formats.deletion_vector import keep_mask
+from moulin.formats.segment.joined import can_join, read_joined
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
@@ -29,7 +34,7 @@ from moulin.model.predicate.evaluation import evaluate
 from moulin.model.schema.arrow import LAST_UPDATED_VERSION, ROW_ID, arrow_schema
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
-from moulin.table.read.footers import open_segment
+from moulin.table.read.footers import open_segment, open_small
 from moulin.table.read.hidden import SHOWN_POSITION, HiddenColumns
 
 _UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
@@ -37,6 +42,8 @@ _CORES = os.cpu_count() or 1
 _FIRST_ROWS = 1 << 14  # of a scan with a limit
 _TOGETHER_BYTES = 4 << 20  # small segments are read together up to this size
 _TOGETHER = 64
+_SMALL_BYTES = 128 << 10
+_THREAD_ROWS = 1 << 15  # fewer are decoded by one thread
 
 
 class Sized(Protocol):
@@ -126,21 +133,58 @@ class UnitReader:
     def __call__(self, unit: Unit | UnitGroup) -> pa.Table:
         if isinstance(unit, Unit):
             return self.slice(unit.segment, unit.start, unit.stop)
+        if (joined := self._joined(unit)) is not None:
+            return joined
         tables = [self.slice(one.segment, one.start, one.stop) for one in unit.units]
         return tables[0] if len(tables) == 1 else concat(tables)
+
+    def _joined(self, group: UnitGroup) -> pa.Table | None:
+        """Small segments decoded at once; None when they have to be read one by one, which also says what is wrong."""
+        units = group.units
+        plain = self._by_pages and not self._hidden.names and not self._positions
+        if not plain or len(units) == 1 or any(unit.segment.facts.size > _SMALL_BYTES for unit in units):
+            return None
+        columns = self._schema_columns if self._columns is None else self._columns
+        names = (*columns, *(name for name in self._predicate.columns if name not in columns))
+        try:
+            files = [open_small(self._store, unit.segment.facts) for unit in units]
+            known = [file for file in files if file is not None]
+            if len(known) < len(files) or not can_join(known):
+                return None
+            mapping = known[0][1].mapping(self._state.schema, names)
+            table = read_joined(known, mapping, trust=self._store.is_local)
+            return self._matching(table, units).select(list(columns))
+        except (MoulinError, pa.ArrowException, ValueError, LookupError, OSError):
+            return None
+
+    def _matching(self, table: pa.Table, units: Sequence[Unit]) -> pa.Table:
+        """The rows of whole segments that are not deleted and match."""
+        live = [self._live_mask(unit) for unit in units]
+        if any(mask is not None for mask in live):
+            masks = [np.ones(u.stop, np.bool_) if m is None else m for u, m in zip(units, live, strict=True)]
+            table = table.filter(pa.array(np.concatenate(masks)))
+        return table if self._predicate.is_true else self.tested(table)
+
+    def _live_mask(self, unit: Unit) -> npt.NDArray[np.bool_] | None:
+        deleted = self._deleted(unit.segment)
+        return None if deleted is None else keep_mask(deleted, 0, unit.stop)
+
+    def _deleted(self, segment: LiveSegment) -> BitMap64 | None:
+        """Positions that do not count."""
+        deleted = self._vectors.get(self._store, segment.vector, segment.facts.rows) if segment.vector else None
+        if gone := self._gone.get(segment.facts.number):
+            deleted = gone if deleted is None else deleted | gone
+        return deleted
 
     def slice(self, segment: LiveSegment, start: int, stop: int) -> pa.Table:
         """Rows [start, stop) of a segment."""
         filtered, hidden = not self._predicate.is_true, self._hidden
-        deleted = self._vectors.get(self._store, segment.vector, segment.facts.rows) if segment.vector else None
-        if gone := self._gone.get(segment.facts.number):
-            deleted = gone if deleted is None else deleted | gone
         positions = self._positions.get(segment.facts.number)
         own = [name for name in self._predicate.columns if name not in hidden.tested] if filtered else []
         extra = [name for name in own if name not in self._read_columns] if hidden.tested else []
         table = self._open(segment, extra).table(
             positions=positions,
-            deleted=deleted,
+            deleted=self._deleted(segment),
             predicate=self._predicate if filtered and not hidden.tested else None,
             keep_group=self._predicate.may_match if filtered else None,
             start=start,
@@ -152,6 +196,7 @@ class UnitReader:
             sequence_number=segment.sequence,
             most=None if hidden.tested else self._most,
             by_pages=self._by_pages,
+            use_threads=stop - start > _THREAD_ROWS,
         )
         table = hidden.complete(table, segment.facts.number)
         return self.tested(table).drop_columns(extra) if hidden.tested else table
@@ -162,8 +207,11 @@ class UnitReader:
 
     @cached_property
     def _read_columns(self) -> frozenset[str]:
-        fields = self._state.schema.fields
-        return frozenset(field.name for field in fields) if self._columns is None else frozenset(self._columns)
+        return frozenset(self._schema_columns if self._columns is None else self._columns)
+
+    @cached_property
+    def _schema_columns(self) -> list[str]:
+        return [field.name for field in self._state.schema.fields]
 
     def schema(self) -> pa.Schema:
         """The columns that slices have."""

@@ -89,6 +89,13 @@ WHERES = (
     "not (word = 'w1')",
     "word like 'w%'",
     "text like '%99%'",
+    "text like '%t 7_'",
+    "text like 'text 21'",
+    "text like '%t 84%' and text like '%0'",
+    "not (text like '%4%')",
+    "text ilike '%T 77%'",
+    "text like '%10%'",
+    "text like '%'",
     "double > 1e3",
     "isnan(double)",
     "real < 0 or real is null",
@@ -243,9 +250,10 @@ def test_any_read_by_pages_gives_the_rows_of_the_plain_one(
     if positions is not None:
         at = np.asarray(sorted(positions), np.int64)
         with SegmentReader(pa.BufferReader(FILES[file]), SCHEMA, columns=columns) as reader:
-            chosen = reader.table(positions=at, **options)
+            chosen = [reader.table(positions=at, by_pages=by_pages, **options) for by_pages in (True, False)]
         kept = np.isin(plain.column("_pos").to_numpy(), at)
-        same(chosen, plain.filter(pa.array(kept)))
+        same(chosen[0], plain.filter(pa.array(kept)))
+        same(*chosen)
     with SegmentReader(pa.BufferReader(FILES[file]), SCHEMA, columns=columns) as reader:
         first = reader.table(**options | {"most": 3, "position": position})
     expected = plain if position else plain.drop_columns(["_pos"])

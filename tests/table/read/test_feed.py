@@ -19,6 +19,8 @@ from pyroaring import BitMap64
 from moulin.catalog.sql.clock import SimulatedClock
 from moulin.catalog.upkeep.gc import collect
 from moulin.errors import Closed, FailedPrecondition, InvalidInput
+from moulin.formats.segment.decoder import Decoder
+from moulin.formats.segment.page_reader import PageReader
 from moulin.formats.segment.reader import SegmentReader
 from moulin.lake import Lake
 from moulin.model.operations import Kind
@@ -352,14 +354,18 @@ def test_only_touched_row_groups_are_read(lake: Lake, monkeypatch: pytest.Monkey
     base = table.version
     table.delete_where("id in (7, 49999)")
     decoded: list[int] = []
-    whole = SegmentReader._decode
+    pages, whole = PageReader.columns, Decoder.ranges
 
-    def counted(self: SegmentReader, ranges: Any, *more: Any) -> pa.Table:
-        assert len(self.group_rows) > 2
+    def counted_pages(self: PageReader, rows: Any, wanted: Any) -> Any:
+        decoded.extend(rows)
+        return pages(self, rows, wanted)
+
+    def counted(self: Decoder, ranges: Any, leaves: Any, **more: Any) -> pa.Table:
         decoded.extend(one.group for one in ranges)
-        return whole(self, ranges, *more)
+        return whole(self, ranges, leaves, **more)
 
-    monkeypatch.setattr(SegmentReader, "_decode", counted)
+    monkeypatch.setattr(PageReader, "columns", counted_pages)
+    monkeypatch.setattr(Decoder, "ranges", counted)
     assert [r["id"] for r in table.changes(base).to_pylist()] == [7, 49999]
     assert len(decoded) == 2
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from moulin.errors import InvalidInput
-from moulin.formats.segment.reader import SegmentReader
+from moulin.formats.segment.decoder import Decoder
 from moulin.lake import Lake
 from moulin.table.table import Table
 from tests.table.conftest import BACKENDS, SERVED
@@ -157,13 +157,13 @@ def test_only_segments_and_row_groups_with_the_rows_are_read(tmp_path: Path, mon
         assert len(set(opened)) == 1
         table.compact(everything=True)
         decoded: list[int] = []
-        decode = SegmentReader._decode
+        decode = Decoder.at
 
-        def counting(self: Any, ranges: Any, indices: Any, use_threads: bool) -> Any:
-            decoded.extend(one.stop - one.start for one in ranges)
-            return decode(self, ranges, indices, use_threads)
+        def counting(self: Any, positions: Any, leaves: Any) -> Any:
+            decoded.append(len(positions))
+            return decode(self, positions, leaves)
 
-        monkeypatch.setattr(SegmentReader, "_decode", counting)
+        monkeypatch.setattr(Decoder, "at", counting)
         assert table.take([2999])["id"].to_pylist() == [2999]
         assert sum(decoded) <= 200, "of 3000 rows in 30 row groups, those of one are read"
 

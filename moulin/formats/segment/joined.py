@@ -1,0 +1,72 @@
+"""Small files of the same columns, decoded together: to pyarrow they are row groups of one file.
+
+A call of pyarrow costs more than to decode some hundred rows. Pages are as stored, and so are their checksums.
+"""
+
+# Decisions: docs/decisions/0312
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from moulin.formats.segment.opened import OpenedFile
+from moulin.formats.segment.page_reader import write_chunk, write_footer, write_group
+from moulin.formats.segment.row_mapping import RowMapping
+
+SmallFile = tuple[bytes, OpenedFile]
+"""The bytes of a file, and its footer."""
+
+
+def can_join(files: Sequence[SmallFile]) -> bool:
+    """Whether these are segments that store the same columns in the same way."""
+    first = files[0][1]
+    return first.own and all(opened.own and opened.map.columns == first.map.columns for _, opened in files[1:])
+
+
+def read_joined(files: Sequence[SmallFile], mapping: RowMapping, *, trust: bool) -> pa.Table:
+    """All rows of the files, one after the other. Errors do not say which file they are of.
+
+    `mapping` is for the first file. With `trust`, checksums that were right before are not checked again.
+    """
+    first = files[0][1]
+    rows = sum(opened.rows for _, opened in files)
+    if not mapping.leaves:
+        raise ValueError("there is nothing to read")
+    wanted = sorted({first.leaves[leaf].column for leaf in mapping.leaves})
+    leaves = [leaf.index for leaf in first.leaves if leaf.column in wanted]
+    index_of = {leaf: index for index, leaf in enumerate(leaves)}
+    body, groups = bytearray(b"PAR1"), []
+    for data, opened in files:
+        base = len(body)
+        body += data
+        for group, count in enumerate(opened.group_rows):
+            chunks = [opened.map.chunk(group, leaf) for leaf in leaves]
+            written = [write_chunk(c, c.values, c.size, base + c.data_start, base + c.start) for c in chunks]
+            groups.append(write_group(written, count))
+    schema = [element for column in wanted for element in first.map.columns[column]]
+    body += write_footer(schema, len(wanted), groups)
+    verified = all(
+        (group, leaf) in opened.verified
+        for _, opened in files
+        for group in range(len(opened.group_rows))
+        for leaf in mapping.leaves
+    )
+    file = pq.ParquetFile(
+        pa.BufferReader(bytes(body)),
+        page_checksum_verification=not (trust and verified),
+        arrow_extensions_enabled=True,
+    )
+    columns = [index_of[leaf] for leaf in mapping.leaves]
+    table = file.reader.read_row_groups(list(range(len(groups))), column_indices=columns, use_threads=False)
+    if table.num_rows != rows:
+        raise ValueError(f"{len(files)} files hold {table.num_rows} rows where their footers say {rows}")
+    if trust and not verified:
+        for _, opened in files:
+            opened.verified.update((g, leaf) for g in range(len(opened.group_rows)) for leaf in mapping.leaves)
+    return mapping.apply(table.replace_schema_metadata(None))
+
+
+__all__ = ["SmallFile", "can_join", "read_joined"]
