@@ -37,8 +37,8 @@ def open_segment(
     source: pa.NativeFile = store.reader(facts.path, facts.size)
     known = _key(store, facts)
     opened = None if known is None else _FOOTERS.find(known)
-    options = {"columns": columns, "name": facts.path, "opened": opened, "trust": store.is_local and known is not None}
-    reader = SegmentReader(source, schema, **options)
+    trust = store.is_local and known is not None
+    reader = SegmentReader(source, schema, columns=columns, name=facts.path, opened=opened, trust=trust)
     if opened is None and known is not None:
         _FOOTERS.keep(known, reader.opened)
     return reader

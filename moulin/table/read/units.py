@@ -106,10 +106,10 @@ class UnitReader:
             yield from _growing(unit for s in segments for unit in self.cut(s, 0, s.facts.rows, limit))
             return
         held: list[Unit] = []
-        size = 0
+        size, most = 0, min(_TOGETHER_BYTES, limit // _UNITS_AHEAD)
         for segment in segments:
             for unit in self.cut(segment, 0, segment.facts.rows, limit):
-                if held and (size + unit.size > _TOGETHER_BYTES or len(held) == _TOGETHER):
+                if held and (size + unit.size > most or len(held) == _TOGETHER):
                     yield UnitGroup(tuple(held), size)
                     held, size = [], 0
                 held.append(unit)
