@@ -1,7 +1,8 @@
 """Predicates over rows: which rows a `where` takes, and which files it can leave out.
 
 `condition` is the tree and its algebra, `predicate` the tree with what callers ask of it. `evaluation` runs it over
-Arrow tables, `terms` cuts it into parts that are tried in turn, `prune` judges it by the facts of a file, `domain` is what a column may hold as far as is known.
+Arrow tables, `terms` cuts it into parts that are tried in turn, `prune` judges it by the facts of a file, `domain` is
+what a column may hold as far as is known.
 
 May import: `model.layout`, `model.schema`, `model.columns`, `model.facts`. How text becomes a condition is in
 `model.where`. Read first: `condition.py`.

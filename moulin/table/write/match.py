@@ -50,12 +50,6 @@ def match_positions(
     reader = SegmentReader(
         store.reader(segment.facts.path, segment.facts.size), schema, columns=[], name=segment.facts.path
     )
-    batches = reader.batches(
-        deleted=deleted,
-        expression=predicate.expression,
-        extra_columns=predicate.columns,
-        keep_group=predicate.may_match,
-        position=True,
-    )
+    batches = reader.batches(deleted=deleted, predicate=predicate, position=True)
     positions = [batch.column(POSITION).to_numpy() for batch in batches]
     return deletion_vector.from_positions(np.concatenate(positions)) if positions else BitMap64()
