@@ -39,7 +39,8 @@ from moulin.table.read.hidden import SHOWN_POSITION, HiddenColumns
 
 _UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
 _CORES = os.cpu_count() or 1
-_FIRST_ROWS = 1 << 14  # of a scan with a limit
+_FIRST_ROWS = 1 << 11  # of a scan with a limit
+_GROWTH = 4
 _TOGETHER_BYTES = 4 << 20  # small segments are read together up to this size
 _TOGETHER = 64
 _SMALL_BYTES = 128 << 10
@@ -232,14 +233,14 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _growing(units: Iterable[Unit]) -> Iterator[Unit]:
-    """Units cut into smaller ones, the first of few rows, each twice as large as the one before."""
+    """Units cut into smaller ones, the first of few rows, each larger than the one before."""
     rows = _FIRST_ROWS
     for unit in units:
         start = unit.start
         while start < unit.stop:
             stop = min(start + rows, unit.stop)
             yield Unit(unit.segment, start, stop, unit.size * (stop - start) // max(unit.stop - unit.start, 1))
-            start, rows = stop, 2 * rows
+            start, rows = stop, _GROWTH * rows
 
 
 def read_ahead(
