@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 from moulin.formats.segment.decoder import plain
 from moulin.formats.segment.options import Range, kept_mask, positions_of, stretches_of
 from moulin.model.columns import compute as pc
-from moulin.model.columns.arrays import Integers
+from moulin.model.columns.arrays import Integers, distinct
 from moulin.model.predicate.evaluation import evaluate
 from moulin.model.predicate.terms import Term
 
@@ -155,7 +155,7 @@ def _containing(text: bytes, column: pa.ChunkedArray) -> Integers | None:
             places = np.fromiter((hit.start() for hit in hits), np.int64)
             if len(places) > most:
                 return None
-            parts.append(np.unique(np.searchsorted(offsets, places, side="right") - 1) + start)
+            parts.append(distinct(np.searchsorted(offsets, places, side="right") - 1) + start)
         start += len(chunk)
     return np.concatenate(parts)
 
