@@ -41,6 +41,7 @@ _UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
 _CORES = os.cpu_count() or 1
 _FIRST_ROWS = 1 << 11  # of a scan with a limit
 _GROWTH = 4
+_LEAST_SHARE = 8 << 20
 _TOGETHER_BYTES = 4 << 20  # small segments are read together up to this size
 _TOGETHER = 64
 _SMALL_BYTES = 128 << 10
@@ -106,10 +107,11 @@ class UnitReader:
         if self._most is not None:
             yield from _growing(unit for s in segments for unit in self.cut(s, 0, s.facts.rows, limit))
             return
+        share = sum(segment.facts.size for segment in segments) // (2 * _CORES)
         held: list[Unit] = []
         size, most = 0, min(_TOGETHER_BYTES, limit // _UNITS_AHEAD)
         for segment in segments:
-            for unit in self.cut(segment, 0, segment.facts.rows, limit):
+            for unit in self.cut(segment, 0, segment.facts.rows, limit, share):
                 if held and (size + unit.size > most or len(held) == _TOGETHER):
                     yield UnitGroup(tuple(held), size)
                     held, size = [], 0
@@ -118,10 +120,14 @@ class UnitReader:
         if held:
             yield UnitGroup(tuple(held), size)
 
-    def cut(self, segment: LiveSegment, start: int, stop: int, limit: int) -> Iterator[Unit]:
-        """Rows [start, stop) of a segment as units. Those of a filter are larger: it decodes less of them."""
+    def cut(self, segment: LiveSegment, start: int, stop: int, limit: int, share: int | None = None) -> Iterator[Unit]:
+        """Rows [start, stop) of a segment as units. Those of a filter are larger, for it decodes less of them, but not
+        much larger than `share`, so that every core has some."""
         rows, size = max(segment.facts.rows, 1), segment.facts.size
-        most = limit // (_UNITS_AHEAD if self._predicate.is_true else max(2, min(_UNITS_AHEAD, _CORES)))
+        most = limit // _UNITS_AHEAD
+        if not self._predicate.is_true:
+            largest = limit // max(2, min(_UNITS_AHEAD, _CORES))
+            most = largest if share is None else min(largest, max(share, _LEAST_SHARE))
         if size <= most:
             yield Unit(segment, start, stop, size * (stop - start) // rows)
             return
