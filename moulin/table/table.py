@@ -81,7 +81,7 @@ class Table(TableVersions, TableSettings):
             from moulin.table.evolution import append_evolving
 
             return append_evolving(self._context, self._writable, self._keyed(), data, request_id)
-        if (keyed := self._keyed()) is not None:
+        if state.schema.identifier_field_ids and (keyed := self._keyed()) is not None:
             from moulin.table.bulk import bulk
 
             return bulk.upsert(self._context, keyed, data, request_id)

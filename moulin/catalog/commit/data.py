@@ -75,7 +75,7 @@ def open_spans(change: TableChange, numbers: Iterable[int] | None = None) -> Ite
 
 
 def _expected_spans(change: TableChange, expected: Sequence[Expected]) -> dict[int, Any]:
-    spans = {row.segment: row for row in open_spans(change, [e.segment for e in expected])}
+    spans = {row.segment: row for row in open_spans(change, [e.segment for e in expected])} if expected else {}
     for e in expected:
         span = spans.get(e.segment)
         if span is None:
@@ -171,6 +171,9 @@ def _store_vectors(change: TableChange, vectors: Sequence[VectorFacts]) -> list[
     return stored
 
 
+_SEGMENTS, _SPANS = s.segments.insert(), s.segment_spans.insert()  # made once: every commit of rows runs them
+
+
 def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[int, VectorFacts]) -> None:
     _check_added(change, added, vectors)
     if not added:
@@ -195,8 +198,8 @@ def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[in
             _new_span(change, facts.number, vector_id, partition_id, k, facts.time_min or 0, facts.time_max or 0)
         )
         first_row_id += facts.rows
-    change.connection.execute(s.segments.insert(), segment_rows)
-    change.connection.execute(s.segment_spans.insert(), span_rows)
+    change.connection.execute(_SEGMENTS, segment_rows)
+    change.connection.execute(_SPANS, span_rows)
     rows = first_row_id - change.row.next_row_id
     live_rows = rows - sum(vector.cardinality for vector in stored.values())
     change.updates["next_row_id"], change.updates["time_classes"] = first_row_id, classes

@@ -69,6 +69,12 @@ def vector_row(table_id: UUID, vector: VectorFacts, version: int) -> dict[str, A
     }
 
 
+_PARTITIONS = sa.select(s.partitions.c.spec_id, s.partitions.c.tuple, s.partitions.c.id).where(
+    s.partitions.c.table_id == sa.bindparam("table_id"),
+    s.partitions.c.tuple.in_(sa.bindparam("tuples", expanding=True)),
+)
+
+
 def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Partition]) -> dict[Partition, int]:
     """The number of each partition (spec id and values) of a table, given one when new."""
     p = s.partitions
@@ -77,8 +83,8 @@ def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Pa
     def known() -> dict[Partition, int]:
         ids: dict[Partition, int] = {}
         for chunk in chunks(list({data for _, data in stored})):
-            query = sa.select(p.c.spec_id, p.c.tuple, p.c.id).where(p.c.table_id == table_id, p.c.tuple.in_(chunk))
-            found = {(row[0], row[1]): row[2] for row in connection.execute(query)}
+            rows = connection.execute(_PARTITIONS, {"table_id": table_id, "tuples": chunk})
+            found = {(row[0], row[1]): row[2] for row in rows}
             ids.update({stored[key]: found[key] for key in stored.keys() & found.keys()})
         return ids
 
