@@ -52,6 +52,10 @@ class Config:
     # disk.
     append_segment_bytes: int = 256 * MIB
     merge_segment_bytes: int = 256 * MIB
+    # Appends of up to this many bytes in memory are inline: the catalog keeps them, and no file is written. At most
+    # `inline_segments` of a table are live; the append that reaches this compacts them. 0 turns it off.
+    inline_bytes: int = 65536
+    inline_segments: int = 256
     # One compaction reads at most this much. The janitor plans one when a partition has at least `merge_min_inputs`
     # segments of about the same size, and at most `merge_max_inputs` of them go into it.
     merge_max_bytes: int = 8192 * MIB

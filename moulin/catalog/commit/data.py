@@ -98,6 +98,11 @@ def close_spans(change: TableChange, spans: Sequence[Any]) -> None:
         change.connection.execute(p.update().where(p.c.id.in_(chunk)).values(removed_version=change.draft.version))
 
 
+def inline(spans: Sequence[Any]) -> int:
+    """How many of the segments of these spans are inline."""
+    return sum(bool(span.inline) for span in spans)
+
+
 def _remove(change: TableChange, spans: Sequence[Any]) -> None:
     if not spans:
         return
@@ -105,7 +110,7 @@ def _remove(change: TableChange, spans: Sequence[Any]) -> None:
     for span in spans:
         change.manifest.data_files.append(pb.DataFileRef(path=span.path, number=span.segment, status=codec.DELETED))
     rows = sum(span.rows - span.deleted for span in spans)
-    change.add(segments=-len(spans), rows=-rows, bytes=-sum(span.size for span in spans))
+    change.add(segments=-len(spans), rows=-rows, bytes=-sum(span.size for span in spans), inline=-inline(spans))
     change.count("deleted-data-files", len(spans))
     change.count("deleted-records", rows)
 
@@ -204,6 +209,9 @@ def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[in
     live_rows = rows - sum(vector.cardinality for vector in stored.values())
     change.updates["next_row_id"], change.updates["time_classes"] = first_row_id, classes
     change.add(segments=len(added), rows=live_rows, bytes=sum(facts.size for facts in added))
+    if held := sum(facts.inline is not None for facts in added):
+        change.add(inline=held)
+        codec.require_feature(change.manifest, codec.FEATURE_INLINE_SEGMENTS)
     change.added_rows += rows
     change.count("added-data-files", len(added))
     change.count("added-records", live_rows)

@@ -234,6 +234,7 @@ def load(connection: sa.Connection, row: Any, version: int | None = None, *, cur
         last_sequence=sequence,
         next_row_id=next_row_id,
         properties={key: str(value) for key, value in properties.items()},
+        inline=row.inline,
     )
 
 

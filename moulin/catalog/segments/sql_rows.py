@@ -22,7 +22,7 @@ def select_spans() -> sa.Select[Any]:
     """Spans, each with the path, rows and size of its segment and how many of the rows are `deleted`."""
     p, g, d = s.segment_spans, s.segments, s.deletion_vectors
     return sa.select(
-        p, g.c.path, g.c.rows, g.c.size, sa.func.coalesce(d.c.cardinality, 0).label("deleted")
+        p, g.c.path, g.c.rows, g.c.size, g.c.inline, sa.func.coalesce(d.c.cardinality, 0).label("deleted")
     ).select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
 
 
@@ -40,6 +40,7 @@ def segment_row(table_id: UUID, ref: pb.DataFileRef, partition_id: int) -> dict[
         "sort_order_id": ref.sort_order_id,
         "sha256": ref.sha256,
         "facts": ref.columns.SerializeToString(deterministic=True),
+        "inline": bool(ref.columns.inline),
         "time_min": ref.time_min if ref.HasField("time_min") else None,
         "time_max": ref.time_max if ref.HasField("time_max") else None,
         "has_lineage": ref.has_lineage,

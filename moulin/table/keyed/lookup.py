@@ -18,6 +18,7 @@ from moulin.model.key.key import Key
 from moulin.model.rows.nano_datetime import to_rows
 from moulin.model.rows.numbers import int64_array
 from moulin.sized_cache import SizedCache
+from moulin.storage.segment_source import open_segment
 from moulin.storage.table_store import Lost
 from moulin.table.context import Context
 from moulin.table.find.locate import locate
@@ -158,7 +159,7 @@ class Lookup:
     def _open(self, seen: KeyedVersion, segment: LiveSegment) -> SegmentReader:
         facts = segment.facts
         self._nested = self._nested or not all(f.field_type.is_primitive for f in seen.state.schema.fields)
-        return SegmentReader(self._context.store.reader(facts.path, facts.size), seen.state.schema, name=facts.path)
+        return SegmentReader(open_segment(self._context.store, facts), seen.state.schema, name=facts.path)
 
     def _keep(self, found: Sequence[tuple[Any, dict[str, Any]]], age: int) -> None:
         with self._lock:

@@ -26,6 +26,7 @@ from moulin.model.predicate.evaluation import evaluate
 from moulin.model.rows.nano_datetime import to_rows
 from moulin.model.schema.arrow import LAST_UPDATED_VERSION, ROW_ID, arrow_schema, empty_table, show, shown_schema
 from moulin.model.where import Where
+from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 from moulin.storage.table_store import Lost
 from moulin.table.commit.vectors import VectorCache
@@ -361,7 +362,7 @@ class UnitReader:
 
     def _open(self, segment: LiveSegment, extra: Sequence[str] = (), *, verify: bool = True) -> SegmentReader:
         facts = segment.facts
-        source = self._store.reader(facts.path, facts.size)
+        source = open_segment(self._store, facts)
         columns = self._columns if self._columns is None else [*self._columns, *extra]
         return SegmentReader(source, self._state.schema, columns=columns, name=facts.path, verify=verify)
 

@@ -19,6 +19,7 @@ from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.schema.arrow import ROW_ID
+from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.index_search import Narrowed
@@ -60,7 +61,7 @@ class TakeScan(Scan):
             return self._between(first, first + rows) - first
         if not len(self._between(0, first + rows)):  # it holds ids of its own and older ones
             return self._wanted[:0]
-        source = self._store.reader(segment.facts.path, segment.facts.size)
+        source = open_segment(self._store, segment.facts)
         with SegmentReader(source, self._state.schema, columns=[], name=segment.facts.path) as reader:
             chosen = [
                 start
