@@ -53,8 +53,8 @@ class Config:
     append_segment_bytes: int = 256 * MIB
     merge_segment_bytes: int = 256 * MIB
     # Appends of up to this many bytes in memory are inline: the catalog keeps them, and no file is written. At most
-    # `inline_segments` of a table are live; the append that reaches this compacts them. 0 turns it off.
-    inline_bytes: int = 65536
+    # `inline_segments` of a table are live; the append that reaches this compacts them. 0: every append is a file.
+    inline_bytes: int = 0
     inline_segments: int = 256
     # One compaction reads at most this much. The janitor plans one when a partition has at least `merge_min_inputs`
     # segments of about the same size, and at most `merge_max_inputs` of them go into it.
@@ -174,6 +174,7 @@ class Config:
         return dataclasses.replace(self, **checked)
 
 
+_MAY_BE_ZERO = ("inline_bytes",)  # of those that are whole numbers
 _FIELDS: dict[str, type[int] | type[float] | type[str]] = {
     f.name: next(kind for kind in (int, str, float) if isinstance(f.default, kind)) for f in dataclasses.fields(Config)
 }
@@ -201,8 +202,9 @@ def _number(name: str, raw: Any, kind: type[int] | type[float]) -> float | int:
             raise ValueError
     except (TypeError, ValueError):
         raise InvalidInput(f"Setting {name!r} takes a number, not {raw!r}.") from None
-    if not value >= (1 if kind is int else 0):
-        raise InvalidInput(f"Setting {name!r} must be {'at least 1' if kind is int else 'zero or more'}, not {raw!r}.")
+    least = 1 if kind is int and name not in _MAY_BE_ZERO else 0
+    if not value >= least:
+        raise InvalidInput(f"Setting {name!r} must be {'at least 1' if least else 'zero or more'}, not {raw!r}.")
     return value
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from moulin.errors import AlreadyExists
 from moulin.model.facts import SegmentFacts
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 _THREADS = 8
 
 
+class Held(Protocol):
+    """What is known of a segment that may be inline."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def inline(self) -> bytes | None: ...
+
+
 def open_segment(store: Store, facts: SegmentFacts) -> pa.NativeFile:
     """The file of a segment, to be read."""
     if facts.inline is None:
@@ -28,7 +38,7 @@ def open_segment(store: Store, facts: SegmentFacts) -> pa.NativeFile:
     return pa.BufferReader(facts.inline)
 
 
-def put_files(store: Store, segments: Iterable[SegmentFacts]) -> None:
+def put_files(store: Store, segments: Iterable[Held]) -> None:
     """Write the files of inline segments to storage, for those who read it themselves. One that is there stays."""
     inline = [facts for facts in segments if facts.inline is not None]
     if len(inline) > 1:
@@ -39,7 +49,7 @@ def put_files(store: Store, segments: Iterable[SegmentFacts]) -> None:
         _put(store, inline[0])
 
 
-def _put(store: Store, facts: SegmentFacts) -> None:
+def _put(store: Store, facts: Held) -> None:
     if facts.inline is not None and not store.exists(facts.path):
         with suppress(AlreadyExists):
             store.put_if_absent(facts.path, facts.inline)

@@ -39,7 +39,7 @@ def compact_if_due(context: Context, state: TableState, added: Sequence[SegmentF
 
 def _compact(context: Context, table_id: UUID, mine: Sequence[int], reached: int) -> None:
     state = context.catalog.table_by_id(table_id)
-    found = list(context.catalog.segments_by_number(mine, state.version, with_columns=False).values())
+    found = list(context.catalog.segments_by_number(mine, state.version).values())
     if len(found) < reached // 2:  # others append, too, or did before this process began
         found = context.catalog.segments(table_id, state.version, with_columns=False)
     compact_segments(context, state, [segment for segment in found if segment.facts.inline is not None])

@@ -15,9 +15,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    for table in (s.segments, s.tables):
+    for table, default in ((s.segments, sa.false()), (s.tables, sa.text("0"))):
         if "inline" not in {column["name"] for column in sa.inspect(op.get_bind()).get_columns(table.name)}:
-            column = table.c["inline"]
-            op.add_column(
-                table.name, sa.Column("inline", column.type, nullable=False, server_default=column.server_default.arg)
-            )
+            kind = table.c["inline"].type
+            op.add_column(table.name, sa.Column("inline", kind, nullable=False, server_default=default))
