@@ -57,6 +57,8 @@ lock: $(BIN)/uv ## Write the locks anew (ARGS=--upgrade moves to the newest vers
 	@$(call compile,pyproject.toml --extra spark --extra serve --extra postgres --extra duckdb --extra shell --extra connect --group test $(ARGS) -c requirements/demo.lock -o requirements/test.lock)
 	@$(call compile,pyproject.toml --extra spark --extra serve --extra postgres --group bench $(ARGS) -c requirements/test.lock -o requirements/bench.lock)
 	@$(call compile,--group java $(ARGS) -c requirements/test.lock -o requirements/java.lock)
+	@$(call compile,--group adbc $(ARGS) -o requirements/adbc.lock)
+	@$(call compile,--group pyspark-client $(ARGS) -o requirements/pyspark-client.lock)
 
 clean: ## Remove .venv and everything that was generated
 	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

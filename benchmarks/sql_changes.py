@@ -53,10 +53,13 @@ def run(bench: Bench) -> Iterator[Line]:
     peers, reasons = _peers(bench, changed)
     cases = _cases(bench)
     for name, case in cases.items():
+        if not bench.wants_case(name):
+            continue
         yield from _compare(bench, lake, table, name, case, source, peers)
         for peer, reason in reasons.items():
             yield Line(NAME, f"{name} / {peer}", reason=reason, target=case.targets.get(peer))
-    yield from _overhead(bench, lake)
+    if bench.wants_case("a small query"):
+        yield from _overhead(bench, lake)
 
 
 def _changed_rows(bench: Bench) -> Path:
@@ -111,7 +114,7 @@ def _compare(
     bench: Bench, lake: Lake, table: Table, name: str, case: _Case, source: DataFrame, peers: Mapping[str, Peer]
 ) -> Iterator[Line]:
     spark = bench.spark()
-    loaded, folder = table.version, bench.folder / "rewritten"
+    loaded, folder, plain = table.version, bench.folder / "rewritten", bench.wants_peer(_PLAIN)
 
     def rewrite() -> None:
         rows = spark.read.parquet(str(bench.events()))
@@ -119,7 +122,7 @@ def _compare(
 
     contenders = {
         "": Contender(lambda: lake.sql(case.text.replace("{t}", table.name)), lambda: table.restore(loaded)),
-        _PLAIN: Contender(rewrite, lambda: shutil.rmtree(folder, ignore_errors=True)),
+        **({_PLAIN: Contender(rewrite, lambda: shutil.rmtree(folder, ignore_errors=True))} if plain else {}),
         **{peer: Contender(lambda one=one: one.run(case.text), one.reset) for peer, one in peers.items()},
     }
     bench.step(name)
@@ -132,8 +135,9 @@ def _compare(
 
     samples = take_turns(contenders, bench.runs, after_turn=after_turn)
     ours = list(lake.sql(_SUMMARY.replace("{t}", table.name)).first() or ())
-    spark.read.parquet(str(folder)).createOrReplaceTempView("rewritten")
-    _require_equal(_PLAIN, ours, list(spark.sql(_SUMMARY.replace("{t}", "rewritten")).first() or ()))
+    if plain:
+        spark.read.parquet(str(folder)).createOrReplaceTempView("rewritten")
+        _require_equal(_PLAIN, ours, list(spark.sql(_SUMMARY.replace("{t}", "rewritten")).first() or ()))
     for peer, one in peers.items():
         _require_equal(peer, ours, one.run(_SUMMARY))
     table.restore(loaded)
@@ -155,14 +159,18 @@ def _peers(bench: Bench, changed: Path) -> tuple[dict[str, Peer], dict[str, str]
     found: dict[str, Peer] = {}
     reasons: dict[str, str] = {}
     memory = bench.spark().conf.get("spark.driver.memory", "1g") or "1g"
-    folder = bench.folder / "peers"
+    folder, fetched = bench.folder / "peers", (bench.fetched or bench.folder / "fetched").absolute()
     for name in PACKAGES:
+        if not bench.wants_peer(name):
+            continue
         bench.step(f"fetching and loading {name}")
         try:
-            python = make_python(folder / "python")
+            python = make_python(fetched / "python")
             found[name] = bench.shared(
                 f"peer {name}",
-                lambda name=name, python=python: Peer(name, python, folder / name, bench.events(), changed, memory),
+                lambda name=name, python=python: Peer(
+                    name, python, fetched / "jars", folder / name, bench.events(), changed, memory
+                ),
             )
         except Unreachable as error:
             reasons[name] = f"no {name}: {error}"

@@ -44,11 +44,13 @@ class Unreachable(Exception):
 class Peer:
     """One peer, with a table of the events and a temporary view `changed_rows`."""
 
-    def __init__(self, name: str, python: Path, folder: Path, events: Path, changed: Path, memory: str) -> None:
+    def __init__(
+        self, name: str, python: Path, jars: Path, folder: Path, events: Path, changed: Path, memory: str
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         outside = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK_"))}
         self._process = subprocess.Popen(
-            [str(python), __file__, name, str(folder), memory],
+            [str(python), __file__, name, str(jars), str(folder), memory],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -107,13 +109,13 @@ def make_python(folder: Path) -> Path:
     return python
 
 
-def _serve(name: str, folder: Path, memory: str) -> None:
+def _serve(name: str, jars: Path, folder: Path, memory: str) -> None:
     """Answer each line of the input by a line."""
     served: _Served | None = None
     for line in sys.stdin:
         verb, *words = json.loads(line)
         try:
-            served = served or _Served(name, folder, memory)
+            served = served or _Served(name, jars, folder, memory)
             call: Callable[..., list[Any]] = getattr(served, verb)
             answer: dict[str, Any] = {"row": call(*words)}
         except Exception as error:  # noqa: BLE001 - shown by the process that asked
@@ -125,14 +127,14 @@ def _serve(name: str, folder: Path, memory: str) -> None:
 class _Served:
     """The table of one peer."""
 
-    def __init__(self, name: str, folder: Path, memory: str) -> None:
+    def __init__(self, name: str, jars: Path, folder: Path, memory: str) -> None:
         from pyspark.sql import SparkSession
 
         builder: Any = SparkSession.builder.master("local[*]")
         settings = {
             **_EXTENSIONS[name],
             "spark.jars.packages": PACKAGES[name],
-            "spark.jars.ivy": str(folder / "ivy"),
+            "spark.jars.ivy": str(jars),
             "spark.driver.memory": memory,
             "spark.sql.session.timeZone": "UTC",
             "spark.ui.enabled": "false",
@@ -165,4 +167,4 @@ class _Served:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+    _serve(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])

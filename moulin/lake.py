@@ -13,19 +13,12 @@ from uuid import UUID
 
 from moulin.catalog.backend import CatalogBackend, TokenBackend
 from moulin.catalog.catalog import Catalog, own_catalog
-from moulin.catalog.objects.tables import NewTable
 from moulin.catalog.sql.clock import Clock
 from moulin.config import Config, load_config
 from moulin.deprecation import warn_renamed
 from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput, Unsupported
 from moulin.model.entities import SPARK, Database, DropPreview, Representation, TableEntry, View, ViewQuery
-from moulin.model.key.key import with_key
-from moulin.model.key.region import RegionSpec
-from moulin.model.layout.event_time import event_time_id
-from moulin.model.layout.partition import parse_spec
-from moulin.model.layout.sort import parse_sort
 from moulin.model.names import check_name, parse_table_name
-from moulin.model.schema.schema import make_schema
 from moulin.storage import paths
 from moulin.storage.cache import open_cached, with_cache
 from moulin.storage.read_only import ReadOnlyStore
@@ -165,35 +158,35 @@ class Lake:
         sort_by: Sequence[str] = (),
         event_time: str | None = None,
         properties: Mapping[str, Any] | None = None,
+        data: object | None = None,
+        replace: bool = False,
         if_not_exists: bool = False,
     ) -> Table:
         """Make a table. `schema` is a pyarrow.Schema or (name, type[, nullable]) tuples.
 
         Rows are kept sorted by `sort_by`, or else by `event_time`, the column that time ranges prune on. A table with a
-        `primary_key` is keyed: it has one row per key, is sorted by it, and takes `put` and `get`.
+        `primary_key` is keyed: it has one row per key, is sorted by it, and takes `put` and `get`. With `data`, which
+        may be anything that `Table.append` takes, the table comes with its rows; each key may be among them once. With
+        `replace`, the table that has the name is dropped. All of it is one version.
         """
+        from moulin.table.creation import create, new_table
+
+        if replace and if_not_exists:
+            raise InvalidInput("A table that is there is replaced or left alone: choose replace or if_not_exists.")
         database, table = parse_table_name(name)
-        made = make_schema(schema)
-        if primary_key:
-            made = with_key(made, primary_key)
-            if sort_by and list(sort_by) != list(primary_key):
-                raise InvalidInput("A keyed table is sorted by its key: leave sort_by out.")
-            sort_by = primary_key
-        time_field = event_time_id(made, event_time) if event_time else None
-        order = list(sort_by) or ([event_time] if event_time else [])
-        spec, last_partition_id = parse_spec(list(partition_by), made)
-        new = NewTable(
-            made,
-            made.highest_field_id,
-            spec,
-            last_partition_id,
-            parse_sort(order, made),
-            time_field,
-            check_properties(properties or {}),
+        new = new_table(
+            schema,
+            primary_key=primary_key,
+            partition_by=partition_by,
+            sort_by=sort_by,
+            event_time=event_time,
+            properties=properties,
         )
-        RegionSpec.of(made, new.properties)
+        self._open_catalog()
+        if if_not_exists and any(one.name == table for one in self.tables(database)):
+            return self.table(name)
         try:
-            state = self._open_catalog().create_table(database, table, new)
+            state, _ = create(self.context, database, table, new, data, replace=replace)
         except AlreadyExists:
             if not if_not_exists:
                 raise
@@ -350,9 +343,10 @@ class Lake:
 
         It shows the version of this call, with what was put so far, until `lake.duckdb(connection)` brings it to the
         newest one. `moulin_table('shop.orders', version := 12)` is a table as it was, and so is `as_of := '2026-01-31
-        12:00'`. The connection changes no table of the lake; what it creates is its own. It keeps the versions that it
-        shows from clean-up, and ends with the lake. Its SQL may read files and call home as this process may: do not
-        run what a stranger wrote. Needs the extra `duckdb`.
+        12:00'`. A statement opens the files that the catalog says may match its constants; after `SET VARIABLE
+        moulin_pruning = false`, all. The connection changes no table of the lake; what it creates is its own. It keeps
+        the versions that it shows from clean-up, and ends with the lake. Its SQL may read files and call home as this
+        process may: do not run what a stranger wrote. Needs the extra `duckdb`.
         """
         self._open_catalog()
         with self._lock:

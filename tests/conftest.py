@@ -4,6 +4,8 @@ Where tests run in several processes, each process that asks has its own.
 A server that does not start fails the tests that need it; they are never skipped.
 """
 
+# Decisions: docs/decisions/0351
+
 from __future__ import annotations
 
 import os
@@ -18,6 +20,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+from tests import compiled
 from tests.postgres import running_postgres
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 settings.register_profile("moulin", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("moulin")
+compiled.share()
 
 _MEMORY = Path("/dev/shm")
 if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 4 << 30:
@@ -33,6 +37,7 @@ if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 4 << 30:
 
 _LONGEST = ("pipeline", "crash", "docs", "cli", "interop", "table", "contract")  # folders, by what a file takes
 _ON_SPARK = ("pipeline", "benchmarks")
+_OTHER_SPARK = ("statements", "write", "nursery")  # folders of pipeline that take about as long as the rest of it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -42,17 +47,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(item.path.relative_to(here).parts[0], len(ranks)))
 
 
-class _OneSpark(LoadFileScheduling):
-    """A file runs in one process, and all files that use Spark run in the same one: only that one starts it."""
+class _TwoSparks(LoadFileScheduling):
+    """A file runs in one process. Files that use Spark run in two halves, which two processes take first.
+
+    No half waits for the other, and other files fill up whichever process is done earlier.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return "spark" if Path(file).parts[1] in _ON_SPARK else file
+        folders = Path(file).parts
+        if folders[1] not in _ON_SPARK:
+            return file
+        return "other spark" if folders[2] in _OTHER_SPARK else "spark"
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _OneSpark:
-    return _OneSpark(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _TwoSparks:
+    return _TwoSparks(config, log)
 
 
 @pytest.fixture(scope="session")

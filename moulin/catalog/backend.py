@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from moulin.catalog.commit.table_commit import CommitResult, TableCommit
     from moulin.catalog.objects.history import CompactionOf
     from moulin.catalog.objects.names import NameOrId
-    from moulin.catalog.objects.tables import NewTable
+    from moulin.catalog.objects.tables import FirstRows, NewTable
     from moulin.catalog.segments.feed import FeedEntry
     from moulin.catalog.segments.live import PartitionFilter, TimeRange
     from moulin.catalog.tasks.merge_tasks import PlannedTask
@@ -110,7 +110,14 @@ class CatalogBackend(Protocol):
 
     # Tables
 
-    def create_table(self, database: str, name: str, new: NewTable) -> TableState: ...
+    def create_table(
+        self, database: str, name: str, new: NewTable, first: FirstRows | None = None, *, replace: bool = False
+    ) -> TableState:
+        """Make a table, with its first rows if there are any; `replace` drops the one that has the name. One version.
+
+        Segments of first rows lie in the folder of the id that `new` has.
+        """
+
     def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]: ...
     def table(self, database: str, name: str, version: int | None = None) -> TableState: ...
     def table_by_id(self, table_id: UUID, version: int | None = None) -> TableState: ...

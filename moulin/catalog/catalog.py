@@ -21,7 +21,7 @@ from moulin.catalog.manifests.publish import Publisher
 from moulin.catalog.objects import databases, history, lookup, pins, tables, views
 from moulin.catalog.objects.history import CompactionOf
 from moulin.catalog.objects.names import NameOrId
-from moulin.catalog.objects.tables import NewTable
+from moulin.catalog.objects.tables import FirstRows, NewTable
 from moulin.catalog.segments import feed
 from moulin.catalog.segments import live as segments
 from moulin.catalog.segments.feed import FeedEntry
@@ -45,7 +45,7 @@ from moulin.model.entities import (
     View,
     ViewQuery,
 )
-from moulin.model.facts import LiveSegment
+from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.operations import Append, DataOperation
 from moulin.model.texts import check_text
 from moulin.storage.store import Store
@@ -164,10 +164,15 @@ class Catalog:
 
     # Tables
 
-    def create_table(self, database: NameOrId, name: str, new: NewTable) -> TableState:
-        with self._mutation("create-table") as draft:
-            row = tables.find_by_id(draft.connection, tables.create(draft, database, name, new))
-            return tables.load(draft.connection, row, current=draft.write.version)
+    def create_table(
+        self, database: NameOrId, name: str, new: NewTable, first: FirstRows | None = None, *, replace: bool = False
+    ) -> TableState:
+        """Make a table, with its first rows if there are any; `replace` drops the one that has the name."""
+        with self._mutation("replace-table" if replace else "create-table") as draft:
+            grace = self.config.table_grace if replace else None
+            state = commits.create(draft, database, name, new, first, replaced_for=grace)
+        self._settle(() if first is None else first.segments)
+        return state
 
     def tables(self, database: NameOrId, *, include_dropped: bool = False) -> list[TableEntry]:
         with self.pool.read() as connection:
@@ -199,16 +204,13 @@ class Catalog:
 
     def rename_table(self, database: NameOrId, name: NameOrId, new_database: NameOrId, new_name: str) -> TableState:
         with self._mutation("rename-table") as draft:
-            row = tables.find_by_id(draft.connection, tables.rename(draft, database, name, new_database, new_name))
-            return tables.load(draft.connection, row, current=draft.write.version)
+            return tables.made(draft, tables.rename(draft, database, name, new_database, new_name))
 
     def replace_table(self, database: NameOrId, name: str, replacement: NameOrId) -> TableState:
         """Give the name of a table to another one and drop the table that had it, in one version."""
         with self._mutation("replace-table") as draft:
             grace = self.config.table_grace
-            table_id = tables.replace(draft, database, name, replacement, grace_seconds=grace)
-            row = tables.find_by_id(draft.connection, table_id)
-            return tables.load(draft.connection, row, current=draft.write.version)
+            return tables.made(draft, tables.replace(draft, database, name, replacement, grace_seconds=grace))
 
     def drop_table(self, database: NameOrId, name: NameOrId, *, immediate: bool = False) -> TableEntry:
         with self._mutation("drop-table") as draft:
@@ -380,15 +382,15 @@ class Catalog:
                 draft.request(request_id, digest=digest)
             draft.save()
             result = CommitResult(draft.version, draft.now, digest=digest)
-        self._settle(changes)
+        added = [change.operation.added for change in changes if isinstance(change.operation, DataOperation)]
+        self._settle([facts for some in added for facts in some])
         self._publish(draft, [change.table_id for change in changes], soon=all(map(_is_inline, changes)))
         return result
 
-    def _settle(self, changes: Sequence[TableCommit]) -> None:
+    def _settle(self, added: Sequence[SegmentFacts]) -> None:
         """Numbers that are committed need no protection from clean-up any more."""
         if self.pool.living is not None:
-            added = [change.operation.added for change in changes if isinstance(change.operation, DataOperation)]
-            self.pool.living.settle(facts.number for one in added for facts in one)
+            self.pool.living.settle(facts.number for facts in added)
 
     def writing(self) -> AbstractContextManager[None]:
         """While it is open, clean-up leaves alone what this process has written and will commit."""

@@ -13,6 +13,7 @@ from duckdb import DuckDBPyConnection
 from moulin.errors import InvalidInput
 
 _OF_MOULIN = re.compile(r"exception occurred while executing the UDF: \w+: (?P<said>[^\n]*)")
+_NOT_A_TABLE = re.compile(r"Catalog Error: .* is not an? table|Can only \w+( from| into)? base table")
 _ROWS = 100_000
 
 
@@ -47,7 +48,8 @@ def _sentence(said: str) -> str:
     if of_moulin is not None:
         return of_moulin["said"]
     lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it gives no reason"]
-    return f"DuckDB refuses the statement: {lines[0].rstrip('.!')}."
+    advice = " It changes no table of the lake: use Spark or Python." if _NOT_A_TABLE.search(lines[0]) else ""
+    return f"DuckDB refuses the statement: {lines[0].rstrip('.!')}.{advice}"
 
 
 def batches(stream: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

@@ -55,6 +55,32 @@ def quote(*parts: str) -> str:
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
+def matches_pattern(name: str, pattern: str | None) -> bool:
+    """Whether a name fits a pattern as SHOW has them, whatever its case: `*` is any text, `|` is between alternatives.
+
+    Other characters stand for themselves: a regular expression of a stranger could take hours.
+    """
+    if pattern is None:
+        return True
+    return any(_fits(name.lower(), one.strip().lower().split("*")) for one in pattern.split("|"))
+
+
+def _fits(name: str, texts: list[str]) -> bool:
+    """Whether the name is these texts, in this order, with anything between them."""
+    first, *middle = texts
+    if not middle:
+        return name == first
+    last, at = middle.pop(), len(first)
+    if not name.startswith(first):
+        return False
+    for text in middle:
+        found = name.find(text, at)
+        if found < 0:
+            return False
+        at = found + len(text)
+    return len(name) - at >= len(last) and name.endswith(last)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A question to append to an error: the nearest of `known`, after a space; empty when none is near."""
     from difflib import get_close_matches  # only errors need it
@@ -88,6 +114,7 @@ __all__ = [
     "check_column_name",
     "check_name",
     "did_you_mean",
+    "matches_pattern",
     "parse_table_name",
     "quote",
 ]

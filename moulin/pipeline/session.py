@@ -227,6 +227,8 @@ def _settings(master: str) -> dict[str, str]:
     }
     if is_local(master):
         settings["spark.sql.shuffle.partitions"] = str(2 * _cores(master))
+        # Else a task that runs out of memory ends the JVM, and with it everybody's queries.
+        settings["spark.executor.killOnFatalError.depth"] = "0"
     if is_local(master) or urlsplit(master).hostname in ("127.0.0.1", "localhost"):
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     return settings

@@ -24,9 +24,11 @@ from moulin.errors import Closed, Corrupt, InvalidInput, NotFound, PermissionDen
 from moulin.lake import Lake
 from moulin.model.entities import TableState, View
 from moulin.model.predicate import Predicate
+from moulin.model.rows.rows import RowsOf
 from moulin.model.schema.values import Schema
 from moulin.pipeline.attached.session import AttachedSession
 from moulin.pipeline.read.feed import feed_frame
+from moulin.pipeline.read.few import few_rows
 from moulin.pipeline.read.fresh import Fresh, FreshLane
 from moulin.pipeline.read.hidden import hidden_of
 from moulin.pipeline.read.metadata import WITH_ADDRESSES, metadata_of
@@ -43,6 +45,7 @@ from moulin.pipeline.statements.answer import Answer
 from moulin.pipeline.statements.statements import HARMLESS, STATEMENTS, parse
 from moulin.pipeline.write.backfill import backfill
 from moulin.pipeline.write.writer import FrameJob, frame_arrow_schema
+from moulin.table.edit.edits import PLACE
 from moulin.table.keyed.tables import flush_keyed
 from moulin.table.pins import Hold
 from moulin.table.ports import Backfilled, BatchLoaded, FrameKernel, P, R
@@ -50,6 +53,7 @@ from moulin.table.table import Table
 
 _HOLDS: ContextVar[list[Hold]] = ContextVar("holds")
 _UNFLUSHED: ContextVar[Mapping[UUID, Exception]] = ContextVar("unflushed", default=MappingProxyType({}))
+_IN_STATEMENT: ContextVar[bool] = ContextVar("in_statement", default=False)
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _SESSION = "session"  # Spark's name for the database of temporary views; a database of the lake goes before it
 
@@ -122,19 +126,26 @@ class LakeSpark:
             plan = parse(catalyst if guard is None else guard, text, args)
             if plan.nodeName() == "UnresolvedWith":
                 plan = catalyst.opened_actively(plan)
-        run = STATEMENTS.get(plan.nodeName())
-        if run is None:
+        if plan.nodeName() not in STATEMENTS:
             return self._query(plan, guard, fresh=fresh, foreign=foreign)
         if not changes and plan.nodeName() not in HARMLESS:
             raise PermissionDenied("A safe query changes nothing: ask for rows.")
+        return self.change(plan, guard, foreign=foreign)
+
+    def change(self, plan: LogicalPlan, guard: SafeSql | None, *, foreign: bool = False) -> DataFrame:
+        """Run a statement of `STATEMENTS` that was planned already. REQUIRES: its caller may change tables."""
+        catalyst = self._catalyst if guard is None else guard.catalyst
+        assert catalyst is not None
+        run = STATEMENTS[plan.nodeName()]
         if guard is not None and hasattr(plan, "toJSON"):
             guard.check_statement(plan)
         with _refusing("Spark refuses the statement"), self._holding() as holds:
-            token = _UNFLUSHED.set({})
+            tokens = _UNFLUSHED.set({}), _IN_STATEMENT.set(True)
             try:
                 return self._answered(run(_Session(self, catalyst, guard, foreign), plan))
             finally:
-                _UNFLUSHED.reset(token)
+                _UNFLUSHED.reset(tokens[0])
+                _IN_STATEMENT.reset(tokens[1])
                 for hold in holds:
                     hold.release()
 
@@ -259,7 +270,13 @@ class LakeSpark:
     def map_frame(self, kernel: FrameKernel[P, R], plan: P, frame: DataFrame) -> list[R]:
         """The results of a kernel over the rows of a DataFrame, in the order of the tasks; nothing is committed."""
         self.session()
-        return FrameJob.of(self._lake.context, kernel, plan, frame.schema).run(frame)
+        rows_of = RowsOf(plan.table, PLACE) if _IN_STATEMENT.get() else None
+        return FrameJob.of(self._lake.context, kernel, plan, frame.schema, rows_of).run(frame)
+
+    def few_rows(self, frame: DataFrame) -> pa.Table | None:
+        """All rows of a DataFrame if they are few; see `pipeline.read.few`."""
+        self.session()
+        return few_rows(frame)
 
     def backfill(
         self,

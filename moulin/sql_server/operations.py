@@ -36,6 +36,7 @@ class Operation:
         self.id, self.tags = id, frozenset(tags)
         self._spark, self._group = spark, f"moulin-{uuid4()}"
         self._answers: list[pb.ExecutePlanResponse] = []
+        self._bytes = 0
         self._released = 0  # how many answers there were before the first that is kept
         self._error: Exception | None = None
         self._done = self._stopped = False
@@ -45,6 +46,11 @@ class Operation:
     @property
     def done(self) -> bool:
         return self._done
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of answers that its client has not released."""
+        return self._bytes
 
     def run(self, make: Callable[[], Iterable[pb.ExecutePlanResponse]]) -> None:
         """Do the work and keep its answers. Runs in a thread of its own."""
@@ -107,6 +113,7 @@ class Operation:
             number = int(until) if until.isdecimal() else -1
             count = number + 1 - self._released
             if 0 < count <= len(self._answers):
+                self._bytes -= sum(answer.ByteSize() for answer in self._answers[:count])
                 del self._answers[:count]
                 self._released += count
 
@@ -124,6 +131,7 @@ class Operation:
             answer.response_id = str(self._released + len(self._answers))
             answer.operation_id = self.id
             self._answers.append(answer)
+            self._bytes += answer.ByteSize()
             self._changed.notify_all()
 
     def _end(self, error: Exception | None) -> None:

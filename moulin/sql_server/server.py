@@ -48,7 +48,13 @@ class SqlServer:
         session = spark.guard().session
 
         def make(caller: Caller) -> ConnectSession:
-            return ConnectSession(lake, spark, changes=caller.role >= Role.WRITE, largest_message=largest)
+            return ConnectSession(
+                lake,
+                spark,
+                changes=caller.role >= Role.WRITE,
+                upkeep=caller.role >= Role.PIPELINE,
+                largest_message=largest,
+            )
 
         self._sessions = Sessions(make)
         self._calls = ThreadPoolExecutor(2 * config.threads, thread_name_prefix="moulin-sql-call")

@@ -1,6 +1,6 @@
 """The calls of Spark Connect. What is not here is refused."""
 
-# Decisions: docs/decisions/0265, docs/decisions/0266
+# Decisions: docs/decisions/0265, docs/decisions/0266, docs/decisions/0285
 
 from __future__ import annotations
 
@@ -151,21 +151,27 @@ class Service(SparkConnectServiceServicer):
         operation = Operation(_operation_id(request), request.tags, self._spark)
         if len(session.operations.find(lambda one: not one.done)) >= MAX_OPERATIONS:
             raise Unavailable(f"A session has at most {MAX_OPERATIONS} operations at a time: wait for one of them.")
+        self._sessions.make_room(_caller())
         session.operations.add(operation)
-        self._pool.submit(operation.run, lambda: _run(session, plan))
+        self._pool.submit(operation.run, lambda: _run(session, plan, counts=not _is_jdbc(request)))
         return operation
 
 
-def _run(session: ClientSession, plan: pb.Plan) -> Iterator[pb.ExecutePlanResponse]:
+def _run(session: ClientSession, plan: pb.Plan, *, counts: bool) -> Iterator[pb.ExecutePlanResponse]:
     kind = plan.WhichOneof("op_type")
     if kind == "root":
-        yield from answers(session.connect.frame(plan.root))
+        yield from answers(session.connect.result(plan.root))
     elif kind == "command":
-        result = session.connect.command(plan.command)
+        result = session.connect.command(plan.command, counts=counts)
         if result is not None:
             yield pb.ExecutePlanResponse(sql_command_result=pb.ExecutePlanResponse.SqlCommandResult(relation=result))
     else:
         raise InvalidInput("The plan is empty.")
+
+
+def _is_jdbc(request: pb.ExecutePlanRequest) -> bool:
+    """Its `executeUpdate` fails, after the change was made, when there are columns in the result."""
+    return request.client_type.startswith("Spark Connect JDBC")
 
 
 def _configure(session: ClientSession, operation: pb.ConfigRequest.Operation, response: pb.ConfigResponse) -> None:

@@ -21,6 +21,9 @@ from moulin.sql_server.operations import Operations
 MAX_SESSIONS: Final = 64
 """Of one token at a time."""
 IDLE_SECONDS: Final = 3600.0
+MAX_KEPT: Final = 1000
+MAX_KEPT_BYTES: Final = 256 << 20
+"""How many operations that have ended a token has, and how many bytes of their answers, before the next one starts."""
 
 
 class ClientSession:
@@ -66,6 +69,19 @@ class Sessions:
             raise NotFound("[INVALID_HANDLE.SESSION_NOT_FOUND] There is no such session: connect again.")
         found.used = time.monotonic()
         return found
+
+    def make_room(self, caller: Caller) -> None:
+        """Forget answers that a token's clients have not fetched, the oldest first, when they are too many."""
+        with self._lock:
+            own = [session for (owner, _), session in self._sessions.items() if owner == caller]
+        found = [(one, session) for session in own for one in session.operations.find(lambda one: one.done)]
+        found.sort(key=lambda pair: pair[0].asked)
+        kept = sum(one.kept_bytes for one, _ in found)
+        for index, (one, session) in enumerate(found):
+            if kept <= MAX_KEPT_BYTES and len(found) - index <= MAX_KEPT:
+                return
+            kept -= one.kept_bytes
+            session.operations.forget(one.id)
 
     def close(self, caller: Caller, id: str) -> None:
         with self._lock:

@@ -77,9 +77,12 @@ class TableHandle:
         return self._fix() if self._read_only else self._context.catalog.table_by_id(self.id).version
 
     def settle(self) -> None:
-        """Commit what was left in logs, so that the newest version has it; nothing where this may not be written."""
+        """Commit what was left in logs, so that the newest version has it; nothing where this may not be written.
+
+        Unavailable while another process holds such a log and flushes nothing of it.
+        """
         if not self._read_only and (keyed := self._keyed()) is not None:
-            keyed.ready()
+            keyed.committed()
 
     def _fix(self) -> int:
         """Show the newest version from now on; of a keyed table with what was left in its logs."""

@@ -107,6 +107,9 @@ class Spark(Protocol):
         do not fit `plan.source`.
         """
 
+    def few_rows(self, frame: DataFrame) -> pa.Table | None:
+        """All rows of a frame, if they are few; None when they are not, or may not be. No Python task runs."""
+
     def backfill(
         self,
         table_id: UUID,

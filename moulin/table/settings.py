@@ -15,6 +15,7 @@ from moulin.model.schema.change import (
     SetDefault,
     SetDoc,
     SetNullable,
+    SetRequired,
     WidenColumn,
 )
 from moulin.model.schema.schema import find_column
@@ -64,6 +65,13 @@ class TableSettings(TableHandle):
 
     def set_nullable(self, name: str) -> Outcome:
         return self._alter(SetNullable(name))
+
+    def set_required(self, name: str) -> Outcome:
+        """Let a column be null no more. FailedPrecondition when a row of the newest version has a null in it.
+
+        Older versions keep their nulls. Writers that were prepared before and bring a null get a Conflict.
+        """
+        return self._alter(SetRequired(name))
 
     def set_doc(self, name: str, doc: str | None) -> Outcome:
         """Comment on a column; None takes the comment away."""
@@ -122,4 +130,9 @@ class TableSettings(TableHandle):
         return list_indexes(self._context, self._state())
 
     def _alter(self, *changes: SchemaChange) -> Outcome:
+        if any(isinstance(change, SetRequired) for change in changes):
+            from moulin.table.required import require_columns
+
+            self._writable()
+            return require_columns(self._context, self._writable, self._keyed(), changes)
         return self._set(AlterSchema(changes))

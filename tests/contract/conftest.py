@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -31,6 +31,18 @@ from moulin.meta.client.connection import Connection
 from moulin.meta.config import ServeConfig
 from moulin.meta.server.server import MetaServer, build_server
 from moulin.storage.store import Store, open_store
+
+
+@pytest.hookimpl(tryfirst=True)  # before those with the marker are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Pairs of operations that `test_conflicts` tries on SQLite are tried on the other backends by `make test-long`."""
+    for item in items:
+        found: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+        if "before" in found and found.get("module_backend", "sqlite") != "sqlite":
+            from tests.contract.test_conflicts import is_tried_on_every_backend
+
+            if not is_tried_on_every_backend(found["now"], found["before"]):
+                item.add_marker(pytest.mark.long)
 
 
 class HandClock(SimulatedClock):

@@ -70,7 +70,7 @@ def test_deleted_rows_are_left_out_of_many_segments(lake: Lake) -> None:
 
 
 def test_a_table_of_many_segments_is_listed_when_it_is_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moulin.duck.connection._WRITTEN_OUT", 1)
+    monkeypatch.setattr("moulin.duck.views._WRITTEN_OUT", 1)
     table = lake.create_table("d.t", EVENTS)
     for number in range(4):
         table.append(events(number))
@@ -137,6 +137,9 @@ def test_older_versions_are_read_by_number_and_by_time(lake: Lake) -> None:
     assert seen(connection, joined.replace("d.t ANTI", "d.t AS t ANTI")) == [2]
     with pytest.raises(duckdb.Error, match="Table d.x does not exist"):
         connection.execute("FROM moulin_table('d.x')")
+    for wrong in ("FROM moulin_table('t')", "FROM moulin_table('t', version := 1)"):
+        with pytest.raises(duckdb.Error, match="database.table"):
+            connection.execute(wrong)
     with pytest.raises(duckdb.Error, match="version or as_of"):
         connection.execute("FROM moulin_table('d.t', version := 1, as_of := now())")
 

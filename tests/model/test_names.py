@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from moulin.errors import InvalidInput
-from moulin.model.names import check_column_name, check_name, did_you_mean, parse_table_name, quote
+from moulin.model.names import check_column_name, check_name, did_you_mean, matches_pattern, parse_table_name, quote
 
 
 @pytest.mark.parametrize(
@@ -66,3 +70,16 @@ def test_quoting_leaves_no_way_out_of_the_quotes() -> None:
 def test_did_you_mean_ignores_case_and_gives_up_on_strangers() -> None:
     assert did_you_mean("REGOIN", ["region", "amount"]) == " Did you mean 'region'?"
     assert did_you_mean("zzz", ["region", "amount"]) == ""
+
+
+@given(st.text("abB", max_size=8), st.text("abB*|", max_size=10))
+def test_patterns_mean_what_they_mean_in_spark(name: str, pattern: str) -> None:
+    wanted = any(re.fullmatch(one.replace("*", ".*"), name, re.IGNORECASE) for one in pattern.split("|"))
+    assert matches_pattern(name, pattern) is wanted
+
+
+def test_other_characters_of_a_pattern_stand_for_themselves() -> None:
+    assert not matches_pattern("a" * 200, "(a+)+$")
+    assert not matches_pattern("orders", "[o]rders")
+    assert matches_pattern("a" * 255, "*a" * 100 + "*")
+    assert matches_pattern("orders", None)

@@ -38,6 +38,44 @@ def zone(spark: SparkSession) -> list[str | None]:
     return [before, rows(spark.sql("select current_timezone() as z"))[0]["z"]]
 
 
+def source(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([(1, "first"), (2, "second")], "id long, name string")
+
+
+def upsert(spark: SparkSession) -> list[dict[str, Any]]:
+    """A merge whose condition is made of columns of the frame and of the table."""
+    frame = source(spark).withColumn("name", F.upper("name"))
+    writer = frame.mergeInto("shop.made", frame.id == F.col("made.id"))
+    writer.whenMatched().updateAll().whenNotMatched().insertAll().merge()
+    return rows(spark.table("shop.made").orderBy("id"))
+
+
+def clauses(spark: SparkSession) -> list[dict[str, Any]]:
+    """A merge with conditions, assignments and rows that have no match, of a source that has a name."""
+    spark.sql("insert into shop.made values (3, 'third'), (4, 'fourth')").collect()
+    spark.createDataFrame([(1, "a"), (2, "b"), (9, "c")], "id long, name string").createOrReplaceTempView("news")
+    frame = spark.table("news").where("id > 0").alias("s")
+    writer = frame.mergeInto("moulin.shop.made", F.expr("s.id = made.id"))
+    writer = writer.whenMatched(F.col("s.id") == 1).delete()
+    writer = writer.whenMatched().update({"name": F.concat(F.col("made.name"), F.col("s.name"))})
+    writer = writer.whenNotMatched(F.col("s.id") > 5).insert({"id": F.col("s.id"), "name": F.lit("new")})
+    writer = writer.whenNotMatchedBySource(F.col("made.id") == 3).update({"name": F.lit("left")})
+    writer.whenNotMatchedBySource().delete().merge()
+    return rows(spark.table("shop.made").orderBy("id"))
+
+
+def merged_with_itself(spark: SparkSession) -> list[dict[str, Any]]:
+    own = spark.table("shop.made").where("id = 9").alias("s")
+    own.mergeInto("shop.made", own.id == F.col("made.id")).whenMatched().delete().merge()
+    return rows(spark.table("shop.made").orderBy("id"))
+
+
+def merge_text(spark: SparkSession) -> list[dict[str, Any]]:
+    source(spark).createOrReplaceTempView("news")
+    text = "merge into shop.made t using news s on t.id = s.id when not matched then insert *"
+    return rows(spark.sql(text).select("num_inserted_rows"))
+
+
 Step = Callable[[SparkSession], Any]
 READS: dict[str, Step] = {
     "sql": lambda s: rows(s.sql("select id, name from shop.orders where id < :least", args={"least": 3})),
@@ -86,6 +124,9 @@ READS: dict[str, Step] = {
     "file": lambda s: s.read.text("/etc/hostname").collect(),
     "own function": lambda s: s.table("shop.orders").select(F.udf(lambda x: x)("id")).collect(),
     "version": lambda s: s.version,
+    "change by text": lambda s: s.sql("truncate table shop.orders").collect(),
+    "change by rows": lambda s: s.table("shop.orders").writeTo("shop.orders").append(),
+    "change by merge": lambda s: row(s, 1).mergeInto("shop.orders", F.lit(True)).whenMatched().delete().merge(),
 }
 CHANGES: dict[str, Step] = {
     "create": lambda s: row(s, 1).writeTo("shop.made").create(),
@@ -101,7 +142,17 @@ CHANGES: dict[str, Step] = {
     "replace": lambda s: row(s, 1).writeTo("shop.made").createOrReplace(),
     "replaced": lambda s: ids(s.table("shop.made")),
     "truncate": lambda s: rows(s.sql("truncate table shop.made").select("num_deleted_rows")),
-    "merge": lambda s: row(s, 1).mergeInto("shop.made", F.lit(True)).whenMatched().delete().merge(),
+    "merge as text": merge_text,
+    "merge": upsert,
+    "merge by clauses": clauses,
+    "merge with itself": merged_with_itself,
+    "merge with new columns": lambda s: (
+        row(s, 1).mergeInto("shop.made", F.lit(True)).withSchemaEvolution().whenMatched().delete().merge()
+    ),
+    "merge that does nothing": lambda s: row(s, 1).mergeInto("shop.made", F.lit(True)).merge(),
+    "merge that matches twice": lambda s: (
+        source(s).mergeInto("shop.made", F.lit(True)).whenMatched().updateAll().merge()
+    ),
 }
 
 

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
+import pyarrow as pa
 import pyspark.sql.connect.proto as pb
 import pytest
 import zstandard
 from google.protobuf import any_pb2
 
+from moulin.pipeline.connect import session
 from tests.sql_server.conftest import Client, Served
 
 pytestmark = pytest.mark.spark
@@ -399,6 +401,177 @@ def has_a_pipeline(plan: pb.Plan) -> None:
 
 
 @plan
+def sql_wants_a_million_partitions(plan: pb.Plan) -> None:
+    plan.root.sql.query = "select count(id) from range(0, 10, 1, 1000000)"
+
+
+@plan
+def lists_more_values_than_can_be_checked(plan: pb.Plan) -> None:
+    plan.root.sql.query = f"select * from shop.orders where id in ({','.join(['1'] * 20_000)})"
+
+
+@plan
+def lists_more_values_in_an_expression(plan: pb.Plan) -> None:
+    orders(plan.root.filter.input)
+    plan.root.filter.condition.expression_string.expression = f"id in ({','.join(['1'] * 20_000)})"
+
+
+@plan
+def lists_more_values_as_messages(plan: pb.Plan) -> None:
+    orders(plan.root.filter.input)
+    call = plan.root.filter.condition.unresolved_function
+    call.function_name = "in"
+    for number in range(20_000):
+        call.arguments.add().literal.long = number
+
+
+@plan
+def has_more_parts_than_can_be_checked(plan: pb.Plan) -> None:
+    orders(plan.root.project.input)
+    for _ in range(20):
+        call = plan.root.project.expressions.add().unresolved_function
+        call.function_name = "array"
+        for number in range(2_000):
+            call.arguments.add().literal.long = number
+
+
+@plan
+def sends_compressed_rows(plan: pb.Plan) -> None:
+    rows, sink = pa.table({"a": [0] * 100_000}), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_table(rows)
+    plan.root.local_relation.data = sink.getvalue().to_pybytes()
+
+
+@plan
+def sends_many_rows_of_nothing(plan: pb.Plan) -> None:
+    rows, sink = pa.table({"a": pa.nulls(2_000_000_000)}), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    plan.root.limit.input.local_relation.data = sink.getvalue().to_pybytes()
+    plan.root.limit.limit = 1
+
+
+def merge(plan: pb.Plan) -> pb.MergeIntoTableCommand:
+    """A merge that could run."""
+    found = plan.command.merge_into_table_command
+    found.target_table_name = "shop.orders"
+    orders(found.source_table_plan)
+    found.merge_condition.literal.boolean = False
+    found.match_actions.add().merge_action.action_type = pb.MergeAction.ACTION_TYPE_DELETE
+    return found
+
+
+@plan
+def merges_a_file(plan: pb.Plan) -> None:
+    merge(plan).source_table_plan.read.data_source.format = "text"
+
+
+@plan
+def merges_a_file_by_its_name(plan: pb.Plan) -> None:
+    merge(plan).source_table_plan.sql.query = "select * from text.`/etc/hostname`"
+
+
+@plan
+def merges_by_a_condition_in_java(plan: pb.Plan) -> None:
+    merge(plan).merge_condition.expression_string.expression = "reflect('java.lang.System','getenv','HOME') = 'x'"
+
+
+@plan
+def merges_by_a_condition_on_a_file(plan: pb.Plan) -> None:
+    merge(plan).merge_condition.expression_string.expression = "exists (select * from text.`/etc/hostname`)"
+
+
+@plan
+def merges_a_value_of_java(plan: pb.Plan) -> None:
+    action = merge(plan).match_actions.add().merge_action
+    action.action_type = pb.MergeAction.ACTION_TYPE_UPDATE
+    assignment = action.assignments.add()
+    assignment.key.expression_string.expression = "name"
+    assignment.value.expression_string.expression = "reflect('java.lang.System','getenv','HOME')"
+
+
+@plan
+def merges_the_names_of_files(plan: pb.Plan) -> None:
+    action = merge(plan).match_actions.add().merge_action
+    action.action_type = pb.MergeAction.ACTION_TYPE_UPDATE
+    assignment = action.assignments.add()
+    assignment.key.expression_string.expression = "name"
+    assignment.value.expression_string.expression = "_metadata.file_path"
+
+
+@plan
+def merges_into_a_table_of_spark(plan: pb.Plan) -> None:
+    merge(plan).target_table_name = "spark_catalog.default.t"
+
+
+@plan
+def merges_with_new_columns(plan: pb.Plan) -> None:
+    merge(plan).with_schema_evolution = True
+
+
+@plan
+def merges_without_an_action(plan: pb.Plan) -> None:
+    del merge(plan).match_actions[:]
+
+
+@plan
+def merges_with_an_action_that_is_none(plan: pb.Plan) -> None:
+    merge(plan).match_actions.add().literal.boolean = True
+
+
+@plan
+def has_a_clause_of_merge_in_a_query(plan: pb.Plan) -> None:
+    orders(plan.root.project.input)
+    plan.root.project.expressions.add().merge_action.action_type = pb.MergeAction.ACTION_TYPE_DELETE
+
+
+@plan
+def inserts_a_value_of_java(plan: pb.Plan) -> None:
+    plan.root.sql.query = "insert into shop.orders values (1, 1.0, reflect('java.lang.System','getenv','HOME'))"
+
+
+@plan
+def inserts_the_lines_of_a_file(plan: pb.Plan) -> None:
+    plan.root.sql.query = "insert into shop.orders values (1, 1.0, (select max(value) from text.`/etc/hostname`))"
+
+
+@plan
+def changes_below_a_limit(plan: pb.Plan) -> None:
+    plan.root.limit.input.sql.query = "truncate table shop.orders"
+    plan.root.limit.limit = 1
+
+
+@plan
+def changes_in_a_view(plan: pb.Plan) -> None:
+    plan.command.create_dataframe_view.input.sql.query = "truncate table shop.orders"
+    plan.command.create_dataframe_view.name = "v"
+
+
+@plan
+def names_a_file_in_a_parameter(plan: pb.Plan) -> None:
+    plan.root.sql.query = "select * from identifier(:name)"
+    plan.root.sql.named_arguments["name"].literal.string = "text.`/etc/hostname`"
+
+
+@plan
+def hides_java_in_a_hint(plan: pb.Plan) -> None:
+    orders(plan.root.hint.input)
+    plan.root.hint.name = "broadcast"
+    plan.root.hint.parameters.add().expression_string.expression = "reflect('java.lang.System','getenv','HOME')"
+
+
+@plan
+def cleans_up_as_a_janitor_does(plan: pb.Plan) -> None:
+    plan.root.sql.query = "call moulin.system.GC()"
+
+
+@plan
+def vacuums(plan: pb.Plan) -> None:
+    plan.command.sql_command.input.sql.query = "vacuum"
+
+
+@plan
 def has_no_plan(plan: pb.Plan) -> None:
     pass
 
@@ -541,6 +714,38 @@ def _field(number: int, data: bytes) -> bytes:
         length >>= 7
         if not length:
             return head + data
+
+
+def test_the_schema_of_a_change_does_not_change_anything(writer: Client) -> None:
+    request = pb.AnalyzePlanRequest()
+    request.schema.plan.root.sql.query = "truncate table shop.orders"
+    with pytest.raises(grpc.RpcError) as refused:
+        writer.call("AnalyzePlan", request)
+    assert refused.value.code() in REFUSED
+
+
+def test_a_session_has_so_many_views_and_no_more(writer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def view(name: str, text: str = "select 1 as one") -> None:
+        found = pb.Plan()
+        found.command.create_dataframe_view.input.sql.query = text
+        found.command.create_dataframe_view.name = name
+        found.command.create_dataframe_view.replace = True
+        writer.execute(found)
+
+    monkeypatch.setattr(session, "MAX_VIEWS", 2)
+    monkeypatch.setattr(session, "MAX_VIEW_BYTES", 1000)
+    view("a")
+    view("b")
+    view("B")
+    for name, text in (("c", "select 1 as one"), ("a", f"select '{'x' * 1000}' as one")):
+        with pytest.raises(grpc.RpcError) as refused:
+            view(name, text)
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "dropTempView" in refused.value.details()
+    drop = pb.Plan()
+    drop.root.catalog.drop_temp_view.view_name = "a"
+    writer.execute(drop)
+    view("c")
 
 
 def test_after_all_of_it_the_table_is_as_it_was(served: Served, writer: Client) -> None:

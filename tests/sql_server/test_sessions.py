@@ -12,6 +12,7 @@ import pytest
 from moulin.errors import FailedPrecondition
 from moulin.meta.config import ServeConfig
 from moulin.meta.roles import Role
+from moulin.sql_server import sessions
 from moulin.sql_server.server import SqlServer
 from tests.sql_server.conftest import Client, Served
 
@@ -112,6 +113,39 @@ def test_an_operation_is_not_started_twice(reader: Client) -> None:
     reader.execute(sql("select 1"), operation=operation, reattachable=True)
     code, _ = refused(lambda: reader.execute(sql("select 1"), operation=operation, reattachable=True))
     assert code is grpc.StatusCode.FAILED_PRECONDITION
+
+
+@pytest.mark.parametrize(("kept", "size"), [(2, 1 << 20), (100, 10)])
+def test_answers_that_nobody_fetches_are_forgotten_for_new_ones(
+    reader: Client, monkeypatch: pytest.MonkeyPatch, kept: int, size: int
+) -> None:
+    operations = [str(uuid4()) for _ in range(4)]
+    monkeypatch.setattr(sessions, "MAX_KEPT", kept)
+    monkeypatch.setattr(sessions, "MAX_KEPT_BYTES", size)
+    for operation in operations:
+        assert count(reader.execute(sql("select 1"), operation=operation, reattachable=True)) == 1
+    first = pb.ReattachExecuteRequest(operation_id=operations[0])
+    assert refused(lambda: list(reader.call("ReattachExecute", first)))[0] is grpc.StatusCode.NOT_FOUND
+    last = pb.ReattachExecuteRequest(operation_id=operations[-1])
+    assert count(list(reader.call("ReattachExecute", last))) == 1
+
+
+def test_a_client_may_send_sql_as_a_relation(served: Served, reader: Client, writer: Client) -> None:
+    assert count(reader.execute(sql("show tables in shop"))) > 0
+    before = served.lake.version
+    code, details = refused(lambda: reader.execute(sql("delete from shop.orders where id = 1")))
+    assert code is grpc.StatusCode.PERMISSION_DENIED
+    assert "role write" in details
+    assert served.lake.version == before
+    assert count(writer.execute(sql("delete from shop.orders where id = -1"))) == 1
+
+
+def test_the_jdbc_driver_gets_no_columns_for_a_change(writer: Client) -> None:
+    request = pb.ExecutePlanRequest(session_id=writer.session, client_type="Spark Connect JDBC spark/4.3.0")
+    request.plan.CopyFrom(statement("delete from shop.orders where id = -1"))
+    (result,) = [one for one in writer.call("ExecutePlan", request) if one.HasField("sql_command_result")]
+    answers = writer.execute(pb.Plan(root=result.sql_command_result.relation))
+    assert [one.schema.struct.fields for one in answers if one.HasField("schema")] == [[]]
 
 
 def test_what_runs_can_be_interrupted(reader: Client) -> None:

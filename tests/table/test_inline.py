@@ -229,9 +229,8 @@ def test_a_commit_whose_inline_bytes_are_not_as_described_is_refused(folder: Lak
     assert table.scan().count() == 0
 
 
-VALUES = st.lists(
-    st.tuples(st.sampled_from(["append", "delete", "compact", "restore"]), st.integers(0, 5)), max_size=14
-)
+STEP = st.sampled_from(["append", "delete", "compact", "restore"])
+STEPS = st.lists(st.tuples(STEP, st.integers(0, 5)), max_size=14)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

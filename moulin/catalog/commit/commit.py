@@ -8,6 +8,7 @@ meanwhile says what the caller may do about it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -15,19 +16,62 @@ from moulin.catalog.commit import arrivals, data, indexes, regions, restore, set
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.objects import tables
+from moulin.catalog.objects.names import NameOrId
+from moulin.catalog.objects.new_table import FirstRows, NewTable
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
+from moulin.errors import InvalidInput
+from moulin.model.entities import TableState
 from moulin.model.ids import new_snapshot_id
-from moulin.model.operations import AlterSchema, DataOperation, IndexOperation, Restore
+from moulin.model.operations import AlterSchema, Append, DataOperation, IndexOperation, Restore, Upsert
 from moulin.model.schema.change import CastColumn
 
 
 def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
     """Apply all operations as one version, or raise and leave nothing."""
+    _apply(draft, commits, dict.fromkeys((commit.table_id for commit in commits), 0))
+
+
+def create(
+    draft: Draft,
+    database: NameOrId,
+    name: str,
+    new: NewTable,
+    first: FirstRows | None,
+    *,
+    replaced_for: float | None = None,
+) -> TableState:
+    """Make a table, with its first rows if there are any.
+
+    With `replaced_for`, the table that has the name is dropped; it can be brought back for so many seconds.
+    """
+    if replaced_for is not None:
+        tables.make_way(draft, database, name, grace_seconds=replaced_for)
+    table_id = tables.create(draft, database, name, new)
+    if first is not None and first.segments:
+        fill(draft, table_id, first)
+    return tables.made(draft, table_id)
+
+
+def fill(draft: Draft, table_id: UUID, first: FirstRows) -> None:
+    """Add the rows that a table is made with. REQUIRES: the same version makes it."""
+    state = tables.made(draft, table_id)
+    keyed = bool(state.schema.identifier_field_ids)
+    if keyed:
+        regions.begin(draft, table_id, first.regions)
+    elif first.regions:
+        raise InvalidInput(f"{state.full_name} has no primary key, and so no regions.")
+    operation = Upsert(added=first.segments) if keyed else Append(added=first.segments)
+    snapshot = sa.select(s.table_commits.c.snapshot_id).where(s.table_commits.c.table_id == table_id)
+    snapshot_id = int(draft.connection.execute(snapshot).scalar_one())
+    _apply(draft, [TableCommit(table_id, draft.version, operation, snapshot_id=snapshot_id)], {table_id: 1})
+
+
+def _apply(draft: Draft, commits: Sequence[TableCommit], ordinals: dict[UUID, int]) -> None:
+    """`ordinals` are the operations of each table that the version has already."""
     for commit in commits:
         arrivals.check(commit)
     snapshot_ids = {commit.table_id: commit.snapshot_id or new_snapshot_id() for commit in commits}
-    ordinals = dict.fromkeys(snapshot_ids, 0)
     growing = {c.table_id for c in commits if isinstance(c.operation, DataOperation) and c.operation.added}
     numbered = set()
     for commit in commits:

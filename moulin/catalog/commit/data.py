@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from moulin.catalog.commit import arrivals
+from moulin.catalog.commit import arrivals, required
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.commit.table_commit import Stale
 from moulin.catalog.objects import tables
@@ -27,6 +27,7 @@ from moulin.errors import InvalidInput, Unsupported
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.conflicts import Verdict
+from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 from moulin.model.operations import Append, Compact, DataOperation, Expected, NewVector, Overwrite, Upsert
 from moulin.model.schema.evolution import loses_values
@@ -50,7 +51,7 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
     if isinstance(operation, Overwrite) and operation.everything:
         _remove(change, list(open_spans(change)))
     _replace_vectors(change, [(spans[v.expected.segment], v) for v in operation.vectors])
-    _add(change, operation.added, operation.added_vectors)
+    _add(change, operation.added, operation.added_vectors, same_rows=isinstance(operation, Compact))
     if isinstance(operation, Compact):
         _record_compaction(change, operation)
 
@@ -179,8 +180,10 @@ def _store_vectors(change: TableChange, vectors: Sequence[VectorFacts]) -> list[
 _SEGMENTS, _SPANS = s.segments.insert(), s.segment_spans.insert()  # made once: every commit of rows runs them
 
 
-def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[int, VectorFacts]) -> None:
-    _check_added(change, added, vectors)
+def _add(
+    change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[int, VectorFacts], *, same_rows: bool
+) -> None:
+    _check_added(change, added, vectors, same_rows=same_rows)
     if not added:
         return
     version, sequence = change.draft.version, change.updates.get("last_sequence", change.row.last_sequence)
@@ -218,7 +221,9 @@ def _add(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[in
     change.count("added-files-size", sum(facts.size for facts in added))
 
 
-def _check_added(change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[int, VectorFacts]) -> None:
+def _check_added(
+    change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[int, VectorFacts], *, same_rows: bool
+) -> None:
     rows = {facts.number: facts.rows for facts in added}
     if len(rows) != len(added):
         raise InvalidInput("An operation may add each segment once.")
@@ -236,12 +241,14 @@ def _check_added(change: TableChange, added: Sequence[SegmentFacts], vectors: Ma
             if unknown := used.difference(change.connection.execute(query).scalars()):
                 raise InvalidInput(f"{change.name} has no {source.c[1].name} {min(unknown)}, which a segment names.")
             if source is s.table_schemas:
-                _require_values_seen(change, used)
+                state = tables.load(change.connection, change.row)
+                _require_values_seen(change, state, used)
+                if not same_rows:  # those of a compaction are live, and so without nulls
+                    required.refuse_nulls(change, state, (facts for facts in added if facts.schema_id in used))
 
 
-def _require_values_seen(change: TableChange, used: set[int]) -> None:
+def _require_values_seen(change: TableChange, state: TableState, used: set[int]) -> None:
     """Rows that were written before a column was cast bring values that the new column would not show."""
-    state = tables.load(change.connection, change.row)
     for schema_id in sorted(used):
         if (name := loses_values(state.schemas[schema_id], state.schema)) is not None:
             raise _prepared_before_cast(change, f"column {name}", "as written", "another column of that name")
@@ -249,7 +256,7 @@ def _require_values_seen(change: TableChange, used: set[int]) -> None:
 
 def require_cast(change: TableChange) -> None:
     """After a cast, every live segment must be in the new schema, and every region of a keyed table be held."""
-    p, g, r = s.segment_spans, s.segments, s.regions
+    p, g = s.segment_spans, s.segments
     row = tables.find_by_id(change.connection, change.table_id)
     older = (
         sa.select(g.c.number)
@@ -263,12 +270,7 @@ def require_cast(change: TableChange) -> None:
     )
     if (found := change.connection.execute(older.limit(1)).scalar()) is not None:
         raise _prepared_before_cast(change, f"segment {found}", "rewritten by the cast", "as it was")
-    held = {use.number for use in change.commit.regions}
-    if (
-        unheld := set(change.connection.execute(sa.select(r.c.number).where(r.c.table_id == change.table_id)).scalars())
-        - held
-    ):
-        raise _prepared_before_cast(change, f"region {min(unheld)}", "held", "new")
+    required.require_held(change, "the cast")
 
 
 def _prepared_before_cast(change: TableChange, requirement: str, expected: str, found: str) -> Stale:

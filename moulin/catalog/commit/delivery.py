@@ -42,9 +42,14 @@ _T = TypeVar("_T")
 _Object = tuple[str, int, bool]
 
 
-def require_delivered(pool: Pool, store: Store, commits: Sequence[TableCommit]) -> None:
-    """Refuse commits that name objects which storage does not have, or that do not fit their table."""
-    states: dict[UUID, TableState | None] = {}
+def require_delivered(
+    pool: Pool, store: Store, commits: Sequence[TableCommit], foreseen: Mapping[UUID, TableState] | None = None
+) -> None:
+    """Refuse commits that name objects which storage does not have, or that do not fit their table.
+
+    `foreseen` are the states of tables that are not made yet.
+    """
+    states: dict[UUID, TableState | None] = dict(foreseen or {})
     for commit in commits:
         arrivals.check(commit)
         operation = commit.operation

@@ -7,7 +7,7 @@ until its writer has flushed everything and releases it; an owner that died leav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects.tables import find_by_id, load
 from moulin.catalog.segments.live import decode_partition, encode_partition
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.draft import Draft
 from moulin.catalog.sql.pool import Pool
 from moulin.errors import Fenced, InvalidInput, NotFound
 from moulin.formats import messages as pb
@@ -62,6 +63,19 @@ def _check_value(state: TableState, value: tuple[bytes | None, ...]) -> None:
     parts = 0 if spec is None else len(spec.fields)
     if not state.schema.identifier_field_ids or len(value) != parts:
         raise InvalidInput(f"A region of {state.full_name} has {parts} values, and only a keyed table has regions.")
+
+
+def begin(draft: Draft, table_id: UUID, numbers: Mapping[tuple[bytes | None, ...], int]) -> None:
+    """The regions of rows that a table is made with, none of them claimed."""
+    state = load(draft.connection, find_by_id(draft.connection, table_id), current=draft.version)
+    if len(set(numbers.values())) != len(numbers) or any((number > 0) != bool(v) for v, number in numbers.items()):
+        raise InvalidInput("Regions have numbers of their own, from 1 on; the only one of a whole table has 0.")
+    for value, number in numbers.items():
+        _check_value(state, value)
+        stored = encode_partition(value)
+        new = {"table_id": table_id, "number": number, "value": stored, "owner": ""}
+        draft.connection.execute(s.regions.insert().values(**new, epoch=0, covered=0, generation=1))
+        draft.table(table_id).regions.append(pb.Region(number=number, value=stored, generation=1))
 
 
 def claim(pool: Pool, table_id: UUID, number: int, owner: str) -> Region:
@@ -111,7 +125,11 @@ def to_region(row: Any) -> Region:
 
 
 def advance(change: TableChange) -> None:
-    """Check that the regions of the commit are held, and record how far their logs are covered by it."""
+    """Check that the regions of the commit are held, and record how far their logs are covered by it.
+
+    A region is in a manifest from its first commit on, even when that covers nothing: its segments name its number, and
+    after a recovery the number must stand for the same keys.
+    """
     r = s.regions
     for use in change.commit.regions:
         mine = (r.c.table_id == change.table_id) & (r.c.number == use.number)
@@ -125,7 +143,7 @@ def advance(change: TableChange) -> None:
             raise Fenced(
                 f"The log of {change.name} is covered to {row.covered}, not {use.covered}; open the table again."
             )
-        if use.reached > use.covered:
+        if use.reached > use.covered or not row.generation:
             generation = row.generation + 1
             change.connection.execute(r.update().where(mine).values(covered=use.reached, generation=generation))
             change.manifest.regions.append(

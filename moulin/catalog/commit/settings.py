@@ -6,7 +6,7 @@ import json
 
 import sqlalchemy as sa
 
-from moulin.catalog.commit import indexes
+from moulin.catalog.commit import indexes, required
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
@@ -20,6 +20,7 @@ from moulin.model.layout.partition_spec import spec_to_json
 from moulin.model.layout.sort import parse_sort
 from moulin.model.layout.sort_order import sort_to_json
 from moulin.model.operations import AlterSchema, Kind, Operation, SetPartitioning, SetProperties, SetSortOrder
+from moulin.model.schema.change import SetRequired
 from moulin.model.schema.documents import schema_to_json
 from moulin.model.schema.values import Schema
 from moulin.model.tags import REF_PREFIX, read_ref
@@ -51,9 +52,12 @@ def apply_setting(change: TableChange, operation: Operation) -> None:
 
 
 def _alter_schema(change: TableChange, operation: AlterSchema) -> None:
-    state = altered(tables.load(change.connection, change.row), operation.changes)
+    before = tables.load(change.connection, change.row)
+    state = altered(before, operation.changes)
     changed = state.schema
     _keep_regions(change, changed)
+    if any(isinstance(one, SetRequired) for one in operation.changes):
+        required.require_filled(change, before, changed)
     tables.store_setting(change.draft, s.table_schemas, change.table_id, changed.schema_id, schema_to_json(changed))
     change.updates.update(schema_id=changed.schema_id, last_column_id=state.last_column_id)
     indexes.drop_without_column(change, changed)

@@ -8,9 +8,12 @@ from typing import Final
 from uuid import UUID
 
 from moulin.errors import InvalidInput, NotFound
+from moulin.model.entities import TableState
+from moulin.model.facts import SegmentFacts
 from moulin.model.key.key import with_key
 from moulin.model.key.region import RegionSpec
 from moulin.model.layout.event_time import event_time_id
+from moulin.model.layout.partition import PartitionTuple
 from moulin.model.layout.partition_spec import (
     BucketTransform,
     IdentityTransform,
@@ -46,6 +49,44 @@ class NewTable:
     properties: Mapping[str, str]
     # Given when the table's folder was named before the table was made; else a fresh one.
     id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows:
+    """The rows that a table is made with. A keyed table's regions come with them, with the numbers that segments name.
+
+    The segments lie in the folder of the table's id, which was chosen before.
+    """
+
+    segments: tuple[SegmentFacts, ...]
+    regions: Mapping[PartitionTuple, int]
+
+
+def foreseen(new: NewTable, database: str, name: str) -> TableState:
+    """The state of a table before it is made. REQUIRES: its id was chosen."""
+    assert new.id is not None
+    return TableState(
+        id=new.id,
+        database=database,
+        name=name,
+        version=0,
+        head_version=0,
+        created_version=0,
+        oldest_version=0,
+        created_at=0,
+        schemas={new.schema.schema_id: new.schema},
+        schema_id=new.schema.schema_id,
+        specs={new.spec.spec_id: new.spec},
+        spec_id=new.spec.spec_id,
+        sort_orders={new.sort_order.order_id: new.sort_order},
+        sort_order_id=new.sort_order.order_id,
+        event_time=new.event_time,
+        last_column_id=new.last_column_id,
+        last_partition_id=new.last_partition_id,
+        last_sequence=0,
+        next_row_id=0,
+        properties=dict(new.properties),
+    )
 
 
 def check(new: NewTable) -> None:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from moulin.catalog.objects import databases, new_table, references
 from moulin.catalog.objects.names import NameOrId, by_key, require_free_name, same
+from moulin.catalog.objects.new_table import FirstRows as FirstRows
 from moulin.catalog.objects.new_table import NewTable as NewTable
 from moulin.catalog.objects.references import InUse
 from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombstone_of
@@ -238,6 +239,11 @@ def load(connection: sa.Connection, row: Any, version: int | None = None, *, cur
     )
 
 
+def made(draft: Draft, table_id: UUID) -> TableState:
+    """A table as the version being committed leaves it."""
+    return load(draft.connection, find_by_id(draft.connection, table_id), current=draft.write.version)
+
+
 def require_kept(row: Any, version: int, *, current: int | None = None) -> None:
     """Refuse a version that the table did not exist in, that is not there yet, or that clean-up has passed."""
     name, current = f"{row.database}.{row.name}", row.lake_version if current is None else current
@@ -319,15 +325,20 @@ def replace(draft: Draft, database: NameOrId, name: str, replacement: NameOrId, 
 
     The dropped one keeps its id, versions and files for its grace window.
     """
+    new = find(draft.connection, database, replacement)
+    make_way(draft, database, name, grace_seconds=grace_seconds, stays=new.id)
+    return rename(draft, database, new.id, database, name)
+
+
+def make_way(draft: Draft, database: NameOrId, name: str, *, grace_seconds: float, stays: UUID | None = None) -> None:
+    """Drop the table that has a name, if there is one and it is not the one that `stays`."""
     parent = databases.find_parent(draft.connection, database)
-    taken = sa.select(s.tables).where(
+    taken = sa.select(s.tables.c.id).where(
         s.tables.c.database_id == parent.id, s.tables.c.name == name, s.tables.c.tombstoned_at.is_(None)
     )
-    old = draft.connection.execute(taken).first()
-    new = find(draft.connection, database, replacement)
-    if old is not None and old.id != new.id:
-        drop(draft, database, old.id, grace_seconds=grace_seconds)
-    return rename(draft, database, new.id, database, name)
+    old = draft.connection.execute(taken).scalar()
+    if old is not None and old != stays:
+        drop(draft, database, old, grace_seconds=grace_seconds)
 
 
 def drop(draft: Draft, database: NameOrId, key: NameOrId, *, grace_seconds: float) -> TableEntry:

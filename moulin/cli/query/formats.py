@@ -30,6 +30,7 @@ from moulin.printable import printable
 TEXT, BINARY = ("table", "json", "csv"), ("parquet", "arrow")
 FORMATS = (*TEXT, *BINARY)
 USUAL_ROWS = 100
+_PLAN = ("explain_key", "explain_value")  # what EXPLAIN in DuckDB returns: a drawing of several lines
 
 
 def check_format(kind: str, output: str | None) -> None:
@@ -58,6 +59,10 @@ def write(
         return
     if output is None and kind == "table" and tuple(result.schema.names) == COUNTS:
         _say_counts(result)
+        return
+    if output is None and kind == "table" and tuple(result.schema.names) == _PLAN:
+        for row in rows_of(result.batches):
+            say(str(row[_PLAN[1]]))
         return
     count = rows_to_show(limit, kind != "table" or output is not None, usual=USUAL_ROWS)
     if output is None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from moulin.errors import InvalidInput
 from moulin.ingest.otlp.otlp import Decoded
-from moulin.model.columns.arrays import Integers
+from moulin.model.columns.arrays import Integers, distinct
 from moulin.model.ingest import RoutedTable, TokenRouting
 from moulin.model.otel import Signal
 
@@ -93,13 +93,13 @@ class Router:
             fallen_back += count if fell_back else 0
         if len(parts) == 1 and not unknown:
             table = next(iter(parts))
-            return Routed({table: decoded.rows}, fallen_back, {}, {table: np.unique(decoded.request)})
+            return Routed({table: decoded.rows}, fallen_back, {}, {table: distinct(decoded.request)})
         indexes = {table: np.flatnonzero(np.isin(whose, some)) for table, some in parts.items()}
         return Routed(
             {table: decoded.rows.take(some) for table, some in indexes.items()},
             fallen_back,
             unknown,
-            {table: np.unique(decoded.request[some]) for table, some in indexes.items()},
+            {table: distinct(decoded.request[some]) for table, some in indexes.items()},
         )
 
 

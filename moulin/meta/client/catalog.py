@@ -12,7 +12,7 @@ from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.catalog.commit.indexes import Coverage, IndexSize
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.objects.history import CompactionOf
-from moulin.catalog.objects.tables import NewTable
+from moulin.catalog.objects.tables import FirstRows, NewTable
 from moulin.catalog.segments.feed import FeedEntry
 from moulin.catalog.segments.live import PartitionFilter, TimeRange
 from moulin.config import Config
@@ -110,10 +110,12 @@ class ClientCatalog:
 
     # Tables
 
-    def create_table(self, database: str, name: str, new: NewTable) -> TableState:
-        return from_message_state(
-            self._call("CreateTable", to_message_new_table, database=database, name=name, new=new)
-        )
+    def create_table(
+        self, database: str, name: str, new: NewTable, first: FirstRows | None = None, *, replace: bool = False
+    ) -> TableState:
+        fields = {"database": database, "name": name, "new": new, "first": first, "replace": replace}
+        call = "CreateFilledTable" if replace or (first is not None and first.segments) else "CreateTable"
+        return from_message_state(self._call(call, to_message_new_table, **fields))
 
     def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]:
         found = self._call("ListTables", pb.ListTablesRequest, database=database, include_dropped=include_dropped)

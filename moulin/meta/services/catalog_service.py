@@ -11,6 +11,8 @@ import moulin
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1 import catalog_pb2_grpc
 from moulin.catalog.commit.delivery import require_delivered
+from moulin.catalog.commit.table_commit import TableCommit
+from moulin.catalog.objects.new_table import NewTable, foreseen
 from moulin.catalog.segments.live import PartitionFilter
 from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.errors import InvalidInput
@@ -31,13 +33,19 @@ from moulin.meta.codec.lake.partition import from_message_partition, from_messag
 from moulin.meta.codec.lake.region import to_message_region
 from moulin.meta.codec.lake.segment import to_message_segment
 from moulin.meta.codec.lake.stream import to_message_streams
-from moulin.meta.codec.lake.table import from_message_new_table, to_message_entry, to_message_state
+from moulin.meta.codec.lake.table import (
+    from_message_first,
+    from_message_new_table,
+    to_message_entry,
+    to_message_state,
+)
 from moulin.meta.codec.lake.version import to_message_commit_info
 from moulin.meta.codec.lake.view import from_message_query, to_message_view
 from moulin.meta.codec.page import pages
 from moulin.meta.roles import Role
 from moulin.meta.site import Site
 from moulin.model.key.region import RegionSpec
+from moulin.model.operations import Append
 from moulin.table.properties import check_properties
 
 
@@ -91,10 +99,17 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     # Tables
 
     def CreateTable(self, request: pb.CreateTableRequest, context: Any) -> pb.TableState:
-        new = from_message_new_table(request)
-        new = dataclasses.replace(new, properties=check_properties(new.properties))
-        RegionSpec.of(new.schema, new.properties)
-        return to_message_state(self._catalog.create_table(request.database, request.name, new))
+        return to_message_state(self._catalog.create_table(request.database, request.name, _new_table(request)))
+
+    def CreateFilledTable(self, request: pb.CreateTableRequest, context: Any) -> pb.TableState:
+        new = _new_table(request)
+        if (first := from_message_first(request)) is not None:
+            catalog, state = self._catalog, foreseen(new, request.database, request.name)
+            rows = TableCommit(state.id, 0, Append(added=first.segments))
+            require_delivered(catalog.pool, catalog.store, [rows], {state.id: state})
+        return to_message_state(
+            self._catalog.create_table(request.database, request.name, new, first, replace=request.replace)
+        )
 
     def ListTables(self, request: pb.ListTablesRequest, context: Any) -> pb.ListTablesResponse:
         found = self._catalog.tables(request.database, include_dropped=request.include_dropped)
@@ -388,3 +403,10 @@ def _partition_filter(request: pb.ListSegmentsRequest) -> PartitionFilter | None
         return None
     wanted = set(map(from_message_partition, request.partitions.partitions))
     return lambda spec_id, value: (spec_id, value) in wanted
+
+
+def _new_table(request: pb.CreateTableRequest) -> NewTable:
+    new = from_message_new_table(request)
+    new = dataclasses.replace(new, properties=check_properties(new.properties))
+    RegionSpec.of(new.schema, new.properties)
+    return new

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -21,18 +22,43 @@ from moulin.model.schema.values import Schema
 CHUNK_ROWS = 65_536
 
 _SHOWN = 100
+_NAMED = 3  # columns that tell which row an error is about
 
 
-def to_batches(data: object, schema: Schema) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True, slots=True)
+class RowsOf:
+    """What names rows that a statement makes: their table, and the columns of the data that say which row of the table
+    they are about, with the names that queries have for these.
+    """
+
+    table: str
+    named: Mapping[str, str] = field(default_factory=dict)
+
+    def refusal(self, misfit: Misfit, columns: Iterable[str], value: Callable[[str], Any]) -> InvalidInput:
+        """The error for a value of a row. `columns` are those of the row, and `value` gives what it has in one."""
+        own = misfit.path.partition(".")[0]
+        place = {shown: value(name) for name, shown in self.named.items() if not _is_missing(value(name))}
+        others = [
+            name for name in columns if name != own and name not in self.named and not name.startswith("_moulin_")
+        ]
+        known = place or {name: value(name) for name in others[:_NAMED]}
+        row = " and ".join(f"{name} = {_short(one)}" for name, one in known.items())
+        found = value(own)
+        shown = "" if _is_missing(found) else f" The value is {_short(found)}."
+        which = f" It is for the row with {row}." if row else ""
+        return InvalidInput(f"Column {misfit.path} of {self.table}: {misfit.reason}{shown}{which}")
+
+
+def to_batches(data: object, schema: Schema, rows_of: RowsOf | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of `data` in batches of exactly `arrow_schema(schema)`, without a copy where they have it already.
 
     `data` is an Arrow table, batch or reader, anything that exports an Arrow stream or array (pandas, polars, DuckDB),
     a dict of columns, or an iterable of dicts, batches or tables. Columns are matched by name, in any order; a missing
     one gets its write default, or null. Values are converted only without loss. The error for a value that does not fit
-    names its column and its row, counted from 0 over all of `data`, and is raised when the iterator gets there: commit
-    nothing before its end.
+    names its column and its row, counted from 0 over all of `data` or as `rows_of` says, and is raised when the
+    iterator gets there: commit nothing before its end.
     """
-    intake = _Intake(schema)
+    intake = _Intake(schema, rows_of)
     if is_arrow(data):
         return intake.arrow(data)
     if isinstance(data, Mapping):
@@ -45,8 +71,8 @@ def to_batches(data: object, schema: Schema) -> Iterator[pa.RecordBatch]:
 class _Intake:
     """One piece of data on its way in; counts the rows that have passed."""
 
-    def __init__(self, schema: Schema) -> None:
-        self._schema = arrow_schema(schema)
+    def __init__(self, schema: Schema, rows_of: RowsOf | None) -> None:
+        self._schema, self._rows_of = arrow_schema(schema), rows_of
         self._targets = [Target.of(field) for field in schema.fields]
         self._names = {target.name for target in self._targets}
         self._checked = any(target.required or target.strict for target in self._targets)
@@ -124,7 +150,10 @@ class _Intake:
                 return absent(target, length)
             return self._fit(batch.column(indexes[target.name])[start : start + length], target)
 
-        return self._pieces(batch.num_rows, convert, lambda name, row: batch.column(indexes[name])[row])
+        def value(name: str, row: int) -> Any:
+            return batch.column(indexes[name])[row] if name in indexes else None
+
+        return self._pieces(batch.num_rows, convert, value)
 
     def _fit(self, array: pa.Array, target: Target) -> pa.Array:
         try:
@@ -142,7 +171,7 @@ class _Intake:
             return fit(values, target) if isinstance(values, pa.Array) else from_python(values, target)
 
         rows = len(next(iter(columns.values())))
-        return self._pieces(rows, convert, lambda name, row: columns[name][row])
+        return self._pieces(rows, convert, lambda name, row: columns[name][row] if name in columns else None)
 
     def _pieces(
         self, rows: int, convert: Callable[[Target, int, int], pa.Array], value: Callable[[str, int], Any]
@@ -163,9 +192,11 @@ class _Intake:
         self._row += rows
 
     def _refusal(self, misfit: Misfit, row: int, value: Callable[[str, int], Any]) -> InvalidInput:
+        if self._rows_of is not None:
+            names = [target.name for target in self._targets]
+            return self._rows_of.refusal(misfit, names, lambda name: value(name, row))
         found = value(misfit.path.split(".")[0], row)
-        missing = not found.is_valid if isinstance(found, pa.Scalar) else found is None
-        shown = "" if missing else f" The value is {_short(found)}."
+        shown = "" if _is_missing(found) else f" The value is {_short(found)}."
         return InvalidInput(f"Row {self._row + row} (the first is 0), column {misfit.path}: {misfit.reason}{shown}")
 
     def _match(self, names: Sequence[Any]) -> dict[str, int]:
@@ -199,6 +230,10 @@ def _column(name: str, values: Any) -> Any:
     return values if isinstance(values, list) or (isinstance(values, np.ndarray) and values.ndim == 1) else list(values)
 
 
+def _is_missing(value: Any) -> bool:
+    return not value.is_valid if isinstance(value, pa.Scalar) else value is None
+
+
 def _short(value: Any) -> str:
     try:
         text = repr(value.as_py() if isinstance(value, pa.Scalar) else value)
@@ -214,4 +249,4 @@ def _unknown_form(data: object, what: str = "Data") -> InvalidInput:
     )
 
 
-__all__ = ["CHUNK_ROWS", "is_arrow", "to_batches"]
+__all__ = ["CHUNK_ROWS", "RowsOf", "is_arrow", "to_batches"]

@@ -128,6 +128,17 @@ class SetNullable:
 
 
 @dataclass(frozen=True, slots=True)
+class SetRequired:
+    """A whole column that may not be null from now on. Only in a commit whose maker saw that no live row has a null."""
+
+    name: str
+    action: ClassVar[str] = "set-required"
+
+    def __post_init__(self) -> None:
+        _leaf(self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class SetDoc:
     """Another comment on a column; None for no comment."""
 
@@ -159,7 +170,16 @@ class SetDefault:
 
 
 SchemaChange = (
-    AddColumn | RenameColumn | DropColumn | WidenColumn | CastColumn | MoveColumn | SetNullable | SetDoc | SetDefault
+    AddColumn
+    | RenameColumn
+    | DropColumn
+    | WidenColumn
+    | CastColumn
+    | MoveColumn
+    | SetNullable
+    | SetRequired
+    | SetDoc
+    | SetDefault
 )
 
 _BY_ACTION: Mapping[str, type[SchemaChange]] = MappingProxyType({kind.action: kind for kind in get_args(SchemaChange)})
@@ -210,6 +230,7 @@ __all__ = [
     "SetDefault",
     "SetDoc",
     "SetNullable",
+    "SetRequired",
     "WidenColumn",
     "change_from_json",
     "change_to_json",

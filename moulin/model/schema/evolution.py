@@ -22,6 +22,7 @@ from moulin.model.schema.change import (
     SetDefault,
     SetDoc,
     SetNullable,
+    SetRequired,
     WidenColumn,
 )
 from moulin.model.schema.defaults import widen_default
@@ -300,6 +301,14 @@ def _set_nullable(siblings: _Siblings, path: tuple[str, ...], change: SetNullabl
     return siblings
 
 
+def _set_required(siblings: _Siblings, path: tuple[str, ...], change: SetRequired, rules: _Rules) -> _Siblings:
+    index = _index_of(siblings, path[-1])
+    if len(path) > 1:
+        raise InvalidInput(f"{change.name} lies inside a column: only whole columns can become NOT NULL.")
+    siblings[index] = replace(siblings[index], required=True)
+    return siblings
+
+
 def _set_doc(siblings: _Siblings, path: tuple[str, ...], change: SetDoc, rules: _Rules) -> _Siblings:
     index = _index_of(siblings, path[-1])
     siblings[index] = replace(siblings[index], doc=change.doc)
@@ -323,6 +332,7 @@ _EDITS: Mapping[type, Callable[[_Siblings, tuple[str, ...], Any, _Rules], _Sibli
         CastColumn: _cast,
         MoveColumn: _move,
         SetNullable: _set_nullable,
+        SetRequired: _set_required,
         SetDoc: _set_doc,
         SetDefault: _set_default,
     }

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame
 
 from moulin.lake import Lake
-from moulin.pipeline.sql.catalyst import CATALOG
+from moulin.pipeline.sql.catalyst import CATALOG, LogicalPlan
 
 
 class Attached(Protocol):
@@ -33,6 +33,9 @@ class Attached(Protocol):
         foreign: bool,
     ) -> DataFrame:
         """Run a statement; with `foreign`, names that are not the lake's are left to Spark."""
+
+    def change(self, plan: LogicalPlan, guard: None, *, foreign: bool) -> DataFrame:
+        """Run a statement that Spark has planned and that changes a table of the lake."""
 
 
 def lake_name(attached: Attached, written: str) -> tuple[str, str] | None:

@@ -9,7 +9,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.sql_formatter import SQLStringFormatter
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from moulin.errors import Unsupported
 from moulin.model.names import quote
 from moulin.pipeline.attached.catalog import LakeCatalog
 from moulin.pipeline.attached.lakes import Attached, lake_name
@@ -55,6 +57,10 @@ class AttachedSession(SparkSession):
     def read(self) -> DataFrameReader:
         return LakeReader(self)
 
+    @property
+    def readStream(self) -> DataStreamReader:  # noqa: N802
+        return LakeStreamReader(self)
+
     @cached_property
     def catalog(self) -> LakeCatalog:
         return LakeCatalog(self, self._moulin)
@@ -87,3 +93,17 @@ class LakeReader(DataFrameReader):
         session: Any = self._spark
         name = lake_name(session._moulin, tableName)
         return super().table(tableName) if name is None else session._rows(*name)
+
+
+class LakeStreamReader(DataStreamReader):
+    """`spark.readStream`, which names the call that streams a table of the lake."""
+
+    def table(self, tableName: str) -> DataFrame:  # noqa: N803
+        attached: Attached = self._spark._moulin  # type: ignore[attr-defined]
+        name = lake_name(attached, tableName)
+        if name is None:
+            return super().table(tableName)
+        raise Unsupported(
+            "A stream of a table of the lake is its changes: use spark.readStream.format('moulin')"
+            f".option('lake', {attached.lake.uri!r}).option('changes_since', 'now').load({'.'.join(name)!r})."
+        )

@@ -1,10 +1,11 @@
 """Writers of DataFrames that came from an attached session.
 
-PySpark makes every DataFrame of one class, and every DataFrame knows its session: `write`, `writeTo` and `mergeInto` of
-that class are replaced once, and ask the session whether it knows a lake. For other sessions they do what they did.
+PySpark makes every DataFrame of one class, and every DataFrame knows its session: `write`, `writeTo`, `writeStream` and
+`mergeInto` of that class are replaced once, and ask the session whether it knows a lake. For other sessions they do
+what they did.
 """
 
-# Decisions: docs/decisions/0267
+# Decisions: docs/decisions/0267, docs/decisions/0285
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+from pyspark.sql.merge import MergeIntoWriter
 from pyspark.sql.readwriter import DataFrameWriterV2
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from moulin.errors import InvalidInput, Unsupported
 from moulin.pipeline.attached.lakes import Attached, lake_name
@@ -39,7 +43,9 @@ def know_writers() -> None:
         if _known:
             return
         _known.update(write=frames.write, writeTo=frames.writeTo, mergeInto=frames.mergeInto)
+        _known.update(writeStream=frames.writeStream)
         frames.write = property(_write, doc=frames.write.__doc__)
+        frames.writeStream = property(_write_stream, doc=frames.writeStream.__doc__)
         frames.writeTo = _write_to
         frames.mergeInto = _merge_into
 
@@ -54,6 +60,12 @@ def _write(frame: DataFrame) -> DataFrameWriter:
     return writer
 
 
+def _write_stream(frame: DataFrame) -> DataStreamWriter:
+    lake = _attached(frame)
+    writer: DataStreamWriter = _known["writeStream"].fget(frame) if lake is None else LakeStreamWriter(frame, lake)
+    return writer
+
+
 def _write_to(frame: DataFrame, table: str) -> DataFrameWriterV2:
     lake = _attached(frame)
     name = None if lake is None else lake_name(lake, table)
@@ -65,12 +77,9 @@ def _write_to(frame: DataFrame, table: str) -> DataFrameWriterV2:
 
 def _merge_into(frame: DataFrame, table: str, condition: Column) -> Any:
     lake = _attached(frame)
-    if lake is not None and lake_name(lake, table) is not None:
-        raise Unsupported(
-            f"mergeInto does not know tables of the lake: make a view of the source with createOrReplaceTempView, and "
-            f'run spark.sql("MERGE INTO {table} ...").'
-        )
-    return _known["mergeInto"](frame, table, condition)
+    if lake is None or lake_name(lake, table) is None:
+        return _known["mergeInto"](frame, table, condition)
+    return LakeMergeWriter(frame, table, condition, lake)
 
 
 class LakeWriter(DataFrameWriter):
@@ -172,6 +181,34 @@ class LakeWriterV2(DataFrameWriterV2):
             partition_by=self._partitions,
             properties=self._properties,
         )
+
+
+class LakeStreamWriter(DataStreamWriter):
+    """`frame.writeStream`, which names the call that streams into a table of the lake."""
+
+    def __init__(self, frame: DataFrame, lake: Attached) -> None:
+        super().__init__(frame)
+        self._moulin = lake
+
+    def toTable(self, tableName: str, *args: Any, **options: Any) -> StreamingQuery:  # noqa: N802, N803
+        name = lake_name(self._moulin, tableName)
+        if name is None:
+            return super().toTable(tableName, *args, **options)
+        raise Unsupported(
+            "Use frame.writeStream.format('moulin')"
+            f".option('lake', {self._moulin.lake.uri!r}).option('checkpointLocation', ...).start({'.'.join(name)!r})."
+        )
+
+
+class LakeMergeWriter(MergeIntoWriter):
+    """`frame.mergeInto` of a table of the lake: the statement MERGE, with a source that has no name."""
+
+    def __init__(self, frame: DataFrame, table: str, condition: Column, lake: Attached) -> None:
+        super().__init__(frame, table, condition)
+        self._moulin, self._frame = lake, frame
+
+    def merge(self) -> None:
+        self._moulin.change(self._jwriter.mergeCommand(), None, foreign=True)
 
 
 def _expression(frame: DataFrame, column: Column) -> Any:

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any, Final
 
+import pyspark.sql.connect.proto as pb
 from google.protobuf.message import Message
 
 from moulin.errors import InvalidInput, PermissionDenied, Unsupported
+from moulin.pipeline.connect.client_rows import check_rows
+from moulin.pipeline.sql.safe import MAX_LIST, MAX_PARTITIONS, check_text
 
-MAX_PARTITIONS: Final = 10_000
-"""The most partitions that a client may ask for: a large number stops the driver."""
+MAX_MESSAGES: Final = 50_000
+"""The most messages in one: each becomes a part of a plan that is checked."""
 
 _PACKAGE = "spark.connect."
 _FIELDS = """
@@ -93,7 +97,7 @@ TableExists: table_name db_name
 DropTempView: view_name
 Expression: common literal unresolved_attribute unresolved_function expression_string unresolved_star alias cast
 Expression: unresolved_regex sort_order lambda_function window unresolved_extract_value update_fields
-Expression: unresolved_named_lambda_variable call_function named_argument_expression
+Expression: unresolved_named_lambda_variable call_function named_argument_expression merge_action
 ExpressionCommon: origin
 Expression.Window: window_function partition_spec order_spec frame_spec
 Expression.Window.WindowFrame: frame_type lower upper
@@ -130,7 +134,11 @@ Expression.LambdaFunction: function arguments
 Expression.UnresolvedNamedLambdaVariable: name_parts
 CallFunction: function_name arguments
 NamedArgumentExpression: key value
-Command: sql_command create_dataframe_view write_operation write_operation_v2
+MergeAction: action_type condition assignments
+MergeAction.Assignment: key value
+Command: sql_command create_dataframe_view write_operation write_operation_v2 merge_into_table_command
+MergeIntoTableCommand: target_table_name source_table_plan merge_condition match_actions not_matched_actions
+MergeIntoTableCommand: not_matched_by_source_actions
 SqlCommand: sql args pos_args named_arguments pos_arguments input
 CreateDataFrameViewCommand: input name replace
 WriteOperation: input source table mode partitioning_columns
@@ -174,7 +182,8 @@ _REASONS: Mapping[str, str] = {
     "Command.streaming_query_manager_command": _STREAMS,
     "Command.streaming_query_listener_bus_command": _STREAMS,
     "Command.checkpoint_command": "save the rows as a table instead",
-    "Command.merge_into_table_command": "make a view of the source with createOrReplaceTempView, and send MERGE as SQL",
+    "MergeIntoTableCommand.with_schema_evolution": "add new columns with ALTER TABLE ... ADD COLUMN first",
+    "Catalog.set_current_database": "there is no current database: write tables as database.table",
     "CreateDataFrameViewCommand.is_global": "clients do not see one another's views: leave out global",
     "WriteOperation.path": _FILES,
 }
@@ -196,6 +205,12 @@ def check(message: Message) -> None:
 
     Raises PermissionDenied, Unsupported or InvalidInput.
     """
+    _check(message, count())
+
+
+def _check(message: Message, counted: Iterator[int]) -> None:
+    if next(counted) > MAX_MESSAGES:
+        raise InvalidInput("The query has too many parts: put values into a table, and join it.")
     name = message.DESCRIPTOR.full_name
     short = name.removeprefix(_PACKAGE)
     for field, value in message.ListFields():
@@ -203,8 +218,10 @@ def check(message: Message) -> None:
             continue
         if not _is_allowed(name, field.name):
             raise _refusal(f"{short}.{field.name}")
+        if field.is_repeated and field.message_type is not None and len(value) > MAX_LIST:
+            raise InvalidInput(f"A query lists at most {MAX_LIST} values: put them into a table, and join it.")
         for part in _messages(field, value):
-            check(part)
+            _check(part, counted)
     bounds = _BOUNDS.get(short)
     if bounds is not None:
         bounds(message)
@@ -235,7 +252,7 @@ def _messages(field: Any, value: Any) -> Iterator[Message]:
 
 def _refusal(field: str) -> Exception:
     reason = _REASONS.get(field)
-    if field.startswith("Catalog."):
+    if reason is None and field.startswith("Catalog."):
         reason = _ASK_TABLE
     if reason is None:
         return Unsupported(f"This server does not take {field} of Spark Connect: use SQL over tables of the lake.")
@@ -269,10 +286,16 @@ def check_schema(text: str) -> None:
 
 def _check_rows(relation: Any) -> None:
     check_schema(relation.schema)
+    check_rows(relation.data)
+
+
+def _check_expression(message: Any) -> None:
+    check_text(message.expression)
 
 
 def _check_arguments(sql: Any) -> None:
     """Parameters are evaluated before the query is checked, so that they are plain values."""
+    check_text(sql.query if isinstance(sql, pb.SQL) else sql.sql)
     for value in (*sql.named_arguments.values(), *sql.pos_arguments):
         if value.WhichOneof("expr_type") != "literal":
             raise PermissionDenied("The args of a query are plain values, not expressions.")
@@ -287,6 +310,7 @@ def _check_with_relations(message: Any) -> None:
 
 _BOUNDS = {
     "Aggregate.Pivot": _check_pivot,
+    "Expression.ExpressionString": _check_expression,
     "LocalRelation": _check_rows,
     "Range": _check_partitions,
     "Repartition": _check_partitions,
@@ -296,4 +320,4 @@ _BOUNDS = {
     "WithRelations": _check_with_relations,
 }
 
-__all__ = ["MAX_PARTITIONS", "check", "check_schema"]
+__all__ = ["check", "check_schema"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import pyspark.sql.connect.proto as pb
@@ -11,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from moulin.errors import InvalidInput, NotFound
 from moulin.lake import Lake
-from moulin.model.names import parse_table_name, quote
+from moulin.model.names import matches_pattern, parse_table_name, quote
 from moulin.pipeline.sql.catalyst import CATALOG
 from moulin.pipeline.sql.safe import SafeSql
 
@@ -116,10 +115,7 @@ def _full_name(message: Any) -> str:
 
 
 def _matches(name: str, message: Any) -> bool:
-    """Whether a name fits the pattern, in which `*` stands for any text and `|` separates alternatives."""
-    if not message.HasField("pattern"):
-        return True
-    return any(fnmatchcase(name.lower(), one.strip().lower()) for one in message.pattern.split("|"))
+    return matches_pattern(name, message.pattern if message.HasField("pattern") else None)
 
 
 _ANSWERS: dict[str, Callable[[ConnectCatalog, Any], DataFrame]] = {

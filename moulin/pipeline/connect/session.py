@@ -3,12 +3,13 @@
 Every query is safe (`pipeline/sql/safe.py`), whatever the client's role; the role says whether it may change tables.
 """
 
-# Decisions: docs/decisions/0265
+# Decisions: docs/decisions/0265, docs/decisions/0285
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyspark.sql.connect.proto as pb
@@ -18,16 +19,20 @@ from pyspark.sql.connect.expressions import LiteralExpression
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 
-from moulin.errors import AlreadyExists, InvalidInput, PermissionDenied, Unsupported
+from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, PermissionDenied, Unsupported
 from moulin.lake import Lake
+from moulin.model.names import quote
 from moulin.pipeline.connect.allowed import check, check_schema
 from moulin.pipeline.connect.catalog import ConnectCatalog
 from moulin.pipeline.connect.planner import Planner
 from moulin.pipeline.connect.relations import Relations
 from moulin.pipeline.connect.settings import Settings
 from moulin.pipeline.spark import LakeSpark
+from moulin.pipeline.sql.catalyst import LogicalPlan
 from moulin.pipeline.sql.sql import check_is_statement
-from moulin.pipeline.statements.statements import STATEMENTS, parse
+from moulin.pipeline.statements.answer import COUNTS
+from moulin.pipeline.statements.calls import cleans_up
+from moulin.pipeline.statements.statements import HARMLESS, STATEMENTS, parse
 from moulin.pipeline.write.save import Save, overwritten, partition_field, save
 
 _V2 = pb.WriteOperationV2.Mode
@@ -48,15 +53,21 @@ _TABLE_MODES = {
     _V1.SAVE_MODE_IGNORE: Save.CREATE_OR_KEEP,
 }
 _OWN_FORMATS = ("", "moulin")
+MAX_VIEWS: Final = 1000
+MAX_VIEW_BYTES: Final = 256 << 20
+"""Of one session. A view of rows that the client sent holds them in the driver."""
 
 
 class ConnectSession:
     """Thread-safe."""
 
-    def __init__(self, lake: Lake, spark: LakeSpark, *, changes: bool, largest_message: int) -> None:
-        self._lake, self._spark, self._changes = lake, spark, changes
+    def __init__(self, lake: Lake, spark: LakeSpark, *, changes: bool, upkeep: bool, largest_message: int) -> None:
+        """`changes` says whether the client may change tables, `upkeep` whether it may clean up the lake."""
+        self._lake, self._spark, self._changes, self._upkeep = lake, spark, changes, upkeep
         self._guard = spark.guard()
         self._planner = Planner(self._guard)
+        self._lock = threading.Lock()
+        self._view_bytes: dict[str, int] = {}  # of views that there are or were
         self._catalog = ConnectCatalog(lake, self._guard, self._columns)
         self.settings = Settings(self._guard.session, largest_message)
 
@@ -65,18 +76,30 @@ class ConnectSession:
         check(relation)
         return self._relations().frame(relation)
 
-    def command(self, command: pb.Command) -> pb.Relation | None:
-        """Run a command. For SQL, a relation of its result: the query itself, or the few rows of another statement."""
+    def result(self, relation: pb.Relation) -> DataFrame:
+        """The rows of a plan that is run: those that a relation describes, or the answer of a statement of SQL."""
+        check(relation)
+        if relation.WhichOneof("rel_type") == "sql":
+            relation = self._statement(relation.sql, counts=True) or relation
+        return self._relations().frame(relation)
+
+    def command(self, command: pb.Command, *, counts: bool = True) -> pb.Relation | None:
+        """Run a command. For SQL, a relation of its result: the query itself, or the few rows of another statement.
+
+        Without `counts`, a statement that changes rows has no columns in its result.
+        """
         check(command)
         kind = command.WhichOneof("command_type")
         if kind == "sql_command":
-            return self._sql(command.sql_command)
+            return self._sql(command.sql_command, counts)
         if kind == "create_dataframe_view":
             self._create_view(command.create_dataframe_view)
         elif kind == "write_operation_v2":
             self._write_v2(command.write_operation_v2)
         elif kind == "write_operation":
             self._write(command.write_operation)
+        elif kind == "merge_into_table_command":
+            self._merge(command.merge_into_table_command)
         else:
             raise InvalidInput("The command is empty.")
         return None
@@ -99,23 +122,37 @@ class ConnectSession:
         relation.read.named_table.unparsed_identifier = name
         return self._relations().frame(relation).schema
 
-    def _sql(self, command: pb.SqlCommand) -> pb.Relation:
+    def _sql(self, command: pb.SqlCommand, counts: bool) -> pb.Relation:
         relation = _relation_of(command)
         kind = relation.WhichOneof("rel_type")
         if kind == "with_relations":
             return relation  # its frames can be read, and not changed
         if kind != "sql":
             raise InvalidInput("A SQL command has the text of a statement.")
-        text, args = relation.sql.query, _arguments(relation.sql)
-        check_is_statement(text)
-        plan = parse(self._guard, text, args)
-        if plan.nodeName() == "UnresolvedWith":
-            plan = self._guard.catalyst.opened_actively(plan)
-        if plan.nodeName() not in STATEMENTS:
-            self._guard.query(plan)  # what is not a query is refused now
-            return relation
-        answer = self._spark.run(text, args, self._guard, changes=self._changes).toArrow()
-        return local_relation(answer)
+        answer = self._statement(relation.sql, counts)
+        if answer is not None:
+            return answer
+        self._guard.query(self._parsed(relation.sql))  # what is not a query is refused now
+        return relation
+
+    def _statement(self, sql: pb.SQL, counts: bool) -> pb.Relation | None:
+        """The answer of a statement; None for a query, which does not run."""
+        plan = self._parsed(sql)
+        kind = plan.nodeName()
+        if kind not in STATEMENTS:
+            return None
+        if kind not in HARMLESS:
+            self._check_may_change()
+        if cleans_up(plan) and not self._upkeep:
+            raise PermissionDenied("Clean-up is for tokens with the role pipeline: the server's janitor does it too.")
+        answer = self._spark.run(sql.query, _arguments(sql), self._guard, changes=self._changes).toArrow()
+        is_count = answer.column_names == list(COUNTS)
+        return local_relation(answer.select([]) if is_count and not counts else answer)
+
+    def _parsed(self, sql: pb.SQL) -> LogicalPlan:
+        check_is_statement(sql.query)
+        plan = parse(self._guard, sql.query, _arguments(sql))
+        return self._guard.catalyst.opened_actively(plan) if plan.nodeName() == "UnresolvedWith" else plan
 
     def _create_view(self, command: pb.CreateDataFrameViewCommand) -> None:
         if not command.replace and command.name.lower() in self._guard.view_names():
@@ -124,7 +161,20 @@ class ConnectSession:
             raise InvalidInput("The name of a temporary view has one part.")
         relations = self._relations()
         relations.frame(command.input)  # what cannot be read is refused now
-        self._guard.put_view(command.name, relations.view(command.input))
+        view = relations.view(command.input)
+        with self._lock:
+            self._make_room(command.name.lower(), command.input.ByteSize())
+            self._guard.put_view(command.name, view)
+
+    def _make_room(self, name: str, size: int) -> None:
+        known = set(self._guard.view_names())
+        sizes = {one: self._view_bytes[one] for one in known - {name}} | {name: size}
+        if len(sizes) > MAX_VIEWS or sum(sizes.values()) > MAX_VIEW_BYTES:
+            raise FailedPrecondition(
+                f"A session has at most {MAX_VIEWS} views with {MAX_VIEW_BYTES} bytes of rows and text: drop one with "
+                "spark.catalog.dropTempView, or save the rows as a table."
+            )
+        self._view_bytes = sizes
 
     def _write_v2(self, command: pb.WriteOperationV2) -> None:
         how = _V2_MODES.get(command.mode)
@@ -151,9 +201,31 @@ class ConnectSession:
             how = Save.INSERT_OVERWRITE if how is Save.CREATE_OR_REPLACE else Save.INSERT
         self._save(command.table.table_name, command.input, how, partition_by=list(command.partitioning_columns))
 
-    def _save(self, name: str, relation: pb.Relation, how: Save, **options: Any) -> None:
+    def _merge(self, command: pb.MergeIntoTableCommand) -> None:
+        """`frame.mergeInto`: the statement MERGE, with a source that has no name."""
+        self._check_may_change()
+        relations = self._relations()
+        relations.frame(command.source_table_plan)  # what cannot be read is refused now
+        actions = [
+            [self._planner.expression(one) for one in some]
+            for some in (command.match_actions, command.not_matched_actions, command.not_matched_by_source_actions)
+        ]
+        if not any(actions):
+            raise InvalidInput("A merge says what to do: call whenMatched, whenNotMatched or whenNotMatchedBySource.")
+        plan = self._guard.catalyst.merging(
+            quote(*self._table_name(command.target_table_name).split(".")),
+            relations.plan(command.source_table_plan),
+            self._planner.expression(command.merge_condition),
+            actions,
+        )
+        self._spark.change(plan, self._guard)
+
+    def _check_may_change(self) -> None:
         if not self._changes:
             raise PermissionDenied("This token may read and not change: ask for one with the role write.")
+
+    def _save(self, name: str, relation: pb.Relation, how: Save, **options: Any) -> None:
+        self._check_may_change()
         save(self._lake, self._table_name(name), self._relations().frame(relation), how, **options)
 
     def _table_name(self, written: str) -> str:

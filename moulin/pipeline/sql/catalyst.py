@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -69,7 +70,10 @@ class Catalyst:
         self._same = getattr(jvm.scala.Predef, "$conforms")()
         self._every = jvm.scala.PartialFunction.fromFunction(self._same)
         self._joins, self._join, self._filter = catalyst.plans.JoinType, logical.Join, logical.Filter
+        self._alias_of = catalyst.expressions.Alias
         self._delete, self._cast = logical.DeleteFromTable, catalyst.expressions.Cast
+        self._merge, self._relation = logical.MergeIntoTable, catalyst.analysis.UnresolvedRelation
+        self._options = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap
         self._no_hint = logical.JoinHint.NONE()
         self._assignments = catalyst.analysis.AssignmentUtils
         self._columns = jvm.org.apache.spark.sql.classic.ExpressionUtils
@@ -202,6 +206,34 @@ class Catalyst:
     def deletion(self, table: LogicalPlan, condition: Expression) -> LogicalPlan:
         """DELETE FROM table WHERE condition."""
         return self._delete(table, condition)
+
+    def merging(
+        self, table: str, source: LogicalPlan, condition: Expression, actions: Sequence[Sequence[Expression]]
+    ) -> LogicalPlan:
+        """MERGE INTO a table that is named as in SQL.
+
+        `actions` are those for matched rows, for rows that are not matched, and for rows not matched by the source.
+        """
+        clauses = [self._sequence(some) for some in actions]
+        relation = self._relation(self.parts_of(table), self._options.empty(), False)
+        target = relation.requireWritePrivileges(self._merge.getWritePrivileges(*clauses))
+        return self._merge(target, source, condition, *clauses, False)
+
+    def frame(self, rows: pa.Table, types: StructType) -> DataFrame:
+        """Rows as a DataFrame of these types."""
+        return self._spark.createDataFrame(rows, types)
+
+    def under(self, attributes: Sequence[Any], frame: DataFrame) -> LogicalPlan:
+        """The rows of a frame, whose first columns stand for these attributes in resolved expressions."""
+        plan = frame._jdf.queryExecution().analyzed()
+        columns, none = items(plan.output()), self._sequence([])
+        named = [
+            self._alias_of(
+                column, attribute.name(), attribute.exprId(), attribute.qualifier(), self._option.empty(), none
+            )
+            for column, attribute in zip(columns, attributes, strict=False)
+        ]
+        return self._project(self._sequence([*named, *columns[len(attributes) :]]), plan)
 
     def can_assign(self, given: DataType, wanted: DataType) -> bool:
         """Whether Spark assigns values of one type to a column of another without a cast."""

@@ -20,7 +20,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
@@ -110,6 +110,21 @@ _FRAMES = "_moulin_frames"  # a name that no database has
 _FOREIGN = frozenset(_FOREIGN_EXPRESSIONS.split())
 
 
+MAX_PARTITIONS: Final = 10_000
+"""The most partitions that a safe query may ask for: a large number stops the driver."""
+MAX_TEXT: Final = 1 << 20
+MAX_LIST: Final = 10_000
+"""Characters of a safe query, and members of its lists: Spark compares each member of a list with all others."""
+
+
+def check_text(text: str) -> None:
+    """Refuse a text that is so long that it would take much memory or many minutes to check."""
+    if len(text) > MAX_TEXT:
+        raise InvalidInput(f"A safe query has at most {MAX_TEXT} characters: put values into a table, and join it.")
+    if text.count(",") > MAX_LIST:
+        raise InvalidInput(f"A safe query lists at most {MAX_LIST} values: put them into a table, and join it.")
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """A temporary view: its plan, which names tables, and the placed frames that this needs."""
@@ -183,6 +198,7 @@ class SafeSql:
 
     def parse(self, text: str, args: Arguments | None = None) -> LogicalPlan:
         """The plan of a statement, which nothing was found out about."""
+        check_text(text)
         try:
             return self._catalyst.parse(text, args)
         except (Py4JError, RecursionError) as error:
@@ -274,6 +290,8 @@ def _check_analyzed(plan: LogicalPlan) -> None:
         kind = fields["class"].removesuffix("$")
         if kind not in _ANALYZED and not _is_plain(kind):
             raise _foreign(kind)
+        if _short(kind) == "Range" and (fields.get("numSlices") or 0) > MAX_PARTITIONS:
+            raise InvalidInput(f"Ask for at most {MAX_PARTITIONS} partitions, not {fields['numSlices']}.")
 
 
 def _check_hidden(plan: LogicalPlan) -> None:

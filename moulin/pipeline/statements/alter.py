@@ -178,10 +178,7 @@ def _altered(session: Session, schema: Schema, spec: Any) -> Iterator[changes.Sc
     if nullable is not None and nullable:
         yield changes.SetNullable(name)
     elif nullable is not None and not find_column(schema, name).required:
-        raise Unsupported(
-            f"Column {name} cannot become NOT NULL: older segments may hold nulls. Make a table of its rows with "
-            "CREATE TABLE, or add a column that is NOT NULL DEFAULT ...."
-        )
+        yield changes.SetRequired(name)
     if comment is not None or spec.dropComment():
         yield changes.SetDoc(name, comment or None)
     default = content(spec.newDefaultExpression())

@@ -45,6 +45,13 @@ def vacuum(session: Session, statement: Own) -> Answer:
     return _gc(session)
 
 
+def cleans_up(plan: LogicalPlan) -> bool:
+    """Whether a statement deletes files of the whole lake."""
+    if plan.nodeName() == "Call":
+        return str(parts_of(plan.procedure())[-1]).lower() == "gc"
+    return bool(plan.nodeName() == "Vacuum")
+
+
 def restore_table(session: Session, statement: Own) -> Answer:
     """RESTORE TABLE t TO VERSION AS OF n"""
     return counts(_table(session, statement).restore(statement.values["version"]))

@@ -16,11 +16,13 @@ from moulin.errors import InvalidInput, Unsupported
 from moulin.model.schema.type_reader import parse_type
 from moulin.model.schema.values import NestedField, Schema
 from moulin.pipeline.sql.catalyst import LogicalPlan, content, items, texts
+from moulin.pipeline.sql.names import Reference
 from moulin.pipeline.statements.columns import lake_schema, typed
 from moulin.pipeline.statements.grammar import SortKey, sort_keys
 from moulin.pipeline.statements.session import Session
 from moulin.pipeline.statements.spelling import column_named
-from moulin.table.table import Table
+from moulin.table.creation import create, new_table
+from moulin.table.write.writes import Outcome
 
 COMMENT = "comment"
 EVENT_TIME, SORT_BY, COLUMN_TYPE = "event_time", "sort_by", "column_type."
@@ -39,9 +41,11 @@ class Definition:
     event_time: str | None
     properties: dict[str, str]
 
-    def create(self, session: Session, name: str) -> Table:
-        return session.lake.create_table(
-            name,
+    def create(
+        self, session: Session, reference: Reference, data: object | None = None, *, replace: bool = False
+    ) -> Outcome:
+        """Make the table, with its rows if there are any, in one version."""
+        new = new_table(
             self.schema,
             primary_key=self.primary_key,
             partition_by=self.partition_by,
@@ -49,6 +53,8 @@ class Definition:
             event_time=self.event_time,
             properties=self.properties,
         )
+        made, rows = create(session.lake.context, reference.database, reference.name, new, data, replace=replace)
+        return Outcome(made.version, rows)
 
 
 def definition_of(session: Session, plan: LogicalPlan, columns: list[NestedField], key: Sequence[str]) -> Definition:

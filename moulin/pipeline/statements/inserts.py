@@ -43,10 +43,11 @@ def insert(session: Session, plan: LogicalPlan) -> Answer:
                 "INSERT takes REPLACE WHERE with a condition: write REPLACE USING and REPLACE ON as MERGE."
             )
         return _replace(session, plan, rows, criteria.get().cond())
+    # As Spark means it, a partition of which PARTITION gives all values is replaced whole in either mode.
+    if str(rows.sparkSession.conf.get(_MODE)).upper() == "DYNAMIC" and len(fixed) < len(state.spec.fields):
+        return counts(table.overwrite_partitions(rows))
     if fixed:
         return _replace_partition(session, table, rows, fixed)
-    if str(rows.sparkSession.conf.get(_MODE)).upper() == "DYNAMIC" and state.spec.fields:
-        return counts(table.overwrite_partitions(rows))
     return counts(table.overwrite(rows))
 
 

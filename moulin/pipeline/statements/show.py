@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import pyarrow as pa
 
 from moulin.errors import InvalidInput, Unsupported
 from moulin.model.entities import TableState
+from moulin.model.names import matches_pattern
 from moulin.pipeline.read.metadata import metadata_of
 from moulin.pipeline.sql.catalyst import CATALOG, LogicalPlan, content, items
 from moulin.pipeline.statements.answer import Answer, rows
@@ -18,6 +18,11 @@ from moulin.pipeline.statements.spelling import database_of, parts_of, table_nam
 from moulin.pipeline.statements.views import is_view, show_create_view
 
 _TEXT, _FLAG = pa.string(), pa.bool_()
+
+
+def catalogs(session: Session, plan: LogicalPlan) -> Answer:
+    """SHOW CATALOGS [LIKE '...']"""
+    return rows({"catalog": _TEXT}, ((name,) for name in _like([CATALOG], content(plan.pattern()))))
 
 
 def databases(session: Session, plan: LogicalPlan) -> Answer:
@@ -100,15 +105,4 @@ def _database(session: Session, plan: LogicalPlan, what: str) -> str:
 
 
 def _like(names: Iterable[str], pattern: str | None) -> list[str]:
-    """Names that a pattern matches as in Spark: * for anything, | between alternatives, in any case."""
-    found = sorted(names)
-    if pattern is None:
-        return found
-    return [name for name in found if any(_matches(one.strip(), name) for one in pattern.split("|"))]
-
-
-def _matches(pattern: str, name: str) -> bool:
-    try:
-        return re.fullmatch(pattern.replace("*", ".*"), name, re.IGNORECASE) is not None
-    except re.error:
-        return False
+    return sorted(name for name in names if matches_pattern(name, pattern))

@@ -60,6 +60,7 @@ STATEMENTS: Mapping[str, Run] = MappingProxyType(
         "DropNamespace": databases.drop,
         "CommentOnNamespace": databases.comment,
         "SetNamespaceProperties": databases.set_properties,
+        "ShowCatalogsCommand": show.catalogs,
         "ShowNamespacesCommand": show.databases,
         "ShowTables": show.tables,
         "ShowViews": show.views,

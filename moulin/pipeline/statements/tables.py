@@ -1,16 +1,13 @@
 """CREATE, REPLACE, DROP, UNDROP and RENAME of tables."""
 
-# Decisions: docs/decisions/0250
+# Decisions: docs/decisions/0250, 0291
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from types import MappingProxyType
-from uuid import uuid4
 
-from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound
+from moulin.errors import AlreadyExists, InvalidInput, NotFound
 from moulin.pipeline.sql.catalyst import LogicalPlan, items
 from moulin.pipeline.sql.names import Reference
 from moulin.pipeline.statements.answer import Answer, counts, nothing
@@ -20,7 +17,6 @@ from moulin.pipeline.statements.grammar import Own, WithKey
 from moulin.pipeline.statements.session import Session
 from moulin.pipeline.statements.spelling import parts_of, table_named
 from moulin.pipeline.statements.views import rename_view
-from moulin.table.write.writes import Outcome
 
 
 def create(session: Session, plan: LogicalPlan, key: Sequence[str] = ()) -> Answer:
@@ -31,7 +27,7 @@ def create(session: Session, plan: LogicalPlan, key: Sequence[str] = ()) -> Answ
         if plan.ignoreIfExists():
             return nothing()
         raise AlreadyExists(f"Table {_full(reference)} already exists.")
-    definition.create(session, _full(reference))
+    definition.create(session, reference)
     return nothing()
 
 
@@ -49,7 +45,7 @@ def replace_table(session: Session, plan: LogicalPlan, key: Sequence[str] = ()) 
     """[CREATE OR] REPLACE TABLE t (...) ..."""
     reference = _target(session, plan)
     _check_replaceable(session, reference, or_create=plan.orCreate())
-    _placed(session, _defined(session, plan, key), reference, None, replaces=True)
+    _defined(session, plan, key).create(session, reference, replace=True)
     return nothing()
 
 
@@ -142,26 +138,4 @@ def _filled(session: Session, plan: LogicalPlan, key: Sequence[str], reference: 
     """Make a table of the rows of a query, which runs once."""
     frame = session.query(plan.query())
     definition = definition_of(session, plan, result_columns(frame.schema), key)
-    return counts(_placed(session, definition, reference, frame, replaces=replaces))
-
-
-def _placed(
-    session: Session, definition: Definition, reference: Reference, data: object | None, *, replaces: bool
-) -> Outcome:
-    """Make a table under a name of its own, fill it, and give it the name that is asked for in one version.
-
-    So nobody sees a table that is filled in part. When any of this fails, the new table is dropped at once.
-    """
-    lake, new = session.lake, replace(reference, name=f"new_{uuid4().hex}")
-    table = definition.create(session, _full(new))
-    try:
-        outcome = Outcome(table.version) if data is None else table.append(data)
-        if replaces:
-            state = lake.catalog.replace_table(reference.database, reference.name, new.name)
-        else:
-            state = lake.catalog.rename_table(new.database, new.name, reference.database, reference.name)
-    except BaseException:
-        with suppress(MoulinError):
-            lake.drop_table(_full(new), immediate=True)
-        raise
-    return Outcome(state.version, outcome.rows_added, outcome.rows_deleted, outcome.rows_updated)
+    return counts(definition.create(session, reference, frame, replace=replaces))

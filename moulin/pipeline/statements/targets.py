@@ -63,17 +63,25 @@ class Rows:
 
     def edits(self, clauses: Sequence[Planned]) -> Edits:
         """One edit for each row, by the first clause that is for it; other rows are left alone."""
+        rows = self.numbered(clauses)
+        return Edits(tuple(clause.clause for clause in clauses), rows.where(F.col(CLAUSE).isNotNull()))
+
+    def numbered(self, clauses: Sequence[Planned], *more: Column, first: int = 0, placed: bool = True) -> DataFrame:
+        """All rows as edits, with null for the clause where none is for a row, and `more` columns.
+
+        Clauses are counted from `first`. Rows that are not `placed` are not of the target.
+        """
         column = self.target.catalyst.column
         number = F.lit(None).cast("int")
         for index, clause in reversed(list(enumerate(clauses))):
-            own = F.lit(index)
+            own = F.lit(first + index)
             number = own if clause.chosen is None else F.when(clause.chosen, own).otherwise(number)
         names = [name for name in self._columns if any(name in clause.values for clause in clauses)]
         values = [self._value(name, clauses, column).alias(name) for name in names]
-        segment, position = self.target.place()
+        nowhere = F.lit(None).cast("bigint")
+        segment, position = self.target.place() if placed else (nowhere, nowhere)
         place = (number.alias(CLAUSE), segment.alias(SEGMENT), position.alias(POSITION_COLUMN))
-        rows = self.frame.select(*place, *values)
-        return Edits(tuple(clause.clause for clause in clauses), rows.where(F.col(CLAUSE).isNotNull()))
+        return self.frame.select(*place, *values, *more)
 
     @property
     def _columns(self) -> list[str]:

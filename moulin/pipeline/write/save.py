@@ -46,7 +46,7 @@ def save(
     partition_by: Sequence[str] = (),
     properties: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the rows of a frame in one version; a new table takes one more.
+    """Write the rows of a frame in one version, with the table if it is new.
 
     `where` is for OVERWRITE alone. A table that is replaced keeps its columns, partitions and properties: raises
     Unsupported when others are asked for.
@@ -69,15 +69,8 @@ def save(
 def _create(
     lake: Lake, name: str, frame: DataFrame, partition_by: Sequence[str], properties: Mapping[str, Any] | None
 ) -> None:
-    """A table that cannot be filled is not left behind."""
-    table = lake.create_table(
-        name, frame_arrow_schema(frame.schema), partition_by=partition_by, properties=properties or {}
-    )
-    try:
-        table.append(frame)
-    except BaseException:
-        lake.drop_table(name, immediate=True)
-        raise
+    schema = frame_arrow_schema(frame.schema)
+    lake.create_table(name, schema, partition_by=partition_by, properties=properties or {}, data=frame)
 
 
 def _check_same(
@@ -85,8 +78,8 @@ def _check_same(
 ) -> None:
     if partition_by or properties or frame.columns != list(table.schema.names):
         raise Unsupported(
-            f"A table is replaced by rows of the same columns, and keeps its partitions and properties: drop {name} "
-            "and create it again, or overwrite its rows."
+            f"A table is replaced by rows of the same columns, and keeps its partitions and properties: run CREATE OR "
+            f"REPLACE TABLE {name} ... AS SELECT from a view of the rows."
         )
 
 
@@ -100,10 +93,8 @@ def _write(table: Table, name: str, frame: DataFrame, how: Save, where: str | No
         table.append(frame)
         return
     if how is Save.OVERWRITE_PARTITIONS and table.state().spec.fields:
-        raise Unsupported(
-            f"{name} has partitions: name the ones to replace, with overwrite(condition) or "
-            "table.overwrite(frame, where=...)."
-        )
+        table.overwrite_partitions(frame)
+        return
     table.overwrite(frame, where)
 
 

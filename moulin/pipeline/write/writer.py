@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.rows.conversion import Misfit, Target, fit
-from moulin.model.rows.rows import to_batches
+from moulin.model.rows.rows import RowsOf, to_batches
 from moulin.model.schema.arrow import empty_table
 from moulin.model.schema.values import Schema
 from moulin.pipeline.read.batches import spark_arrow_schema
@@ -98,22 +98,28 @@ class HeldRows:
 class FrameJob(Generic[P, R]):
     """What the tasks of one write must know: a kernel, its plan and the numbers of its segments. Sent to every task.
 
-    `held_bytes` bounds what tasks hand over instead of writing it.
+    `held_bytes` bounds what tasks hand over instead of writing it. `rows_of` is there for rows that a statement makes.
     """
 
     kernel: FrameKernel[P, R]
     plan: P
     numbers: TaskNumbers
     held_bytes: int
+    rows_of: RowsOf | None = None
 
     @classmethod
     def of(
-        cls, context: Context, kernel: FrameKernel[P, R], plan: P, columns: StructType | None = None
+        cls,
+        context: Context,
+        kernel: FrameKernel[P, R],
+        plan: P,
+        columns: StructType | None = None,
+        rows_of: RowsOf | None = None,
     ) -> FrameJob[P, R]:
         """Check that the columns of a DataFrame, if there is one, fit; reserve numbers for its segments."""
         if columns is not None:
             check_columns(plan.source, columns)
-        return cls(kernel, plan, TaskNumbers.reserve(context, plan.table), HELD_BYTES)
+        return cls(kernel, plan, TaskNumbers.reserve(context, plan.table), HELD_BYTES, rows_of)
 
     def run(self, frame: DataFrame) -> list[R]:
         """The results of all tasks in their order; nothing is committed."""
@@ -121,8 +127,8 @@ class FrameJob(Generic[P, R]):
 
     def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> Sequence[R] | HeldRows:
         """Write the rows of one task, or hand them over when they are few."""
-        with _in_partitions(task, task):
-            rows = to_batches(batches, self.plan.source)
+        with self._in_partitions(task, task):
+            rows = to_batches(batches, self.plan.source, self.rows_of)
             first, more = _first_bytes(rows, min(HELD_BYTES_OF_TASK, self.held_bytes // (task + 1)))
             if more or not first:
                 return self.write_fitted(task, chain(first, rows))
@@ -146,12 +152,23 @@ class FrameJob(Generic[P, R]):
     def _write_held(self, held: Mapping[int, HeldRows]) -> Sequence[R]:
         if not held:
             return ()
-        with _in_partitions(min(held), max(held)):
+        with self._in_partitions(min(held), max(held)):
             return self.write_fitted(min(held), (batch for rows in held.values() for batch in rows.batches()))
 
     def write_fitted(self, task: int, rows: Iterable[pa.RecordBatch]) -> Sequence[R]:
         """Write the rows of one task, which are of `plan.source` already."""
         return self.kernel(self.plan, rows, self.numbers.of(task))
+
+    @contextmanager
+    def _in_partitions(self, first: int, last: int) -> Iterator[None]:
+        """Errors about rows say in which part of the DataFrame these are, unless it is that of a statement."""
+        try:
+            yield
+        except InvalidInput as error:
+            if self.rows_of is not None:
+                raise
+            where = f"partition {first}" if first == last else f"partitions {first} to {last}"
+            raise InvalidInput(f"In {where} of the DataFrame: {error.message}") from error
 
 
 def _first_bytes(rows: Iterator[pa.RecordBatch], most: int) -> tuple[list[pa.RecordBatch], bool]:
@@ -165,15 +182,6 @@ def _first_bytes(rows: Iterator[pa.RecordBatch], most: int) -> tuple[list[pa.Rec
             if taken > most:
                 return first, True
     return first, False
-
-
-@contextmanager
-def _in_partitions(first: int, last: int) -> Iterator[None]:
-    try:
-        yield
-    except InvalidInput as error:
-        where = f"partition {first}" if first == last else f"partitions {first} to {last}"
-        raise InvalidInput(f"In {where} of the DataFrame: {error.message}") from error
 
 
 def frame_arrow_schema(columns: StructType) -> pa.Schema:

@@ -5,7 +5,7 @@ regions they touch; where rows of these changed meanwhile, it locates the keys o
 the rows that are there, so it holds the table from its beginning.
 """
 
-# Decisions: docs/decisions/0053
+# Decisions: docs/decisions/0053, 0292
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ the keys of its runs are located again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -45,10 +45,17 @@ class Drafts:
     @classmethod
     def of(cls, context: Context, keyed: KeyedTable, plan: BulkPlan, runs: Iterable[RegionRun]) -> Drafts:
         """United in the order of the tasks; keys that several tasks wrote are refused or dropped, as the plan says."""
+        return cls.numbered(context, plan, runs, lambda value: context.catalog.region(keyed.id, value).number)
+
+    @classmethod
+    def numbered(
+        cls, context: Context, plan: BulkPlan, runs: Iterable[RegionRun], number_of: Callable[[PartitionTuple], int]
+    ) -> Drafts:
+        """As `of`; `number_of` gives the numbers of regions."""
         made = cls()
         for run in runs:
             if run.value not in made.numbers:
-                made.numbers[run.value] = context.catalog.region(keyed.id, run.value).number
+                made.numbers[run.value] = number_of(run.value)
             number = made.numbers[run.value]
             draft = made.by_region.setdefault(number, UpsertDraft())
             if plan.duplicates == "error":

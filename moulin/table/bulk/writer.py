@@ -18,7 +18,7 @@ from moulin.errors import InvalidInput
 from moulin.formats.key_index import search_form
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns import compute as pc
-from moulin.model.columns.arrays import Integers
+from moulin.model.columns.arrays import Integers, distinct
 from moulin.model.facts import LiveSegment
 from moulin.model.key.key import Key
 from moulin.model.key.region import RegionSpec
@@ -227,14 +227,14 @@ def _target_rows(
     by_number = {segment.facts.number: segment for segment in segments}
     pieces: list[pa.Table] = []
     order: list[Integers] = []
-    for number in np.unique(located.segments).tolist():
+    for number in distinct(located.segments).tolist():
         mine = np.flatnonzero(located.segments == number)
         facts = by_number[number].facts
         source: Any = open_segment(tools.store, facts)
         with SegmentReader(source, plan.layout.schema, columns=columns, name=facts.path) as reader:
             starts = np.asarray(reader.group_starts)
             groups = np.searchsorted(starts, located.positions[mine], side="right") - 1
-            for group in np.unique(groups).tolist():
+            for group in distinct(groups).tolist():
                 there = mine[groups == group]
                 table = reader.table(row_groups=[group], use_threads=False)
                 pieces.append(table.take(pa.array(located.positions[there] - starts[group])))

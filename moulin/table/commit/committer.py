@@ -18,6 +18,7 @@ from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.commit.table_commit import CommitResult, Stale, TableCommit
 from moulin.formats import deletion_vector
 from moulin.formats.journal import Journal, JournalSet
+from moulin.model.columns.arrays import distinct
 from moulin.model.conflicts import Verdict
 from moulin.model.facts import LiveSegment, VectorFacts
 from moulin.model.operations import (
@@ -157,7 +158,7 @@ class Committer:
             if not compactions or not compactions[0].journals:
                 raise _retry(change, segment)
             targets, where = self._journals(compactions[0].journals).lookup(segment, rows)
-            for target in np.unique(targets[targets >= 0]).tolist():
+            for target in distinct(targets[targets >= 0]).tolist():
                 waiting.append((target, where[targets == target], compactions[0].version))
         return result
 
@@ -228,7 +229,7 @@ class Committer:
 def _moved(journals: JournalSet, segment: int, positions: npt.NDArray[np.int64]) -> Iterator[tuple[int, BitMap64]]:
     """Where these positions of an input are in the outputs; rows the compaction dropped are left out."""
     targets, where = journals.lookup(segment, positions)
-    for target in np.unique(targets[targets >= 0]).tolist():
+    for target in distinct(targets[targets >= 0]).tolist():
         yield target, deletion_vector.from_positions(where[targets == target])
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from moulin.model.columns.arrays import Integers
+from moulin.model.columns.arrays import Integers, distinct
 
 _FIRST_ROWS = 4096  # of the first piece, when the width of rows is not known
 _MOST_ROWS = 1 << 20
@@ -79,7 +79,7 @@ class Gatherer:
         inputs = np.searchsorted(self._starts, numbers, side="right") - 1
         taken: list[pa.Table] = []
         places: list[Integers] = []  # where in the piece each taken row belongs
-        for number in np.unique(inputs).tolist():
+        for number in distinct(inputs).tolist():
             mine = np.flatnonzero(inputs == number)
             rows = numbers[mine] - self._starts[number]
             by_row = np.argsort(rows, kind="stable")

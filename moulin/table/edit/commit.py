@@ -13,15 +13,16 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.key.region import RegionSpec
 from moulin.model.operations import Kind, RegionUse
+from moulin.model.rows.rows import RowsOf, to_batches
 from moulin.table.bulk.commit import plan_held
 from moulin.table.bulk.drafts import Drafts
 from moulin.table.bulk.writer import RegionRun
 from moulin.table.commit.change import DataChange
 from moulin.table.commit.retry import retry
 from moulin.table.context import Context
-from moulin.table.edit.edits import EditPlan, Edits, EditSlices
+from moulin.table.edit.edits import PLACE, EditPlan, Edits, EditSlices
 from moulin.table.edit.slices import write_slices
-from moulin.table.edit.writer import matched_twice, write_edits
+from moulin.table.edit.writer import matched_twice, require_successors, write_edits
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.ports import is_frame
 from moulin.table.properties import effective
@@ -65,6 +66,7 @@ def _apply_held(context: Context, keyed: KeyedTable, compute: Compute, summary: 
         assert plan.bulk is not None
         runs = _written(context, plan, edits)
         _refuse_common(plan, [run.draft for run in runs])
+        require_successors(plan, plan.bulk, [run.draft for run in runs])
         drafts = Drafts.of(context, keyed, plan.bulk, runs)
         known = {use.number for use in uses}
         fresh = [value for value in drafts.values if drafts.numbers[value] not in known]
@@ -89,7 +91,10 @@ def _written(context: Context, plan: EditPlan, edits: Edits) -> Sequence[RegionR
     if isinstance(rows, EditSlices):
         return write_slices(context, plan, rows)
     if is_frame(rows):
-        return context.spark().map_frame(write_edits, plan, rows)
+        few = context.spark().few_rows(rows)
+        if few is None:
+            return context.spark().map_frame(write_edits, plan, rows)
+        rows = to_batches(few, plan.source, RowsOf(plan.table, PLACE))
     return write_edits(plan, rows, number_source(context))
 
 

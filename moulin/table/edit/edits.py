@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.values import IntegerType, LongType, NestedField, Schema
 from moulin.storage.store import Store
 from moulin.table.bulk.writer import BulkPlan
+from moulin.table.read import hidden
 from moulin.table.write.layout import Layout
 
 CLAUSE = "_moulin_clause"
@@ -27,6 +29,9 @@ SEGMENT = "_moulin_segment"
 
 POSITION = "_moulin_at"
 """The position of that row in its segment."""
+
+PLACE: Mapping[str, str] = MappingProxyType({SEGMENT: hidden.SEGMENT, POSITION: hidden.SHOWN_POSITION})
+"""The hidden columns of a table that have the same values, by which a query finds the row of an edit."""
 
 _FIRST_ID = 2_000_000_000  # ids of these columns; a table's own are far below
 

@@ -4,6 +4,8 @@ An update brings the columns that change. The others, and the row id, are read f
 values pass through no other engine and no type loses anything on its way.
 """
 
+# Decisions: docs/decisions/0292
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -20,14 +22,16 @@ from moulin.model.facts import LiveSegment
 from moulin.model.layout.partition import PartitionTuple
 from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.rows.conversion import Misfit, Target, absent, check_required
+from moulin.model.rows.rows import RowsOf
 from moulin.model.schema.arrow import ROW_ID, arrow_schema, lineage_fields
 from moulin.storage.segment_source import open_segment
 from moulin.table.bulk.writer import NEW_REGION, BulkPlan, RegionRun, WorkerTools, duplicate_key, in_order
-from moulin.table.edit.edits import CLAUSE, POSITION, SEGMENT, Action, Clause, EditPlan
+from moulin.table.edit.edits import CLAUSE, PLACE, POSITION, SEGMENT, Action, Clause, EditPlan
 from moulin.table.find.locate import Tools, locate
+from moulin.table.runner import in_turn, side_by_side
 from moulin.table.write.pieces import pieces
 from moulin.table.write.segment_writer import BULK_BYTES, NumberSource, write_segment, write_sorted
-from moulin.table.write.upsert import UpsertDraft, mark
+from moulin.table.write.upsert import Positions, UpsertDraft, mark
 
 _Drafts = dict[PartitionTuple, UpsertDraft]
 
@@ -119,7 +123,7 @@ def _inserted(plan: EditPlan, clause: Clause, part: pa.Table) -> pa.Table:
             else:
                 columns.append(absent(target, part.num_rows))
         except Misfit as misfit:
-            raise InvalidInput(f"Column {misfit.path} of an inserted row: {misfit.reason}") from None
+            raise _refusal(plan, clause, part, misfit) from None
     return _with_lineage(plan, columns, pa.nulls(part.num_rows, pa.int64()))
 
 
@@ -127,19 +131,34 @@ def _updated(plan: EditPlan, clause: Clause, part: pa.Table) -> pa.Table:
     """The new form of rows, with the row ids that they had. REQUIRES: `part` is in place order."""
     fields = plan.layout.schema.fields
     kept = [field.name for field in fields if field.name not in clause.columns]
-    old = pa.concat_tables(
-        [_old_rows(plan, segment, positions, kept) for segment, positions, _ in _by_segment(plan, part)]
-    )
+    old = _all_old_rows(plan, part, kept)
     columns = []
     for field in fields:
         if field.name in clause.columns:
             try:
                 columns.append(_checked(part.column(field.name), Target.of(field)))
             except Misfit as misfit:
-                raise InvalidInput(f"Column {misfit.path} of an updated row: {misfit.reason}") from None
+                raise _refusal(plan, clause, part, misfit) from None
         else:
             columns.append(old.column(field.name))
     return _with_lineage(plan, columns, old.column(ROW_ID))
+
+
+def _refusal(plan: EditPlan, clause: Clause, part: pa.Table, misfit: Misfit) -> InvalidInput:
+    """The error for a null in a required column, with the first row that has it, where it is in no struct or list."""
+    name = misfit.path.partition(".")[0]
+    at = 0
+    if name in clause.columns:
+        column = part.column(name)
+        if not column.null_count and part.num_rows > 1:
+            return InvalidInput(f"Column {misfit.path} of {plan.table}: {misfit.reason}")
+        at = int(np.argmax(column.is_null().to_numpy())) if column.null_count else 0
+    row = part.slice(at, 1)
+    return RowsOf(plan.table, PLACE).refusal(misfit, clause.columns, lambda one: _value(row, one))
+
+
+def _value(row: pa.Table, name: str) -> pa.Scalar | None:
+    return row.column(name)[0] if name in row.column_names else None
 
 
 def _checked(column: pa.ChunkedArray, target: Target) -> pa.Array:
@@ -154,6 +173,19 @@ def _with_lineage(plan: EditPlan, columns: list[pa.Array], row_ids: pa.Array) ->
     return pa.Table.from_arrays([*columns, row_ids, pa.nulls(rows, pa.int64())], schema=schema)
 
 
+def _all_old_rows(plan: EditPlan, part: pa.Table, columns: list[str]) -> pa.Table:
+    """Some columns of the rows that edits are about, and their row ids. A task, which has one core, reads in turn."""
+    places = list(_by_segment(plan, part))
+
+    def read(place: tuple[LiveSegment, Integers, slice]) -> pa.Table:
+        return _old_rows(plan, place[0], place[1], columns)
+
+    if len(places) == 1 or pa.cpu_count() == 1:
+        return pa.concat_tables(map(read, places))
+    with side_by_side("moulin-old-rows") as pool:
+        return pa.concat_tables(in_turn(pool, read, places))
+
+
 def _old_rows(plan: EditPlan, segment: LiveSegment, positions: Integers, columns: list[str]) -> pa.Table:
     """Some columns of rows of a segment, at ascending positions, and their row ids."""
     facts = segment.facts
@@ -163,7 +195,7 @@ def _old_rows(plan: EditPlan, segment: LiveSegment, positions: Integers, columns
         groups = np.searchsorted(starts, positions, side="right") - 1
         parts = []
         for group in distinct(groups).tolist():
-            table = reader.table(row_groups=[group], row_id=True, first_row_id=segment.first_row_id, use_threads=False)
+            table = reader.table(row_groups=[group], row_id=True, first_row_id=segment.first_row_id)
             parts.append(table.take(pa.array(positions[groups == group] - starts[group])))
     return pa.concat_tables(parts)
 
@@ -189,7 +221,10 @@ def _write_keyed(
     rows: pa.Table,
     numbers: NumberSource,
 ) -> None:
-    """Write rows of one region of a keyed table, which have lineage columns; new ones must have new keys."""
+    """Write rows of one region of a keyed table, which have lineage columns.
+
+    New ones must have new keys, or keys of rows that another edit deletes: `require_successors` sees to that.
+    """
     region = bulk.regions.get(value, NEW_REGION)
     ordered, keys = in_order(bulk, rows)
     if len(own := draft.hide(tools, region, keys)):
@@ -199,11 +234,12 @@ def _write_keyed(
         segments = [segment for segment in plan.segments.values() if segment.facts.region == region]
         found = locate(tools.indexes, tools.vectors, tools.store, segments, keys.take(pa.array(fresh)))
         if len(found.indexes):
-            if not any(clause.action is Action.UPSERT for clause in plan.clauses):
-                raise _known_key(plan, bulk, ordered, int(fresh[found.indexes[0]]))
-            mark(draft.positions, found)
-            draft.rows_updated += len(found.indexes)
-            ordered = _with_row_ids(ordered, fresh[found.indexes], found.row_ids)
+            if any(clause.action is Action.UPSERT for clause in plan.clauses):
+                mark(draft.positions, found)
+                draft.rows_updated += len(found.indexes)
+                ordered = _with_row_ids(ordered, fresh[found.indexes], found.row_ids)
+            else:  # an edit of another task may delete the row that has the key
+                mark(draft.succeeded, found)
     lineage = ordered.column(ROW_ID).null_count < ordered.num_rows
     draft.rows_new += ordered.column(ROW_ID).null_count
     if not lineage:
@@ -224,8 +260,24 @@ def _with_row_ids(rows: pa.Table, indexes: Integers, row_ids: Integers) -> pa.Ta
     return rows.set_column(at, rows.schema.field(at), pa.array(ids, mask=ids < 0))
 
 
-def _known_key(plan: EditPlan, bulk: BulkPlan, rows: pa.Table, index: int) -> InvalidInput:
-    value = bulk.key.values(rows.slice(index, 1))[0]
+def require_successors(plan: EditPlan, bulk: BulkPlan, drafts: Iterable[UpsertDraft]) -> None:
+    """Refuse a row that was inserted although the table has one of its key, and no edit of any task deletes that."""
+    hidden: Positions = {}
+    succeeded: Positions = {}
+    for draft in drafts:
+        for into, found in ((hidden, draft.positions), (succeeded, draft.succeeded)):
+            for number, bitmap in found.items():
+                into[number] = into[number] | bitmap if number in into else bitmap
+    for number, bitmap in succeeded.items():
+        if stays := bitmap - hidden.get(number, BitMap64()):
+            raise _known_key(plan, bulk, plan.segments[number], stays[0])
+
+
+def _known_key(plan: EditPlan, bulk: BulkPlan, segment: LiveSegment, position: int) -> InvalidInput:
+    facts = segment.facts
+    source = plan.store.reader(facts.path, facts.size)
+    with SegmentReader(source, plan.layout.schema, columns=bulk.key.names, name=facts.path) as reader:
+        value = bulk.key.values(reader.table(start=position, stop=position + 1))[0]
     return InvalidInput(
         f"Table {plan.table} has a row of the key {value!r}, which the statement would insert: match rows by the key, "
         "or use INSERT INTO, which replaces rows of the same key."

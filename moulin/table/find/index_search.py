@@ -16,7 +16,7 @@ from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.commit.indexes import Coverage
 from moulin.formats.key_index import hash_keys
 from moulin.formats.secondary_index import IndexFile, IndexKind, Span, filter_holds
-from moulin.model.columns.arrays import Integers
+from moulin.model.columns.arrays import Integers, distinct
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.key.index_value import LONGEST, encode_literal, encoding_of, width_of
@@ -139,7 +139,7 @@ class _Search:
         owners, rows_of = owners[order], rows_of[order]
         asked = np.asarray([file.index_of[number] for number in wanted])
         edges = np.searchsorted(owners, np.stack([asked, asked + 1])).tolist()
-        return {n: np.unique(rows_of[start:stop]) for n, start, stop in zip(wanted, *edges, strict=True)}
+        return {n: distinct(rows_of[start:stop]) for n, start, stop in zip(wanted, *edges, strict=True)}
 
     def _look_bloom(
         self, covering: Coverage, file: IndexFile, column: Column, spans: Sequence[Span], wanted: Sequence[int]

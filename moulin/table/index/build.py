@@ -23,7 +23,7 @@ from moulin.formats.secondary_index import (
 )
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model import operations
-from moulin.model.columns.arrays import Integers
+from moulin.model.columns.arrays import Integers, distinct
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 from moulin.model.key.index_value import cut, encode_values, encoding_of, width_of
@@ -210,7 +210,7 @@ def _move(journal: Journal, segment: int, entries: _Entries, found: dict[int, li
         covered |= (entries.positions >= start) & (entries.positions < stop)
     rows = np.flatnonzero(covered)
     targets, moved = journal.lookup(segment, entries.positions[rows])
-    for target in np.unique(targets[targets >= 0]).tolist():
+    for target in distinct(targets[targets >= 0]).tolist():
         mine = targets == target
         part = _Entries(moved[mine], entries.payload.take(pa.array(rows[mine])))
         found.setdefault(target, []).append(part)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns import compute as pc
+from moulin.model.columns.arrays import distinct
 from moulin.model.facts import LiveSegment
 from moulin.model.key.key import Key
 from moulin.model.rows.nano_datetime import to_rows
@@ -118,7 +119,7 @@ class Lookup:
         indexes = np.asarray(order)
         context = self._context
         located = locate(context.indexes, context.vectors, context.store, seen.segments, encoded.take(order))
-        for number in np.unique(located.segments).tolist():
+        for number in distinct(located.segments).tolist():
             mine = located.segments == number
             segment = next(s for s in seen.segments if s.facts.number == number)
             found = self._read(seen, segment, located.positions[mine])

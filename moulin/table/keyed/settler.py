@@ -1,5 +1,7 @@
 """Logs that other processes left: flushed by the first reader, or read where they cannot be claimed."""
 
+# Decisions: docs/decisions/0293
+
 from __future__ import annotations
 
 import threading
@@ -7,7 +9,7 @@ import time
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from moulin.errors import Corrupt, FailedPrecondition, Fenced
+from moulin.errors import Corrupt, FailedPrecondition, Fenced, Unavailable
 from moulin.model.entities import Region
 from moulin.table.context import Context
 from moulin.table.keyed.claim import check_left
@@ -42,6 +44,7 @@ class LogSettler(RegionHolder):
         super().__init__(context, table_id)
         self._holding = threading.RLock()  # one change that is not a put at a time; taken before `_flushing`
         self._look_at = 0.0  # when to look for logs that were left
+        self._held_up: dict[int, Region] = {}  # regions whose logs others hold, and of which nothing came
 
     def ready(self) -> None:
         """Before the first read, and now and then: flush what others left in their logs, or read it."""
@@ -53,6 +56,30 @@ class LogSettler(RegionHolder):
                     self.settle()
             finally:
                 self._holding.release()
+
+    def committed(self) -> None:
+        """Before a read of versions alone: as `ready`, but what was left must be in a version.
+
+        Unavailable while another process holds a log that was left, and flushes nothing of it.
+        """
+        looked = self._look_at
+        self.ready()
+        if self._missed() and self._look_at == looked:  # known from an earlier look
+            self.settle()
+        for region in self._missed():
+            raise Unavailable(
+                f"Rows of {self._seen.state.full_name} are in no version: {region.owner} has taken over the log of "
+                f"region {region.number} and flushes nothing of it since {self._context.config.lock_seconds:g} s "
+                "(lock_seconds). Wait for that process or end it; get and scan show the rows."
+            )
+
+    def _missed(self) -> list[Region]:
+        """Regions that are held up and whose rows are in no version yet."""
+        if not self._held_up:
+            return []
+        self.refresh()
+        waiting = {tail.region.number for tail in self._tails}
+        return [region for number, region in sorted(self._held_up.items()) if number in waiting]
 
     def settle(self, *, take_over: bool = False) -> None:
         """Claim and flush every log without a living owner; read those whose owner may live, or claim them too."""
@@ -84,6 +111,7 @@ class LogSettler(RegionHolder):
         REQUIRES: `_holding`, `_flushing` and `_lock` are held, so that nobody here claims one.
         """
         may_write, unread, taken = self._context.catalog.may_write, [], False
+        held_up = {log.region.number: log.region for log in left if log.is_changing}
         for log in left:
             free = may_write and not log.is_changing and (log.is_dead or take_over)
             try:
@@ -93,6 +121,7 @@ class LogSettler(RegionHolder):
                 taken = not late
                 if late:
                     unread.append(log)
+                    held_up[log.region.number] = log.region
         known = {tail.region.number: tail for tail in self._tails}
         seen = self._load()
         self._show(seen)
@@ -105,6 +134,7 @@ class LogSettler(RegionHolder):
             elif (tail := read_tail(log, seen.state)) is not None:
                 tails.append(tail)
         self._tails = tuple(tail for tail in tails if len(tail))
+        self._held_up = held_up if may_write else {}
         return taken
 
     def _flush_left(self, region: Region) -> bool:

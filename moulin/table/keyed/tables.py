@@ -81,7 +81,7 @@ def flush_table(context: Context, table_id: UUID) -> None:
 def _flush(context: Context, table_id: UUID, *, claimed: bool) -> None:
     if (keyed := open_keyed(context, table_id)) is not None:
         if claimed:
-            keyed.ready()
+            keyed.committed()
         keyed.flush_own()
     elif claimed and time.monotonic() >= context.look_at.get(table_id, 0.0):
         _settle_table(context, table_id)
@@ -95,7 +95,7 @@ def _settle_table(context: Context, table_id: UUID) -> None:
         if left_logs(context, table_id, effective(context.config, properties), regions):
             keyed = keyed_table(context, table_id)
             assert keyed is not None
-            keyed.ready()
+            keyed.committed()
     except NotFound:
         return  # dropped meanwhile
     context.look_at[table_id] = time.monotonic() + LOOK_SECONDS

@@ -19,7 +19,7 @@ from pyroaring import BitMap64
 from moulin.catalog.segments.feed import FeedEntry, FeedSegment
 from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader
-from moulin.model.columns.arrays import Integers
+from moulin.model.columns.arrays import Integers, distinct
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import ROW_ID, arrow_field
@@ -265,7 +265,7 @@ def _groups(reader: SegmentReader, rows: _Rows) -> list[int] | None:
     if rows.only is None:
         return None
     groups = np.searchsorted(np.array(reader.group_starts), deletion_vector.to_array(rows.only), side="right") - 1
-    found: list[int] = np.unique(groups).tolist()
+    found: list[int] = distinct(groups).tolist()
     return found
 
 

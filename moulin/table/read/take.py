@@ -15,7 +15,7 @@ from moulin.catalog.backend import CatalogBackend
 from moulin.errors import InvalidInput
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns import compute as pc
-from moulin.model.columns.arrays import Integers
+from moulin.model.columns.arrays import Integers, distinct
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.schema.arrow import ROW_ID
@@ -45,7 +45,7 @@ class TakeScan(Scan):
         own = [field.name for field in state.schema.fields] if columns is None else list(columns)
         asked = own if ROW_ID in own else [*own, ROW_ID]
         super().__init__(catalog, store, vectors, state, columns=asked, pins=pins)
-        self._wanted = np.unique(row_ids)
+        self._wanted = distinct(row_ids)
 
     def _planned(self) -> Narrowed:
         """Segments that may hold a row, with a position in each of their row groups that may."""

@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 
 from moulin.formats import deletion_vector
 from moulin.model.columns import compute as pc
-from moulin.model.columns.arrays import Integers
+from moulin.model.columns.arrays import Integers, distinct
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.key.key import Key
@@ -31,10 +31,14 @@ Positions = dict[int, BitMap64]
 
 @dataclass(slots=True)
 class UpsertDraft:
-    """An upsert being put together: segments written so far, and the positions they replace."""
+    """An upsert being put together: segments written so far, and the positions they replace.
+
+    `succeeded` are rows whose keys were inserted again: something else in the same change must delete them.
+    """
 
     added: list[SegmentFacts] = field(default_factory=list)
     positions: Positions = field(default_factory=dict)
+    succeeded: Positions = field(default_factory=dict)
     rows_new: int = 0
     rows_updated: int = 0
     rows_deleted: int = 0
@@ -158,7 +162,7 @@ def newest(key: Key, rows: pa.Table) -> pa.Table:
 
 def mark(positions: Positions, located: Located) -> None:
     """Add what was located to the positions to delete."""
-    for number in np.unique(located.segments).tolist():
+    for number in distinct(located.segments).tolist():
         bitmap = deletion_vector.from_positions(np.sort(located.positions[located.segments == number]))
         positions[number] = positions.get(number, BitMap64()) | bitmap
 

@@ -75,6 +75,17 @@ def test_older_versions_are_tables_of_a_function(lake: Run) -> None:
     assert (missing.code, missing.err) == (1, "Error: Table d.x does not exist.\n")
 
 
+def test_a_plan_is_printed_as_it_is_drawn(lake: Run) -> None:
+    drawn = duck(lake, "explain select name from d.t where id = 1").out
+    assert any("READ_PARQUET" in line for line in drawn.splitlines())
+    assert "\\n" not in drawn
+
+
+def test_a_statement_that_would_change_the_lake_says_who_can(lake: Run) -> None:
+    for text in ("insert into d.t values (1, 'a', null)", "delete from d.t", "update d.t set id = 1"):
+        assert "It changes no table of the lake: use Spark or Python." in duck(lake, text).err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moulin.errors import AlreadyExists, Conflict, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound
+from moulin.model.facts import ColumnFacts
 from moulin.model.schema.change import (
     AddColumn,
     DropColumn,
@@ -19,12 +20,14 @@ from moulin.model.schema.change import (
     SetDefault,
     SetDoc,
     SetNullable,
+    SetRequired,
     WidenColumn,
     change_from_json,
     change_to_json,
 )
 from moulin.model.schema.documents import schema_from_json, schema_to_json
 from moulin.model.schema.evolution import apply_changes
+from moulin.model.schema.nulls import first_in_doubt, newly_required
 from moulin.model.schema.schema import make_schema
 from moulin.model.schema.type_reader import to_type
 from moulin.model.schema.values import Schema
@@ -208,6 +211,23 @@ def test_a_required_column_can_become_nullable() -> None:
     assert not change(SetNullable("note")).find_field("note").required
 
 
+def test_a_nullable_column_can_become_required() -> None:
+    nullable = change(SetNullable("note"))
+    assert newly_required(nullable, SCHEMA) == [SCHEMA.find_field("note")]
+    assert newly_required(SCHEMA, nullable) == []
+    assert change(SetNullable("note"), SetRequired("note")).fields == SCHEMA.fields
+    assert change(SetRequired("note")).fields == SCHEMA.fields
+
+
+@pytest.mark.parametrize(
+    ("nulls", "doubtful"), [([], "note"), ([1], "note"), ([0], None)], ids=["no facts", "a null", "no null"]
+)
+def test_facts_without_a_null_leave_no_doubt(nulls: list[int], doubtful: str | None) -> None:
+    facts = [ColumnFacts(SCHEMA.find_field("note").field_id, 3, count) for count in nulls]
+    assert first_in_doubt(change(SetNullable("note")), SCHEMA, facts) == doubtful
+    assert first_in_doubt(SCHEMA, SCHEMA, facts) is None
+
+
 def test_a_refused_change_leaves_nothing_behind() -> None:
     before = schema_to_json(SCHEMA)
     with pytest.raises(NotFound):
@@ -246,6 +266,7 @@ CHANGES: list[SchemaChange] = [
     MoveColumn("a", after="b"),
     MoveColumn("a", before="b"),
     SetNullable("a"),
+    SetRequired("a"),
     SetDoc("a.b", "it's"),
     SetDoc("a"),
     SetDefault("a", to_type("decimal(9, 2)"), "1.5"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -108,8 +108,10 @@ def test_tables_are_made_of_frames(lake: Lake, attached: SparkSession, ids: Ids)
     assert made.properties["owner"] == "ann"
     with pytest.raises(AlreadyExists):
         frame.writeTo("shop.made").create()
-    with pytest.raises(Unsupported, match="partitions"):
-        frame.writeTo("shop.made").overwritePartitions()
+    later = frame.selectExpr("id", "ts + interval 1 day as ts")
+    later.writeTo("shop.made").append()
+    frame.selectExpr("id + 0 as id", "ts + interval 1 hour as ts").writeTo("shop.made").overwritePartitions()
+    assert sorted(str(found["ts"])[:13] for found in made.scan().to_pylist()) == ["2026-01-02 04", "2026-01-03 03"]
     frame.writeTo("shop.made").createOrReplace()
     assert ids(made) == [1]
     with pytest.raises(Unsupported, match="same columns"):
@@ -137,7 +139,15 @@ def test_statements_change_the_lake(lake: Lake, attached: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("write", "advice"),
     [
-        (lambda frame: frame.mergeInto("shop.orders", F.lit(True)), "MERGE INTO"),
+        (lambda frame: frame.sparkSession.readStream.table("shop.orders"), r"format\('moulin'\).*changes_since.*load"),
+        (lambda frame: frame.sparkSession.catalog.setCurrentDatabase("shop"), "shop.table"),
+        (lambda frame: frame.sparkSession.catalog.cacheTable("shop.orders"), r"cache\(\)"),
+        (lambda frame: frame.sparkSession.catalog.uncacheTable("shop.orders"), r"unpersist\(\)"),
+        (lambda frame: frame.sparkSession.catalog.recoverPartitions("shop.orders"), "leave this out"),
+        (lambda frame: frame.sparkSession.catalog.analyzeTable("shop.orders"), "leave this out"),
+        (lambda frame: frame.sparkSession.catalog.listPartitions("shop.orders"), "partitions"),
+        (lambda frame: frame.sparkSession.catalog.createTable("shop.x", schema=frame.schema), "CREATE TABLE"),
+        (lambda frame: frame.sparkSession.catalog.createExternalTable("shop.x", "/tmp"), "backfill"),
         (lambda frame: frame.writeTo("shop.orders").using("parquet"), "one format"),
         (lambda frame: frame.writeTo("shop.other").partitionedBy(F.col("id") + 1), "not by"),
         (lambda frame: frame.select("id").write.insertInto("shop.orders"), "2 columns"),
@@ -149,6 +159,53 @@ def test_what_cannot_be_done_names_the_call_to_use(
 ) -> None:
     with pytest.raises((InvalidInput, NotFound, Unsupported), match=advice):
         write(row(attached, 1))
+
+
+def test_a_stream_into_the_lake_names_the_call_to_use(attached: SparkSession) -> None:
+    stream = attached.readStream.format("rate").load()
+    with pytest.raises(Unsupported, match=r"writeStream.format\('moulin'\).*start\('shop.orders'\)"):
+        stream.writeStream.toTable("shop.orders")
+
+
+def test_frames_of_an_attached_session_are_merged(lake: Lake, attached: SparkSession) -> None:
+    def amounts() -> dict[int, float]:
+        return {row["id"]: row["amount"] for row in lake.table("shop.orders").scan().to_pylist()}
+
+    frame = attached.createDataFrame([(2, 7.0), (9, 9.0)], "id long, amount double")
+    writer = frame.mergeInto("shop.orders", frame.id == F.col("orders.id"))
+    writer.whenMatched().updateAll().whenNotMatched().insertAll().merge()
+    assert amounts() == {1: 0.5, 2: 7.0, 3: 1.5, 9: 9.0}
+    own = attached.table("shop.orders").where("id > 2").alias("s")
+    writer = own.mergeInto("moulin.shop.orders", F.expr("s.id = orders.id"))
+    writer = writer.whenMatched(F.col("s.id") == 3).delete()
+    writer = writer.whenMatched().update({"amount": F.col("orders.amount") + F.col("s.amount")})
+    writer.whenNotMatchedBySource().update({"amount": F.lit(0.0)}).merge()
+    assert amounts() == {1: 0.0, 2: 0.0, 9: 18.0}
+
+
+def test_a_merge_into_another_table_is_sparks_own(attached: SparkSession, own: str) -> None:
+    with pytest.raises(PySparkException, match="does not support MERGE"):
+        row(attached, 1).mergeInto("own.names", F.lit(True)).whenMatched().delete().merge()
+
+
+def test_the_catalog_changes_tables_of_the_lake(lake: Lake, attached: SparkSession, own: str) -> None:
+    catalog = attached.catalog
+    attached.sql("create view shop.seen as select id from shop.orders")
+    attached.sql("alter table shop.orders set tblproperties ('team' = 'ann')")
+    assert [found.name for found in catalog.listViews("shop")] == ["seen"]
+    assert catalog.getTableProperties("shop.orders") == {"team": "ann"}
+    assert "`amount` double" in catalog.getCreateTableString("shop.orders")
+    catalog.refreshTable("shop.orders")
+    assert not catalog.isCached("shop.orders")
+    catalog.dropView("shop.seen")
+    catalog.truncateTable("shop.orders")
+    assert lake.table("shop.orders").scan().count() == 0
+    catalog.dropTable("shop.orders")
+    catalog.dropTable("shop.orders", ifExists=True)
+    catalog.dropDatabase("shop")
+    assert not catalog.databaseExists("shop")
+    catalog.dropTable("own.names")
+    assert not catalog.tableExists("own.names")
 
 
 def test_a_lake_that_was_closed_leaves_everything_to_spark(

@@ -125,7 +125,8 @@ class Referee:
         inserted = [number for action, number in done if action == "INSERT"]
         if self._is_keyed and len(set(inserted)) < len(inserted):
             raise Refused("more than once")
-        if self._is_keyed and before & set(inserted):
+        deleted = {number for action, number in done if action == "DELETE"}
+        if self._is_keyed and (before - deleted) & set(inserted):
             raise Refused("has a row of the key")
         counts = Counter(action for action, _ in done)
         return Expected(counts["INSERT"], counts["UPDATE"], counts["DELETE"])

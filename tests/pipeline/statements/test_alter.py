@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moulin import Lake, Table
-from moulin.errors import MoulinError
+from moulin.errors import FailedPrecondition, MoulinError
 from moulin.pipeline.statements.create_text import partition_fields, sort_fields
 
 MakeRows = Callable[..., list[dict[str, Any]]]
@@ -105,6 +105,31 @@ def test_the_sort_order_is_iceberg_s_or_delta_s_word(lake: Lake, orders: Table) 
     assert sort_fields(orders.state()) == ["region", "id"]
 
 
+def test_a_column_becomes_not_null_when_no_row_has_a_null(lake: Lake, orders: Table) -> None:
+    orders.append([{"id": 1, "region": "eu"}, {"id": 2, "region": None}])
+    before = lake.version
+    with pytest.raises(FailedPrecondition, match="Column region of shop.orders cannot become NOT NULL"):
+        lake.sql("alter table shop.orders alter column region set not null")
+    assert lake.version == before
+    lake.sql("update shop.orders set region = 'us' where region is null")
+    one_version(lake, "alter table shop.orders alter column REGION set not null")
+    assert not orders.schema.field("region").nullable
+    for text in (
+        "insert into shop.orders (id, region) values (3, null)",
+        "insert into shop.orders (id) values (3)",
+        "update shop.orders set region = null where id = 1",
+        "merge into shop.orders t using (select 9 as id) s on t.id = s.id "
+        "when not matched then insert (id) values (s.id)",
+    ):
+        with pytest.raises(MoulinError, match="region"):
+            lake.sql(text)
+    assert lake.sql(f"select region from shop.orders version as of {before} order by id").collect()[1][0] is None
+    assert lake.sql("select count(*) from shop.orders where region is null").collect()[0][0] == 0
+    one_version(lake, "alter table shop.orders alter column region drop not null")
+    lake.sql("insert into shop.orders (id) values (3)")
+    assert "region string," in lake.sql("show create table shop.orders").collect()[0][0].lower().replace("`", "")
+
+
 REFUSED = [
     ("alter table shop.orders add column id int", "already a column"),
     ("alter table shop.orders add column x int not null", "without a default"),
@@ -116,7 +141,7 @@ REFUSED = [
     ("alter table shop.orders rename column nothing to x", "no column 'nothing'"),
     ("alter table shop.orders rename column id to region", "already a column"),
     ("alter table shop.orders alter column id type int", "cannot become int"),
-    ("alter table shop.orders alter column region set not null", "cannot become NOT NULL"),
+    ("alter table shop.orders alter column nothing set not null", "no column 'nothing'"),
     ("alter table shop.orders alter column region set default 1", "does not fit"),
     ("alter table shop.orders unset tblproperties ('nothing')", "no property"),
     ("alter table shop.orders set tblproperties ('sort_by' = 'id')", "WRITE ORDERED BY"),

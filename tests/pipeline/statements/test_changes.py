@@ -183,3 +183,46 @@ def test_safe_statements_change_nothing(lake: Lake, orders: Table, rows: Rows) -
         with pytest.raises(PermissionDenied):
             lake.sql(text, safe=True)
     assert orders.scan().count() == 3
+
+
+_PLAIN = "id + 5 as id, concat('s', id) as name, cast(id as int) as amount"
+_SOURCES = {
+    "every type": f"""select {_PLAIN}, timestamp '2024-01-01 00:00:00' as at, date '2024-01-02' as day, 1.25BD as price,
+        X'01' as raw, true as yes, 1.5F as f, null as nothing from range(10)""",
+    "names that come twice": f"select {_PLAIN}, 1 as x, 2 as x from range(10)",
+    "collations": "select id + 5 as id, 'S' collate utf8_lcase as name, cast(id as int) as amount from range(10)",
+    "wide values": "select id + 5 as id, repeat('s', 300) as name, cast(id as int) as amount from range(10)",
+    "no rows": f"select {_PLAIN} from range(0)",
+    "nested values": f"select {_PLAIN}, array(id) as more from range(10)",
+}
+_MERGES = [
+    """when matched and s.amount = 2 then delete
+    when matched and t.amount % 2 = 0 then update set name = s.name, amount = t.amount + 1""",
+    """when matched then update set amount = s.amount
+    when not matched and s.amount > 7 then insert (id, name) values (s.id, s.name)""",
+    "when not matched then insert (id, amount) values (s.id, s.amount + 1)",
+]
+
+
+@pytest.mark.parametrize("source", _SOURCES)
+def test_a_merge_does_the_same_with_a_broadcast_and_with_an_outer_join(
+    lake: Lake, items: Table, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    before = items.version
+    for clauses in _MERGES:
+        text = f"merge into shop.items t using ({_SOURCES[source]}) s on t.id = s.id and s.name ilike 's%' {clauses}"
+        found = []
+        for few in (0, 8, 1 << 17):
+            monkeypatch.setattr("moulin.pipeline.read.few.FEW_ROWS", few)
+            found.append((run(lake, text), column(items, "name"), column(items, "amount")))
+            items.restore(before)
+        assert found[0] == found[1] == found[2]
+
+
+def test_a_source_is_computed_once_for_all_clauses_of_a_merge(lake: Lake, items: Table) -> None:
+    source = "select cast(floor(rand() * 2) as bigint) * 100 + id as id from range(10)"
+    lake.sql(f"""merge into shop.items t using ({source}) s on t.id = s.id
+        when matched then update set amount = -1 when not matched then insert (id, amount) values (s.id, -2)""")
+    amounts = column(items, "amount")
+    updated = {n for n in range(10) if amounts[n] == -1}
+    assert amounts.keys() - set(range(10)) == {100 + n for n in range(10) if n not in updated}

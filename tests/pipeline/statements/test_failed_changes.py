@@ -25,14 +25,16 @@ _COLUMNS = [("id", "long", False), ("n", "long"), ("name", "string")]
 _SLEEP = "length(java_method('java.lang.Thread', 'sleep', 20L))"
 
 
-@pytest.fixture(params=["event", "regions"])
+@pytest.fixture(params=["event", "regions", "few"])
 def table(request: pytest.FixtureRequest, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Table:
-    """A table with two segments, whose rows tasks of their own write."""
-    monkeypatch.setattr("moulin.pipeline.write.writer.HELD_BYTES", 0)
+    """A table with two segments, whose rows tasks of their own write, or the driver."""
+    if request.param != "few":
+        monkeypatch.setattr("moulin.pipeline.write.writer.HELD_BYTES", 0)
+        monkeypatch.setattr("moulin.pipeline.read.few.FEW_ROWS", 0)
     made = lake.create_table(
         "shop.t",
         _COLUMNS,
-        primary_key=[] if request.param == "event" else ["id"],
+        primary_key=["id"] if request.param == "regions" else [],
         properties={"moulin.regions": "bucket(2, id)"} if request.param == "regions" else {},
     )
     for first in (0, 500):

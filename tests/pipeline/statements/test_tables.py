@@ -145,18 +145,21 @@ def test_readers_see_the_old_table_or_the_new_one(
 ) -> None:
     orders.append(rows(0, 3))
     seen = []
-    replace_table = type(lake.catalog).replace_table
+    create_table = type(lake.catalog).create_table
 
-    def watched(catalog: Any, database: str, name: str, replacement: str) -> Any:
-        seen.append(lake.table("shop.orders").scan().count())
-        before = lake.version
-        state = replace_table(catalog, database, name, replacement)
-        seen.append((lake.version - before, lake.table("shop.orders").scan().count()))
-        return state
+    def watched(catalog: Any, *args: Any, **more: Any) -> Any:
+        seen.append((lake.version, [entry.name for entry in lake.tables("shop")], orders.scan().count()))
+        return create_table(catalog, *args, **more)
 
-    monkeypatch.setattr(type(lake.catalog), "replace_table", watched)
-    lake.sql("create or replace table shop.orders as select id from range(5)")
-    assert seen == [3, (1, 5)]
+    monkeypatch.setattr(type(lake.catalog), "create_table", watched)
+    before = lake.version
+    for made, text in enumerate(("create or replace table shop.orders", "create table shop.more primary key (id)"), 1):
+        (done,) = lake.sql(f"{text} as select id from range(5)").collect()
+        assert (done.version, lake.version, done.num_inserted_rows) == (before + made, before + made, 5)
+        orders = lake.table("shop.orders")
+    lake.sql("create or replace table shop.more (id int)")
+    assert lake.version == before + 3
+    assert seen == [(before, ["orders"], 3), (before + 1, ["orders"], 5), (before + 2, ["more", "orders"], 5)]
 
 
 FAILING = [

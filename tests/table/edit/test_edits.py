@@ -123,7 +123,7 @@ def test_nothing_to_change_makes_no_version(table: Table) -> None:
 
 
 def test_null_for_a_required_column_is_refused_by_name(table: Table) -> None:
-    with pytest.raises(InvalidInput, match="Column id of an inserted row"):
+    with pytest.raises(InvalidInput, match="Column id of shop.items: it is null.*the row with note = 'x'"):
         table.edit(_edits(table, (2, None, {"note": "x"})), "MERGE")
 
 

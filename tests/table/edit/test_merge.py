@@ -327,7 +327,7 @@ BAD: list[tuple[str, Any, Callable[[moulin.MergeBuilder], Any], str]] = [
         "t.amount = s.amount",
         [{"amount": 70.0, "id": None}],
         lambda b: b.when_not_matched_insert_all(),
-        "Column id of an inserted row: it is null",
+        "Column id of shop.orders: it is null.*for the row with amount = 70.0",
     ),
     ("t.id = s.id", [{"id": 1, "amout": 1.0}], lambda b: b.when_not_matched_insert_all(), "'amout'.*Did you mean"),
     ("t.id = s.id", [{"id": 1}, {"id": 1}], _delete, "More than one source row matches"),
@@ -358,6 +358,34 @@ def test_a_merge_never_changes_a_key(lake: Lake) -> None:
     with pytest.raises(InvalidInput, match="has a row of the key 1"):
         table.merge([{"id": 1, "name": "z"}], on="t.name = s.name").when_not_matched_insert_all().execute()
     assert table.merge([{"id": 2, "name": "b"}], on="t.name = s.name").when_matched_update_all().execute().rows_updated
+
+
+@pytest.mark.parametrize("regions", [{}, {"moulin.regions": "bucket(3, id)"}], ids=["whole", "split"])
+def test_a_key_that_a_merge_deletes_may_be_inserted_again(lake: Lake, regions: dict[str, str]) -> None:
+    schema = [("id", "long", False), ("name", "string")]
+    table = lake.create_table("shop.items", schema, primary_key=["id"], properties=regions)
+    table.append([{"id": number, "name": "old"} for number in range(1000)])
+    ids_before = {row["id"]: row["_row_id"] for row in table.scan(["id", "_row_id"]).to_pylist()}
+    source = [{"id": number, "name": name} for name in ("old", "new") for number in range(0, 1000, 2)]
+    merge = table.merge(source, on="t.id = s.id and t.name = s.name")
+    done = merge.when_matched_delete().when_not_matched_insert_all().execute()
+    assert (done.rows_added, done.rows_deleted, done.rows_updated) == (500, 500, 0)
+    assert {row["id"]: row["name"] for row in table.scan().to_pylist()} == {
+        number: "old" if number % 2 else "new" for number in range(1000)
+    }
+    now = {row["id"]: row["_row_id"] for row in table.scan(["id", "_row_id"]).to_pylist()}
+    assert {number for number in now if now[number] == ids_before[number]} == set(range(1, 1000, 2))
+    assert table.get(4) == {"id": 4, "name": "new"}
+    before = table.version
+    again = [{"id": 4, "name": "new"}, {"id": 4, "name": "newer"}]
+    for clauses in (
+        lambda made: made.when_matched_update({"name": "s.name"}).when_not_matched_insert_all(),
+        lambda made: made.when_not_matched_insert_all(),
+        lambda made: made.when_matched_delete("t.id = 5").when_not_matched_insert_all(),
+    ):
+        with pytest.raises(InvalidInput, match="has a row of the key 4|more than once"):
+            clauses(table.merge(again, on="t.id = s.id and t.name = s.name")).execute()
+    assert table.version == before
 
 
 def test_options_of_a_merge_by_key_do_not_go_with_on(orders: Table) -> None:

@@ -188,7 +188,7 @@ def test_an_update_is_computed_again_when_its_rows_changed(orders: Table) -> Non
         ({"amount": "'much'"}, "set of amount: 'much'"),
         ({"amount": object()}, "set of amount"),
         ({"id": None}, "set of id: it is null or missing, but required"),
-        ({"id": "null"}, "Column id of an updated row: it is null"),
+        ({"id": "null"}, "Column id of shop.*: it is null.* for the row with _segment = "),
         ({"id": "id * 9223372036854775807"}, "set of id cannot be computed"),
     ],
 )

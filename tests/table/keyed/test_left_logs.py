@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import moulin
 from moulin.catalog.manifests.recover import recover
-from moulin.errors import PermissionDenied
+from moulin.errors import PermissionDenied, Unavailable
 from moulin.lake import Lake, locate
 from moulin.meta.auth import AccessFile
 from moulin.meta.config import ServeConfig
@@ -206,6 +207,54 @@ def test_a_reader_that_does_not_outwait_another_ones_flush_sees_every_row(left: 
             assert [table.get(number) for number in KEYS] == EXPECTED
         finally:
             writer.close()
+
+
+@pytest.mark.parametrize("address", PLACES[:2], indirect=True)
+def test_readers_of_versions_are_told_of_rows_that_another_process_holds_up(left: Address, tmp_path: Path) -> None:
+    """Another process has claimed a log to flush it, and does nothing: no version has its rows."""
+    impatient = {**left["settings"], "lock_seconds": 0.1}
+    version = version_of(left)
+    with Lake.open(**left) as slow, moulin.connect(left["uri"], **impatient) as lake:
+        keyed = slow.table("shop.items")._keyed()
+        assert keyed is not None
+        writer = keyed._claim(slow.catalog.regions(keyed.id)[0], flushing=True)
+        table = lake.table("shop.items")
+        reads: list[Callable[[], Any]] = [
+            lambda: table.changes(version),
+            lambda: table.export_iceberg(tmp_path / "export"),
+            lambda: table.take([0]),
+            lake.flush,
+        ]
+        try:
+            for read in [*reads, *reads]:
+                with pytest.raises(Unavailable, match="are in no version: .* has taken over the log of region"):
+                    read()
+                assert table.scan().count() == len(KEYS)
+            with pytest.raises(duckdb.Error, match="are in no version"):
+                lake.duckdb().sql("select * from shop.items").fetchall()
+            assert table.at(version).scan().count() < len(KEYS)
+            assert table.stats().rows < len(KEYS)
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize("address", PLACES[:2], indirect=True)
+def test_rows_that_were_held_up_are_read_once_they_are_flushed(left: Address) -> None:
+    impatient = {**left, "settings": {**left["settings"], "lock_seconds": 0.1}}
+    version = version_of(left)
+    with Lake.open(**left) as slow, Lake.open(**impatient) as lake:
+        keyed = slow.table("shop.items")._keyed()
+        assert keyed is not None
+        region = slow.catalog.regions(keyed.id)[0]
+        writer = keyed._claim(region, flushing=True)
+        table = lake.table("shop.items")
+        with pytest.raises(Unavailable):
+            table.changes(version)
+        writer.rotate()
+        while (memtable := writer.oldest()) is not None:
+            keyed._flush_one(writer, memtable)
+        keyed._end(writer)
+        assert feed(table, version) == EXPECTED
 
 
 @pytest.mark.parametrize("address", PLACES[:2], indirect=True)

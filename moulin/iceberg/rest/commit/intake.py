@@ -33,6 +33,7 @@ from moulin.model.facts import ColumnFacts, LiveSegment, SegmentFacts
 from moulin.model.layout.bounds import time_range_ns
 from moulin.model.operations import Append, DataOperation, Delete, Expected, NewVector, Overwrite
 from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, ROW_ID_FIELD_ID, leaves, show, shown_schema
+from moulin.model.schema.values import Schema
 from moulin.storage import paths
 from moulin.table.commit.vectors import VectorTarget, write_vectors
 from moulin.table.context import Context
@@ -146,6 +147,7 @@ class _Intake:
             footer = read_footer(pa.BufferReader(data), where)
             with SegmentReader(pa.BufferReader(data), self.schema, name=where) as reader:
                 table = reader.table()
+            _require_values(table, self.schema)
             show(table, shown_schema(self.schema))  # lists of a fixed length, which engines know nothing of
             rows, columns = table.num_rows, footer_facts(footer, self.schema)
         except (MoulinError, pa.ArrowException, OSError) as error:
@@ -291,6 +293,13 @@ class _Intake:
 
 def _expected(segment: LiveSegment) -> Expected:
     return Expected(segment.facts.number, 0 if segment.vector is None else segment.vector.id)
+
+
+def _require_values(rows: pa.Table, schema: Schema) -> None:
+    """Refuse rows with a null in a column that is required; the file itself may declare it as optional."""
+    for field in schema.fields:
+        if field.required and rows[field.name].null_count:
+            raise InvalidInput(f"column {field.name} is required, and a row has a null in it.")
 
 
 def _nulls(footer: object, indices: Sequence[int]) -> bool:

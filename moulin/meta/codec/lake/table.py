@@ -8,12 +8,17 @@ from typing import Any
 from uuid import UUID
 
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
-from moulin.catalog.objects.tables import NewTable
+from moulin.catalog.commit.table_commit import TableCommit
+from moulin.catalog.objects.tables import FirstRows, NewTable
 from moulin.errors import Corrupt, InvalidInput
+from moulin.meta.codec.id import from_message_id
+from moulin.meta.codec.lake.commit import from_message_commit, to_message_commit
+from moulin.meta.codec.lake.partition import from_message_tuple, to_message_tuple
 from moulin.meta.codec.lake.tombstone import from_message_tombstone, to_message_tombstone
 from moulin.model.entities import TableEntry, TableState
 from moulin.model.layout.partition_spec import spec_from_json, spec_to_json
 from moulin.model.layout.sort_order import sort_from_json, sort_to_json
+from moulin.model.operations import Append
 from moulin.model.schema.documents import schema_from_json, schema_to_json
 
 
@@ -118,7 +123,14 @@ def _text(value: Any, to_json: Callable[[Any], str]) -> str:
     return kept[1]
 
 
-def to_message_new_table(database: str, name: str, new: NewTable) -> pb.CreateTableRequest:
+def to_message_new_table(
+    database: str, name: str, new: NewTable, first: FirstRows | None = None, replace: bool = False
+) -> pb.CreateTableRequest:
+    rows, regions = None, list[pb.Region]()
+    if first is not None and first.segments:
+        assert new.id is not None
+        rows = to_message_commit(TableCommit(new.id, 0, Append(added=first.segments)))
+        regions = [pb.Region(number=number, value=to_message_tuple(value)) for value, number in first.regions.items()]
     return pb.CreateTableRequest(
         database=database,
         name=name,
@@ -129,7 +141,20 @@ def to_message_new_table(database: str, name: str, new: NewTable) -> pb.CreateTa
         sort_order_json=sort_to_json(new.sort_order),
         event_time=new.event_time,
         properties=dict(new.properties),
+        first=rows,
+        regions=regions,
+        replace=replace,
     )
+
+
+def from_message_first(m: pb.CreateTableRequest) -> FirstRows | None:
+    """The rows that a table is to be made with; None for a table without."""
+    if not m.HasField("first"):
+        return None
+    operation = from_message_commit(m.first).operation
+    if not isinstance(operation, Append) or not operation.added or operation.removed or operation.vectors:
+        raise InvalidInput("A table is made with segments of its own and nothing else.")
+    return FirstRows(operation.added, {from_message_tuple(region.value): region.number for region in m.regions})
 
 
 def from_message_new_table(m: pb.CreateTableRequest) -> NewTable:
@@ -151,4 +176,5 @@ def from_message_new_table(m: pb.CreateTableRequest) -> NewTable:
         raise InvalidInput(f"last_partition_id is {m.last_partition_id}, and the partitioning has field {last}.")
     event_time = m.event_time if m.HasField("event_time") else None
     properties = dict(m.properties)
-    return NewTable(schema, m.last_column_id, spec, m.last_partition_id, order, event_time, properties)
+    table_id = from_message_id(m.first.table_id, "table_id") if m.HasField("first") else None
+    return NewTable(schema, m.last_column_id, spec, m.last_partition_id, order, event_time, properties, table_id)

@@ -363,7 +363,7 @@ class TableRef(_message.Message):
     def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class CreateTableRequest(_message.Message):
-    __slots__ = ("database", "name", "schema_json", "last_column_id", "spec_json", "last_partition_id", "sort_order_json", "event_time", "properties")
+    __slots__ = ("database", "name", "schema_json", "last_column_id", "spec_json", "last_partition_id", "sort_order_json", "event_time", "properties", "first", "regions", "replace")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -380,6 +380,9 @@ class CreateTableRequest(_message.Message):
     SORT_ORDER_JSON_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    REGIONS_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
     database: str
     name: str
     schema_json: str
@@ -389,7 +392,10 @@ class CreateTableRequest(_message.Message):
     sort_order_json: str
     event_time: int
     properties: _containers.ScalarMap[str, str]
-    def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., schema_json: _Optional[str] = ..., last_column_id: _Optional[int] = ..., spec_json: _Optional[str] = ..., last_partition_id: _Optional[int] = ..., sort_order_json: _Optional[str] = ..., event_time: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    first: TableCommit
+    regions: _containers.RepeatedCompositeFieldContainer[Region]
+    replace: bool
+    def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., schema_json: _Optional[str] = ..., last_column_id: _Optional[int] = ..., spec_json: _Optional[str] = ..., last_partition_id: _Optional[int] = ..., sort_order_json: _Optional[str] = ..., event_time: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., first: _Optional[_Union[TableCommit, _Mapping]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., replace: _Optional[bool] = ...) -> None: ...
 
 class ListTablesRequest(_message.Message):
     __slots__ = ("database", "include_dropped")

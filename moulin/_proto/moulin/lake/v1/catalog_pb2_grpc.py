@@ -61,6 +61,11 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateTableRequest.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
                 _registered_method=True)
+        self.CreateFilledTable = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/CreateFilledTable',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateTableRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
+                _registered_method=True)
         self.ListTables = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/ListTables',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListTablesRequest.SerializeToString,
@@ -387,6 +392,14 @@ class CatalogServiceServicer:
 
     def CreateTable(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateFilledTable(self, request, context):
+        """Makes a table with its first rows, in place of one that has the name if that is asked for, as one version. A server
+        that does not know this call must not make the table without them.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -780,6 +793,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
             ),
             'CreateTable': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTable,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateTableRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.SerializeToString,
+            ),
+            'CreateFilledTable': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateFilledTable,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateTableRequest.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.SerializeToString,
             ),
@@ -1295,6 +1313,33 @@ class CatalogService:
             request,
             target,
             '/moulin.lake.v1.CatalogService/CreateTable',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateTableRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateFilledTable(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/CreateFilledTable',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateTableRequest.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
             options,

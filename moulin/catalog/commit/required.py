@@ -1,0 +1,92 @@
+"""Columns that become required: a commit that says so, and commits of rows that were prepared before it.
+
+Whoever makes a column required looked for nulls in the rows of one version. Rows that came since, and rows that were
+written before and are committed later, are judged by the facts of their segments; where those leave a doubt, the later
+commit is refused and may be made again.
+"""
+
+# Decisions: docs/decisions/0290
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+
+from moulin.catalog.commit.table_change import TableChange
+from moulin.catalog.commit.table_commit import Stale
+from moulin.catalog.sql import schema as s
+from moulin.errors import FailedPrecondition
+from moulin.formats import manifest as codec
+from moulin.formats import messages as pb
+from moulin.model.conflicts import Verdict
+from moulin.model.entities import TableState
+from moulin.model.facts import SegmentFacts
+from moulin.model.operations import Kind
+from moulin.model.schema.nulls import first_in_doubt, newly_required
+from moulin.model.schema.values import Schema
+
+
+def require_filled(change: TableChange, state: TableState, foreseen: Schema) -> None:
+    """Before `foreseen` becomes the schema: no row that came since the commit was prepared may have a null in it."""
+    names = [field.name for field in newly_required(state.schema, foreseen)]
+    if not names:
+        return
+    _refuse_streams(change, names[0])
+    require_held(change, f"the look for nulls in column {names[0]}")
+    since = change.since()
+    if change.past_is_forgotten or any(row.kind == Kind.RESTORE for row in since):
+        raise _lost(change, f"column {names[0]}", "as it was looked through", "that of other rows")
+    if not any("added-data-files" in row.summary for row in since):
+        return
+    g, p = s.segments, s.segment_spans
+    query = (
+        sa.select(g.c.number, g.c.schema_id, g.c.facts)
+        .join(p, p.c.segment == g.c.number)
+        .where(p.c.table_id == change.table_id, p.c.branch == s.MAIN, p.c.removed_version == s.OPEN)
+        .where(g.c.added_version > change.commit.read_version)
+    )
+    ids = [field.field_id for field in foreseen.fields]
+    for number, schema_id, stored in change.connection.execute(query):
+        columns = codec.decode_columns(pb.SegmentColumns.FromString(stored), ids)
+        if (name := first_in_doubt(state.schemas[schema_id], foreseen, columns)) is not None:
+            raise _lost(change, f"column {name} of segment {number}", "without nulls", "new")
+
+
+def refuse_nulls(change: TableChange, state: TableState, added: Iterable[SegmentFacts]) -> None:
+    """Refuse segments of an older schema that have, or may have, nulls in columns that are required by now."""
+    for facts in added:
+        if (name := first_in_doubt(state.schemas[facts.schema_id], state.schema, facts.columns)) is not None:
+            raise _lost(change, f"column {name} of the new rows", "nullable", "NOT NULL")
+
+
+def require_held(change: TableChange, what: str) -> None:
+    """Every region of a keyed table must be held: what its log has is part of what was read."""
+    r, held = s.regions, {use.number for use in change.commit.regions}
+    known = change.connection.execute(sa.select(r.c.number).where(r.c.table_id == change.table_id)).scalars()
+    if unheld := set(known) - held:
+        raise _lost(change, f"region {min(unheld)}", f"held by {what}", "new")
+
+
+def _refuse_streams(change: TableChange, name: str) -> None:
+    """Collectors acknowledge rows by the schema that they know, and such rows are in no segment yet."""
+    t = s.ingest_tokens
+    query = sa.select(t.c.name).where(t.c.database_id == change.row.database_id).order_by(t.c.name).limit(1)
+    if (token := change.connection.execute(query).scalar()) is not None:
+        raise FailedPrecondition(
+            f"Column {name} of {change.name} cannot become NOT NULL while ingest token {token!r} lets collectors send "
+            "rows to tables of this database: use a database without tokens, or delete the token and wait until it is "
+            "purged."
+        )
+
+
+def _lost(change: TableChange, requirement: str, expected: str, found: str) -> Stale:
+    return Stale(
+        f"The {change.commit.operation.kind} of {change.name} lost a race with a change of a column to NOT NULL or of "
+        f"rows that it concerns: {requirement} was expected to be {expected} and is {found}. Read the table again and "
+        "retry.",
+        Verdict.RETRY,
+        requirement=requirement,
+        expected=expected,
+        found=found,
+    )
