@@ -14,6 +14,7 @@ from moulin import Lake, Table
 from moulin.errors import InvalidInput, NotFound, Unsupported
 from moulin.pipeline.sql.catalyst import Catalyst
 from moulin.pipeline.sql.names import Query, Reference
+from moulin.pipeline.sql.resolver import Resolver
 from moulin.pipeline.sql.sql import check_is_statement
 
 if TYPE_CHECKING:
@@ -247,8 +248,7 @@ def test_all_references_see_one_version(lake: Lake, orders: Table, rows: Rows, m
     returns = lake.create_table("shop.returns", [("id", "long")])
     orders.append(rows(0, 1))
     returns.append([{"id": 0}])
-    lake.context.spark().session()
-    resolve = type(lake.context.spark())._resolve  # type: ignore[attr-defined]
+    resolve = Resolver._resolve
 
     def racing(self: Any, reference: Any, version: int, lane: Any, **more: Any) -> Any:
         frame = resolve(self, reference, version, lane, **more)
@@ -256,7 +256,7 @@ def test_all_references_see_one_version(lake: Lake, orders: Table, rows: Rows, m
         returns.append([{"id": 1}])
         return frame
 
-    monkeypatch.setattr(type(lake.context.spark()), "_resolve", racing)
+    monkeypatch.setattr(Resolver, "_resolve", racing)
     assert lake.sql("select count(*) n from shop.orders join shop.returns using (id)").first()["n"] == 1
 
 
