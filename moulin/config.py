@@ -89,6 +89,10 @@ class Config:
     # Rows per batch of a streamed scan, and bytes it may read ahead.
     scan_batch_rows: int = 131_072
     scan_ahead_bytes: int = 256 * MIB
+    # With `sql_pruning` on, `lake.sql` asks the catalog which segments a statement needs, of tables that have at least
+    # `sql_pruning_segments` of them or an index: it plans a statement twice, which takes longer than to look into few.
+    sql_pruning: str = "on"
+    sql_pruning_segments: int = 32
     # Keyed tables. A log syncs `always`, every `log_interval` seconds (`interval`), or `never`; it lies in
     # `log_folder`, beside the table when that is empty and the lake is a folder, and in the lake's object store when it
     # is not. A file of it holds about `log_file_bytes`.

@@ -130,8 +130,8 @@ def _replace(session: Session, plan: LogicalPlan, rows: DataFrame, condition: Lo
     statement = Statement(session, deletion, plan.table())
 
     def compute(state: TableState) -> Edits:
-        target, found = statement.resolve(state, condition)
-        old = session.catalyst.run(session.catalyst.filtered(target.plan, found.condition()))
+        target, found = statement.resolve(state)
+        old = session.run(session.catalyst.filtered(target.plan, found.condition()))
         return _edits(state, old, rows)
 
     return statement.run("INSERT OVERWRITE", compute)
@@ -145,7 +145,7 @@ def _replace_partition(session: Session, table: Table, rows: DataFrame, fixed: M
         for name, value in fixed.items():
             kind = shown_type(state.schema.find_field(name).field_type)
             old = old.where(F.col(quoted(name)).eqNullSafe(F.lit(value).cast(kind)))
-        return _edits(state, old, rows)
+        return _edits(state, session.run(old._jdf.queryExecution().analyzed()), rows)
 
     session.flush()
     return counts(table.edit(compute, "INSERT OVERWRITE"))
