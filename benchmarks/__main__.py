@@ -41,6 +41,7 @@ NAMES = (
     "steady",
     "spark_upsert",
     "sql_changes",
+    "sql_pruning",
     "meta_load",
     "iceberg_projection",
     "iceberg_rest",

@@ -31,6 +31,7 @@ _EXTENSIONS = {
         "spark.sql.catalog.ice.type": "hadoop",
     },
 }
+_DELTA = "'delta.enableDeletionVectors' = 'true'"
 _ICEBERG = (
     "'format-version'='3', 'write.update.mode'='merge-on-read', 'write.delete.mode'='merge-on-read', "
     "'write.merge.mode'='merge-on-read'"
@@ -150,7 +151,7 @@ class _Served:
     def load(self, events: str, changed: str) -> list[Any]:
         self._spark.read.parquet(changed).createOrReplaceTempView("changed_rows")
         kind = "delta" if self._is_delta else "iceberg"
-        properties = "" if self._is_delta else f"tblproperties ({_ICEBERG})"
+        properties = f"tblproperties ({_DELTA if self._is_delta else _ICEBERG})"
         self._spark.sql(f"create table {self._table} using {kind} {properties} as select * from parquet.`{events}`")
         if not self._is_delta:
             self._first = self.run("select snapshot_id from {t}.snapshots")[0]

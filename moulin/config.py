@@ -52,6 +52,10 @@ class Config:
     # disk.
     append_segment_bytes: int = 256 * MIB
     merge_segment_bytes: int = 256 * MIB
+    # Appends of up to this many bytes in memory are inline: the catalog keeps them, and no file is written. At most
+    # `inline_segments` of a table are live; the append that reaches this compacts them. 0: every append is a file.
+    inline_bytes: int = 0
+    inline_segments: int = 256
     # One compaction reads at most this much. The janitor plans one when a partition has at least `merge_min_inputs`
     # segments of about the same size, and at most `merge_max_inputs` of them go into it.
     merge_max_bytes: int = 8192 * MIB
@@ -87,6 +91,10 @@ class Config:
     scan_ahead_bytes: int = 256 * MIB
     # With `scan_by_pages` on, scans read the columns of their filter first, and only pages with matches of the others.
     scan_by_pages: str = "on"
+    # With `sql_pruning` on, `lake.sql` asks the catalog which segments a statement needs, of tables that have at least
+    # `sql_pruning_segments` of them or an index: it plans a statement twice, which takes longer than to look into few.
+    sql_pruning: str = "on"
+    sql_pruning_segments: int = 32
     # Keyed tables. A log syncs `always`, every `log_interval` seconds (`interval`), or `never`; it lies in
     # `log_folder`, beside the table when that is empty and the lake is a folder, and in the lake's object store when it
     # is not. A file of it holds about `log_file_bytes`.
@@ -172,6 +180,7 @@ class Config:
         return dataclasses.replace(self, **checked)
 
 
+_MAY_BE_ZERO = ("inline_bytes",)  # of those that are whole numbers
 _FIELDS: dict[str, type[int] | type[float] | type[str]] = {
     f.name: next(kind for kind in (int, str, float) if isinstance(f.default, kind)) for f in dataclasses.fields(Config)
 }
@@ -199,8 +208,9 @@ def _number(name: str, raw: Any, kind: type[int] | type[float]) -> float | int:
             raise ValueError
     except (TypeError, ValueError):
         raise InvalidInput(f"Setting {name!r} takes a number, not {raw!r}.") from None
-    if not value >= (1 if kind is int else 0):
-        raise InvalidInput(f"Setting {name!r} must be {'at least 1' if kind is int else 'zero or more'}, not {raw!r}.")
+    least = 1 if kind is int and name not in _MAY_BE_ZERO else 0
+    if not value >= least:
+        raise InvalidInput(f"Setting {name!r} must be {'at least 1' if least else 'zero or more'}, not {raw!r}.")
     return value
 
 

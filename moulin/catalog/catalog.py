@@ -46,7 +46,7 @@ from moulin.model.entities import (
     ViewQuery,
 )
 from moulin.model.facts import LiveSegment, SegmentFacts
-from moulin.model.operations import DataOperation
+from moulin.model.operations import Append, DataOperation
 from moulin.model.texts import check_text
 from moulin.storage.store import Store
 
@@ -384,7 +384,7 @@ class Catalog:
             result = CommitResult(draft.version, draft.now, digest=digest)
         added = [change.operation.added for change in changes if isinstance(change.operation, DataOperation)]
         self._settle([facts for some in added for facts in some])
-        self._publish(draft, [change.table_id for change in changes])
+        self._publish(draft, [change.table_id for change in changes], soon=all(map(_is_inline, changes)))
         return result
 
     def _settle(self, added: Sequence[SegmentFacts]) -> None:
@@ -396,10 +396,16 @@ class Catalog:
         """While it is open, clean-up leaves alone what this process has written and will commit."""
         return nullcontext() if self.pool.living is None else self.pool.living.writing()
 
-    def _publish(self, draft: Draft, table_ids: list[UUID]) -> None:
-        """After a commit: no error follows it but Unavailable, which says that nobody knows what became of it."""
+    def _publish(self, draft: Draft, table_ids: list[UUID], *, soon: bool = False) -> None:
+        """After a commit: no error follows it but Unavailable, which says that nobody knows what became of it.
+
+        With `soon`, manifests are published in the background.
+        """
         try:
-            self.publisher.publish_quietly()
+            if soon:
+                self.publisher.publish_soon()
+            else:
+                self.publisher.publish_quietly()
         except Fenced as error:
             if not draft.is_saved:
                 raise
@@ -492,6 +498,12 @@ def own_catalog(backend: object) -> Catalog:
             "This works on the catalog itself, not through a server: open the lake by its folder or database."
         )
     return backend
+
+
+def _is_inline(change: TableCommit) -> bool:
+    """Whether a change brings inline segments alone: it named no file, and need not wait for one."""
+    operation = change.operation
+    return isinstance(operation, Append) and all(facts.inline is not None for facts in operation.added)
 
 
 def _replay(connection: sa.Connection, request_id: str) -> CommitResult | None:

@@ -18,7 +18,7 @@ from moulin.duck.columns import Declaration, declare, quoted, quoted_text, shown
 from moulin.formats import deletion_vector
 from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
-from moulin.model.facts import LiveSegment
+from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.schema.values import Schema
 from moulin.table.context import Context
 
@@ -26,8 +26,8 @@ _FEW = 8  # files that are listed one by one
 _SEPARATOR = "|"  # in no name of a segment
 _FILE_BITS = 40  # a row of a scan is numbered by the index of its file, and by its position in the low bits
 
-Locate = Callable[[str], str]
-"""The address under which DuckDB reads an object of the lake."""
+Locate = Callable[[SegmentFacts], str]
+"""The address under which DuckDB reads a segment."""
 KeepRows = Callable[[Sequence[LiveSegment]], Sequence[str]]
 """Writes the deleted rows of segments to files with a column `row`, and returns their names.
 
@@ -81,7 +81,7 @@ def _scan(columns: Sequence[Declaration], segments: Sequence[LiveSegment], locat
     schema = ", ".join(column.entry for column in columns)
     return (
         f"SELECT {', '.join(column.selected for column in columns)} "
-        f"FROM read_parquet({_files([locate(segment.facts.path) for segment in segments])}, "
+        f"FROM read_parquet({_files([locate(segment.facts) for segment in segments])}, "
         f"schema = MAP {{{schema}}}, {options})"
     )
 

@@ -28,7 +28,7 @@ from moulin.duck.select import deleted_rows, no_rows, not_to_run, select_text
 from moulin.errors import Closed, InvalidInput
 from moulin.lake import Lake
 from moulin.model.entities import TableState
-from moulin.model.facts import LiveSegment
+from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.names import parse_table_name
 from moulin.model.rows.numbers import int64_array
 from moulin.sized_cache import SizedCache
@@ -146,13 +146,18 @@ class Source:
         segments = self.lake.catalog.segments(state.id, state.version, with_columns=False)
         return select_text(state, segments, self._locate, self._keep)
 
-    def _locate(self, path: str) -> str:
-        local = self.lake.context.store.local_path(path)
+    def _locate(self, facts: SegmentFacts) -> str:
+        if facts.inline is not None:
+            file = self._scratch() / f"segment-{facts.number}.parquet"
+            if not file.exists():
+                file.write_bytes(facts.inline)
+            return str(file)
+        local = self.lake.context.store.local_path(facts.path)
         if local is not None:
             return str(local)
         from moulin.duck.files import address
 
-        return address(path)
+        return address(facts.path)
 
     def _keep_one(self, segment: LiveSegment) -> str:
         """Other statements ask for the segment beside others, so its deleted rows have a file of their own."""
@@ -164,11 +169,15 @@ class Source:
             self._worn[key] = found
         return found
 
-    def _keep(self, segments: Sequence[LiveSegment]) -> Sequence[str]:
+    def _scratch(self) -> Path:
+        """A folder for what is not in storage."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="moulin-duckdb-"))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        file = self._folder / f"{next(self._files)}.parquet"
+        return self._folder
+
+    def _keep(self, segments: Sequence[LiveSegment]) -> Sequence[str]:
+        file = self._scratch() / f"{next(self._files)}.parquet"
         rows = deleted_rows(self.lake.context, segments)
         pq.write_table(pa.Table.from_arrays([int64_array(rows)], ["row"]), file)
         return [str(file)]

@@ -27,9 +27,10 @@ _CHECKSUM_SIZE = len(_CHECKSUM_TAG) + 4
 FEATURE_DELETION_VECTORS = 1
 FEATURE_ROW_LINEAGE = 2
 FEATURE_QUERY_VIEWS = 4
+FEATURE_INLINE_SEGMENTS = 8
 COMMON_FEATURES = FEATURE_DELETION_VECTORS | FEATURE_ROW_LINEAGE
 """What every manifest asks of its readers and writers. A feature that few lakes use is asked for where it is used."""
-KNOWN_FEATURES = COMMON_FEATURES | FEATURE_QUERY_VIEWS
+KNOWN_FEATURES = COMMON_FEATURES | FEATURE_QUERY_VIEWS | FEATURE_INLINE_SEGMENTS
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 
@@ -87,8 +88,10 @@ def decode(data: bytes, name: str) -> DecodedManifest:
     return DecodedManifest(manifest, form == FULL, not manifest.writer_features & ~KNOWN_FEATURES)
 
 
-def encode_columns(columns: Iterable[ColumnFacts], split_offsets: Iterable[int]) -> pb.SegmentColumns:
-    """Column facts as stored in manifests and in the catalog."""
+def encode_columns(
+    columns: Iterable[ColumnFacts], split_offsets: Iterable[int], inline: bytes | None = None
+) -> pb.SegmentColumns:
+    """Column facts as stored in manifests and in the catalog, with the bytes of an inline segment."""
     return pb.SegmentColumns(
         columns=[
             pb.ColumnFacts(
@@ -103,6 +106,7 @@ def encode_columns(columns: Iterable[ColumnFacts], split_offsets: Iterable[int])
             for c in columns
         ],
         split_offsets=split_offsets,
+        inline=inline or b"",
     )
 
 
@@ -145,7 +149,7 @@ def segment_to_ref(segment: LiveSegment, status: int) -> pb.DataFileRef:
         region=facts.region,
         index_size=facts.index_size,
         sha256=facts.sha256,
-        columns=encode_columns(facts.columns, facts.split_offsets),
+        columns=encode_columns(facts.columns, facts.split_offsets, facts.inline),
         time_min=facts.time_min,
         time_max=facts.time_max,
         has_lineage=facts.has_lineage,
@@ -188,6 +192,7 @@ def ref_to_segment(ref: pb.DataFileRef) -> LiveSegment:
         split_offsets=tuple(ref.columns.split_offsets),
         region=ref.region,
         index_size=ref.index_size,
+        inline=ref.columns.inline or None,
     )
     return LiveSegment(facts, ref.first_row_id, ref.sequence, ref.added_version, ref_to_vector(ref))
 

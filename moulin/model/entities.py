@@ -116,7 +116,7 @@ class TableState:
     """A table at one version: everything but its segments.
 
     `version` is the lake's version the state was read at; `head_version` the last one, up to it, that changed this
-    table.
+    table. `inline` counts the inline segments that are live now, whatever the version.
     """
 
     id: UUID
@@ -139,6 +139,7 @@ class TableState:
     last_sequence: int
     next_row_id: int
     properties: Mapping[str, str]
+    inline: int = 0
 
     @property
     def full_name(self) -> str:

@@ -36,7 +36,8 @@ class SegmentFacts:
     `_row_id` and `_last_updated_sequence_number`; otherwise they are derived from the first row id and sequence number
     given at commit. `seq_min`/`seq_max` are the lowest and highest stored `_last_updated_sequence_number`, None without
     lineage. `key_min`/`key_max` are the lowest and highest encoded key of a keyed table, `region` is the one that wrote
-    the file, and `index_size` the bytes of the key index beside it (0: there is none).
+    the file, and `index_size` the bytes of the key index beside it (0: there is none). `inline` holds the whole file of
+    an inline segment: it is kept in the catalog, and is in storage only once an engine has asked for it.
     """
 
     number: int
@@ -60,6 +61,7 @@ class SegmentFacts:
     split_offsets: tuple[int, ...] = field(default=())
     region: int = 0
     index_size: int = 0
+    inline: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

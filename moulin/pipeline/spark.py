@@ -4,58 +4,45 @@ from __future__ import annotations
 
 import logging
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import replace
-from functools import reduce
-from types import MappingProxyType
 from uuid import UUID
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import ParseException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from moulin.errors import Closed, Corrupt, InvalidInput, NotFound, PermissionDenied
+from moulin.errors import Closed, InvalidInput, NotFound, PermissionDenied
 from moulin.lake import Lake
-from moulin.model.entities import TableState, View
-from moulin.model.predicate import Predicate
+from moulin.model.entities import TableState
 from moulin.model.rows.rows import RowsOf
 from moulin.model.schema.values import Schema
 from moulin.pipeline.attached.session import AttachedSession
-from moulin.pipeline.read.feed import feed_frame
 from moulin.pipeline.read.few import few_rows
-from moulin.pipeline.read.fresh import Fresh, FreshLane
-from moulin.pipeline.read.hidden import hidden_of
-from moulin.pipeline.read.metadata import WITH_ADDRESSES, metadata_of
-from moulin.pipeline.read.reader import NamedFrame, TableReader
+from moulin.pipeline.read.reader import NamedFrame
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
-from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan, refusal
-from moulin.pipeline.sql.hints import Known, predicate_of
-from moulin.pipeline.sql.names import Query, Reference, databases_in, reference_of, spelled
+from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
+from moulin.pipeline.sql.names import Query, Reference, databases_in, reference_of
+from moulin.pipeline.sql.resolver import Resolver, flush, refusing, unflushed
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.sql import check_is_statement
-from moulin.pipeline.sql.views import plan_view, read_view, within
+from moulin.pipeline.sql.tables import Tables, hold_for, holding, waiting
+from moulin.pipeline.sql.views import plan_view, within
 from moulin.pipeline.statements.answer import Answer
 from moulin.pipeline.statements.statements import HARMLESS, STATEMENTS, parse
 from moulin.pipeline.write.backfill import backfill
 from moulin.pipeline.write.writer import FrameJob, frame_arrow_schema
 from moulin.table.edit.edits import PLACE
 from moulin.table.keyed.tables import flush_keyed
-from moulin.table.pins import Hold
 from moulin.table.ports import Backfilled, BatchLoaded, FrameKernel, P, R
 from moulin.table.table import Table
 
-_HOLDS: ContextVar[list[Hold]] = ContextVar("holds")
-_UNFLUSHED: ContextVar[Mapping[UUID, Exception]] = ContextVar("unflushed", default=MappingProxyType({}))
 _IN_STATEMENT: ContextVar[bool] = ContextVar("in_statement", default=False)
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-_SESSION = "session"  # Spark's name for the database of temporary views; a database of the lake goes before it
 
 
 class LakeSpark:
@@ -68,8 +55,8 @@ class LakeSpark:
     def __init__(self, lake: Lake, spark: SparkSession | str | None = None) -> None:
         self._lake = lake
         self._given = spark
-        self._reader: TableReader | None = None
-        self._lane: FreshLane | None = None
+        self._tables: Tables | None = None
+        self._resolver: Resolver | None = None
         self._catalyst: Catalyst | None = None
         self._safe: SafeSql | None = None
         self._spark: SparkSession | None = None
@@ -91,9 +78,9 @@ class LakeSpark:
                 raise Closed("The lake was closed; connect again.")
             if self._spark is None:
                 self._spark = _start(self._given, safe_environment() if safe else None)
-                self._reader = TableReader(self._spark, self._lake.context)
-                self._lane = FreshLane(self._spark, self._lake)
+                self._tables = Tables(self._lake, self._spark)
                 self._catalyst = Catalyst(self._spark)
+                self._resolver = Resolver(self._lake, self._spark, self._tables, self._catalyst, self._guard)
             return self._spark
 
     def sql(self, text: str, args: Arguments | None = None, *, fresh: bool = True, safe: bool = False) -> DataFrame:
@@ -122,7 +109,7 @@ class LakeSpark:
         """
         assert self._catalyst is not None
         catalyst = self._catalyst if guard is None else guard.catalyst
-        with _refusing("Spark refuses the statement"):
+        with refusing("Spark refuses the statement"):
             plan = parse(catalyst if guard is None else guard, text, args)
             if plan.nodeName() == "UnresolvedWith":
                 plan = catalyst.opened_actively(plan)
@@ -139,13 +126,12 @@ class LakeSpark:
         run = STATEMENTS[plan.nodeName()]
         if guard is not None and hasattr(plan, "toJSON"):
             guard.check_statement(plan)
-        with _refusing("Spark refuses the statement"), self._holding() as holds:
-            tokens = _UNFLUSHED.set({}), _IN_STATEMENT.set(True)
+        with refusing("Spark refuses the statement"), holding() as holds, unflushed({}):
+            token = _IN_STATEMENT.set(True)
             try:
                 return self._answered(run(_Session(self, catalyst, guard, foreign), plan))
             finally:
-                _UNFLUSHED.reset(tokens[0])
-                _IN_STATEMENT.reset(tokens[1])
+                _IN_STATEMENT.reset(token)
                 for hold in holds:
                     hold.release()
 
@@ -199,28 +185,31 @@ class LakeSpark:
         """Whether the lake, if it is open, has it, in this or, where the session does not care, in another case."""
         if self._closed:
             return False
-        known = [database.name for database in self._lake.catalog.databases()]
-        if name in known or self.session().conf.get("spark.sql.caseSensitive") == "true":
-            return name in known
-        return any(one.lower() == name.lower() for one in known)
+        self.session()
+        assert self._resolver is not None
+        return self._resolver.has_database(name)
 
     def _query(self, plan: LogicalPlan, guard: SafeSql | None, *, fresh: bool, foreign: bool = False) -> DataFrame:
         """The rows of a query."""
         assert self._catalyst is not None
-        with _refusing("Spark refuses the query"):
+        assert self._tables is not None
+        assert self._resolver is not None
+        with refusing("Spark refuses the query"):
             query = Query(self._catalyst, plan) if guard is None else guard.query(plan)
         failures = flush_keyed(self._lake.context)
-        lane = self._lane.take() if fresh and self._lane is not None else None
+        lane = self._tables.take_fresh() if fresh else None
         version = self._lake.catalog.version() if lane is None else lane.version
-        token = _UNFLUSHED.set(failures)
-        try:
-            with self._holding() as holds, within(guard is not None):
-                frames = self._all_frames(query, version, lane, guard, foreign=foreign)
-        finally:
-            _UNFLUSHED.reset(token)
-        with _refusing("Spark refuses the query"):
-            result = query.run(frames) if guard is None else guard.run(query, frames)
-        self._hold_for(result, holds)
+        pruning = self._tables.pruning(self._catalyst if guard is None else guard.catalyst, every=query.is_explained)
+        waits = waiting(None if query.asks_files else pruning)
+        with holding() as holds, within(guard is not None), unflushed(failures), waits:
+            frames = self._resolver.all_of(query, version, lane, guard, foreign=foreign)
+        with refusing("Spark refuses the query"):
+            finish = pruning.filled
+            result = query.run(frames, finish=finish) if guard is None else guard.run(query, frames, finish)
+        if query.is_explained and (shares := pruning.shares):
+            lines = "\n".join(["== Segments ==", *map(str, shares), ""])
+            result = result.select(F.concat(F.col("plan"), F.lit(lines)).alias("plan"))
+        hold_for(self._lake.context.pins, result, holds)
         return result
 
     def _answered(self, answer: Answer) -> DataFrame:
@@ -242,12 +231,15 @@ class LakeSpark:
     ) -> tuple[str, Schema]:
         """The text to store for a view, and its columns; see `pipeline.sql.views.plan_view`."""
         self.session()
-        version = self._lake.catalog.version()
+        assert self._tables is not None
+        assert self._resolver is not None
+        version, resolver = self._lake.catalog.version(), self._resolver
 
         def frames(named: Sequence[Reference]) -> dict[Reference, NamedFrame]:
-            return self._frames(named, version, None, lake_only=True, hidden=False)
+            return resolver.named(named, version, None, lake_only=True, hidden=False)
 
-        with self._holding() as holds, within(False, f"{database}.{name}"):
+        waits = waiting(self._tables.pruning(self._guard().catalyst))  # its columns are looked at, and no rows
+        with holding() as holds, within(False, f"{database}.{name}"), waits:
             try:
                 return plan_view(text, columns, self._guard(), frames)
             finally:
@@ -257,10 +249,11 @@ class LakeSpark:
     def read(self, state: TableState) -> DataFrame:
         """The rows of a table at the version of `state`."""
         spark = self.session()
-        with self._holding() as holds:
-            cached = self._frame(state).frame
+        assert self._tables is not None
+        with holding() as holds:
+            cached = self._tables.table(state).frame
         frame = type(cached)(cached._jdf, spark)  # the one that is kept lives longer than whoever asked for it
-        self._hold_for(frame, holds)
+        hold_for(self._lake.context.pins, frame, holds)
         return frame
 
     def frame_schema(self, frame: DataFrame) -> pa.Schema:
@@ -314,171 +307,20 @@ class LakeSpark:
             self._closed = True
             for other in self._others:
                 other.close()
-            if self._reader is not None:
-                self._reader.close()
-            if self._lane is not None:
-                self._lane.close()
-
-    def _frame(self, state: TableState, asked: Predicate | None = None) -> NamedFrame:
-        assert self._reader is not None
-        _HOLDS.get().append(self._lake.context.pins.hold(state.id, state.version))
-        return self._reader.frame(state, asked)
-
-    @contextmanager
-    def _holding(self) -> Iterator[list[Hold]]:
-        """Gathers what pins the versions that frames are made of."""
-        token = _HOLDS.set([])
-        try:
-            yield _HOLDS.get()
-        finally:
-            _HOLDS.reset(token)
-
-    def _hold_for(self, frame: DataFrame, holds: list[Hold]) -> None:
-        """Keep pins for as long as a frame lives, and `pin_seconds` for frames that were made of it."""
-        pins = self._lake.context.pins
-
-        def release() -> None:
-            for hold in holds:
-                pins.release_later(hold)
-
-        if holds:
-            weakref.finalize(frame, release).atexit = False
-
-    def _with_fresh(self, state: TableState, lane: Fresh | None, asked: Predicate | None = None) -> NamedFrame:
-        assert self._spark is not None
-        stored = self._frame(state, asked)
-        fresh = None if lane is None else lane.frame(self._spark, state)
-        return stored if fresh is None else NamedFrame(stored.frame.union(fresh))
-
-    def _with_hidden(self, state: TableState, lane: Fresh | None, asked: Predicate) -> NamedFrame:
-        """The same with the hidden columns, which are null in rows that are in no version yet."""
-        assert self._spark is not None
-        assert self._reader is not None
-        _HOLDS.get().append(self._lake.context.pins.hold(state.id, state.version))
-        stored = self._reader.with_hidden(state, asked)
-        hidden = hidden_of([field.name for field in state.schema.fields])
-        fresh = None if lane is None else lane.frame(self._spark, state)
-        if fresh is not None:
-            stored = stored.union(fresh.select("*", *(F.lit(None).cast("bigint") for _ in hidden)))
-        return NamedFrame(stored, len(hidden))
-
-    def _all_frames(
-        self, query: Query, version: int, lane: Fresh | None, guard: SafeSql | None, *, foreign: bool
-    ) -> dict[Reference, NamedFrame]:
-        """The rows that a query reads: those that were placed in the guard's session, and those of lake tables."""
-        placed = {} if guard is None else guard.frames_of(query.references)
-        missing = [reference for reference in query.references if reference not in placed]
-        if foreign:
-            missing = [reference for reference in missing if self.has_database(reference.database)]
-        lake_only, hidden = guard is not None, query.asks_hidden
-        return placed | self._frames(missing, version, lane, lake_only=lake_only, hidden=hidden)
-
-    def _frames(
-        self, references: Sequence[Reference], version: int, lane: Fresh | None, *, lake_only: bool, hidden: bool
-    ) -> dict[Reference, NamedFrame]:
-        """The rows of lake tables and views that a query reads, at a version; with the `hidden` columns of tables."""
-        frames = {}
-        for reference in references:
-            if reference.is_target:
-                continue
-            if lake_only and reference.part in WITH_ADDRESSES:
-                raise PermissionDenied(f"A safe query cannot see where files are: leave out .{reference.part}.")
-            try:
-                frames[reference] = self._resolve(reference, version, lane, hidden=hidden)
-            except NotFound:
-                if lake_only or reference.database.lower() != _SESSION:
-                    raise
-            except AnalysisException:  # it has the address of the file
-                name = f"{reference.database}.{reference.name}"
-                raise Corrupt(f"Files of {name} are missing or cannot be read: `moulin check` lists them.") from None
-        return frames
-
-    def _resolve(self, reference: Reference, version: int, lane: Fresh | None, *, hidden: bool) -> NamedFrame:
-        if reference.version is not None:
-            version, lane = reference.version, None
-        elif reference.timestamp_ns is not None:
-            version, lane = self._lake.catalog.version_at(reference.timestamp_ns), None
-        try:
-            return self._named(reference, version, lane, hidden=hidden)
-        except NotFound:
-            as_spelled = self._as_spelled(reference)
-            if as_spelled is None:
-                raise
-        return self._named(as_spelled, version, lane, hidden=hidden)
-
-    def _named(self, reference: Reference, version: int, lane: Fresh | None, *, hidden: bool) -> NamedFrame:
-        """The table or view of exactly this name."""
-        catalog = self._lake.catalog
-        if reference.part is not None or reference.since is not None:
-            return self._told(reference, version)
-        try:
-            state = catalog.table(reference.database, reference.name, version)
-            _check_flushed(reference, state.id)
-            asked = predicate_of(reference.known, state.schema)
-            return self._with_hidden(state, lane, asked) if hidden else self._with_fresh(state, lane, asked)
-        except NotFound as missing:
-            try:
-                view = catalog.view(reference.database, reference.name)
-            except NotFound:
-                raise missing from None
-        if view.query is not None:
-            return self._queried(view, reference, version, lane)
-        for member in view.members:
-            _check_flushed(reference, member.id)
-        members = [self._with_fresh(catalog.table_by_id(member.id, version), lane).frame for member in view.members]
-        with _refusing(f"View {reference.database}.{reference.name} unites columns that do not go together"):
-            return NamedFrame(reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), members))
-
-    def _told(self, reference: Reference, version: int) -> NamedFrame:
-        """Metadata of a table, or its changes."""
-        assert self._spark is not None
-        state = self._lake.catalog.table(reference.database, reference.name, version)
-        if reference.part is not None:
-            return NamedFrame(self._spark.createDataFrame(metadata_of(self._lake, state, reference.part)))
-        assert reference.since is not None
-        _check_flushed(reference, state.id)
-        state = self._lake.catalog.state_until(state.id, reference.since, version)
-        for held in {reference.since, version}:
-            _HOLDS.get().append(self._lake.context.pins.hold(state.id, held))
-        return NamedFrame(feed_frame(self._spark, self._lake, state, reference.since))
-
-    def _queried(self, view: View, reference: Reference, version: int, lane: Fresh | None) -> NamedFrame:
-        """The rows of a view that is a query. `version as of` of the view is that of the tables in it."""
-        assert self._catalyst is not None
-        is_now = reference.version is None and reference.timestamp_ns is None
-
-        def frames(named: Sequence[Reference]) -> dict[Reference, NamedFrame]:
-            plain = {one: one.version is None and one.timestamp_ns is None and not is_now for one in named}
-            asked = {one: replace(one, version=version) if plain[one] else one for one in named}
-            found = self._frames(list(asked.values()), version, lane, lake_only=True, hidden=False)
-            return {one: found[asked[one]] for one in named}
-
-        return read_view(view, self._catalyst, self._guard(), frames)
-
-    def _as_spelled(self, reference: Reference) -> Reference | None:
-        """The reference as the lake writes it, when it differs in case, and case makes no difference in the session."""
-        catalog = self._lake.catalog
-        if self._case_sensitive():
-            return None
-        database = spelled(reference.database, [database.name for database in catalog.databases()])
-        if database is None:
-            return None
-        known = [*(table.name for table in catalog.tables(database)), *(view.name for view in catalog.views(database))]
-        name = spelled(reference.name, known)
-        if name is None or (database, name) == (reference.database, reference.name):
-            return None
-        return replace(reference, database=database, name=name)
-
-    def _case_sensitive(self) -> bool:
-        return self.session().conf.get("spark.sql.caseSensitive") == "true"
+            if self._tables is not None:
+                self._tables.close()
 
 
 class _Session:
     """Fills `pipeline.statements.session.Session`."""
 
     def __init__(self, spark: LakeSpark, catalyst: Catalyst, guard: SafeSql | None, foreign: bool) -> None:
+        assert spark._tables is not None
+        assert spark._resolver is not None
         self._spark, self._guard, self._foreign = spark, guard, foreign
+        self._tables, self._resolver = spark._tables, spark._resolver
         self.lake, self.catalyst = spark._lake, catalyst
+        self._pruning = self._tables.pruning(catalyst)
 
     def query(self, plan: LogicalPlan) -> DataFrame:
         return self._spark._query(plan, self._guard, fresh=False, foreign=self._foreign)
@@ -487,17 +329,19 @@ class _Session:
         return self.catalyst.opened_actively(plan)
 
     def flush(self) -> None:
-        _UNFLUSHED.set(flush_keyed(self.lake.context))
+        flush(self.lake)
 
-    def located(self, state: TableState, known: Sequence[Known] = ()) -> DataFrame:
-        assert self._spark._reader is not None
-        return self._spark._reader.located(state, predicate_of(known, state.schema))
+    def located(self, state: TableState) -> DataFrame:
+        return self._tables.located(state, self._pruning)
+
+    def run(self, plan: LogicalPlan) -> DataFrame:
+        return self.catalyst.run(self._pruning.filled(plan))
 
     def resolved(self, plan: LogicalPlan, target: DataFrame, version: int) -> LogicalPlan:
         guard = self._guard
         query = Query(self.catalyst, plan, changes=True) if guard is None else guard.change(plan)
-        with within(guard is not None):
-            frames = self._spark._all_frames(query, version, None, guard, foreign=self._foreign)
+        with within(guard is not None), waiting(None if query.asks_files else self._pruning):
+            frames = self._resolver.all_of(query, version, None, guard, foreign=self._foreign)
         targets = {reference: NamedFrame(target) for reference in query.references if reference.is_target}
         found = query.resolved({**frames, **targets})
         if guard is not None:
@@ -505,11 +349,11 @@ class _Session:
         return found
 
     def spelled(self, reference: Reference) -> Reference:
-        return self._spark._as_spelled(reference) or reference
+        return self._resolver.as_spelled(reference) or reference
 
     @property
     def case_sensitive(self) -> bool:
-        return self._spark._case_sensitive()
+        return self._resolver.case_sensitive
 
     def table(self, node: LogicalPlan) -> Table:
         written = reference_of(node)
@@ -531,25 +375,9 @@ class _Session:
             raise
 
 
-def _check_flushed(reference: Reference, table_id: UUID) -> None:
-    """Raise why rows of a table that a query reads as it is now could not be committed first."""
-    error = _UNFLUSHED.get().get(table_id)
-    if error is not None and reference.version is None and reference.timestamp_ns is None:
-        raise error
-
-
 def _start(given: SparkSession | str | None, environment: Mapping[str, str] | None) -> SparkSession:
     for name in _LOGGERS:  # they print a JSON copy of errors that are raised anyway
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     if given is None or isinstance(given, str):
         return spark_session(master=given, environment=environment)
     return adopt(given)
-
-
-@contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """Spark's refusal to understand a query as one sentence."""
-    try:
-        yield
-    except (AnalysisException, ParseException) as error:
-        raise InvalidInput(f"{what}: {refusal(error)}") from None

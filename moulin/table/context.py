@@ -46,6 +46,7 @@ class Context:
     vectors: VectorCache = field(default_factory=VectorCache)
     keyed: dict[UUID, OpenTable] = field(default_factory=dict)
     look_at: dict[UUID, float] = field(default_factory=dict)  # when to look at the logs of a table not in `keyed`
+    inline: dict[UUID, list[int]] = field(default_factory=dict)  # see `moulin.table.compact.inline`
     committer: Committer = field(init=False)
     indexes: KeyIndexes = field(init=False)
     secondary: SecondaryIndexes = field(init=False)

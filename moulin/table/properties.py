@@ -19,6 +19,7 @@ from moulin.model.table_settings import MERGE_SPAN, RETENTION, SHARDING, check_s
 PREFIX = "moulin."
 KNOWN = {
     "moulin.append-segment-bytes": "append_segment_bytes",
+    "moulin.inline-bytes": "inline_bytes",
     "moulin.merge-segment-bytes": "merge_segment_bytes",
     "moulin.history-keep-seconds": "history_keep",
     "moulin.log-sync": "log_sync",
@@ -69,7 +70,8 @@ def effective(config: Config, properties: Mapping[str, str]) -> Config:
     """
     target = target_bytes(properties)
     sizes: dict[str, Any] = {} if target is None else {"append_segment_bytes": target, "merge_segment_bytes": target}
-    return config.replace(**sizes | {name: properties[key] for key, name in KNOWN.items() if key in properties})
+    own = sizes | {name: properties[key] for key, name in KNOWN.items() if key in properties}
+    return config.replace(**own) if own else config
 
 
 def append_bytes(properties: Mapping[str, str]) -> int | None:

@@ -82,14 +82,18 @@ class Table(TableVersions, TableSettings):
             from moulin.table.evolution import append_evolving
 
             return append_evolving(self._context, self._writable, self._keyed(), data, request_id)
-        if (keyed := self._keyed()) is not None:
+        if state.schema.identifier_field_ids and (keyed := self._keyed()) is not None:
             from moulin.table.bulk import bulk
 
             return bulk.upsert(self._context, keyed, data, request_id)
-        change = prepare_append(self._context, state, data)
+        change = prepare_append(self._context, state, data, inline=True)
         if not change.added:
             return Outcome(state.head_version)
         committed = self._context.committer.commit([change], request_id=request_id)
+        if any(facts.inline is not None for facts in change.added):
+            from moulin.table.compact.inline import compact_if_due
+
+            compact_if_due(self._context, state, change.added)
         return Outcome(committed.version, rows_added=sum(facts.rows for facts in change.added))
 
     def scan(

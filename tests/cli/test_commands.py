@@ -188,6 +188,14 @@ def test_statements_are_answered_by_one_plain_line(lake: Run) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
+def test_a_plan_says_how_many_segments_are_read(lake: Run) -> None:
+    lake("append", "shop.orders", "-", stdin=ndjson(1, 10))
+    (planned,) = lake("sql", "--plan", "select * from shop.orders", "--json").json()
+    assert "shop.orders: reads 1 of 1 segments" in planned["plan"]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_safe_sql_reads_tables_and_nothing_else(lake: Run, tmp_path: Path) -> None:
     lake("append", "shop.orders", "-", stdin=ndjson(1, 10))
     assert lake("sql", "--safe", "select count(*) as n from shop.orders", "--json").json() == [{"n": 10}]

@@ -1,4 +1,6 @@
-"""Lakes for the Spark tests. They share one session; planned tasks run on it however small they are."""
+"""Lakes for the Spark tests. They share one session; planned tasks run on it, and statements ask the catalog for
+segments, however small they are.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ MakeRows = Callable[..., list[dict[str, Any]]]
 
 @pytest.fixture
 def lake(tmp_path: Path, spark: SparkSession) -> Iterator[Lake]:
-    with moulin.connect(tmp_path / "lake", merge_local_bytes=1) as lake:
+    with moulin.connect(tmp_path / "lake", merge_local_bytes=1, sql_pruning_segments=1) as lake:
         lake.create_database("shop")
         assert lake.spark().sparkContext is spark.sparkContext, "a session that runs is reused"
         yield lake

@@ -9,6 +9,7 @@ lies within limits. `check` is pure; `check_numbers` asks the catalog, once for 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -47,6 +48,7 @@ _MAX_FIELD_ID: Final = (1 << 31) - 1
 _MAX_BOUND: Final = 1 << 16
 _MAX_SUMMARY: Final = 1 << 20
 _HASH_BYTES: Final = 32
+_MAX_INLINE: Final = 1 << 22  # bytes of an inline segment: a catalog is no place for large ones
 INDEX_KINDS: Final = ("btree", "bloom")
 FIGURES: Final = frozenset(
     {
@@ -108,6 +110,8 @@ def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
     _within(facts.region, 0, MAX_COUNT, where, "region")
     if len(facts.sha256) != _HASH_BYTES:
         raise InvalidInput(f"The SHA-256 of {where} has {_HASH_BYTES} bytes, not {len(facts.sha256)}.")
+    if facts.inline is not None:
+        _check_inline(facts, where)
     _check_pair(facts.time_min, facts.time_max, where, "event times")
     _check_pair(facts.key_min, facts.key_max, where, "keys")
     _check_pair(facts.seq_min, facts.seq_max, where, "sequence numbers")
@@ -121,6 +125,15 @@ def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
     for first, second in pairwise((0, *facts.split_offsets, facts.size)):
         if first > second:
             raise InvalidInput(f"The split offsets of {where} do not ascend from 0 to its size.")
+
+
+def _check_inline(facts: SegmentFacts, where: str) -> None:
+    assert facts.inline is not None
+    _within(len(facts.inline), 1, _MAX_INLINE, where, "inline size")
+    if facts.index_size or facts.level:
+        raise InvalidInput(f"Only fresh segments of event tables are inline, and {where} is not one.")
+    if len(facts.inline) != facts.size or hashlib.sha256(facts.inline).digest() != facts.sha256:
+        raise InvalidInput(f"The size or the SHA-256 of {where} is not that of its inline bytes.")
 
 
 def _check_column(column: ColumnFacts, where: str) -> None:

@@ -120,7 +120,13 @@ def _apply(draft: Draft, commits: Sequence[TableCommit], ordinals: dict[UUID, in
             data.require_cast(TableChange(draft, commit))
 
 
+_SNAPSHOT = (
+    sa.select(s.table_commits.c.snapshot_id)
+    .where(s.table_commits.c.table_id == sa.bindparam("table_id"), s.table_commits.c.version == sa.bindparam("version"))
+    .limit(1)
+)
+
+
 def _head_snapshot(change: TableChange) -> int:
-    c = s.table_commits
-    query = sa.select(c.c.snapshot_id).where(c.c.table_id == change.table_id, c.c.version == change.row.head_version)
-    return int(change.connection.execute(query.limit(1)).scalar_one())
+    head = {"table_id": change.table_id, "version": change.row.head_version}
+    return int(change.connection.execute(_SNAPSHOT, head).scalar_one())

@@ -76,7 +76,7 @@ def open_spans(change: TableChange, numbers: Iterable[int] | None = None) -> Ite
 
 
 def _expected_spans(change: TableChange, expected: Sequence[Expected]) -> dict[int, Any]:
-    spans = {row.segment: row for row in open_spans(change, [e.segment for e in expected])}
+    spans = {row.segment: row for row in open_spans(change, [e.segment for e in expected])} if expected else {}
     for e in expected:
         span = spans.get(e.segment)
         if span is None:
@@ -99,6 +99,11 @@ def close_spans(change: TableChange, spans: Sequence[Any]) -> None:
         change.connection.execute(p.update().where(p.c.id.in_(chunk)).values(removed_version=change.draft.version))
 
 
+def inline(spans: Sequence[Any]) -> int:
+    """How many of the segments of these spans are inline."""
+    return sum(bool(span.inline) for span in spans)
+
+
 def _remove(change: TableChange, spans: Sequence[Any]) -> None:
     if not spans:
         return
@@ -106,7 +111,7 @@ def _remove(change: TableChange, spans: Sequence[Any]) -> None:
     for span in spans:
         change.manifest.data_files.append(pb.DataFileRef(path=span.path, number=span.segment, status=codec.DELETED))
     rows = sum(span.rows - span.deleted for span in spans)
-    change.add(segments=-len(spans), rows=-rows, bytes=-sum(span.size for span in spans))
+    change.add(segments=-len(spans), rows=-rows, bytes=-sum(span.size for span in spans), inline=-inline(spans))
     change.count("deleted-data-files", len(spans))
     change.count("deleted-records", rows)
 
@@ -172,6 +177,9 @@ def _store_vectors(change: TableChange, vectors: Sequence[VectorFacts]) -> list[
     return stored
 
 
+_SEGMENTS, _SPANS = s.segments.insert(), s.segment_spans.insert()  # made once: every commit of rows runs them
+
+
 def _add(
     change: TableChange, added: Sequence[SegmentFacts], vectors: Mapping[int, VectorFacts], *, same_rows: bool
 ) -> None:
@@ -198,12 +206,15 @@ def _add(
             _new_span(change, facts.number, vector_id, partition_id, k, facts.time_min or 0, facts.time_max or 0)
         )
         first_row_id += facts.rows
-    change.connection.execute(s.segments.insert(), segment_rows)
-    change.connection.execute(s.segment_spans.insert(), span_rows)
+    change.connection.execute(_SEGMENTS, segment_rows)
+    change.connection.execute(_SPANS, span_rows)
     rows = first_row_id - change.row.next_row_id
     live_rows = rows - sum(vector.cardinality for vector in stored.values())
     change.updates["next_row_id"], change.updates["time_classes"] = first_row_id, classes
     change.add(segments=len(added), rows=live_rows, bytes=sum(facts.size for facts in added))
+    if held := sum(facts.inline is not None for facts in added):
+        change.add(inline=held)
+        codec.require_feature(change.manifest, codec.FEATURE_INLINE_SEGMENTS)
     change.added_rows += rows
     change.count("added-data-files", len(added))
     change.count("added-records", live_rows)

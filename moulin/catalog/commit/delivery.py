@@ -32,6 +32,7 @@ from moulin.model.layout.partition import decode_partition
 from moulin.model.operations import AlterSchema, Compact, CreateIndex, DataOperation, IndexFile, Kind, UpdateIndex
 from moulin.model.schema.values import PrimitiveType
 from moulin.storage import paths
+from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 
 _AT_ONCE = 16
@@ -156,7 +157,7 @@ def _each(look: Callable[[_T], None], items: Sequence[_T]) -> None:
 def check_footer(store: Store, facts: SegmentFacts) -> None:
     """Refuse a segment whose footer says something else of its rows, row groups or level than its facts."""
     try:
-        with store.reader(facts.path, facts.size) as source:
+        with open_segment(store, facts) as source:
             footer = read_footer(source, facts.path)
     except NotFound:
         raise _missing(facts.path) from None

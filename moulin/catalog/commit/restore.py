@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from moulin.catalog.commit import indexes
-from moulin.catalog.commit.data import close_spans, reopen_span
+from moulin.catalog.commit.data import close_spans, inline, reopen_span
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.segments import live as segments
@@ -50,7 +50,7 @@ def _close(change: TableChange, rows: list[Any]) -> None:
     for row in rows:
         change.manifest.data_files.append(pb.DataFileRef(path=row.path, number=row.segment, status=codec.DELETED))
     live_rows = sum(row.rows - row.deleted for row in rows)
-    change.add(segments=-len(rows), rows=-live_rows, bytes=-sum(row.size for row in rows))
+    change.add(segments=-len(rows), rows=-live_rows, bytes=-sum(row.size for row in rows), inline=-inline(rows))
     change.count("deleted-data-files", len(rows))
     change.count("deleted-records", live_rows)
 
@@ -67,6 +67,8 @@ def _open(change: TableChange, rows: list[Any]) -> None:
     for segment in live.values():
         change.manifest.data_files.append(codec.segment_to_ref(segment, codec.EXISTING))
     live_rows = sum(row.rows - row.deleted for row in rows)
-    change.add(segments=len(rows), rows=live_rows, bytes=sum(row.size for row in rows))
+    change.add(segments=len(rows), rows=live_rows, bytes=sum(row.size for row in rows), inline=inline(rows))
+    if inline(rows):
+        codec.require_feature(change.manifest, codec.FEATURE_INLINE_SEGMENTS)
     change.count("added-data-files", len(rows))
     change.count("added-records", live_rows)

@@ -17,6 +17,8 @@ from moulin.errors import InvalidInput
 from moulin.model.conflicts import Verdict, strongest, verdict
 from moulin.model.operations import Kind
 
+_UPDATE = s.tables.update().where(s.tables.c.id == sa.bindparam("changed_table"))
+
 
 class TableChange:
     """One operation on one table of the version being committed: the table's row, its manifest, what both become."""
@@ -90,8 +92,7 @@ class TableChange:
     def save(self) -> Any:
         """Store what changed; returns the table's row as it is now."""
         if self.updates:
-            row = s.tables.c.id == self.table_id
-            self.connection.execute(s.tables.update().where(row).values(self.updates))
+            self.connection.execute(_UPDATE, {"changed_table": self.table_id, **self.updates})
         return SimpleNamespace(**{**self.row._mapping, **self.updates})
 
     def count(self, key: str, amount: int) -> None:

@@ -231,7 +231,7 @@ class _TableFollow(TableReplay):
         if self._snapshot_id is not None:  # else the table is new, and its first delta is among these
             self.base, self.head = row.created_version, row.head_version
         self._time_classes = row.time_classes
-        self._before = {name: getattr(row, name) for name in ("segments", "rows", "bytes")}
+        self._before = {name: getattr(row, name) for name in ("segments", "rows", "bytes", "inline")}
         self._loaded: dict[int, int] = {}  # open spans: segment -> id of the row
         self._closed: list[dict[str, int]] = []
 
@@ -248,14 +248,16 @@ class _TableFollow(TableReplay):
             for row in self._connection.execute(sa.select(g).where(g.c.number.in_(chunk))):
                 k = time_class(row.time_min, row.time_max)
                 times = row.time_min or 0, row.time_max or 0
-                self._facts[row.number] = (row.partition_id, k, *times, row.rows, row.size)
+                self._facts[row.number] = (row.partition_id, k, *times, row.rows, row.size, row.inline)
             for row in self._connection.execute(
                 select_spans().where(p.c.segment.in_(chunk), p.c.removed_version == s.OPEN, p.c.branch == s.MAIN)
             ):
                 span = (row.partition_id, row.time_class, row.time_min, row.time_max)
-                self._open[row.segment] = Span(row.vector_id, row.added_version, *span, row.rows, row.size, row.deleted)
+                sums = (row.rows, row.size, row.inline, row.deleted)
+                self._open[row.segment] = Span(row.vector_id, row.added_version, *span, *sums)
                 self._loaded[row.segment] = row.id
-                for name, amount in (("segments", 1), ("rows", row.rows - row.deleted), ("bytes", row.size)):
+                live = {"segments": 1, "rows": row.rows - row.deleted, "bytes": row.size, "inline": int(row.inline)}
+                for name, amount in live.items():
                     self._before[name] -= amount
         for chunk in chunks(vectors):
             found = self._connection.execute(sa.select(d.c.id, d.c.cardinality).where(d.c.id.in_(chunk)))

@@ -67,6 +67,8 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
     manifest.commits[-1].properties_json = json.dumps(dict(row.properties), sort_keys=True)
     manifest.sequence_versions.update(zip(*sequence_versions(connection, table_id), strict=True))
     manifest.data_files.extend(segments.refs_at_version(connection, table_id, version))
+    if row.inline:
+        codec.require_feature(manifest, codec.FEATURE_INLINE_SEGMENTS)
     manifest.regions.extend(regions.stored(connection, table_id))
     indexes.fill_manifest(connection, table_id, manifest)
     return manifest

@@ -61,7 +61,7 @@ class LakeReplay:
     def insert_table(self, connection: sa.Connection, entry: pb.TableEntry) -> None:
         """The row of a table; its own manifests say the rest."""
         unknown = ["schema_id", "spec_id", "sort_order_id", "last_column_id", "last_partition_id", "last_sequence"]
-        unknown += ["next_row_id", "segments", "rows", "bytes", "time_classes", "deltas"]
+        unknown += ["next_row_id", "segments", "rows", "bytes", "inline", "time_classes", "deltas"]
         row = {
             **entry_row(entry),
             "created_at": entry.created_at,

@@ -14,6 +14,7 @@ import math
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -30,7 +31,8 @@ from moulin.storage.store import Store
 log = logging.getLogger(__name__)
 # A full manifest is written anew once that share of the table changed, so that its cost stays in proportion.
 _SEGMENTS_PER_DELTA = 256
-_AT_ONCE = 16
+_AT_ONCE = 64
+_SOON = 0.1  # seconds that manifests of small appends may wait for one another
 _LOWEST = sa.select(s.outbox).order_by(s.outbox.c.version, s.outbox.c.path).limit(_AT_ONCE)
 
 
@@ -42,6 +44,8 @@ class Publisher:
         self._lock = threading.Lock()
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="moulin-manifests")
         self._pending: dict[UUID | None, Future[None]] = {}
+        self._soon: Future[None] | None = None
+        self._soon_lock = threading.Lock()
         self.fence_seconds = 5.0  # how often to look whether the lake was recovered elsewhere
         self._looked_at = -math.inf
 
@@ -69,6 +73,17 @@ class Publisher:
                     self._look_for_successor(rows[-1].version)
                     with self._pool.unordered(durable=False) as connection:
                         connection.execute(s.outbox.delete().where(s.outbox.c.version <= rows[-1].version))
+
+    def publish_soon(self) -> None:
+        """Publish in the background, in a moment, with whatever else was committed by then."""
+        with self._soon_lock:
+            if self._soon is None or self._soon.done():
+                self._soon = self._background.submit(self._publish_soon)
+
+    def _publish_soon(self) -> None:
+        time.sleep(_SOON)
+        with suppress(Fenced):  # this catalog has been given up, which the next commit says
+            self.publish_quietly()
 
     def publish_quietly(self) -> None:
         """Publish after a commit: what storage refuses now stays in the outbox, and the commit stands.

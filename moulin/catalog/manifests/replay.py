@@ -56,6 +56,7 @@ class Span(NamedTuple):
     time_max: int
     rows: int
     size: int
+    inline: bool
     deleted: int
 
 
@@ -77,7 +78,7 @@ class TableReplay:
         self._state: pb.TableState | None = None
         self._open: dict[int, Span] = {}
         # Of closed segments, which may be opened again.
-        self._facts: dict[int, tuple[int, int, int, int, int, int]] = {}
+        self._facts: dict[int, tuple[int, int, int, int, int, int, bool]] = {}
         self._vectors: dict[int, int] = {}  # id -> cardinality
         self._partitions: dict[tuple[int, tuple[bytes | None, ...]], int] = {}
         self._rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in _FILLED}
@@ -149,7 +150,7 @@ class TableReplay:
         k = time_class(row["time_min"], row["time_max"])
         self._time_classes |= 1 << k if k >= 0 else 0
         times = row["time_min"] or 0, row["time_max"] or 0
-        self._facts[ref.number] = (partition_id, k, *times, ref.num_rows, ref.file_size)
+        self._facts[ref.number] = (partition_id, k, *times, ref.num_rows, ref.file_size, row["inline"])
         self.highest_segment = max(self.highest_segment, ref.number)
         self.segments += 1
 
@@ -250,7 +251,8 @@ class TableReplay:
         """What the open spans add up to."""
         spans = self._open.values()
         rows = sum(span.rows - span.deleted for span in spans)
-        return {"segments": len(spans), "rows": rows, "bytes": sum(span.size for span in spans)}
+        sums = {"segments": len(spans), "rows": rows, "bytes": sum(span.size for span in spans)}
+        return sums | {"inline": sum(span.inline for span in spans)}
 
     def damaged(self, what: str) -> Corrupt:
         return Corrupt(

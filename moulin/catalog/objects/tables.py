@@ -37,6 +37,7 @@ def find(connection: sa.Connection, database: NameOrId, key: NameOrId, *, includ
     return connection.execute(_BY_ID, {"table_id": row.id}).one()
 
 
+_COMMIT = s.table_commits.insert()
 _LAKE_VERSION = sa.select(s.counter.c.version).scalar_subquery().label("lake_version")
 _BY_ID = (
     sa.select(s.tables, s.databases.c.name.label("database"), _LAKE_VERSION)
@@ -143,7 +144,7 @@ def record_commit(
         "added_rows": added_rows,
     }
     draft.connection.execute(
-        s.table_commits.insert(), {**values, "table_id": row.id, "properties": properties, "summary": dict(summary)}
+        _COMMIT, {**values, "table_id": row.id, "properties": properties, "summary": dict(summary)}
     )
     manifest = draft.table(row.id)
     manifest.snapshot_id = snapshot_id
@@ -234,6 +235,7 @@ def load(connection: sa.Connection, row: Any, version: int | None = None, *, cur
         last_sequence=sequence,
         next_row_id=next_row_id,
         properties={key: str(value) for key, value in properties.items()},
+        inline=row.inline,
     )
 
 

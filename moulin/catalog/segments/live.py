@@ -180,7 +180,7 @@ def _at(version: int | sa.BindParameter[int]) -> tuple[sa.ColumnElement[bool], .
 _FACTS = (
     "number", "path", "rows", "size", "level", "schema_id", "sha256", "facts", "time_min", "time_max", "has_lineage",
     "seq_min", "seq_max", "key_min", "key_max", "sort_order_id", "first_row_id", "sequence", "added_version", "region",
-    "index_size",
+    "index_size", "inline",
 )  # fmt: skip
 _number, _partition = itemgetter(0), itemgetter(-2, -1)
 
@@ -285,9 +285,9 @@ def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = Non
     (
         number, path, rows, size, level, schema_id, sha256, stored, time_min, time_max, has_lineage,
         seq_min, seq_max, key_min, key_max, sort_order_id, first_row_id, sequence, added_version, region,
-        index_size, vector_id, vector_path, offset, length, cardinality, _, _, spec_id, partition,
+        index_size, is_inline, vector_id, vector_path, offset, length, cardinality, _, _, spec_id, partition,
     ) = row  # fmt: skip
-    details = pb.SegmentColumns.FromString(stored) if with_columns else None
+    details = pb.SegmentColumns.FromString(stored) if with_columns or is_inline else None
     facts = SegmentFacts(
         number,
         path,
@@ -298,7 +298,7 @@ def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = Non
         spec_id,
         decode_partition(partition),
         sha256,
-        codec.decode_columns(details, columns) if details is not None else (),
+        codec.decode_columns(details, columns) if details is not None and with_columns else (),
         time_min,
         time_max,
         has_lineage,
@@ -307,9 +307,10 @@ def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = Non
         key_min,
         key_max,
         sort_order_id,
-        tuple(details.split_offsets) if details is not None else (),
+        tuple(details.split_offsets) if details is not None and with_columns else (),
         region,
         index_size,
+        details.inline if details is not None and is_inline else None,
     )
     vector = VectorFacts(vector_id, number, vector_path, offset, length, cardinality) if vector_id else None
     return LiveSegment(facts, first_row_id, sequence, added_version, vector)

@@ -14,6 +14,7 @@ import json
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 from uuid import UUID
 
@@ -54,6 +55,7 @@ class FoundSegment:
     time_range: tuple[int, int] | None
     ingest_range: tuple[int, int] | None
     removed_version: int | None = None
+    inline: bytes | None = dataclass_field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +236,25 @@ def _found(
         fields = _ingest_fields(connection, {row.table_id for row in rows})
     told = _told_ranges(connection, rows, fields)
     found = []
-    for number, path, count, size, sha256, added, deleted, table_id, low, high, removed, has_time, *_ in rows:
+    for number, path, count, size, sha256, added, deleted, table_id, low, high, removed, has_time, held, *_ in rows:
         times = (low, high) if has_time else None
         gone = None if live or removed == s.OPEN else removed
         # No event is older than its ingest.
         ingest = told.get(number, times)
         found.append(
-            FoundSegment(table_id, number, path, count - (deleted or 0), size, sha256, added, times, ingest, gone)
+            FoundSegment(
+                table_id,
+                number,
+                path,
+                count - (deleted or 0),
+                size,
+                sha256,
+                added,
+                times,
+                ingest,
+                gone,
+                None if held is None else pb.SegmentColumns.FromString(held).inline,
+            )
         )
     return tuple(found)
 

@@ -44,10 +44,11 @@ def with_facts(spans: Any, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """What an answer says of the segments of `spans`, and `more`."""
     g, d = s.segments, s.deletion_vectors
     taken = (g.c.number, g.c.path, g.c.rows, g.c.size, g.c.sha256, g.c.added_version, d.c.cardinality)
+    held = sa.case((g.c.inline, g.c.facts)).label("held")
     span = (spans.c.table_id, spans.c.time_min, spans.c.time_max, spans.c.removed_version)
     has_time = g.c.time_min.is_not(None).label("has_time")
     joined = spans.join(g, g.c.number == spans.c.segment).join(d, d.c.id == spans.c.vector_id, isouter=True)
-    return sa.select(*taken, *span, has_time, *more).select_from(joined)
+    return sa.select(*taken, *span, has_time, held, *more).select_from(joined)
 
 
 def _scan(bound: Any) -> sa.Select[Any]:

@@ -22,7 +22,7 @@ def select_spans() -> sa.Select[Any]:
     """Spans, each with the path, rows and size of its segment and how many of the rows are `deleted`."""
     p, g, d = s.segment_spans, s.segments, s.deletion_vectors
     return sa.select(
-        p, g.c.path, g.c.rows, g.c.size, sa.func.coalesce(d.c.cardinality, 0).label("deleted")
+        p, g.c.path, g.c.rows, g.c.size, g.c.inline, sa.func.coalesce(d.c.cardinality, 0).label("deleted")
     ).select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
 
 
@@ -40,6 +40,7 @@ def segment_row(table_id: UUID, ref: pb.DataFileRef, partition_id: int) -> dict[
         "sort_order_id": ref.sort_order_id,
         "sha256": ref.sha256,
         "facts": ref.columns.SerializeToString(deterministic=True),
+        "inline": bool(ref.columns.inline),
         "time_min": ref.time_min if ref.HasField("time_min") else None,
         "time_max": ref.time_max if ref.HasField("time_max") else None,
         "has_lineage": ref.has_lineage,
@@ -69,6 +70,12 @@ def vector_row(table_id: UUID, vector: VectorFacts, version: int) -> dict[str, A
     }
 
 
+_PARTITIONS = sa.select(s.partitions.c.spec_id, s.partitions.c.tuple, s.partitions.c.id).where(
+    s.partitions.c.table_id == sa.bindparam("table_id"),
+    s.partitions.c.tuple.in_(sa.bindparam("tuples", expanding=True)),
+)
+
+
 def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Partition]) -> dict[Partition, int]:
     """The number of each partition (spec id and values) of a table, given one when new."""
     p = s.partitions
@@ -77,8 +84,8 @@ def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Pa
     def known() -> dict[Partition, int]:
         ids: dict[Partition, int] = {}
         for chunk in chunks(list({data for _, data in stored})):
-            query = sa.select(p.c.spec_id, p.c.tuple, p.c.id).where(p.c.table_id == table_id, p.c.tuple.in_(chunk))
-            found = {(row[0], row[1]): row[2] for row in connection.execute(query)}
+            rows = connection.execute(_PARTITIONS, {"table_id": table_id, "tuples": chunk})
+            found = {(row[0], row[1]): row[2] for row in rows}
             ids.update({stored[key]: found[key] for key in stored.keys() & found.keys()})
         return ids
 

@@ -18,6 +18,8 @@ from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.storage import paths
 
+_OUTBOX = s.outbox.insert()
+
 
 class Draft:
     """One version in the making. `kind` names it in the history of the lake."""
@@ -87,7 +89,7 @@ class Draft:
             manifest.tables.extend(members)
             manifest.lake = self._lake is not None
             rows.append({"version": self._version, "path": path, "data": codec.encode(manifest, full=False)})
-        self.connection.execute(s.outbox.insert(), rows)
+        self.connection.execute(_OUTBOX, rows)
 
     def _start(self) -> pb.Manifest:
         return start_manifest(self._lake_uuid, self.write.incarnation, self.version, self.now, self._kind)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import sqlite as _sqlite
 
 _SQLITE = "sqlite:///"
+_LEVEL = "moulin_synchronous"  # as a connection was last told
 
 
 def sqlite(url: sa.URL, config: Config) -> sa.Engine:
@@ -37,8 +38,9 @@ def sqlite(url: sa.URL, config: Config) -> sa.Engine:
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         level = connection.get_execution_options().get("moulin_write")
-        if level is not None:
+        if level is not None and connection.info.get(_LEVEL) != level:
             connection.exec_driver_sql(f"PRAGMA synchronous={level}")
+            connection.info[_LEVEL] = level
         connection.exec_driver_sql("BEGIN" if level is None else "BEGIN IMMEDIATE")
 
     return engine

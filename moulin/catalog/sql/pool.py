@@ -36,12 +36,13 @@ from moulin.errors import (
     Unsupported,
 )
 
-HEAD_REVISION = "0008"
+HEAD_REVISION = "0009"
 GIVEN_UP = (
     "This catalog is not the lake's any more: manifests of another one lie in its storage. Use that one, or move this "
     "one away and run `moulin recover`."
 )
 _MIGRATION_LOCK = 0x6D6F756C696E  # an arbitrary key for PostgreSQL's advisory lock
+_AHEAD = 4096  # segment numbers that a process takes beyond those asked for
 _ALEMBIC = threading.Lock()  # it keeps what it works on in module variables
 
 # Says, where a server runs a call, that nobody waits for it any more: its deadline has passed, or the caller has gone.
@@ -73,7 +74,7 @@ class Write:
     def take_version(self, kind: str) -> int:
         """The next version of the lake, recorded with its time."""
         self.version += 1
-        self.connection.execute(s.versions.insert().values(version=self.version, timestamp_ns=self.now, kind=kind))
+        self.connection.execute(_VERSION, {"version": self.version, "timestamp_ns": self.now, "kind": kind})
         return self.version
 
 
@@ -82,6 +83,10 @@ _LOCK_COUNTER = (
     .where(s.counter.c.id == 1)
     .with_for_update(of=s.counter)
 )
+
+
+_VERSION = s.versions.insert()
+_COUNTER = s.counter.update().where(s.counter.c.id == 1)
 
 
 class Pool:
@@ -102,6 +107,8 @@ class Pool:
         self._newest = 0  # the newest version that this process has committed
         self.given_up: str | None = None
         self.is_closed = False
+        self._ahead_lock = threading.Lock()
+        self._ahead, self._ahead_of = range(0), 0  # segment numbers that this process has and did not hand out yet
 
     def close(self) -> None:
         if self.living is not None:
@@ -174,7 +181,7 @@ class Pool:
             yield write
             kept = ("version", "deltas", "response_seq", "routing_seq")
             changed = {"clock_ns": now, **{name: getattr(write, name) for name in kept}}
-            connection.execute(s.counter.update().where(s.counter.c.id == 1).values(changed))
+            connection.execute(_COUNTER, changed)
         self._newest = max(self._newest, write.version)
 
     def _require_newest(self, row: Any) -> None:
@@ -230,13 +237,25 @@ class Pool:
         return int(micros.scalar_one()) * 1000
 
     def reserve(self, name: str, count: int) -> int:
-        """Hand out `count` numbers that are never handed out again; returns the first."""
+        """Hand out `count` numbers that are never handed out again; returns the first.
+
+        Segment numbers are taken from the catalog many at a time: every small append needs one, and no transaction.
+        """
         if count < 1:
             raise InvalidInput(f"At least one {name} number must be asked for, not {count}.")
-        with self.unordered() as connection:
-            first = take(connection, name, count)
-        if name == "segment":
-            self.note_reserved(first, count)
+        if name != "segment":
+            with self.unordered() as connection:
+                return take(connection, name, count)
+        with self._ahead_lock:
+            if os.getpid() != self._ahead_of:
+                self._ahead = range(0)
+            if count > len(self._ahead):
+                with self.unordered() as connection:
+                    first = take(connection, name, count + _AHEAD)
+                self._ahead, self._ahead_of = range(first, first + count + _AHEAD), os.getpid()
+            first = self._ahead.start
+            self._ahead = self._ahead[count:]
+        self.note_reserved(first, count)
         return first
 
     def note_reserved(self, first: int, count: int) -> None:

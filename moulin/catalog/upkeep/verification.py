@@ -54,7 +54,7 @@ class KnownFile:
 def known_files(connection: sa.Connection, after: int = 0) -> Iterator[KnownFile]:
     """Every file that kept versions after `after` name."""
     g, j = s.segments, s.journals
-    segments = sa.select(g.c.path, g.c.size, g.c.sha256, g.c.index_size).where(g.c.added_version > after)
+    segments = sa.select(g.c.path, g.c.size, g.c.sha256, g.c.index_size).where(g.c.added_version > after, ~g.c.inline)
     for row in connection.execute(segments.order_by(g.c.number)):
         yield KnownFile(row.path, row.size, row.sha256)
         if row.index_size:

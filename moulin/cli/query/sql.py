@@ -35,6 +35,9 @@ def sql(
         bool,
         typer.Option("--safe", help="For a query by someone else: only lake tables, no files, no programs; on Spark."),
     ] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print the plan instead of rows; Spark's says how many segments are read.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run SQL over the lake: on Spark, or in DuckDB, which needs no Java.
@@ -51,7 +54,7 @@ def sql(
         raise InvalidInput(f"A file has the rows of one statement, and the text has {len(found)}: run them one by one.")
     with open_lake(context) as lake:
         chosen = open_engine(engine, lake, "`moulin sql`", fresh=fresh, safe=safe)
-        for statement in found:
+        for statement in (f"EXPLAIN {text}" for text in found) if plan else found:
             write(chosen.run(statement, rows_wanted(kind, output, limit)), kind, output, limit)
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 from moulin.catalog.catalog import Catalog
@@ -28,6 +30,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 from moulin.storage import paths
+from moulin.storage.segment_source import open_segment, put_files
 from moulin.storage.store import Store, open_store
 from moulin.table.context import Context
 from moulin.table.ports import Export
@@ -68,8 +71,10 @@ class _Exporter:
         if commit is not None:
             segments = self.context.catalog.segments(state.id, state.version, with_columns=False)
             if self.copy:
-                for segment in segments:
-                    self._copy(segment.facts.path, segment.facts.size, _copied(segment.facts.path))
+                for facts in (segment.facts for segment in segments):
+                    self._copy(partial(open_segment, self.context.store, facts), facts.size, _copied(facts.path))
+            else:
+                put_files(self.context.store, [segment.facts for segment in segments])
             as_committed = replace(state, schema_id=commit.schema_id)
             writer = ManifestWriter(
                 as_committed,
@@ -131,15 +136,16 @@ class _Exporter:
             where = location(self.context.store, path)
             if self.copy:
                 name = path.removeprefix(paths.table_prefix(self.state.id) + "/")
-                self._copy(path, one["file-size-in-bytes"], name)
+                size = one["file-size-in-bytes"]
+                self._copy(partial(self.context.store.reader, path, size), size, name)
                 where = location(self.target, name)
             yield {**one, "statistics-path": where}
 
-    def _copy(self, path: str, size: int, name: str) -> None:
+    def _copy(self, open_source: Callable[[], Any], size: int, name: str) -> None:
         """Copy a file of the lake, unless an earlier export did: they never change."""
         if self.target.exists(name) and self.target.head(name).size == size:
             return
-        with self.context.store.reader(path, size) as source, self.target.writer(name) as sink:
+        with open_source() as source, self.target.writer(name) as sink:
             while block := source.read(_CHUNK):
                 sink.write(block)
                 self.bytes += len(block)

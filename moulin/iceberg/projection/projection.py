@@ -32,6 +32,7 @@ from moulin.model.ids import new_id
 from moulin.model.tags import Ref, refs_of
 from moulin.sized_cache import SizedCache
 from moulin.storage import paths
+from moulin.storage.segment_source import put_files
 from moulin.table.context import Context
 
 if TYPE_CHECKING:
@@ -285,6 +286,7 @@ class _Projector:
             locator(self.store),
             self._write,
         )
+        put_files(self.store, [segment.facts for segment in delta.added])
         rewriter = Rewriter(self.context, state, writer, self.folder, totals)
         manifests = rewriter.apply([one for one in old if is_live(one)], delta)
         dropped += [self._name(one) for one in old if one not in manifests]

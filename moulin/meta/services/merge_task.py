@@ -20,6 +20,7 @@ from moulin.model.facts import SegmentFacts
 from moulin.model.merge_task import ClaimedTask
 from moulin.model.operations import Claim
 from moulin.storage import paths
+from moulin.storage.segment_source import put_files
 from moulin.table.compact.completion import complete, redo
 
 _LONGEST_LEASE = 7 * 86_400
@@ -112,6 +113,7 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
 
     def _message(self, claimed: ClaimedTask) -> common_pb2.SegmentMergeTaskInfo:
         inputs = self._tasks.segments_with_vectors(claimed.inputs)
+        put_files(self._site.store, [segment.facts for segment in inputs])
         properties = self._catalog.table_by_id(claimed.table_id).properties
         return to_message_claimed(self._site.store, claimed, inputs, properties)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from moulin._proto.moulin.meta.v1 import common_pb2
 from moulin._proto.moulin.meta.v1 import segment_lookup_pb2 as pb
 from moulin._proto.moulin.meta.v1 import segment_lookup_pb2_grpc as rpc
-from moulin.catalog.segments.lookup import MAX_LIMIT
+from moulin.catalog.segments.lookup import MAX_LIMIT, FoundSegment
 from moulin.meta.codec.id import from_message_id
 from moulin.meta.codec.meta.moment import from_message_range
 from moulin.meta.codec.meta.segment import from_message_segment_ids, to_message_segments
 from moulin.meta.codec.meta.stream import to_message_position
 from moulin.meta.site import Site
+from moulin.storage.segment_source import put_files
 
 _MAX_IDS = MAX_LIMIT
 
@@ -30,7 +33,7 @@ class SegmentLookupServicer(rpc.SegmentLookupServiceServicer):
             cursor=request.cursor or None,
         )
         return pb.FindSegmentsResponse(
-            segments=to_message_segments(self._store, page.segments),
+            segments=self._delivered(page.segments),
             page=pb.PagedResponse(next_cursor=page.next_cursor),
             current_version=page.version,
             stream_positions=[to_message_position(self._store, stream, page.tables) for stream in page.streams],
@@ -41,11 +44,16 @@ class SegmentLookupServicer(rpc.SegmentLookupServiceServicer):
         numbers = from_message_segment_ids(request.segment_ids, "segment_ids", _MAX_IDS)
         found = {segment.number: segment for segment in self._segments.segments_by_number(numbers)}
         known = [found[number] for number in dict.fromkeys(numbers) if number in found]
-        return pb.GetSegmentsByIdsResponse(segments=to_message_segments(self._store, known))
+        return pb.GetSegmentsByIdsResponse(segments=self._delivered(known))
 
     def ListWarmCandidates(self, request: pb.ListWarmCandidatesRequest, context: Any) -> pb.ListWarmCandidatesResponse:
         page = self._segments.newest_segments(limit=request.limit, cursor=request.cursor or None)
         return pb.ListWarmCandidatesResponse(
-            segments=to_message_segments(self._store, page.segments),
+            segments=self._delivered(page.segments),
             page=pb.PagedResponse(next_cursor=page.next_cursor),
         )
+
+    def _delivered(self, found: Sequence[FoundSegment]) -> Iterator[common_pb2.SegmentInfo]:
+        """Segments whose files are in storage: those who ask here read them there."""
+        put_files(self._store, found)
+        return to_message_segments(self._store, found)

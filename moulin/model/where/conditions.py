@@ -1,9 +1,9 @@
 """What every front end builds its conditions from: functions from terms (columns, literals, formulas) to a condition.
 
-The reader of SQL text, Iceberg's filters (`iceberg.rest.scan.filter`) and the hints of `lake.sql`
-(`pipeline.sql.hints`) call these functions, so that a comparison means the same wherever it was written. Each function
-takes `negated` where SQL has a negative form; it then returns the rows for which the opposite is TRUE. They raise
-InvalidInput for a literal that has no counterpart in the column's type.
+The reader of SQL text, Iceberg's filters (`iceberg.rest.scan.filter`) and the filters of `lake.sql`
+(`pipeline.sql.filters`) call these functions, so that a comparison means the same wherever it was written. Each
+function takes `negated` where SQL has a negative form; it then returns the rows for which the opposite is TRUE. They
+raise InvalidInput for a literal that has no counterpart in the column's type.
 """
 
 # Decisions: docs/decisions/0210

@@ -32,7 +32,9 @@ from moulin.ingest.intake.backlog import backlog
 from moulin.ingest.intake.intake import BabySegmentFacts, Kind, Targets, batches_of, candidates, take_in
 from moulin.lake import Lake
 from moulin.model.entities import TableState
+from moulin.model.facts import ColumnFacts
 from moulin.model.ingest import StreamList
+from moulin.model.predicate import Predicate
 from moulin.model.schema.values import Schema
 from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
 from moulin.pipeline.read.columns import plan_columns, spark_schema
@@ -42,6 +44,15 @@ from moulin.table.write.layout import Layout
 from moulin.table.write.segment_writer import write_segment
 
 _KEPT_SECONDS = 3600.0  # files stay for so long after a query last used them, like the baby segments they come from
+
+
+@dataclass(frozen=True, slots=True)
+class FreshFile:
+    """A file of decoded rows, and what is known of them."""
+
+    path: str
+    rows: int
+    columns: Mapping[int, ColumnFacts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +66,7 @@ class FreshTask:
     targets: Targets
 
 
-def decode_baby_segment(task: FreshTask) -> dict[UUID, str]:
+def decode_baby_segment(task: FreshTask) -> dict[UUID, FreshFile]:
     """The file of each such table that the baby segment has rows for."""
     intake = take_in(task.store, [task.baby_segment], task.targets, task.kinds)
     scratch = open_store(task.folder)
@@ -66,13 +77,14 @@ def decode_baby_segment(task: FreshTask) -> dict[UUID, str]:
         layout = task.targets.layouts[table_id]
         facts = write_segment(scratch, layout, tables, (), task.baby_segment.offset, level=0)
         if facts.rows:
-            files[table_id] = str(scratch.local_path(facts.path))
+            path = str(scratch.local_path(facts.path))
+            files[table_id] = FreshFile(path, facts.rows, {column.field_id: column for column in facts.columns})
     return files
 
 
 @dataclass(slots=True)
 class _Decoded:
-    files: dict[UUID, str]
+    files: dict[UUID, FreshFile]
     used_at: float
 
 
@@ -112,8 +124,11 @@ class Fresh:
         schemas = tuple(sorted((t, layout.schema.schema_id) for t, layout in self.targets.layouts.items()))
         return self._listed.routing_seq, schemas
 
-    def frame(self, spark: SparkSession, state: TableState) -> DataFrame | None:
-        """The fresh rows of a table at that version; None when there are none."""
+    def frame(self, spark: SparkSession, state: TableState, asked: Predicate) -> DataFrame | None:
+        """The fresh rows of a table at that version, perhaps without some for which `asked` is not true.
+
+        None when there are none.
+        """
         if state.id not in self._tables or not self.baby_segments:
             return None
         baby_segments = [
@@ -123,7 +138,7 @@ class Fresh:
         ]
         if not self._lane.is_local:
             return _planned(spark, self._lane.lake.store, baby_segments, self.targets, state) if baby_segments else None
-        files = self._lane.decoded(self, baby_segments, state.id)
+        files = self._lane.decoded(self, baby_segments, state.id, asked)
         if not files:
             return None
         plans = plan_columns(state.schema, state.schema)
@@ -180,8 +195,10 @@ class FreshLane:
         """The fresh rows of now; None on a replica."""
         return None if self._catalog is None else Fresh(self, self._catalog.ingest.snapshot())
 
-    def decoded(self, fresh: Fresh, baby_segments: Iterable[BabySegmentFacts], table_id: UUID) -> list[str]:
-        """The files that hold the rows of a table in these baby segments."""
+    def decoded(
+        self, fresh: Fresh, baby_segments: Iterable[BabySegmentFacts], table_id: UUID, asked: Predicate
+    ) -> list[str]:
+        """The files that hold the rows of a table in these baby segments; those alone that `asked` may be true in."""
         with self._lock:
             self._forget()
             kinds = fresh.targets.kinds(table_id)
@@ -195,8 +212,9 @@ class FreshLane:
             for key in keys.values():
                 held = self._held[key]
                 held.used_at = time.monotonic()
-                if table_id in held.files:
-                    found.append(held.files[table_id])
+                file = held.files.get(table_id)
+                if file is not None and asked.may_match(file.columns, file.rows):
+                    found.append(file.path)
             return found
 
     def close(self) -> None:
@@ -230,4 +248,4 @@ class FreshLane:
         before = time.monotonic() - _KEPT_SECONDS
         for key in [key for key, decoded in self._held.items() if decoded.used_at < before]:
             for file in self._held.pop(key).files.values():
-                Path(file).unlink(missing_ok=True)
+                Path(file.path).unlink(missing_ok=True)

@@ -40,7 +40,7 @@ from moulin.pipeline.read.columns import (
     plan_columns,
     spark_schema,
 )
-from moulin.pipeline.read.hidden import add_hidden, lineage_columns, stored_lineage
+from moulin.pipeline.read.hidden import add_hidden, hidden_of, lineage_columns, stored_lineage
 from moulin.pipeline.read.segment_scan import planned_scan
 from moulin.pipeline.read.staging import Staging
 from moulin.pipeline.session import is_local
@@ -71,32 +71,33 @@ class TableReader:
         self._bitmaps: SizedCache[Hashable, _Bitmap] = SizedCache(_BITMAPS)
 
     def frame(self, state: TableState, asked: Predicate | None = None) -> NamedFrame:
-        """The rows of the version that `state` describes; perhaps without some for which `asked` is not true.
-
-        It is worth a look at the facts of all segments only where secondary indexes may leave few of them.
-        """
-        catalog = self._context.catalog
-        if asked is None or asked.is_true or not catalog.indexes(state.id):
-            floats = floats_of(state.schema)
-            every = partial(catalog.segments, state.id, state.version, with_columns=bool(floats), columns=floats)
-            return self._frames.get((state.id, state.head_version), lambda: NamedFrame(self._build(state, every())))
+        """The rows of the version that `state` describes; perhaps without some for which `asked` is not true."""
+        if asked is None or asked.is_true:
+            every = partial(self._left, state, Predicate.everything(state.schema))
+            return self._frames.get((state.id, state.head_version), lambda: self._named(state, every()))
         left = self._left(state, asked)
         numbers = frozenset(segment.facts.number for segment in left)
-        return self._frames.get((state.id, state.head_version, numbers), lambda: NamedFrame(self._build(state, left)))
+        return self._frames.get((state.id, state.head_version, numbers), lambda: self._named(state, left))
 
-    def located(self, state: TableState, asked: Predicate) -> DataFrame:
+    def located(self, state: TableState, asked: Predicate) -> NamedFrame:
         """The same rows, each followed by the number of its segment and its position in it."""
-        return self._build(state, self._left(state, asked), located=True)
+        segments = self._left(state, asked)
+        return NamedFrame(self._build(state, segments, located=True), segments=len(segments))
 
-    def with_hidden(self, state: TableState, asked: Predicate) -> DataFrame:
+    def with_hidden(self, state: TableState, asked: Predicate) -> NamedFrame:
         """The same rows, each followed by the hidden columns of `hidden.NAMES`."""
         segments = self._left(state, asked)
         rows = self._build(state, segments, located=True, lineage=True)
-        return add_hidden(rows, segments, self._context.catalog.sequence_versions(state.id))
+        hidden = len(hidden_of([field.name for field in state.schema.fields]))
+        frame = add_hidden(rows, segments, self._context.catalog.sequence_versions(state.id))
+        return NamedFrame(frame, hidden, len(segments))
+
+    def _named(self, state: TableState, segments: Sequence[LiveSegment]) -> NamedFrame:
+        return NamedFrame(self._build(state, segments), segments=len(segments))
 
     def _left(self, state: TableState, asked: Predicate) -> Sequence[LiveSegment]:
-        """The segments that may hold rows which are asked for."""
-        planned = plan_segments(self._context.catalog, state, asked)
+        """The segments that may hold rows which are asked for, with what is known of NaN in them."""
+        planned = plan_segments(self._context.catalog, state, asked, floats_of(state.schema))
         return narrow(self._context.catalog, self._context.secondary, state, asked, planned).segments
 
     def close(self) -> None:
@@ -155,7 +156,11 @@ class TableReader:
         base, files = self._staging.locate(state.id, [s.facts for s in segments])
         declared = [plan.declared for plan in plans if plan.declared is not None]
         reader = self._spark.read.option("basePath", base).option("__globPaths__", "false")
-        return reader.schema(StructType([*declared, *more, StructField(SEGMENT, LongType())])).parquet(*files)
+        typed: Any = reader.schema(StructType([*declared, *more, StructField(SEGMENT, LongType())]))
+        jvm: Any = self._spark._jvm
+        # As one text: PySpark would make a call to the JVM for each file, which takes as long as listing it.
+        paths = jvm.org.apache.commons.lang3.StringUtils.split("\0".join(files), "\0")
+        return DataFrame(typed._jreader.parquet(paths), self._spark)
 
     def _bitmap(self, segments: Sequence[LiveSegment]) -> _Bitmap:
         """The deletion vectors of these segments, which all have one."""
@@ -181,11 +186,11 @@ class NamedFrame:
     """A DataFrame, and the name of a temporary view of it that lives as long as this object: made when first asked for.
 
     Making and dropping a view takes Spark as long as it takes to plan a small query. The last `hidden` columns are for
-    queries that name them.
+    queries that name them. The rows of a table come from so many `segments`.
     """
 
-    def __init__(self, frame: DataFrame, hidden: int = 0) -> None:
-        self.frame, self.hidden = frame, hidden
+    def __init__(self, frame: DataFrame, hidden: int = 0, segments: int = 0) -> None:
+        self.frame, self.hidden, self.segments = frame, hidden, segments
         self._lock = threading.Lock()
         self._view: str | None = None
 

@@ -8,12 +8,14 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
 from moulin.errors import Corrupt, Unavailable
 from moulin.model.facts import SegmentFacts
 from moulin.storage import paths
+from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 
 _THREADS = 8
@@ -31,7 +33,7 @@ class Staging:
     def locate(self, table_id: UUID, segments: Sequence[SegmentFacts]) -> tuple[str, list[str]]:
         """The folder that holds the table's segment folders, and the file of each segment."""
         root = self._store.local_path(paths.data_prefix(table_id))
-        if root is not None:
+        if root is not None and all(facts.inline is None for facts in segments):
             files = [self._store.local_path(facts.path) for facts in segments]
         else:
             base = self._copies()
@@ -58,9 +60,14 @@ class Staging:
         if target.exists():
             return
         part = target.with_name(f".{target.name}.{threading.get_ident()}.part")
+        local = None if facts.inline is not None else self._store.local_path(facts.path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with self._store.reader(facts.path, facts.size) as source, open(part, "wb") as copy:
+            if local is not None:  # in a folder beside inline segments: Spark wants all of them below one
+                with suppress(FileExistsError):
+                    target.symlink_to(local)
+                return
+            with open_segment(self._store, facts) as source, open(part, "wb") as copy:
                 while chunk := source.read(_CHUNK):
                     copy.write(chunk)
             if part.stat().st_size != facts.size:

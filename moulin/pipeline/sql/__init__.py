@@ -1,13 +1,16 @@
-"""`lake.sql`: which statements it takes, which tables they name, and what they ask of those for sure.
+"""`lake.sql`: which statements it takes, which tables they name, and which rows they ask of those.
 
-`sql` refuses what is not a query and names the call to use instead. `catalyst` is the only module that knows the
-classes of Spark's parser and plans. `names` finds the lake's tables in a plan and puts their rows there. `hints`
-takes from a plan the conditions that spare files, and `results` reads the rows of a query by and by. `safe` checks
+`sql` refuses what is not a query and names the call to use instead. `catalyst` is the module that knows the
+classes of Spark's parser and plans. `names` finds the lake's tables in a plan and puts their rows there. `pruning`
+plans a statement over stand-ins first (`optimizer`) and reads the filters on them as conditions that spare files
+(`filters`, `expressions`). `resolver` finds the tables and views that names mean, and `tables` makes frames of their
+rows. `results` reads the rows of a query by and by. `safe` checks
 queries of people who are trusted with the tables alone, against lists of classes; `safe_functions` lists what such
 queries may call.
 
 May import: `pipeline.read` and the layers below; not `write/` or `source/`.
 Read first: `names.py`.
 
-Nouns: a reference is a table as a statement names it; a site is the part of the plan with that name.
+Nouns: a reference is a table as a statement names it; a site is the part of the plan with that name; a stand-in is a
+leaf that takes the place of a table until it is known which of its rows are asked for.
 """

@@ -59,6 +59,7 @@ class Catalyst:
         self._star_with_columns = catalyst.analysis.UnresolvedStarWithColumns
         self._star_with_renames = catalyst.analysis.UnresolvedStarWithColumnsRenames
         self._drop_columns = logical.DataFrameDropColumns
+        self._current_time = catalyst.optimizer.ComputeCurrentTime
         self._one_row, self._project = logical.OneRowRelation, logical.Project
         self._subquery_alias, self._alias_identifier = logical.SubqueryAlias, catalyst.AliasIdentifier
         self._named = catalyst.parser.NamedParameterContext
@@ -68,7 +69,7 @@ class Catalyst:
         self._option = jvm.scala.Option
         self._types = jvm.py4j.reflection.TypeUtil
         self._same = getattr(jvm.scala.Predef, "$conforms")()
-        self._every = jvm.scala.PartialFunction.fromFunction(self._same)
+        self.every = jvm.scala.PartialFunction.fromFunction(self._same)
         self._joins, self._join, self._filter = catalyst.plans.JoinType, logical.Join, logical.Filter
         self._alias_of = catalyst.expressions.Alias
         self._delete, self._cast = logical.DeleteFromTable, catalyst.expressions.Cast
@@ -117,7 +118,7 @@ class Catalyst:
 
     def nodes(self, plan: LogicalPlan) -> list[tuple[str, LogicalPlan]]:
         """The nodes of an opened plan and of its sub-queries, with the names of their classes."""
-        return [(node.nodeName(), node) for node in items(plan.collectWithSubqueries(self._every))]
+        return [(node.nodeName(), node) for node in items(plan.collectWithSubqueries(self.every))]
 
     def is_command(self, plan: LogicalPlan) -> bool:
         return bool(self._types.isInstanceOf(_COMMAND, plan))
@@ -199,6 +200,15 @@ class Catalyst:
     def joined(self, left: LogicalPlan, right: LogicalPlan, kind: str, condition: Expression) -> LogicalPlan:
         """A join of resolved plans; `kind` as in SQL: "inner", "left_outer", "full_outer"."""
         return self._join(left, right, self._joins.apply(kind), self._option.apply(condition), self._no_hint)
+
+    def optimized(self, plan: LogicalPlan) -> LogicalPlan:
+        """The plan as Spark's optimizer leaves it; nothing runs."""
+        with self.active():
+            return self._session.sessionState().executePlan(plan, self._lazily).optimizedPlan()
+
+    def at_one_time(self, plan: LogicalPlan) -> LogicalPlan:
+        """An analyzed plan in which now(), current_date and the like are values: the same in every later use of it."""
+        return self._current_time.apply(plan)
 
     def filtered(self, plan: LogicalPlan, condition: Expression) -> LogicalPlan:
         return self._filter(condition, plan)

@@ -10,7 +10,6 @@ module does not know is refused, so that no other table of the same name answers
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -25,7 +24,7 @@ from moulin.pipeline.read.hidden import NAMES as HIDDEN
 from moulin.pipeline.read.metadata import METADATA
 from moulin.pipeline.read.reader import NamedFrame
 from moulin.pipeline.sql.catalyst import CATALOG, Catalyst, Expression, LogicalPlan, items, names_in
-from moulin.pipeline.sql.hints import Known, known_values, literal_number, literal_text
+from moulin.pipeline.sql.expressions import literal_number, literal_text
 from moulin.table.versions import to_nanos
 
 _CHANGES = {"InsertIntoStatement", "InsertIntoDir", "UpdateTable", "DeleteFromTable", "MergeIntoTable"}
@@ -37,6 +36,7 @@ CHANGES_FUNCTION = "table_changes"
 _CHANGES_PARAMETERS = ("table", "since", "until")
 _IDENTIFIER = "PlanWithUnresolvedIdentifier"
 _HIDDEN = re.compile(rf'"nameParts":"\[(?:[^"\]]*, )?(?:{"|".join(HIDDEN)})\]"', re.IGNORECASE)
+_FILES = re.compile(r'"nameParts":"?\[[^\]]*\b(?:_metadata|input_file_\w+)\b', re.IGNORECASE)
 _SEPARATOR = "\0"
 _PRIVILEGES = "__required_write_privileges__"  # the option by which Spark's parser marks the table to change
 _SPARK_CATALOGS = ("spark_catalog", "system")
@@ -48,7 +48,7 @@ _WRITTEN_NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A table that a statement names, with the version or the time it asks for, and what it asks of its rows.
+    """A table that a statement names, with the version or the time it asks for.
 
     `is_target` says that it is the table that the statement changes.
     With `part`, the metadata of that name is asked for and not the rows; with `since`, the changes after that version.
@@ -58,7 +58,6 @@ class Reference:
     name: str
     version: int | None = None
     timestamp_ns: int | None = None
-    known: tuple[Known, ...] = ()
     is_target: bool = False
     part: str | None = None
     since: int | None = None
@@ -98,7 +97,7 @@ class Query:
         With `changes`, it is a statement that changes a table.
         """
         self._catalyst, self._check_plan, self._is_change = catalyst, check, changes
-        self._outer: list[Callable[[LogicalPlan], LogicalPlan]] = []
+        self._outer: list[tuple[str, Callable[[LogicalPlan], LogicalPlan]]] = []
         with catalyst.active():
             plan = with_views(catalyst, catalyst.opened(self._unwrapped(parsed)), views)
         if check is not None:
@@ -107,24 +106,31 @@ class Query:
         text = self._plan.toJSON()
         self._check(nodes, names_in(text))
         self.asks_hidden = _HIDDEN.search(text) is not None
+        self.asks_files = _FILES.search(text) is not None
         if check is not None:
             self._check_names(nodes)
         self._sites = self._aliased(nodes) if self.asks_hidden else self._find(nodes)
 
     @property
     def references(self) -> Sequence[Reference]:
-        """The lake tables it names, each once for each version and for each condition on its rows."""
+        """The lake tables it names, each once for each version."""
         return list(dict.fromkeys(site.reference for site in self._sites))
 
     def run(
-        self, frames: Mapping[Reference, NamedFrame], described: Mapping[Reference, NamedFrame] | None = None
+        self,
+        frames: Mapping[Reference, NamedFrame],
+        described: Mapping[Reference, NamedFrame] | None = None,
+        finish: Callable[[LogicalPlan], LogicalPlan] | None = None,
     ) -> DataFrame:
         """The result, with these rows for the references. One that has no frame is left to Spark.
 
-        `described` are frames with the same columns, for statements that describe a table by its name.
+        `described` are frames with the same columns, for statements that describe a table by its name. `finish` is
+        applied to a plan that reads rows.
         """
         plan = self._filled(frames if described is None or self.reads else described)
-        for wrap in reversed(self._outer):
+        if finish is not None and self.reads:
+            plan = finish(plan)
+        for _, wrap in reversed(self._outer):
             plan = wrap(plan)
         return self._catalyst.run(plan)
 
@@ -135,6 +141,11 @@ class Query:
     def analyzed(self, frames: Mapping[Reference, NamedFrame]) -> LogicalPlan:
         """The plan of the query, without EXPLAIN around it, as Spark's analyzer resolves it; nothing runs."""
         return self._catalyst.analyzed(self._filled(frames))
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether it asks for the plan of a query, and not for its rows."""
+        return any(kind == "ExplainCommand" for kind, _ in self._outer)
 
     @property
     def reads(self) -> bool:
@@ -150,10 +161,10 @@ class Query:
         """The query inside EXPLAIN and DESCRIBE QUERY, which keep it out of reach of changes."""
         name = plan.nodeName()
         if name == "ExplainCommand":
-            self._outer.append(lambda inner: plan.copy(inner, plan.mode()))
+            self._outer.append((name, lambda inner: plan.copy(inner, plan.mode())))
             return self._unwrapped(plan.logicalPlan())
         if name == "DescribeQueryCommand":
-            self._outer.append(lambda inner: plan.copy(plan.queryText(), inner))
+            self._outer.append((name, lambda inner: plan.copy(plan.queryText(), inner)))
             return self._unwrapped(plan.plan())
         return plan
 
@@ -198,20 +209,12 @@ class Query:
                 raise PermissionDenied("A safe query reads tables of the lake alone: write them as database.table.")
 
     def _find(self, nodes: Sequence[tuple[str, LogicalPlan]]) -> list[_Site]:
-        """Filters come first: a table that is read through them alone is not read as a whole."""
-        asked = [found for name, node in nodes if name == "Filter" for found in self._asked(node)]
-        below = Counter((replace(site.reference, known=()), written) for written, site in asked)
-        plain = []
-        for name, node in nodes:
-            reference = self._reference(node, name)
-            if reference is None:
-                continue
-            key = (reference, node.toJSON()) if below else None  # a table and a moment may be written in several ways
-            if key is not None and below[key]:
-                below[key] -= 1
-            else:
-                plain.append(_Site(node, reference, self._maker(node, name, reference)))
-        return [*(site for _, site in asked), *plain]
+        found = [(node, name, self._reference(node, name)) for name, node in nodes]
+        return [
+            _Site(node, reference, self._maker(node, name, reference))
+            for node, name, reference in found
+            if reference is not None
+        ]
 
     def _aliased(self, nodes: Sequence[tuple[str, LogicalPlan]]) -> list[_Site]:
         """Every mention of a table with the alias around it, so that no two are equal: hidden columns need that."""
@@ -235,31 +238,6 @@ class Query:
                 "`from db.t as a join db.t as b`."
             )
         return sites
-
-    def _asked(self, node: LogicalPlan) -> list[tuple[str, _Site]]:
-        """A filter on a lake table alone that says something for sure of the rows that pass it.
-
-        With it, the JSON of the node that names the table.
-        """
-        below = node.child()
-        name, alias = below.nodeName(), None
-        if name == "SubqueryAlias":
-            alias, below = below.alias(), below.child()
-            name = below.nodeName()
-        reference = self._reference(below, name) if name in _RELATIONS else None
-        if reference is None or reference.part is not None:
-            return []
-        own = [CATALOG, reference.database, reference.name]
-        qualifiers = [own[start:] for start in range(3)] if alias is None else [[alias]]
-        known = known_values(node.condition().toJSON(), qualifiers)
-        if not known:
-            return []
-        make = self._maker(below, name, reference)
-
-        def filtered(frame: NamedFrame) -> LogicalPlan:
-            return self._catalyst.replace_below(node, below, make(frame))
-
-        return [(below.toJSON(), _Site(node, replace(reference, known=known), filtered))]
 
     def _reference(self, node: LogicalPlan, name: str) -> Reference | None:
         """The lake table that this node names; None when it names none."""

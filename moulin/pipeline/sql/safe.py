@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
@@ -244,15 +244,20 @@ class SafeSql:
         except (Py4JError, RecursionError) as error:
             raise InvalidInput(f"Spark cannot parse the query: {_reason(error)}") from None
 
-    def run(self, query: Query, frames: Mapping[Reference, NamedFrame]) -> DataFrame:
-        """The result, with these rows for the references."""
+    def run(
+        self,
+        query: Query,
+        frames: Mapping[Reference, NamedFrame],
+        finish: Callable[[LogicalPlan], LogicalPlan] | None = None,
+    ) -> DataFrame:
+        """The result, with these rows for the references; see `Query.run`."""
         stand_ins = {reference: self._stand_in(frame) for reference, frame in frames.items()}
         try:
             _check_analyzed(query.analyzed(stand_ins))
             _check_hidden(query.analyzed(frames if query.reads else stand_ins))
         except (Py4JError, RecursionError) as error:
             raise InvalidInput(f"Spark cannot analyze the query: {_reason(error)}") from None
-        return query.run(frames, described=stand_ins)
+        return query.run(frames, described=stand_ins, finish=finish)
 
     def _stand_in(self, frame: NamedFrame) -> NamedFrame:
         """A table without rows and with the same columns."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from moulin.errors import InvalidInput
 from moulin.model.entities import TableState
-from moulin.pipeline.sql.catalyst import LogicalPlan, items
+from moulin.pipeline.sql.catalyst import LogicalPlan
 from moulin.pipeline.statements.answer import Answer, counts
 from moulin.pipeline.statements.clauses import keeping_key
 from moulin.pipeline.statements.merging import merged
@@ -30,7 +30,7 @@ def delete(session: Session, plan: LogicalPlan) -> Answer:
     statement = Statement(session, plan, plan.table())
 
     def compute(state: TableState) -> Edits:
-        target, found = statement.resolve(state, plan.condition())
+        target, found = statement.resolve(state)
         rows = target.over(session.catalyst.filtered(target.plan, found.condition()))
         return rows.edits([Planned(Action.DELETE)])
 
@@ -40,10 +40,9 @@ def delete(session: Session, plan: LogicalPlan) -> Answer:
 def update(session: Session, plan: LogicalPlan) -> Answer:
     """UPDATE t SET column = expression, ... WHERE condition."""
     statement = Statement(session, plan, plan.table())
-    condition = plan.condition()
 
     def compute(state: TableState) -> Edits:
-        target, found = statement.resolve(state, condition.get() if condition.isDefined() else None)
+        target, found = statement.resolve(state)
         read = target.plan
         if found.condition().isDefined():
             read = session.catalyst.filtered(read, found.condition().get())
@@ -63,8 +62,7 @@ def merge(session: Session, plan: LogicalPlan) -> Answer:
     statement = Statement(session, plan, plan.targetTable())
 
     def compute(state: TableState) -> Edits:
-        needs_all = bool(items(plan.notMatchedBySourceActions()))
-        target, found = statement.resolve(state, None if needs_all else plan.mergeCondition())
+        target, found = statement.resolve(state)
         return merged(session.catalyst, target, found)
 
     return statement.run("MERGE", compute)

@@ -19,7 +19,7 @@ from moulin.model.schema import values as ice
 from moulin.model.schema.defaults import coerce_default
 from moulin.model.schema.types import check_storable, check_unique, renumber
 from moulin.pipeline.sql.catalyst import Expression, content, python_type
-from moulin.pipeline.sql.hints import literal_number, literal_text
+from moulin.pipeline.sql.expressions import literal_number, literal_text
 from moulin.pipeline.statements.session import Session
 
 _PLAIN: Mapping[type[sql.DataType], ice.IcebergType] = MappingProxyType(

@@ -43,10 +43,11 @@ def insert(session: Session, plan: LogicalPlan) -> Answer:
                 "INSERT takes REPLACE WHERE with a condition: write REPLACE USING and REPLACE ON as MERGE."
             )
         return _replace(session, plan, rows, criteria.get().cond())
+    # As Spark means it, a partition of which PARTITION gives all values is replaced whole in either mode.
+    if str(rows.sparkSession.conf.get(_MODE)).upper() == "DYNAMIC" and len(fixed) < len(state.spec.fields):
+        return counts(table.overwrite_partitions(rows))
     if fixed:
         return _replace_partition(session, table, rows, fixed)
-    if str(rows.sparkSession.conf.get(_MODE)).upper() == "DYNAMIC" and state.spec.fields:
-        return counts(table.overwrite_partitions(rows))
     return counts(table.overwrite(rows))
 
 
@@ -129,8 +130,8 @@ def _replace(session: Session, plan: LogicalPlan, rows: DataFrame, condition: Lo
     statement = Statement(session, deletion, plan.table())
 
     def compute(state: TableState) -> Edits:
-        target, found = statement.resolve(state, condition)
-        old = session.catalyst.run(session.catalyst.filtered(target.plan, found.condition()))
+        target, found = statement.resolve(state)
+        old = session.run(session.catalyst.filtered(target.plan, found.condition()))
         return _edits(state, old, rows)
 
     return statement.run("INSERT OVERWRITE", compute)
@@ -144,7 +145,7 @@ def _replace_partition(session: Session, table: Table, rows: DataFrame, fixed: M
         for name, value in fixed.items():
             kind = shown_type(state.schema.find_field(name).field_type)
             old = old.where(F.col(quoted(name)).eqNullSafe(F.lit(value).cast(kind)))
-        return _edits(state, old, rows)
+        return _edits(state, session.run(old._jdf.queryExecution().analyzed()), rows)
 
     session.flush()
     return counts(table.edit(compute, "INSERT OVERWRITE"))

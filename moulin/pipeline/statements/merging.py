@@ -32,7 +32,7 @@ _SOURCE_ROW = "_moulin_source_row"
 
 def merged(catalyst: Catalyst, target: Target, found: LogicalPlan) -> Edits:
     """The edits of a resolved MERGE."""
-    source = catalyst.run(found.sourceTable())
+    source = target.session.run(found.sourceTable())
     if not items(found.notMatchedBySourceActions()):
         numbered = source.toDF(*(f"c{index}" for index in range(len(source.columns))))  # names may come twice
         few = None if _has_collations(source) else few_rows(numbered)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -10,7 +9,6 @@ from pyspark.sql import DataFrame
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.pipeline.sql.catalyst import Catalyst, LogicalPlan
-from moulin.pipeline.sql.hints import Known
 from moulin.pipeline.sql.names import Reference
 from moulin.table.table import Table
 
@@ -30,10 +28,11 @@ class Session(Protocol):
     def flush(self) -> None:
         """Commit what was put into keyed tables, so that the statement sees it. Call it before a table is held."""
 
-    def located(self, state: TableState, known: Sequence[Known] = ()) -> DataFrame:
-        """The rows of the table to change, each with its segment and position; perhaps without some that `known` rules
-        out.
-        """
+    def located(self, state: TableState) -> DataFrame:
+        """The rows of the table to change, each with its segment and position. Only `run` reads them."""
+
+    def run(self, plan: LogicalPlan) -> DataFrame:
+        """A DataFrame of a plan over rows that were located or resolved: of those that it asks for, and no others."""
 
     def resolved(self, plan: LogicalPlan, target: DataFrame, version: int) -> LogicalPlan:
         """A statement that changes a table, resolved: `target` has the rows of that table, and the other tables that

@@ -11,8 +11,7 @@ from pyspark.sql import functions as F
 
 from moulin.model.entities import TableState
 from moulin.pipeline.read.columns import POSITION_COLUMN, SEGMENT, quoted
-from moulin.pipeline.sql.catalyst import CATALOG, Catalyst, Expression, LogicalPlan, items
-from moulin.pipeline.sql.hints import Known, known_values
+from moulin.pipeline.sql.catalyst import Catalyst, Expression, LogicalPlan, items
 from moulin.pipeline.statements.answer import Answer, counts
 from moulin.pipeline.statements.session import Session
 from moulin.table.edit.edits import CLAUSE, Action, Clause, Edits
@@ -36,9 +35,13 @@ class Planned:
 class Target:
     """The rows of the table to change, in a resolved plan whose last two columns tell where each row is."""
 
-    catalyst: Catalyst
+    session: Session
     state: TableState
     plan: LogicalPlan
+
+    @property
+    def catalyst(self) -> Catalyst:
+        return self.session.catalyst
 
     @property
     def attributes(self) -> list[Any]:
@@ -81,7 +84,8 @@ class Rows:
         nowhere = F.lit(None).cast("bigint")
         segment, position = self.target.place() if placed else (nowhere, nowhere)
         place = (number.alias(CLAUSE), segment.alias(SEGMENT), position.alias(POSITION_COLUMN))
-        return self.frame.select(*place, *values, *more)
+        rows = self.frame.select(*place, *values, *more)
+        return self.target.session.run(rows._jdf.queryExecution().analyzed())
 
     @property
     def _columns(self) -> list[str]:
@@ -104,23 +108,17 @@ class Statement:
 
     def __init__(self, session: Session, plan: LogicalPlan, target: LogicalPlan) -> None:
         self._session, self._plan = session, plan
-        self._alias: str | None = None
         while target.nodeName() == "SubqueryAlias":
-            self._alias, target = target.alias(), target.child()
+            target = target.child()
         self.table: Table = session.table(target)
 
-    def resolve(self, state: TableState, condition: Expression | None) -> tuple[Target, LogicalPlan]:
-        """The rows to change, without some of which `condition` is not true, and the resolved statement."""
-        frame = self._session.located(state, () if condition is None else self._known(state, condition))
+    def resolve(self, state: TableState) -> tuple[Target, LogicalPlan]:
+        """The rows that the statement may change, and the resolved statement."""
+        frame = self._session.located(state)
         own = frame.select(*(F.col(quoted(name)) for name in frame.columns[:-2]))
         found = self._session.resolved(self._plan, own, state.version)
-        return Target(self._session.catalyst, state, frame._jdf.queryExecution().analyzed()), found
+        return Target(self._session, state, frame._jdf.queryExecution().analyzed()), found
 
     def run(self, name: str, compute: Callable[[TableState], Edits]) -> Answer:
         self._session.flush()
         return counts(self.table.edit(compute, name))
-
-    def _known(self, state: TableState, condition: Expression) -> Sequence[Known]:
-        own = [CATALOG, state.database, state.name]
-        qualifiers = [own[start:] for start in range(3)] if self._alias is None else [[self._alias]]
-        return known_values(condition.toJSON(), qualifiers)

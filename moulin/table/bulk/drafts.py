@@ -22,6 +22,7 @@ from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition import PartitionTuple
 from moulin.model.operations import Kind, RegionUse
+from moulin.storage.segment_source import open_segment
 from moulin.table.bulk.runs import DuplicateSlice, RelocateSlice, find_duplicates, relocate
 from moulin.table.bulk.writer import BulkPlan, RegionRun, duplicate_key
 from moulin.table.commit.change import DataChange
@@ -155,7 +156,7 @@ def _cuts(context: Context, added: Sequence[SegmentFacts]) -> list[bytes]:
 
 
 def _repeated(context: Context, plan: BulkPlan, facts: SegmentFacts, position: int) -> InvalidInput:
-    source = context.store.reader(facts.path, facts.size)
+    source = open_segment(context.store, facts)
     with SegmentReader(source, plan.layout.schema, columns=plan.key.names, name=facts.path) as reader:
         return duplicate_key(plan.key, reader.table(start=position, stop=position + 1), 0)
 

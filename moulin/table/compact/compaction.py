@@ -72,6 +72,13 @@ def compact(
     return _Groups(context, state, owner, runner, progress, stopped, total, result).run(groups)
 
 
+def compact_segments(context: Context, state: TableState, segments: Sequence[LiveSegment]) -> Compaction:
+    """Compact some of the live segments, whatever else the table has. What another worker has is left to it."""
+    groups = plan(context, state, everything=True, segments=segments)
+    total, nothing = sum(group.size for group in groups), Compaction(state.head_version)
+    return _Groups(context, state, f"compact {new_id()}", None, None, never, total, nothing).run(groups)
+
+
 @dataclass(slots=True)
 class _Groups:
     """Groups that are compacted under tasks of their own, several at a time."""

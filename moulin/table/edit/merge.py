@@ -31,6 +31,7 @@ from moulin.model.schema.arrow import POSITION as ROW_POSITION
 from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.values import Schema
 from moulin.model.where.join import of_column, of_side
+from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector
 from moulin.table.context import Context
@@ -87,7 +88,7 @@ class MergeSlice:
         facts, columns = segment.facts, self.statement.target_columns()
         deleted = None if segment.vector is None else read_vector(self.store, segment.vector, facts.rows)
         filtered = not self.predicate.is_true
-        source = self.store.reader(facts.path, facts.size)
+        source = open_segment(self.store, facts)
         with SegmentReader(source, self.statement.schema, columns=columns, name=facts.path) as reader:
             yield from reader.batches(
                 deleted=deleted,

@@ -20,6 +20,7 @@ from moulin.model.schema.arrow import POSITION as ROW_POSITION
 from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.values import Schema
 from moulin.model.where import Where, parse_where
+from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector
 from moulin.table.context import Context
@@ -49,9 +50,7 @@ class UpdateSlice:
         needed = {column.path[0] for column in self.values.columns}
         columns = [field.name for field in schema.fields if field.name in needed]
         filtered = not self.predicate.is_true
-        with SegmentReader(
-            self.store.reader(facts.path, facts.size), schema, columns=columns, name=facts.path
-        ) as reader:
+        with SegmentReader(open_segment(self.store, facts), schema, columns=columns, name=facts.path) as reader:
             for batch in reader.batches(
                 deleted=deleted,
                 expression=self.predicate.expression if filtered else None,

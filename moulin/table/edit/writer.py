@@ -24,6 +24,7 @@ from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.rows.conversion import Misfit, Target, absent, check_required
 from moulin.model.rows.rows import RowsOf
 from moulin.model.schema.arrow import ROW_ID, arrow_schema, lineage_fields
+from moulin.storage.segment_source import open_segment
 from moulin.table.bulk.writer import NEW_REGION, BulkPlan, RegionRun, WorkerTools, duplicate_key, in_order
 from moulin.table.edit.edits import CLAUSE, PLACE, POSITION, SEGMENT, Action, Clause, EditPlan
 from moulin.table.find.locate import Tools, locate
@@ -188,7 +189,7 @@ def _all_old_rows(plan: EditPlan, part: pa.Table, columns: list[str]) -> pa.Tabl
 def _old_rows(plan: EditPlan, segment: LiveSegment, positions: Integers, columns: list[str]) -> pa.Table:
     """Some columns of rows of a segment, at ascending positions, and their row ids."""
     facts = segment.facts
-    source = plan.store.reader(facts.path, facts.size)
+    source = open_segment(plan.store, facts)
     with SegmentReader(source, plan.layout.schema, columns=columns, name=facts.path) as reader:
         starts = np.asarray(reader.group_starts)
         groups = np.searchsorted(starts, positions, side="right") - 1

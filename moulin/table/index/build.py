@@ -30,6 +30,7 @@ from moulin.model.key.index_value import cut, encode_values, encoding_of, width_
 from moulin.model.schema.arrow import POSITION
 from moulin.model.schema.values import Schema
 from moulin.storage import paths
+from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 from moulin.table.find.index_files import KINDS, open_index
 
@@ -134,9 +135,7 @@ def _read(work: IndexSlice | CarrySlice, segment: LiveSegment) -> _Entries:
     field = work.schema.find_field(work.field_id)
     facts = segment.facts
     positions, payload = [_NONE], []
-    with SegmentReader(
-        work.store.reader(facts.path, facts.size), work.schema, columns=[field.name], name=facts.path
-    ) as reader:
+    with SegmentReader(open_segment(work.store, facts), work.schema, columns=[field.name], name=facts.path) as reader:
         for batch in reader.batches(position=True):
             column = batch.column(field.name)
             rows = batch.column(POSITION).to_numpy()

@@ -23,7 +23,7 @@ from moulin.storage.table_store import Lost
 from moulin.table.context import Context
 from moulin.table.find.locate import locate
 from moulin.table.keyed.version import KeyedVersion
-from moulin.table.read.footers import open_segment
+from moulin.table.read.footers import open_reader
 
 _Group = tuple[str, int, int]  # path of the segment, row group or part of it, schema id
 _NEAR_ROWS = 1 << 14
@@ -175,7 +175,7 @@ class Lookup:
     def _open(self, seen: KeyedVersion, segment: LiveSegment) -> SegmentReader:
         facts = segment.facts
         self._nested = self._nested or not all(f.field_type.is_primitive for f in seen.state.schema.fields)
-        return open_segment(self._context.store, facts, seen.state.schema)
+        return open_reader(self._context.store, facts, seen.state.schema)
 
     def _keep(self, found: Sequence[tuple[Any, dict[str, Any]]], age: int) -> None:
         with self._lock:

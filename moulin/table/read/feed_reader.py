@@ -24,6 +24,7 @@ from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import ROW_ID, arrow_field
 from moulin.model.schema.values import Schema
+from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 
@@ -200,7 +201,7 @@ class _OneVersion:
 
     def _open(self, rows: _Rows, columns: Sequence[str]) -> SegmentReader:
         facts = rows.segment.facts
-        source = self._reader.store.reader(facts.path, facts.size)
+        source = open_segment(self._reader.store, facts)
         return SegmentReader(source, self._reader.schema, columns=columns, name=facts.path)
 
     def _went(self, pair: FeedSegment) -> _Rows | None:

@@ -20,13 +20,14 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import SegmentFacts
 from moulin.model.schema.values import Schema
 from moulin.sized_cache import SizedCache
+from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 
 _BYTES = 128 << 20
 _FOOTERS: SizedCache[Hashable, OpenedFile] = SizedCache(_BYTES, lambda opened: opened.nbytes)
 
 
-def open_segment(
+def open_reader(
     store: Store,
     facts: SegmentFacts,
     schema: Schema,
@@ -34,10 +35,10 @@ def open_segment(
     columns: Sequence[str] | None = None,
 ) -> SegmentReader:
     """A reader of a segment, with what is known of its footer, and of pages of a local file that were checked."""
-    source: pa.NativeFile = store.reader(facts.path, facts.size)
+    source: pa.NativeFile = open_segment(store, facts)
     known = _key(store, facts)
     opened = None if known is None else _FOOTERS.find(known)
-    trust = store.is_local and known is not None
+    trust = store.is_local and facts.inline is None and known is not None
     reader = SegmentReader(source, schema, columns=columns, name=facts.path, opened=opened, trust=trust)
     if opened is None and known is not None:
         _FOOTERS.keep(known, reader.opened)
@@ -47,7 +48,7 @@ def open_segment(
 def open_small(store: Store, facts: SegmentFacts) -> SmallFile | None:
     """All bytes of a small segment, and its footer; None when its size is not what the catalog says."""
     known = _key(store, facts)
-    data = store.get(facts.path)
+    data = store.get(facts.path) if facts.inline is None else facts.inline
     if len(data) != facts.size or known is None:
         return None
     return data, _FOOTERS.get(known, lambda: OpenedFile(pa.BufferReader(data), facts.path))
@@ -59,7 +60,7 @@ def forget_footers() -> None:
 
 def _key(store: Store, facts: SegmentFacts) -> Hashable | None:
     """Names a file as it is now; None when it cannot be looked at."""
-    local = store.local_path(facts.path) if store.is_local else None
+    local = store.local_path(facts.path) if store.is_local and facts.inline is None else None
     if local is None:
         return (store.uri, facts.path, facts.size)
     try:
@@ -69,4 +70,4 @@ def _key(store: Store, facts: SegmentFacts) -> Hashable | None:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-__all__ = ["forget_footers", "open_segment", "open_small"]
+__all__ = ["forget_footers", "open_reader", "open_small"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,10 +48,12 @@ class ScanPlan:
     index_narrowed: int = 0
 
 
-def plan_segments(catalog: CatalogBackend, state: TableState, predicate: Predicate) -> list[LiveSegment]:
+def plan_segments(
+    catalog: CatalogBackend, state: TableState, predicate: Predicate, facts_of: Set[int] = frozenset()
+) -> list[LiveSegment]:
     """Prune by partition and event time in SQL, then by the bounds of each segment.
 
-    Segments come with facts of the columns that the predicate asks about, and of no others.
+    Segments come with facts of the columns that the predicate asks about and of those in `facts_of`, and of no others.
     """
     if predicate.is_false:
         return []
@@ -68,8 +70,8 @@ def plan_segments(catalog: CatalogBackend, state: TableState, predicate: Predica
         state.version,
         partition_filter=may_hold if filtered else None,
         time_range=time_range,
-        with_columns=filtered,
-        columns=predicate.field_ids,
+        with_columns=filtered or bool(facts_of),
+        columns=predicate.field_ids | facts_of,
     )
     if not filtered:
         return found

@@ -22,7 +22,7 @@ from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.index_search import Narrowed
 from moulin.table.pins import Pins
-from moulin.table.read.footers import open_segment
+from moulin.table.read.footers import open_reader
 from moulin.table.read.scan import Scan
 
 _FOOTERS_AT_ONCE = 8
@@ -60,7 +60,7 @@ class TakeScan(Scan):
             return self._between(first, first + rows) - first
         if not len(self._between(0, first + rows)):  # it holds ids of its own and older ones
             return self._wanted[:0]
-        with open_segment(self._store, segment.facts, self._state.schema, columns=[]) as reader:
+        with open_reader(self._store, segment.facts, self._state.schema, columns=[]) as reader:
             chosen = [
                 np.arange(start, start + count, dtype=np.int64)
                 for start, count, (low, high, nulls) in zip(

@@ -34,7 +34,7 @@ from moulin.model.predicate.evaluation import evaluate
 from moulin.model.schema.arrow import LAST_UPDATED_VERSION, ROW_ID, arrow_schema
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
-from moulin.table.read.footers import open_segment, open_small
+from moulin.table.read.footers import open_reader, open_small
 from moulin.table.read.hidden import SHOWN_POSITION, HiddenColumns
 
 _UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
@@ -228,7 +228,7 @@ class UnitReader:
 
     def _open(self, segment: LiveSegment, extra: Sequence[str] = ()) -> SegmentReader:
         columns = self._columns if self._columns is None else [*self._columns, *extra]
-        return open_segment(self._store, segment.facts, self._state.schema, columns=columns)
+        return open_reader(self._store, segment.facts, self._state.schema, columns=columns)
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:

@@ -24,6 +24,7 @@ class AppendPlan:
     store: Store
     layout: Layout
     segment_bytes: int
+    inline_bytes: int = 0
 
     @classmethod
     def of(cls, context: Context, state: TableState) -> AppendPlan:
@@ -40,4 +41,6 @@ class AppendPlan:
 
 def append_rows(plan: AppendPlan, rows: Iterable[pa.RecordBatch], numbers: NumberSource) -> list[SegmentFacts]:
     """Write rows of the table's schema as segments; nothing is committed."""
-    return write_batches(plan.store, plan.layout, rows, numbers, segment_bytes=plan.segment_bytes)
+    return write_batches(
+        plan.store, plan.layout, rows, numbers, segment_bytes=plan.segment_bytes, inline_bytes=plan.inline_bytes
+    )

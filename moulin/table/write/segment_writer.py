@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -36,6 +37,7 @@ KEYED_GROUP_BYTES = 8 << 20
 # So many bytes of rows in memory, as many as the largest row groups have, are a bulk load.
 BULK_BYTES = tuning(2).row_group_bytes
 
+_INLINE_PARTS = 16  # partitions over which a small append may be spread and stay inline
 _WRITE_ROWS = 1 << 20  # rows taken in sorted order at a time, so that a sorted copy of everything is never held
 
 
@@ -53,17 +55,24 @@ def write_batches(
     *,
     segment_bytes: int,
     level: int | None = None,
+    inline_bytes: int = 0,
 ) -> list[SegmentFacts]:
     """Write batches that fit the table's schema; each piece of about `segment_bytes` becomes one segment per partition.
 
     With no `level` given, rows of `BULK_BYTES` are written at level 1, laid out for scans at once; fewer at level 0,
-    for a compaction will write them again. Nothing is committed. On an error, the files written stay for clean-up.
+    for a compaction will write them again. A piece of up to `inline_bytes` in few partitions becomes inline segments.
+    Nothing is committed. On an error, the files written stay for clean-up.
     """
     written: list[SegmentFacts] = []
     for table in pieces(batches, layout.schema, segment_bytes):
-        for partition, part in split_by_partition(table, layout.spec, layout.schema):
+        parts = split_by_partition(table, layout.spec, layout.schema)
+        if inline := table.nbytes <= inline_bytes:
+            parts = list(parts)
+            inline = len(parts) <= _INLINE_PARTS
+        for partition, part in parts:
             chosen = int(part.nbytes >= BULK_BYTES) if level is None else level
-            written.append(write_sorted(store, layout, part, partition, next_number(), level=chosen))
+            facts = write_sorted(store, layout, part, partition, next_number(), level=chosen, inline=inline)
+            written.append(facts)
     return written
 
 
@@ -76,6 +85,7 @@ def write_sorted(
     *,
     level: int,
     lineage: bool = False,
+    inline: bool = False,
 ) -> SegmentFacts:
     """Sort one partition's rows and write them as one segment. With `lineage`, `table` has the lineage columns too."""
     order = sort_indices(table, layout.sort_order, layout.schema)
@@ -88,6 +98,7 @@ def write_sorted(
         level=level,
         lineage=lineage,
         nans=nan_fields(table),
+        inline=inline,
     )
 
 
@@ -104,8 +115,11 @@ def write_segment(
     region: int = 0,
     nans: Collection[int] | None = None,
     group_bytes: int | None = None,
+    inline: bool = False,
 ) -> SegmentFacts:
     """Write rows that are in their final order as one segment, and the key index of a keyed one.
+
+    An inline one is not written to storage: its facts hold the file.
 
     `nans` are the ids of the columns that may hold NaN; they are looked for when `tables` is a list. Row groups hold at
     most `group_bytes` of rows in memory, or less at levels and in tables where they are smaller.
@@ -114,7 +128,8 @@ def write_segment(
         nans = frozenset[int]().union(*map(nan_fields, tables))
     path = paths.segment_path(layout.table_id, number, secrets.token_hex(4))
     keys = None if layout.key is None else _Keys(layout.key)
-    with store.writer(path) as sink:
+    held = pa.BufferOutputStream() if inline else None
+    with store.writer(path) if held is None else nullcontext(held) as sink:
         usual = tuning(level).row_group_bytes if keys is None else KEYED_GROUP_BYTES
         writer = SegmentWriter(
             sink,
@@ -142,6 +157,8 @@ def write_segment(
         event_time_field=event_time,
         sort_order_id=layout.sort_order.order_id,
     )
+    if held is not None:
+        return replace(facts, inline=held.getvalue().to_pybytes())
     return facts if keys is None else keys.write(store, replace(facts, region=region))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
 
@@ -20,12 +20,14 @@ from moulin.table.commit.change import DataChange
 from moulin.table.context import Context
 from moulin.table.find.index_search import narrow
 from moulin.table.ports import is_frame
+from moulin.table.properties import effective
 from moulin.table.read.scan import facts_by_field, plan_segments
 from moulin.table.write.append import AppendPlan, append_rows
 from moulin.table.write.match import MatchSlice, match
 from moulin.table.write.segment_writer import NumberSource
 
 _BLOCK = 16  # segment numbers reserved at a time
+_CROWDED = 4  # so many times more inline segments than there should be: their compaction fails, so no more are made
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +40,24 @@ class Outcome:
     rows_updated: int = 0
 
 
-def prepare_append(context: Context, state: TableState, data: object, *, kind: Kind = Kind.APPEND) -> DataChange:
-    """Write the rows of `data` as segments."""
+def prepare_append(context: Context, state: TableState, data: object, *, inline: bool = False) -> DataChange:
+    """Write the rows of `data` as segments; with `inline`, few rows as inline ones, where the table takes them."""
     plan = AppendPlan.of(context, state)
     added: Sequence[SegmentFacts]
     if is_frame(data):
         added = context.spark().map_frame(append_rows, plan, data)
     else:
+        if inline:
+            plan = replace(plan, inline_bytes=inline_bytes(context, state))
         added = append_rows(plan, to_batches(data, state.schema), number_source(context))
-    return DataChange(state.id, state.version, kind, tuple(added))
+    return DataChange(state.id, state.version, Kind.APPEND, tuple(added))
+
+
+def inline_bytes(context: Context, state: TableState) -> int:
+    """How large an append may be and be inline; 0 for keyed tables, and where inline segments were not compacted."""
+    config = effective(context.config, state.properties)
+    crowded = state.inline >= _CROWDED * config.inline_segments
+    return 0 if crowded or state.schema.identifier_field_ids else config.inline_bytes
 
 
 def number_source(context: Context) -> NumberSource:

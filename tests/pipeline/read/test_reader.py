@@ -333,7 +333,7 @@ def test_files_of_an_object_store_are_copied_once(
     table = lake.create_table("shop.orders", [("id", "long")])
     table.append([{"id": 1}, {"id": 2}])
     assert ids(table.to_spark()) == [1, 2]
-    copies = list(lake.context.spark()._reader._staging._folder.rglob("*.parquet"))  # type: ignore[attr-defined]
+    copies = list(lake.context.spark()._tables._reader._staging._folder.rglob("*.parquet"))  # type: ignore[attr-defined]
     made = copies[0].stat().st_mtime_ns
     table.append([{"id": 3}])
     table.delete_where("id = 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +81,31 @@ def test_dynamic_overwrite_replaces_the_partitions_of_its_rows(lake: Lake, items
     finally:
         conf.unset("spark.sql.sources.partitionOverwriteMode")
     assert names(items) == {1: "a", 7: "g"}
+
+
+@pytest.mark.parametrize("mode", ["static", "dynamic"])
+@pytest.mark.parametrize("partition", ["(p = 'x', q = 1)", "(p = 'x', q)", "(p, q)"])
+@pytest.mark.parametrize("where", ["true", "false"])
+def test_a_partition_that_is_named_in_part_is_replaced_as_a_plain_table_replaces_it(
+    lake: Lake, tmp_path: Path, mode: str, partition: str, where: str
+) -> None:
+    spark = lake.spark()
+    seed = "values (1, 'x', 1), (2, 'x', 2), (3, 'y', 1), (4, null, 1)"
+    given = {"(p = 'x', q = 1)": "9", "(p = 'x', q)": "9, 7", "(p, q)": "9, 'y', 1"}[partition]
+    lake.sql("create table shop.parts (id int, p string, q int) partitioned by (p, q)")
+    spark.sql(
+        f"create table plain (id int, p string, q int) using parquet partitioned by (p, q) location '{tmp_path}/p'"
+    )
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", mode)
+    try:
+        for name in ("shop.parts", "plain"):
+            spark.sql(f"insert into {name} {seed}")
+            spark.sql(f"insert overwrite {name} partition {partition} select {given} where {where}")
+        found = [sorted(map(str, spark.table(name).collect())) for name in ("shop.parts", "plain")]
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+        spark.sql("drop table plain")
+    assert found[0] == found[1]
 
 
 def test_replace_where_takes_any_condition(lake: Lake, items: Table, keyed: Table) -> None:

@@ -40,6 +40,7 @@ tables = Table(
     Column("segments", BigInteger, nullable=False),  # live ones at the head, and their live rows and bytes
     Column("rows", BigInteger, nullable=False),
     Column("bytes", BigInteger, nullable=False),
+    Column("inline", BigInteger, nullable=False, server_default="0"),  # those of the live segments that are inline
     Column("time_classes", BigInteger, nullable=False),  # bit k: a span of time class k was ever added
     Column("deltas", BigInteger, nullable=False),  # delta manifests since the last full one
     Column("tombstoned_at", BigInteger),

@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    false,
 )
 
 from moulin.catalog.sql.schema.base import IS_OPEN, Id, metadata, partial_index, serial
@@ -46,6 +47,7 @@ segments = Table(
     Column("sort_order_id", Integer, nullable=False),
     Column("sha256", LargeBinary, nullable=False),
     Column("facts", LargeBinary, nullable=False),  # column facts and split offsets, see formats/manifest.py
+    Column("inline", Boolean, nullable=False, server_default=false()),  # the file itself is in `facts`
     Column("time_min", BigInteger),
     Column("time_max", BigInteger),
     Column("has_lineage", Boolean, nullable=False),

@@ -40,6 +40,7 @@ from moulin.model.predicate import Predicate
 from moulin.model.schema.single_value import from_bytes, to_json
 from moulin.model.schema.values import PrimitiveType
 from moulin.storage import paths
+from moulin.storage.segment_source import put_files
 from moulin.table.read.scan import facts_by_field, plan_segments
 
 router = APIRouter()
@@ -150,6 +151,7 @@ def _tasks(
     lake: Lake, state: TableState, segments: Sequence[LiveSegment], residual: Any, found: Projection | None
 ) -> Json:
     """File scan tasks, and the delete files that they refer to."""
+    put_files(lake.store, [segment.facts for segment in segments])
     locate = locator(lake.store)
     deletes: list[Json] = []
     tasks: list[Json] = []

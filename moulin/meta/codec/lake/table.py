@@ -76,6 +76,7 @@ def to_message_state(state: TableState) -> pb.TableState:
         last_sequence=state.last_sequence,
         next_row_id=state.next_row_id,
         properties=dict(state.properties),
+        inline=state.inline,
     )
 
 
@@ -101,6 +102,7 @@ def from_message_state(m: pb.TableState) -> TableState:
         last_sequence=m.last_sequence,
         next_row_id=m.next_row_id,
         properties=dict(m.properties),
+        inline=m.inline,
     )
 
 

@@ -87,12 +87,14 @@ class PartitionTuple(_message.Message):
     def __init__(self, values: _Optional[_Iterable[_Union[PartitionValue, _Mapping]]] = ...) -> None: ...
 
 class SegmentColumns(_message.Message):
-    __slots__ = ("columns", "split_offsets")
+    __slots__ = ("columns", "split_offsets", "inline")
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     SPLIT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    INLINE_FIELD_NUMBER: _ClassVar[int]
     columns: _containers.RepeatedCompositeFieldContainer[ColumnFacts]
     split_offsets: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, columns: _Optional[_Iterable[_Union[ColumnFacts, _Mapping]]] = ..., split_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+    inline: bytes
+    def __init__(self, columns: _Optional[_Iterable[_Union[ColumnFacts, _Mapping]]] = ..., split_offsets: _Optional[_Iterable[int]] = ..., inline: _Optional[bytes] = ...) -> None: ...
 
 class ColumnFacts(_message.Message):
     __slots__ = ("field_id", "values", "nulls", "nans", "size", "lower", "upper")

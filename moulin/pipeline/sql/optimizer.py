@@ -1,0 +1,91 @@
+"""Spark's optimizer, asked which rows of a table a query wants, over a stand-in for the table.
+
+A stand-in is a leaf of a plan with the columns of a table and no rows. The optimizer cannot look into it, and moves to
+it every filter that the query has for those rows: through CTEs, views, unions, both sides of joins and sub-queries.
+A stand-in that is run by mistake fails: it never passes for an empty table.
+"""
+
+# Decisions: docs/decisions/0300
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from moulin.pipeline.sql.catalyst import Catalyst, Expression, LogicalPlan
+
+_LEAF = "LogicalRDD"
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """A frame that stands for a table, and the number by which its leaves are known in plans."""
+
+    frame: DataFrame
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A stand-in in a plan. Leaves of one stand-in have columns of their own, which `key` tells apart."""
+
+    plan: LogicalPlan
+    number: int
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the optimizer asks of a leaf: the rows of a filter, if it has one, and their columns, if it needs any."""
+
+    leaf: Leaf
+    filter: Expression | None = None
+    columns: bool = True
+
+
+def make_stand_in(spark: SparkSession, columns: StructType) -> StandIn:
+    """A stand-in with these columns."""
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    context: Any = spark.sparkContext._jsc.sc()
+    strings = jvm.java.util.ArrayList()
+    strings.add("a stand-in for a table is planned and never read")
+    sequence = jvm.scala.jdk.javaapi.CollectionConverters.asScala(strings).toSeq()
+    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("org.apache.spark.sql.Row"))
+    frame = session.createDataFrame(context.parallelize(sequence, 1, tag), session.parseDataType(columns.json()))
+    return StandIn(DataFrame(frame, spark), int(frame.logicalPlan().rdd().id()))
+
+
+def leaves(catalyst: Catalyst, plan: LogicalPlan) -> list[Leaf]:
+    """The stand-ins in a plan and in its sub-queries, and other leaves that look like them."""
+    return [_leaf(node) for name, node in catalyst.nodes(plan) if name == _LEAF]
+
+
+def asked(catalyst: Catalyst, analyzed: LogicalPlan) -> Iterator[Asked]:
+    """What is asked of the leaves that the optimizer leaves in a plan."""
+    found, told = [], Counter[int]()
+    for name, node in catalyst.nodes(catalyst.optimized(analyzed)):
+        if name == _LEAF:
+            found.append(_leaf(node))
+        elif name in ("Filter", "Project") and (below := node.child()).nodeName() == _LEAF:
+            if name == "Filter":
+                yield Asked(leaf := _leaf(below), node.condition())
+            elif node.projectList().isEmpty():
+                yield Asked(leaf := _leaf(below), columns=False)
+            else:
+                continue
+            told[leaf.key] += 1
+    for leaf in found:  # those that were told of are among them once more
+        told[leaf.key] -= 1
+        if told[leaf.key] < 0:
+            yield Asked(leaf)
+
+
+def _leaf(node: LogicalPlan) -> Leaf:
+    output = node.output()
+    return Leaf(node, int(node.rdd().id()), int(output.head().exprId().id()) if output.nonEmpty() else -1)

@@ -1,0 +1,143 @@
+"""Statements are planned twice, so that Spark gets only the files in which rows that they ask for may be.
+
+First over stand-ins for the tables (`optimizer`): Spark's optimizer says which filters it puts on each. As conditions
+(`filters`), they are asked of the catalog and of secondary indexes. Then the rows of the segments that are left take
+the places of the stand-ins, in the same resolved plan, and Spark runs it as if they had been there from the beginning.
+"""
+
+# Decisions: docs/decisions/0300
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from moulin.model.predicate import Predicate
+from moulin.model.predicate.condition import TRUE, Condition, disjunction
+from moulin.model.schema.values import Schema
+from moulin.pipeline.sql.catalyst import Catalyst, LogicalPlan, items
+from moulin.pipeline.sql.filters import condition_of
+from moulin.pipeline.sql.optimizer import Leaf, StandIn, asked, leaves, make_stand_in
+from moulin.sized_cache import SizedCache
+
+_KEPT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A table whose rows are read once it is known which are asked for.
+
+    `read` gives the rows, perhaps without some that a predicate rules out, and the number of segments they are in;
+    `count` gives as many rows, with nothing in them, or None; `total` the number of all segments of the table.
+    """
+
+    name: str
+    schema: Schema
+    columns: StructType
+    read: Callable[[Predicate], tuple[DataFrame, int]]
+    count: Callable[[], DataFrame | None]
+    total: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many of the segments of a table a statement reads."""
+
+    name: str
+    read: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.name}: reads {self.read:,} of {self.total:,} segments"
+
+
+class StandIns:
+    """Stand-ins for the tables of one session, which keeps the last few. Thread-safe."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._kept: SizedCache[Hashable, StandIn] = SizedCache(_KEPT)
+
+    def get(self, key: Hashable, columns: StructType) -> StandIn:
+        return self._kept.get(key, lambda: make_stand_in(self._spark, columns))
+
+
+class Pruning:
+    """The tables of one statement that wait for what it asks of them: the large ones, or every one."""
+
+    def __init__(self, catalyst: Catalyst, stand_ins: StandIns, *, every: bool = False) -> None:
+        self._catalyst, self._stand_ins, self.every = catalyst, stand_ins, every
+        self._waiting: dict[int, Waiting] = {}
+        self._read: list[tuple[Waiting, int]] = []
+
+    def stand_in(self, key: Hashable, table: Waiting) -> DataFrame:
+        """A frame for the rows of a table. REQUIRES: tables of one key have the same columns."""
+        found = self._stand_ins.get((key, 0), table.columns)
+        others = 0
+        while found.number in self._waiting:  # the same table, at another version
+            others += 1
+            found = self._stand_ins.get((key, others), table.columns)
+        self._waiting[found.number] = table
+        return found.frame
+
+    @property
+    def shares(self) -> list[Share]:
+        """What was read of each table, as often as the statement reads it."""
+        return [Share(table.name, read, table.total()) for table, read in self._read]
+
+    def filled(self, plan: LogicalPlan) -> LogicalPlan:
+        """The plan with the rows that it asks for in place of stand-ins."""
+        if not self._waiting:
+            return plan
+        analyzed = self._catalyst.at_one_time(self._catalyst.analyzed(plan))
+        own = [leaf for leaf in leaves(self._catalyst, analyzed) if leaf.number in self._waiting]
+        conditions = self._conditions(analyzed, own)
+        frames: dict[tuple[int, Condition | None], tuple[DataFrame, int]] = {}
+        found = []
+        for leaf in own:
+            key = (leaf.number, conditions[leaf.key])
+            if key not in frames:
+                frames[key] = self._rows(*key)
+            frame, segments = frames[key]
+            self._read.append((self._waiting[leaf.number], segments))
+            found.append((leaf.plan, self._catalyst.under(items(leaf.plan.output()), frame)))
+        return self._catalyst.replace(analyzed, found)
+
+    def _rows(self, number: int, condition: Condition | None) -> tuple[DataFrame, int]:
+        table = self._waiting[number]
+        counted = table.count() if condition is None else None
+        if counted is not None:
+            return counted, 0
+        return table.read(Predicate.of(table.schema, TRUE if condition is None else condition, "a statement's filters"))
+
+    def _conditions(self, analyzed: LogicalPlan, own: Sequence[Leaf]) -> Mapping[int, Condition | None]:
+        """What is asked of each leaf, by its key; None when it is how many rows there are, and nothing of them.
+
+        A leaf that the optimizer has no use for needs no rows. The optimizer may read a leaf several times, and then
+        renames its columns: what it asks there counts for all leaves of the stand-in.
+        """
+        found: dict[int, list[Condition | None]] = {leaf.key: [] for leaf in own}
+        try:
+            for one in asked(self._catalyst, analyzed):
+                leaf, table = one.leaf, self._waiting.get(one.leaf.number)
+                if table is None:
+                    continue
+                condition: Condition | None = TRUE if one.columns else None
+                if one.filter is not None:
+                    condition = condition_of(table.schema, one.filter, self._catalyst.every)
+                for key in [leaf.key] if leaf.key in found else [o.key for o in own if o.number == leaf.number]:
+                    found[key].append(condition)
+        except (PySparkException, Py4JError):  # Spark says why when the statement runs
+            return dict.fromkeys(found, TRUE)
+        return {key: _joined(conditions) for key, conditions in found.items()}
+
+
+def _joined(conditions: Sequence[Condition | None]) -> Condition | None:
+    if conditions and all(condition is None for condition in conditions):
+        return None
+    return disjunction(TRUE if condition is None else condition for condition in conditions)
