@@ -81,7 +81,7 @@ class Rows:
         nowhere = F.lit(None).cast("bigint")
         segment, position = self.target.place() if placed else (nowhere, nowhere)
         place = (number.alias(CLAUSE), segment.alias(SEGMENT), position.alias(POSITION_COLUMN))
-        return self.frame.select(*place, *values, *more)
+        return self.target.catalyst.steady(self.frame.select(*place, *values, *more))
 
     @property
     def _columns(self) -> list[str]:
