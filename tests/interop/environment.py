@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 
-def python_with(requirement: str, folder: Path) -> Path:
-    """The Python of a new environment in `folder` that has `requirement`; skips the test where there is none."""
+def python_with(requirement: str, folder: Path, *options: str) -> Path:
+    """The Python of a new environment in `folder` that has `requirement`; skips the test where there is none.
+
+    With the option `-r`, it is the name of a file.
+    """
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    command = [str(folder / "bin" / "pip"), "install", "-q", requirement]
+    command = [str(folder / "bin" / "pip"), "install", "-q", *options, requirement]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
         pytest.skip(f"{requirement} cannot be installed: {done.stderr.strip()[-200:]}")

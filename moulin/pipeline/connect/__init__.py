@@ -2,8 +2,9 @@
 
 `allowed` lists the messages and fields that are taken, and refuses all others; `client_rows` does so for rows.
 `planner` has Spark plan relations without running anything, and `relations` plans those that Spark would run at once.
-`session` is what one client has: its settings, its views, frames of its relations, and its changes. `catalog` answers
-what a client asks of the catalog, and `settings` has the settings that a client may see and set.
+`session` is what one client has: its settings, its views, frames of its relations, and its changes. `session_sql` runs
+the SQL that is about the session: SET and temporary views. `catalog` answers what a client asks of the catalog, and
+`settings` has the settings that a client may see and set.
 
 May import: everything in `pipeline` and the layers below. The network is in `moulin.sql_server`.
 Read first: `session.py`.

@@ -26,6 +26,7 @@ from moulin.pipeline.connect.allowed import check, check_schema
 from moulin.pipeline.connect.catalog import ConnectCatalog
 from moulin.pipeline.connect.planner import Planner
 from moulin.pipeline.connect.relations import Relations
+from moulin.pipeline.connect.session_sql import run_own
 from moulin.pipeline.connect.settings import Settings
 from moulin.pipeline.spark import LakeSpark
 from moulin.pipeline.sql.catalyst import LogicalPlan
@@ -129,6 +130,10 @@ class ConnectSession:
             return relation  # its frames can be read, and not changed
         if kind != "sql":
             raise InvalidInput("A SQL command has the text of a statement.")
+        arguments = _arguments(relation.sql)
+        own = run_own(self._guard, self.settings, self._create_view, relation.sql.query, arguments)
+        if own is not None:
+            return local_relation(own)
         answer = self._statement(relation.sql, counts)
         if answer is not None:
             return answer

@@ -19,10 +19,10 @@ spark.sql.execution.arrow.pyspark.enabled spark.sql.execution.arrow.pyspark.self
 spark.sql.execution.pandas.structHandlingMode spark.sql.execution.pyspark.binaryAsBytes
 spark.sql.pyspark.inferNestedDictAsStruct.enabled spark.sql.pyspark.legacy.inferArrayTypeFromFirstElement.enabled
 spark.sql.repl.eagerEval.enabled spark.sql.repl.eagerEval.maxNumRows spark.sql.repl.eagerEval.truncate
-spark.sql.session.timeZone spark.sql.timestampType
+spark.sql.session.timeZone spark.sql.sources.partitionOverwriteMode spark.sql.timestampType
 """
 SETTABLE: Final = frozenset(_SETTABLE.split())
-"""They change the meaning of a query or the form of its result, and nothing on the server."""
+"""They change the meaning of a statement or the form of its result, and nothing on the server."""
 
 _READABLE = re.compile(r"spark\.(sql|connect|python\.sql)\.")
 _HIDDEN = re.compile(r"(?i)secret|password|token|key|credential|\.dir$|directory|location|path|metastore|hive|catalog")

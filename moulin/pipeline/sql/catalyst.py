@@ -5,7 +5,7 @@ name, so that classes are looked up once. Iterating over a Java collection ends 
 milliseconds to convert: `items` counts instead.
 """
 
-# Decisions: docs/decisions/0180
+# Decisions: docs/decisions/0180, docs/decisions/0283
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ CATALOG = "moulin"
 """The catalog that a lake's tables are in: its name may stand before that of a database."""
 
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
-_NAME_CLASSES = ("UnresolvedRelation", "PlanWithUnresolvedIdentifier")
 _MULTIPART = ("UnresolvedTable", "UnresolvedTableOrView", "UnresolvedRelation", "UnresolvedNamespace")
 _NAMED = ("UnresolvedIdentifier", "UnresolvedProcedure")
 
@@ -68,6 +67,9 @@ class Catalyst:
         self._converters = jvm.scala.jdk.javaapi.CollectionConverters
         self._option = jvm.scala.Option
         self._types = jvm.py4j.reflection.TypeUtil
+        patterns = catalyst.trees.TreePattern
+        self._union, self._outer = patterns.UNION(), patterns.OUTER_REFERENCE()
+        self._scalar_subquery = patterns.SCALAR_SUBQUERY()
         self._same = getattr(jvm.scala.Predef, "$conforms")()
         self.every = jvm.scala.PartialFunction.fromFunction(self._same)
         self._joins, self._join, self._filter = catalyst.plans.JoinType, logical.Join, logical.Filter
@@ -278,7 +280,30 @@ class Catalyst:
 
     def run(self, plan: LogicalPlan) -> DataFrame:
         """A DataFrame of a plan, analyzed; a command runs at once."""
-        return DataFrame(self._dataset.ofRows(self._session, plan), self._spark)
+        return self.steady(DataFrame(self._dataset.ofRows(self._session, plan), self._spark))
+
+    def steady(self, frame: DataFrame) -> DataFrame:
+        """The frame with a filter that lets every row pass below each projection that has a correlated sub-query.
+
+        Spark moves such a projection below a union, and fails: it takes columns of the sub-query for the union's. A
+        condition that is not deterministic is not moved. A table with deleted rows is a union.
+        """
+        analyzed = frame._jdf.queryExecution().analyzed()
+        if not (analyzed.containsPattern(self._outer) and analyzed.containsPattern(self._union)):
+            return frame
+        condition = self._session.expression(F.expr("monotonically_increasing_id() >= 0")._jc)
+        pairs = [
+            (node, node.copy(node.projectList(), self._filter(condition, node.child())))
+            for name, node in self.nodes(analyzed)
+            if name == "Project" and any(self._asks_outside(one) for one in items(node.projectList()))
+        ]
+        if not pairs:
+            return frame
+        return DataFrame(self._dataset.ofRows(self._session, self.replace(analyzed, pairs)), self._spark)
+
+    def _asks_outside(self, expression: Expression) -> bool:
+        """Whether it has a sub-query with one value that names columns of the query around it."""
+        return bool(expression.containsPattern(self._scalar_subquery) and expression.containsPattern(self._outer))
 
     def _function(self, pairs: Sequence[tuple[LogicalPlan, LogicalPlan]]) -> Any:
         """From the first of each pair to the second: a Scala map is a partial function."""
@@ -310,11 +335,6 @@ class Catalyst:
         for value in values:
             found.add(value)
         return self._converters.asScala(found).toSeq()
-
-
-def names_in(text: str) -> int:
-    """How many names of tables there are in the JSON of a tree, those that `nodes` does not reach included."""
-    return sum(text.count(f'"class":"org.apache.spark.sql.catalyst.analysis.{name}"') for name in _NAME_CLASSES)
 
 
 def refusal(error: PySparkException) -> str:

@@ -23,8 +23,9 @@ from moulin.model.names import quote
 from moulin.pipeline.read.hidden import NAMES as HIDDEN
 from moulin.pipeline.read.metadata import METADATA
 from moulin.pipeline.read.reader import NamedFrame
-from moulin.pipeline.sql.catalyst import CATALOG, Catalyst, Expression, LogicalPlan, items, names_in
+from moulin.pipeline.sql.catalyst import CATALOG, Catalyst, Expression, LogicalPlan, items
 from moulin.pipeline.sql.expressions import literal_number, literal_text
+from moulin.pipeline.sql.named import names_at_most, names_in
 from moulin.table.versions import to_nanos
 
 _CHANGES = {"InsertIntoStatement", "InsertIntoDir", "UpdateTable", "DeleteFromTable", "MergeIntoTable"}
@@ -104,7 +105,7 @@ class Query:
             check.written(plan)
         self._plan, nodes = self._identified(plan)
         text = self._plan.toJSON()
-        self._check(nodes, names_in(text))
+        self._check(nodes, text)
         self.asks_hidden = _HIDDEN.search(text) is not None
         self.asks_files = _FILES.search(text) is not None
         if check is not None:
@@ -186,7 +187,7 @@ class Query:
         name = self._value(node.identifierExpr(), "identifier", lambda value: value.cast("string"))
         return node.planBuilder().apply(self._catalyst.parts_of(name), node.children())
 
-    def _check(self, nodes: Sequence[tuple[str, LogicalPlan]], names: int) -> None:
+    def _check(self, nodes: Sequence[tuple[str, LogicalPlan]], text: str) -> None:
         if any(name in _CHANGES for name, _ in nodes[1 if self._is_change else 0 :]):
             raise InvalidInput(
                 "A change cannot be a part of a query, of EXPLAIN or of another change: run it by itself."
@@ -197,7 +198,8 @@ class Query:
                 f"lake.sql does not run this statement ({root}): if it is about Spark's session and not the lake, use "
                 "lake.spark().sql(...)."
             )
-        if names != sum(name in _RELATIONS for name, _ in nodes):
+        reached = sum(name in _RELATIONS for name, _ in nodes)
+        if names_at_most(text) != reached and names_in(text) != reached:
             raise Unsupported(
                 "lake.sql does not know a clause of this query that names a table. Make views of the tables with "
                 "table.to_spark().createOrReplaceTempView(...) and use lake.spark().sql(...)."
@@ -319,7 +321,7 @@ class Query:
     def _value(self, expression: Expression, clause: str, convert: Callable[[Column], Column]) -> str:
         """The value of an expression that may ask no table."""
         wanted = f"{clause} takes an expression that has one value for the whole query"
-        if names_in(expression.toJSON()):
+        if names_at_most(expression.toJSON()):
             raise InvalidInput(f"{wanted}, and no sub-query.")
         try:
             value = self._catalyst.evaluate(expression)

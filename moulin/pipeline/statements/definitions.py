@@ -27,7 +27,7 @@ from moulin.table.write.writes import Outcome
 COMMENT = "comment"
 EVENT_TIME, SORT_BY, COLUMN_TYPE = "event_time", "sort_by", "column_type."
 """Properties in SQL that are arguments of `create_table`, and not properties of the table."""
-_FORMAT = "moulin"
+_FORMATS = ("moulin", "iceberg")  # what engines see of a table is an Iceberg table
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def partition_text(
 
 def _check_clauses(spec: Any) -> None:
     provider = content(spec.provider())
-    if provider is not None and provider.lower() != _FORMAT:
+    if provider is not None and provider.lower() not in _FORMATS:
         raise Unsupported(f"Tables of the lake are in Moulin's own format, not {provider}: leave out USING.")
     if content(spec.location()) is not None or spec.external():
         raise Unsupported("The lake chooses where the files of a table lie: leave out LOCATION and EXTERNAL.")

@@ -22,7 +22,7 @@ from moulin.pipeline.statements.create_text import partition_fields, sort_fields
 from moulin.pipeline.statements.definitions import COMMENT
 from moulin.pipeline.statements.grammar import Own
 from moulin.pipeline.statements.session import Session
-from moulin.pipeline.statements.show import state_of
+from moulin.pipeline.statements.show import PROVIDER, state_of
 from moulin.pipeline.statements.spelling import column_named, database_of
 
 _COLUMNS = {"col_name": pa.string(), "data_type": pa.string(), "comment": pa.string()}
@@ -90,6 +90,8 @@ def _facts(session: Session, state: TableState) -> Iterator[tuple[str, str]]:
     comment = properties.pop(COMMENT, "")
     yield "Name", f"moulin.{state.full_name}"
     yield "Id", str(state.id)
+    yield "Type", "MANAGED"
+    yield "Provider", PROVIDER
     yield "Comment", comment
     yield "Version", str(state.head_version)
     yield "Oldest version", str(state.oldest_version)

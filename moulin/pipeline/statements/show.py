@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
 
 from moulin.errors import InvalidInput, Unsupported
-from moulin.model.entities import TableState
+from moulin.model.entities import TableState, View
 from moulin.model.names import matches_pattern
+from moulin.model.schema.values import NestedField
+from moulin.pipeline.read.columns import shown_type
 from moulin.pipeline.read.metadata import metadata_of
 from moulin.pipeline.sql.catalyst import CATALOG, LogicalPlan, content, items
 from moulin.pipeline.statements.answer import Answer, rows
@@ -16,6 +19,9 @@ from moulin.pipeline.statements.create_text import create_text
 from moulin.pipeline.statements.session import Session
 from moulin.pipeline.statements.spelling import database_of, parts_of, table_named
 from moulin.pipeline.statements.views import is_view, show_create_view
+
+PROVIDER = "iceberg"
+"""What tools are told about the format of a table: they choose statements by it, and it is what engines see."""
 
 _TEXT, _FLAG = pa.string(), pa.bool_()
 
@@ -40,6 +46,34 @@ def tables(session: Session, plan: LogicalPlan) -> Answer:
     names = _like((table.name for table in session.lake.tables(database)), content(plan.pattern()))
     columns = {"namespace": _TEXT, "tableName": _TEXT, "isTemporary": _FLAG}
     return rows(columns, ((database, name, False) for name in names))
+
+
+def tables_extended(session: Session, plan: LogicalPlan) -> Answer:
+    """SHOW TABLE EXTENDED IN d LIKE '...': tables and views, each with what Spark's tools read about it"""
+    if plan.nodeName() != "ShowTablesExtended":
+        raise Unsupported("SHOW TABLE EXTENDED takes no PARTITION: use SELECT * FROM database.table.partitions.")
+    database = _database(session, plan, "TABLE EXTENDED")
+    found = {view.name: _view_information(view) for view in session.lake.views(database)}
+    listed = _like([*found, *(table.name for table in session.lake.tables(database))], str(plan.pattern()))
+    columns = {"namespace": _TEXT, "tableName": _TEXT, "isTemporary": _FLAG, "information": _TEXT}
+    return rows(
+        columns,
+        ((database, name, False, found.get(name) or _table_information(session, database, name)) for name in listed),
+    )
+
+
+def _table_information(session: Session, database: str, name: str) -> str:
+    state = session.lake.table(f"{database}.{name}").state()
+    return _information(database, name, "MANAGED", f"Provider: {PROVIDER}\n", state.schema.fields)
+
+
+def _view_information(view: View) -> str:
+    return _information(view.database, view.name, "VIEW", "", () if view.query is None else view.query.schema.fields)
+
+
+def _information(database: str, name: str, kind: str, more: str, fields: Sequence[NestedField]) -> str:
+    tree = StructType([StructField(one.name, shown_type(one.field_type), not one.required) for one in fields])
+    return f"Catalog: {CATALOG}\nDatabase: {database}\nTable: {name}\nType: {kind}\n{more}Schema: {tree.treeString()}"
 
 
 def views(session: Session, plan: LogicalPlan) -> Answer:

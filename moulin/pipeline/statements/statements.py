@@ -63,6 +63,7 @@ STATEMENTS: Mapping[str, Run] = MappingProxyType(
         "ShowCatalogsCommand": show.catalogs,
         "ShowNamespacesCommand": show.databases,
         "ShowTables": show.tables,
+        "ShowTablesExtended": show.tables_extended,
         "ShowViews": show.views,
         "ShowCreateTable": show.create_table,
         "ShowColumns": show.columns,

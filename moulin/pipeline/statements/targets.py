@@ -85,7 +85,7 @@ class Rows:
         segment, position = self.target.place() if placed else (nowhere, nowhere)
         place = (number.alias(CLAUSE), segment.alias(SEGMENT), position.alias(POSITION_COLUMN))
         rows = self.frame.select(*place, *values, *more)
-        return self.target.session.run(rows._jdf.queryExecution().analyzed())
+        return self.target.catalyst.steady(self.target.session.run(rows._jdf.queryExecution().analyzed()))
 
     @property
     def _columns(self) -> list[str]:

@@ -27,3 +27,30 @@ select * from shop.users full join (values (3L, 'x'), (9L, 'y')) v(id, x) using 
 select * from shop.users natural join (select id, name from shop.users where id > 2)
 select count(*) from shop.orders a cross join shop.orders b left anti join shop.users c on a.id = c.id
 select transform(tags, t -> upper(t)), aggregate(sequence(1, id), 0L, (s, x) -> s + x) from shop.orders
+select id, case when exists (select 1 from shop.users u where u.id = o.id) then (select max(name) from shop.users) when id in (select id from shop.orders where id > 9) then case (select 1 from shop.sales limit 1) when 1 then 'b' end else (select min(region) from shop.sales) end from shop.orders o
+select count(*) filter (where id in (select id from shop.users)), sum(amount) filter (where amount > (select avg(amount) from shop.orders)) from shop.orders
+table shop.users
+from shop.users select name, home.city where id > 1 order by name desc
+values (1, 'a'), (2, upper('b') || 'c')
+(table shop.users union select * from shop.users) minus select * from shop.users where id = 3
+select * from shop.orders tablesample (100 percent) where id > 3 union all select * from shop.orders tablesample (4 rows)
+select count(*) from (select * from shop.orders tablesample (50 percent) repeatable (7))
+with/**/ recursive /* a -- */r(n)as(/*--*/select/*/* nested */*/1L union/*c*/all select n+1 from r where n<3)select/**/n,(select/**/count(*)from/**/shop . orders/*d*/where`user id`=n)from r--e
+with a as (select 1 as id), b as (with a as (select 2 as id), c as (select * from a) select * from c) select a.id, b.id, o.id from a, b, shop.orders o where o.id = a.id + b.id
+with orders as (select * from shop.orders where id < 3), users as (select u.* from shop.users u join orders on orders.id = u.id) select * from users union all select * from shop.users where id not in (select id from users)
+select 'a.b' as `a.b`, `x`.`a.b` from (select id as `a.b` from shop.users) as x where `x`.`a.b` in (select `shop`.`users`.`id` from `shop`.`users`)
+select x.`a.b`.`c.d`, `moulin.shop.users`.n from (select named_struct('c.d', id) as `a.b` from shop.users) x, (select count(*) as n from shop.orders) as `moulin.shop.users`
+select u.name, t.pos, t.col from shop.users u, lateral (select o.tags from shop.orders o where o.id = u.id + 2) l, lateral posexplode(l.tags) t
+select * from shop.users u, lateral (select * from (select max(id) as m from shop.orders o where o.`user id` = u.id) x, lateral (select x.m + 1 as s)) y
+select day, region, total, sum(total) over (partition by region order by day range between interval '40' day preceding and current row), ntile(2) over (order by total, region, day), first_value(total) ignore nulls over w, max(total) over (partition by day order by region rows 1 preceding) from shop.sales window w as (partition by day order by region)
+select * from (select region, month(day) as m, total from shop.sales) pivot (sum(total) for (region, m) in (('eu', 1) as a, ('us', 2) as b, ('apac', 3)))
+select * from (select * from shop.sales pivot (sum(total) for region in ('eu' as eu, 'us' as us))) unpivot exclude nulls ((v) for k in ((eu) as `e.u`, (us))) where v > 2
+from shop.users |> left join (from shop.orders |> aggregate count(*) as n group by `user id` as u) on u = id |> extend n * 2 as d |> set d = d + 1 |> drop home |> union all (from shop.users |> where id = 0 |> select id, name, boss, 0L as u, 0L as n, 1L as d) |> where name like 'u%' |> order by id, d
+select region, grouping(region), sum(total) from shop.sales group by grouping sets ((region), (), (region)) having sum(total) > 1 order by all
+select * from shop.users semi join shop.orders on users.id = orders.`user id` and orders.id in (select max(id) from shop.orders group by `user id`)
+select exists(select 1 from shop.users where id > 99) as e, (select collect_list(struct(o.*)) from (select id, amount from shop.orders order by id limit 2) o)[0].amount as a from shop.users limit 1
+select * from shop.orders order by amount desc, id limit 3 offset 2
+select id from shop.users where (id, name) in (select id, name from shop.users where id < 2) and array_contains(array(0L, 1L), id)
+select id, (select max(o.amount) from shop.orders o where o.`user id` = u.id) as m from shop.users u where exists (select 1 from shop.sales s where s.total > u.id) order by m, id
+select u.id, (select count(*) from shop.orders o where o.id = u.id), (select max(name) from shop.users), (select min(s.day) from shop.sales s where s.total = u.id) from shop.users u
+select id, amount from shop.orders qualify row_number() over (partition by `user id` order by amount desc) = 1 order by id

@@ -194,6 +194,8 @@ class _Grammar:
     def _where(self, scope: Scope, share: float = 0.85) -> str:
         conditions = [self._condition(scope, 1)] if self._chance(share) else []
         conditions += [f"{scope[0][0]}.id < {APART}"] * self._beside
+        if len(conditions) == 1:
+            return f" where {conditions[0]}"  # `where (flag)` would be an alias with a column to Spark
         return f" where {' and '.join(f'({one})' for one in conditions)}" if conditions else ""
 
     def _merge(self) -> Statement:

@@ -120,16 +120,18 @@ class Referee:
     def _merge(self, statement: Statement) -> Expected:
         if self._all(statement.matched):
             raise Refused("More than one source row matches")
-        before = {number for (number,) in self._all("select id from shop.t")}
-        done = self._all(f"{statement.duckdb} returning merge_action, id")
-        inserted = [number for action, number in done if action == "INSERT"]
+        self._con.execute("update shop.t set _rid = -1 - rowid where _rid is null")  # what was there is not new
+        there = self._count("select count(*) from shop.t")
+        affected = self._count(statement.duckdb)
+        inserted = [number for (number,) in self._all("select id from shop.t where _rid is null")]
         if self._is_keyed and len(set(inserted)) < len(inserted):
             raise Refused("more than once")
-        deleted = {number for action, number in done if action == "DELETE"}
-        if self._is_keyed and (before - deleted) & set(inserted):
+        kept = {number for (number,) in self._all("select id from shop.t where _rid is not null")}
+        if self._is_keyed and kept & set(inserted):
             raise Refused("has a row of the key")
-        counts = Counter(action for action, _ in done)
-        return Expected(counts["INSERT"], counts["UPDATE"], counts["DELETE"])
+        deleted = there + len(inserted) - self._count("select count(*) from shop.t")
+        self._con.execute("update shop.t set _rid = null where _rid < 0")
+        return Expected(len(inserted), affected - len(inserted) - deleted, deleted)
 
     def _stage(self, tail: str) -> None:
         """Let `s` have the rows of an insert."""
