@@ -12,7 +12,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.commit import commit as commits
-from moulin.catalog.commit import indexes, regions
+from moulin.catalog.commit import indexes, regions, requests
 from moulin.catalog.commit.indexes import Coverage, IndexSize
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
@@ -46,7 +46,7 @@ from moulin.model.entities import (
     ViewQuery,
 )
 from moulin.model.facts import LiveSegment, SegmentFacts
-from moulin.model.operations import Append, DataOperation
+from moulin.model.operations import DataOperation
 from moulin.model.texts import check_text
 from moulin.storage.store import Store
 
@@ -374,7 +374,7 @@ class Catalog:
             raise InvalidInput(f"A digest has at most {_MAX_DIGEST} bytes, not {len(digest or b'')}.")
         kinds = {change.operation.kind.value for change in changes}
         with self.pool.write() as write:
-            if request_id is not None and (earlier := _replay(write.connection, request_id)):
+            if request_id is not None and (earlier := requests.find(write.connection, request_id)):
                 return earlier
             draft = Draft(write, self.uuid, kinds.pop() if len(kinds) == 1 else "transaction")
             commits.apply(draft, changes)
@@ -384,7 +384,7 @@ class Catalog:
             result = CommitResult(draft.version, draft.now, digest=digest)
         added = [change.operation.added for change in changes if isinstance(change.operation, DataOperation)]
         self._settle([facts for some in added for facts in some])
-        self._publish(draft, [change.table_id for change in changes], soon=all(map(_is_inline, changes)))
+        self._publish(draft, [change.table_id for change in changes], soon=all(change.is_inline for change in changes))
         return result
 
     def _settle(self, added: Sequence[SegmentFacts]) -> None:
@@ -418,7 +418,7 @@ class Catalog:
     def committed(self, request_id: str) -> CommitResult | None:
         """What an earlier commit with this request id did, if there was one."""
         with self.pool.read() as connection:
-            return _replay(connection, request_id)
+            return requests.find(connection, request_id)
 
     # Regions
 
@@ -498,14 +498,3 @@ def own_catalog(backend: object) -> Catalog:
             "This works on the catalog itself, not through a server: open the lake by its folder or database."
         )
     return backend
-
-
-def _is_inline(change: TableCommit) -> bool:
-    """Whether a change brings inline segments alone: it named no file, and need not wait for one."""
-    operation = change.operation
-    return isinstance(operation, Append) and all(facts.inline is not None for facts in operation.added)
-
-
-def _replay(connection: sa.Connection, request_id: str) -> CommitResult | None:
-    row = connection.execute(sa.select(s.requests).where(s.requests.c.id == request_id)).first()
-    return None if row is None else CommitResult(row.version, row.created_at, replayed=True, digest=row.digest)

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from moulin.catalog.commit.table_commit import CommitResult
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.pool import Pool, chunks
 from moulin.model import request_ids
 
 _PASSING = (request_ids.CALL, request_ids.NURSERY, request_ids.FLUSH, request_ids.ICEBERG)
+
+
+def find(connection: sa.Connection, request_id: str) -> CommitResult | None:
+    """What an earlier commit with this id did, if there was one."""
+    row = connection.execute(sa.select(s.requests).where(s.requests.c.id == request_id)).first()
+    return None if row is None else CommitResult(row.version, row.created_at, replayed=True, digest=row.digest)
 
 
 def forget(pool: Pool, keep_seconds: float) -> int:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from moulin.errors import Conflict
 from moulin.model.conflicts import Verdict
-from moulin.model.operations import Operation, RegionUse
+from moulin.model.operations import Append, Operation, RegionUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,12 @@ class TableCommit:
     # What engines of other formats ask for: that nothing changed the table since, and the id of their snapshot.
     expected_head: int | None = None
     snapshot_id: int | None = None
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether it brings inline segments alone: it names no file, and need not wait for one."""
+        operation = self.operation
+        return isinstance(operation, Append) and all(facts.inline is not None for facts in operation.added)
 
 
 @dataclass(frozen=True, slots=True)

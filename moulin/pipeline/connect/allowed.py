@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from moulin.errors import InvalidInput, PermissionDenied, Unsupported
 from moulin.pipeline.connect.client_rows import check_rows
-from moulin.pipeline.sql.safe import MAX_LIST, MAX_PARTITIONS, check_text
+from moulin.pipeline.sql.safe import MAX_CASES, MAX_LIST, MAX_PARTITIONS, check_text, too_many_cases
 
 MAX_MESSAGES: Final = 50_000
 """The most messages in one: each becomes a part of a plan that is checked."""
@@ -208,11 +208,15 @@ def check(message: Message) -> None:
     _check(message, count())
 
 
-def _check(message: Message, counted: Iterator[int]) -> None:
+def _check(message: Message, counted: Iterator[int], cases: int = 0) -> None:
     if next(counted) > MAX_MESSAGES:
         raise InvalidInput("The query has too many parts: put values into a table, and join it.")
     name = message.DESCRIPTOR.full_name
     short = name.removeprefix(_PACKAGE)
+    if isinstance(message, pb.Expression.UnresolvedFunction) and message.function_name.lower() == "when":
+        cases += 1
+        if cases > MAX_CASES:
+            raise too_many_cases()
     for field, value in message.ListFields():
         if _is_unset(field, value):
             continue
@@ -221,7 +225,7 @@ def _check(message: Message, counted: Iterator[int]) -> None:
         if field.is_repeated and field.message_type is not None and len(value) > MAX_LIST:
             raise InvalidInput(f"A query lists at most {MAX_LIST} values: put them into a table, and join it.")
         for part in _messages(field, value):
-            _check(part, counted)
+            _check(part, counted, cases)
     bounds = _BOUNDS.get(short)
     if bounds is not None:
         bounds(message)

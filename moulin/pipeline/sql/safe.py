@@ -17,6 +17,7 @@ Then the tables take the places of the stand-ins, and no hidden column may have 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,12 +118,29 @@ MAX_LIST: Final = 10_000
 """Characters of a safe query, and members of its lists: Spark compares each member of a list with all others."""
 
 
+MAX_CASES: Final = 8
+"""CASE expressions inside one another: what Spark writes of a plan doubles with each."""
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+_CASE_OR_END = re.compile(r"\b(case|end)\b", re.IGNORECASE)
+
+
 def check_text(text: str) -> None:
     """Refuse a text that is so long that it would take much memory or many minutes to check."""
     if len(text) > MAX_TEXT:
         raise InvalidInput(f"A safe query has at most {MAX_TEXT} characters: put values into a table, and join it.")
     if text.count(",") > MAX_LIST:
         raise InvalidInput(f"A safe query lists at most {MAX_LIST} values: put them into a table, and join it.")
+    depth = 0
+    for word in _CASE_OR_END.findall(_QUOTED.sub(" ", text)):
+        depth = depth + 1 if word.lower() == "case" else max(depth - 1, 0)
+        if depth > MAX_CASES:
+            raise too_many_cases()
+
+
+def too_many_cases() -> InvalidInput:
+    return InvalidInput(
+        f"A safe query nests at most {MAX_CASES} CASE expressions: compute the inner ones in a sub-query."
+    )
 
 
 @dataclass(frozen=True, slots=True)

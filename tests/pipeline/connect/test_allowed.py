@@ -6,7 +6,7 @@ import pyspark.sql.connect.proto as pb
 import pytest
 from google.protobuf import descriptor_pool
 
-from moulin.errors import PermissionDenied, Unsupported
+from moulin.errors import InvalidInput, PermissionDenied, Unsupported
 from moulin.pipeline.connect import allowed
 
 
@@ -37,3 +37,17 @@ def test_every_relation_and_command_that_is_not_listed_is_refused() -> None:
             getattr(found, field.name).SetInParent()
             with pytest.raises((PermissionDenied, Unsupported)):
                 allowed.check(found)
+
+
+@pytest.mark.parametrize("depth", [8, 9])
+def test_expressions_inside_one_another_are_bounded_where_spark_writes_them_twice(depth: int) -> None:
+    nested = pb.Expression(literal=pb.Expression.Literal(integer=1))
+    for _ in range(depth):
+        nested = pb.Expression(
+            unresolved_function=pb.Expression.UnresolvedFunction(function_name="when", arguments=[nested])
+        )
+    if depth == 8:
+        allowed.check(nested)
+    else:
+        with pytest.raises(InvalidInput, match="at most 8 CASE"):
+            allowed.check(nested)

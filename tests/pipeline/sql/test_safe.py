@@ -23,7 +23,7 @@ from moulin import Lake
 from moulin.errors import Corrupt, InvalidInput, NotFound, PermissionDenied, Unsupported
 from moulin.pipeline.session import safe_environment
 from moulin.pipeline.sql.catalyst import Catalyst
-from moulin.pipeline.sql.safe import SafeSql
+from moulin.pipeline.sql.safe import SafeSql, check_text
 from moulin.pipeline.sql.safe_functions import ALLOWED_FUNCTIONS, ALLOWED_TABLE_FUNCTIONS, REFUSED_FUNCTIONS
 
 if TYPE_CHECKING:
@@ -276,3 +276,10 @@ def test_spark_that_a_safe_query_starts_has_no_secrets_in_its_environment(tmp_pa
         check=False,
     )
     assert done.stdout.splitlines() == ["ROWS 1", "JAVA null", "PYTHON None", "HERE secret"], done.stderr[-3000:]
+
+
+def test_case_expressions_inside_one_another_are_bounded() -> None:
+    check_text("select 1" + " + case when true then 1 end" * 50 + ", 'case case', `case` -- case\n /* case */" * 20)
+    check_text("select " + "case when true then " * 8 + "1" + " end" * 8)
+    with pytest.raises(InvalidInput, match="at most 8 CASE"):
+        check_text("select " + "case when true then " * 9 + "1" + " end" * 9)
