@@ -7,6 +7,7 @@ A test opens a lake, runs each statement once or twice and closes it; compiling 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -33,14 +34,21 @@ def _by_kind(key: Any) -> tuple[Any, ...]:
 
 
 def share() -> None:
-    """Let all engines that are made from now on share what they compile, once per process."""
-    if hasattr(sa.Engine.__init__, "__wrapped__"):
+    """Let all catalogs that are opened from now on share what they compile, once per process."""
+    from moulin.catalog.sql import drivers
+
+    if hasattr(drivers.sqlite, "__wrapped__"):
         return
-    compiled, make = _Shared(), sa.Engine.__init__
+    compiled = _Shared()
+    drivers.sqlite = _sharing(drivers.sqlite, compiled)
+    drivers.postgresql = _sharing(drivers.postgresql, compiled)
 
+
+def _sharing(make: Callable[..., sa.Engine], compiled: _Shared) -> Callable[..., sa.Engine]:
     @wraps(make)
-    def make_sharing(self: sa.Engine, *arguments: Any, **named: Any) -> None:
-        make(self, *arguments, **named)
-        self._compiled_cache = compiled
+    def make_sharing(*arguments: Any) -> sa.Engine:
+        engine = make(*arguments)
+        engine._compiled_cache = compiled
+        return engine
 
-    sa.Engine.__init__ = make_sharing  # type: ignore[method-assign]
+    return make_sharing

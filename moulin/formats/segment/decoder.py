@@ -17,7 +17,7 @@ import pyarrow.types as pt
 
 from moulin.formats.segment.opened import OpenedFile
 from moulin.formats.segment.options import Range, bare_rows
-from moulin.formats.segment.page_reader import PageReader
+from moulin.formats.segment.page_reader import PageReader, taken
 from moulin.model.columns.arrays import Integers
 
 # Pages this close together are read at once.
@@ -71,7 +71,7 @@ class Decoder:
             for some in (coded, [column for column in left if column not in coded]):
                 wanted = [leaf for column in some for leaf in columns[column]]
                 if wanted:
-                    whole = self._groups(groups, wanted, coded=some is coded).take(pa.array(places))
+                    whole = taken(self._groups(groups, wanted, coded=some is coded), places)
                     found |= {column: plain(values) for column, values in zip(some, whole.columns, strict=True)}
         names = [self._opened.arrow.field(column).name for column in columns]
         return pa.table([found[column] for column in columns], names=names)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,9 @@ from moulin.formats.segment import thrift
 from moulin.formats.segment.opened import OpenedFile
 from moulin.formats.segment.page_index import Chunk, Pages, read_pages, values_of
 from moulin.model.columns.arrays import Integers
+from moulin.model.rows.numbers import int64_array
+
+_Values = TypeVar("_Values", pa.ChunkedArray, pa.Table)
 
 Rows = Mapping[int, Integers]
 """Rows to read: by row group, in the order of the file, ascending numbers within it."""
@@ -148,9 +152,14 @@ def _chosen(values: pa.ChunkedArray, parts: Sequence[_Part]) -> pa.ChunkedArray:
         raise ValueError(f"pages hold {len(values)} rows where the offset index says {total}")
     starts = np.cumsum([0, *(part.rows for part in parts)])
     places = np.concatenate([part.places + start for part, start in zip(parts, starts, strict=False)])
+    return taken(values, places)
+
+
+def taken(values: _Values, places: Integers) -> _Values:
+    """The rows at ascending places. A row, or rows side by side, need nothing of Arrow's kernels, which load slowly."""
     if len(places) and places[-1] - places[0] + 1 == len(places):
         return values.slice(int(places[0]), len(places))
-    return values.take(pa.array(places))
+    return values.take(int64_array(places))
 
 
 def _values(page: bytes) -> int:
