@@ -29,6 +29,7 @@ NAMES = (
     "merge",
     "python_scan",
     "filtered_scan",
+    "small_appends",
     "commit_scale",
     "plan_scale",
     "meta_scale",
