@@ -54,10 +54,11 @@ def test_rows_are_printed_while_they_are_read(
     read = Scan.to_batches
 
     def fail(scan: Scan) -> object:
-        for number, batch in enumerate(read(scan)):
-            if number == 3:
-                raise moulin.errors.Unavailable("The store does not answer.")
-            yield batch
+        for batch in read(scan):
+            for start in range(0, batch.num_rows, 50):
+                if start == 150:
+                    raise moulin.errors.Unavailable("The store does not answer.")
+                yield batch.slice(start, 50)
 
     monkeypatch.setattr(Scan, "to_batches", fail)
     done = lake("scan", "shop.t", "--json")
