@@ -69,6 +69,7 @@ class TableReader:
         self._staging = Staging(context.store)
         self._frames: SizedCache[Hashable, NamedFrame] = SizedCache(_FRAMES)
         self._bitmaps: SizedCache[Hashable, _Bitmap] = SizedCache(_BITMAPS)
+        self._columns: SizedCache[Hashable, list[Column]] = SizedCache(_FRAMES)
 
     def frame(self, state: TableState, asked: Predicate | None = None) -> NamedFrame:
         """The rows of the version that `state` describes; perhaps without some for which `asked` is not true."""
@@ -131,7 +132,7 @@ class TableReader:
         lineage: bool,
     ) -> Iterator[DataFrame]:
         """Scans of segments that are alike: of those with deletion vectors, and of the others."""
-        columns = [plan.column() for plan in plans]
+        columns = self._columns.get(tuple(plan.key for plan in plans), lambda: [plan.column() for plan in plans])
         stored = lineage and segments[0].facts.has_lineage
         more = stored_lineage() if stored else ()
         tail = lineage_columns(stored=stored) if lineage else ()

@@ -25,6 +25,11 @@ def counts(outcome: Outcome) -> Answer:
     return pa.table({name: pa.array([value], pa.int64()) for name, value in zip(COUNTS, values, strict=True)})
 
 
+def is_counts(answer: pa.Table) -> bool:
+    """Whether an answer is one of `counts`."""
+    return tuple(answer.column_names) == COUNTS
+
+
 def rows(columns: Mapping[str, pa.DataType], values: Iterable[Sequence[Any]]) -> Answer:
     """These rows, with columns of these names and types."""
     arrays = list(zip(*values, strict=True)) or [()] * len(columns)
