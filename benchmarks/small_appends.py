@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -56,14 +57,15 @@ def _growth(bench: Bench) -> Iterator[Line]:
     yield Line(NAME, f"the last tenth of {count:,} inline appends of 10 rows", last, first, "the first tenth", 1.2)
 
 
-def _times(bench: Bench, name: str, append: Append, data: Sequence[pa.Table]) -> list[float]:
+def _times(bench: Bench, name: str, contender: AbstractContextManager[Append], data: Sequence[pa.Table]) -> list[float]:
     bench.step(f"{len(data):,} appends: {name}")
-    append(data[0])
     times = []
-    for rows in data[1:]:
-        began = time.perf_counter()
-        append(rows)
-        times.append(time.perf_counter() - began)
+    with contender as append:
+        append(data[0])
+        for rows in data[1:]:
+            began = time.perf_counter()
+            append(rows)
+            times.append(time.perf_counter() - began)
     return times
 
 
@@ -84,23 +86,26 @@ def _folder(bench: Bench) -> Path:
     return folder
 
 
-def _moulin(bench: Bench, options: dict[str, int]) -> Append:
-    lake = moulin.connect(_folder(bench) / "lake", **options)
-    lake.create_database("shop")
-    return lake.create_table("shop.events", _SCHEMA, event_time="ts").append
+@contextmanager
+def _moulin(bench: Bench, options: dict[str, int]) -> Iterator[Append]:
+    with moulin.connect(_folder(bench) / "lake", **options) as lake:
+        lake.create_database("shop")
+        yield lake.create_table("shop.events", _SCHEMA, event_time="ts").append
 
 
-def _lance(bench: Bench) -> Append:
+@contextmanager
+def _lance(bench: Bench) -> Iterator[Append]:
     try:
         import lance
     except ImportError as error:
         raise Skipped("pylance is not installed") from error
     path = str(_folder(bench) / "events.lance")
     mode = iter(["create"])
-    return lambda rows: lance.write_dataset(rows, path, mode=next(mode, "append"))
+    yield lambda rows: lance.write_dataset(rows, path, mode=next(mode, "append"))
 
 
-def _ducklake(bench: Bench) -> Append:
+@contextmanager
+def _ducklake(bench: Bench) -> Iterator[Append]:
     import duckdb
 
     connection: Any = duckdb.connect(config={"allow_unsigned_extensions": "true"})
@@ -120,4 +125,5 @@ def _ducklake(bench: Bench) -> Append:
         connection.register("rows_to_append", rows)
         connection.execute("INSERT INTO lake.events SELECT * FROM rows_to_append")
 
-    return append
+    yield append
+    connection.close()

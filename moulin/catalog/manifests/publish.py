@@ -29,7 +29,8 @@ from moulin.storage import paths
 from moulin.storage.store import Store
 
 log = logging.getLogger(__name__)
-# A full manifest is written anew once that share of the table changed, so that its cost stays in proportion.
+# A full manifest is written again once that share of the table changed, so that its cost stays in proportion; it holds
+# inline segments whole, and waits for as many deltas more.
 _SEGMENTS_PER_DELTA = 256
 _AT_ONCE = 64
 _SOON = 0.1  # seconds that manifests of small appends may wait for one another
@@ -114,7 +115,7 @@ class Publisher:
         t = s.tables
         due: list[UUID | None] = []
         with self._pool.read() as connection:
-            long = sa.and_(t.c.deltas > limit, t.c.deltas > t.c.segments / _SEGMENTS_PER_DELTA)
+            long = sa.and_(t.c.deltas > limit + t.c.inline, t.c.deltas > t.c.segments / _SEGMENTS_PER_DELTA)
             due.extend(connection.execute(sa.select(t.c.id).where(t.c.id.in_(table_ids), long)).scalars())
             if connection.execute(sa.select(s.counter.c.deltas)).scalar_one() > limit:
                 due.append(None)
