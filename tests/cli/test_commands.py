@@ -190,6 +190,9 @@ def test_statements_are_answered_by_one_plain_line(lake: Run) -> None:
 @pytest.mark.usefixtures("spark")
 def test_a_plan_says_how_many_segments_are_read(lake: Run) -> None:
     lake("append", "shop.orders", "-", stdin=ndjson(1, 10))
+    drawn = lake("sql", "--plan", "select * from shop.orders").out
+    assert drawn.startswith("== Physical Plan ==\n")
+    assert "\\n" not in drawn
     (planned,) = lake("sql", "--plan", "select * from shop.orders", "--json").json()
     assert "shop.orders: reads 1 of 1 segments" in planned["plan"]
 

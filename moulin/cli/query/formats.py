@@ -30,7 +30,9 @@ from moulin.printable import printable
 TEXT, BINARY = ("table", "json", "csv"), ("parquet", "arrow")
 FORMATS = (*TEXT, *BINARY)
 USUAL_ROWS = 100
-_PLAN = ("explain_key", "explain_value")  # what EXPLAIN in DuckDB returns: a drawing of several lines
+# What EXPLAIN returns, in DuckDB and in Spark: a drawing of several lines in the last column.
+_PLANS = (("explain_key", "explain_value"), ("plan",))
+_HEAD = "== "  # how a plan of Spark begins, and a text in a column of that name hardly does
 
 
 def check_format(kind: str, output: str | None) -> None:
@@ -60,10 +62,13 @@ def write(
     if output is None and kind == "table" and tuple(result.schema.names) == COUNTS:
         _say_counts(result)
         return
-    if output is None and kind == "table" and tuple(result.schema.names) == _PLAN:
-        for row in rows_of(result.batches):
-            say(str(row[_PLAN[1]]))
-        return
+    if output is None and kind == "table" and tuple(result.schema.names) in _PLANS:
+        first = next(result.batches, None)
+        result = Result(result.schema, result.batches if first is None else chain([first], result.batches))
+        if first is not None and first.num_rows and (first.num_columns > 1 or str(first[0][0]).startswith(_HEAD)):
+            for row in rows_of(result.batches):
+                say(str(row[result.schema.names[-1]]))
+            return
     count = rows_to_show(limit, kind != "table" or output is not None, usual=USUAL_ROWS)
     if output is None:
         _print(result, kind, count, advice)
