@@ -88,7 +88,7 @@ def test_a_dbt_project_builds_its_models_and_updates_them(lake: Lake, dbt: Dbt) 
 
     new = {n: _order(n) for n in range(31, 35)} | {3: {**_order(3), "amount": 99.5, "updated_at": _at(40)}}
     gone = next(n for n in orders if orders[n]["day"] not in {one["day"] for one in new.values()})
-    lake.sql(f"delete from raw.orders where id = {gone}")  # nothing says that it changed: what is there stays
+    lake.sql(f"delete from raw.orders where id = {gone}")  # no time column shows the delete, so the model keeps its row
     lake.sql(f"update raw.orders set amount = 99.5, updated_at = timestamp '{_at(40).isoformat()}' where id = 3")
     lake.table("raw.orders").append([new[n] for n in range(31, 35)])
     customers[2]["country"] = "fr"

@@ -76,8 +76,11 @@ class Publisher:
                         connection.execute(s.outbox.delete().where(s.outbox.c.version <= rows[-1].version))
 
     def publish_soon(self) -> None:
-        """Publish in the background, in a moment, with whatever else was committed by then."""
-        with self._soon_lock:
+        """Publish in the background, in a moment, with whatever else was committed by then.
+
+        Raises nothing. Once this is closed, manifests stay in the outbox for whoever opens the lake next.
+        """
+        with self._soon_lock, suppress(RuntimeError):  # of an executor that was shut down
             if self._soon is None or self._soon.done():
                 self._soon = self._background.submit(self._publish_soon)
 
