@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from moulin.errors import InvalidInput
+from moulin.statement_text import split
 
 _SPACE = r"(?:\s|--[^\n]*\n|/\*.*?\*/)"
 _EXPLAIN = re.compile(
@@ -82,6 +83,18 @@ def check_is_statement(text: object) -> None:
     if word in _STATEMENTS and explain:
         raise InvalidInput(f"EXPLAIN explains queries: run the statement that begins with {word.upper()} without it.")
     if word in _QUERIES or word in _STATEMENTS:
+        _check_is_one(text)
         return
     instead = _INSTEAD.get(word, "for the rest of Spark SQL use lake.spark().sql(...)")
-    raise InvalidInput(f"lake.sql runs queries, and this begins with {word.upper() or body.split()[0]!r}: {instead}.")
+    raise InvalidInput(f"lake.sql runs no statement that begins with {word.upper() or body.split()[0]!r}: {instead}.")
+
+
+def _check_is_one(text: str) -> None:
+    if ";" not in text:
+        return
+    cut = split(text, "spark")
+    count = len(cut.statements) + bool(cut.rest)
+    if count > 1 and cut.unclosed is None:
+        raise InvalidInput(
+            f"lake.sql runs one statement, and the text has {count}: run them one by one, or with `moulin sql`."
+        )

@@ -152,11 +152,18 @@ def test_files_that_indexes_rule_out_are_not_read_by_spark(lake: Lake, spark: Sp
         ("grant select on shop.orders to x", "`moulin access`"),
         ("export table shop.orders to '/x'", "table.export_iceberg"),
         ("frobnicate shop.orders", "lake.spark().sql"),
+        ("select 1; select ';'", "has 2: run them one by one"),
+        ("delete from shop.x; -- all\n drop table shop.x;", "has 2: run them one by one"),
     ],
 )
 def test_what_is_not_a_query_is_refused_before_spark_starts(text: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(message)):
         check_is_statement(text)
+
+
+@pytest.mark.parametrize("text", ["select 1;", "select ';', 1 ; -- done; or not\n", "select 'open;"])
+def test_semicolons_that_end_no_other_statement_are_left_to_spark(text: str) -> None:
+    check_is_statement(text)
 
 
 def test_tables_may_have_the_names_of_statements(catalyst: Catalyst) -> None:
