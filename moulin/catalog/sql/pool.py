@@ -27,6 +27,7 @@ from moulin.catalog.sql.clock import Clock, SimulatedClock
 from moulin.catalog.sql.creation import create_tables, stamp
 from moulin.catalog.sql.database_errors import reason, translated
 from moulin.catalog.sql.living import InUse, Living, survey
+from moulin.catalog.sql.prepared import Prepared
 from moulin.config import Config
 from moulin.errors import (
     Closed,
@@ -74,19 +75,19 @@ class Write:
     def take_version(self, kind: str) -> int:
         """The next version of the lake, recorded with its time."""
         self.version += 1
-        self.connection.execute(_VERSION, {"version": self.version, "timestamp_ns": self.now, "kind": kind})
+        _VERSION.run(self.connection, {"version": self.version, "timestamp_ns": self.now, "kind": kind})
         return self.version
 
 
-_LOCK_COUNTER = (
+_LOCK_COUNTER = Prepared(
     sa.select(s.counter, sa.select(s.lake.c.incarnation).scalar_subquery().label("incarnation"))
     .where(s.counter.c.id == 1)
     .with_for_update(of=s.counter)
 )
 
 
-_VERSION = s.versions.insert()
-_COUNTER = s.counter.update().where(s.counter.c.id == 1)
+_VERSION = Prepared(s.versions.insert())
+_COUNTER = Prepared(s.counter.update().where(s.counter.c.id == 1))
 
 
 class Pool:
@@ -169,7 +170,7 @@ class Pool:
     def write(self) -> Iterator[Write]:
         """A mutation under the counter's lock, committed on leaving, rolled back on an error."""
         with self.unordered() as connection:
-            row = connection.execute(_LOCK_COUNTER).one()
+            (row,) = _LOCK_COUNTER.all(connection, {})
             if (gone := gave_up.get()) is not None and gone():
                 raise Unavailable("The call was given up while it waited for others; nothing was done.")
             self._require_newest(row)
@@ -181,7 +182,7 @@ class Pool:
             yield write
             kept = ("version", "deltas", "response_seq", "routing_seq")
             changed = {"clock_ns": now, **{name: getattr(write, name) for name in kept}}
-            connection.execute(_COUNTER, changed)
+            _COUNTER.run(connection, changed)
         self._newest = max(self._newest, write.version)
 
     def _require_newest(self, row: Any) -> None:
