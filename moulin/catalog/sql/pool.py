@@ -237,10 +237,11 @@ class Pool:
         micros = connection.execute(sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
         return int(micros.scalar_one()) * 1000
 
-    def reserve(self, name: str, count: int) -> int:
+    def reserve(self, name: str, count: int, *, noted: bool = True) -> int:
         """Hand out `count` numbers that are never handed out again; returns the first.
 
         Segment numbers are taken from the catalog many at a time: every small append needs one, and no transaction.
+        Those that are `noted` are kept from clean-up.
         """
         if count < 1:
             raise InvalidInput(f"At least one {name} number must be asked for, not {count}.")
@@ -256,7 +257,8 @@ class Pool:
                 self._ahead, self._ahead_of = range(first, first + count + _AHEAD), os.getpid()
             first = self._ahead.start
             self._ahead = self._ahead[count:]
-        self.note_reserved(first, count)
+        if noted:
+            self.note_reserved(first, count)
         return first
 
     def note_reserved(self, first: int, count: int) -> None:
