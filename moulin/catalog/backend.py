@@ -186,7 +186,7 @@ class CatalogBackend(Protocol):
     def feed(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[FeedEntry]:
         """What each version in (since, until] changed, or all of them together; see segments/feed.py."""
 
-    def reserve_segments(self, count: int) -> int:
+    def reserve_segments(self, count: int, *, inline: bool = False) -> int:
         """Segment numbers that are never given again; returns the first of `count`."""
 
     def commit(

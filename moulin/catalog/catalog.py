@@ -353,11 +353,14 @@ class Catalog:
             return iter([feed.net(self.pool, table_id, since, until)])
         return feed.each_version(self.pool, table_id, since, until)
 
-    def reserve_segments(self, count: int) -> int:
-        """Segment numbers that are never given again; returns the first of `count`."""
+    def reserve_segments(self, count: int, *, inline: bool = False) -> int:
+        """Segment numbers that are never given again; returns the first of `count`.
+
+        Clean-up leaves files under them alone, unless they are for `inline` segments, which have none.
+        """
         if count > MAX_RESERVED:
             raise InvalidInput(f"At most {MAX_RESERVED} segment numbers are handed out at once, not {count}.")
-        return self.pool.reserve("segment", count)
+        return self.pool.reserve("segment", count, noted=not inline)
 
     def commit(
         self, changes: Sequence[TableCommit], *, request_id: str | None = None, digest: bytes | None = None
@@ -383,13 +386,13 @@ class Catalog:
             draft.save()
             result = CommitResult(draft.version, draft.now, digest=digest)
         added = [change.operation.added for change in changes if isinstance(change.operation, DataOperation)]
-        self._settle([facts for some in added for facts in some])
+        self._settle([facts for some in added for facts in some if facts.inline is None])
         self._publish(draft, [change.table_id for change in changes], soon=all(change.is_inline for change in changes))
         return result
 
     def _settle(self, added: Sequence[SegmentFacts]) -> None:
         """Numbers that are committed need no protection from clean-up any more."""
-        if self.pool.living is not None:
+        if added and self.pool.living is not None:
             self.pool.living.settle(facts.number for facts in added)
 
     def writing(self) -> AbstractContextManager[None]:

@@ -21,6 +21,7 @@ from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
+from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, InvalidInput
 from moulin.model.facts import MAX_LEVEL, ColumnFacts, SegmentFacts, VectorFacts
 from moulin.model.names import check_name
@@ -205,8 +206,11 @@ def check_numbers(change: TableChange, operation: DataOperation) -> None:
     claim = operation.claim if isinstance(operation, Compact) else None
     task = None if claim is None else str(claim.task_id)
     for chunk in chunks(numbers or [0]):
-        asked = {"numbers": chunk, "low": min(chunk), "high": max(chunk)}
-        rows = change.connection.execute(_KNOWN, asked).all()
+        around = {"low": min(chunk), "high": max(chunk)}
+        if len(chunk) == 1:
+            rows = _ONE_KNOWN.all(change.connection, around)
+        else:
+            rows = change.connection.execute(_KNOWN, {**around, "numbers": chunk}).all()
         for row in rows:
             match row.what:
                 case "next":
@@ -221,23 +225,30 @@ def check_numbers(change: TableChange, operation: DataOperation) -> None:
                     _check_staged([n for n in chunk if n in range(row.first, row.first + row.numbers)], mine)
 
 
-def _known() -> sa.CompoundSelect[Any]:
-    """The counter of segment numbers; those of `numbers` that are taken; and what was handed out around them."""
+def _known(*, one: bool) -> sa.CompoundSelect[Any]:
+    """The counter of segment numbers; those asked for that are taken; and what was handed out around them.
+
+    They are `numbers`, or the one that is both `low` and `high`.
+    """
     r, g, t, h = s.reserves, s.segments, s.trash, s.staged_segments
     none = [sa.cast(sa.null(), column.type).label(column.name) for column in (h.c.numbers, h.c.owner, h.c.table_id)]
     numbers: sa.BindParameter[Any] = sa.bindparam("numbers", expanding=True)
+
+    def asked(column: sa.Column[Any]) -> sa.ColumnElement[bool]:
+        return column == sa.bindparam("low") if one else column.in_(numbers)
+
     around = sa.and_(h.c.first <= sa.bindparam("high"), h.c.first + h.c.numbers > sa.bindparam("low"))
     return sa.union_all(
         sa.select(sa.literal_column("'next'").label("what"), r.c.next.label("first"), *none).where(
             r.c.name == "segment"
         ),
-        sa.select(sa.literal_column("'segment'"), g.c.number, *none).where(g.c.number.in_(numbers)),
-        sa.select(sa.literal_column("'trash'"), t.c.segment, *none).where(t.c.segment.in_(numbers)),
+        sa.select(sa.literal_column("'segment'"), g.c.number, *none).where(asked(g.c.number)),
+        sa.select(sa.literal_column("'trash'"), t.c.segment, *none).where(asked(t.c.segment)),
         sa.select(sa.literal_column("'staged'"), h.c.first, h.c.numbers, h.c.owner, h.c.table_id).where(around),
     )
 
 
-_KNOWN = _known()  # made once: every commit asks it
+_KNOWN, _ONE_KNOWN = _known(one=False), Prepared(_known(one=True))
 
 
 def _check_handed_out(numbers: Sequence[int], following: int) -> None:

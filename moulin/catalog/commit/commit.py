@@ -83,7 +83,7 @@ def _apply(draft: Draft, commits: Sequence[TableCommit], ordinals: dict[UUID, in
                 raise change.stale("the head version", commit.expected_head, change.row.head_version)
             change.add(deltas=1)
             change.updates["head_version"] = draft.version
-            change.manifest.previous_snapshot_id = _head_snapshot(change)
+            change.manifest.previous_snapshot_id = change.row.head_snapshot_id
         if isinstance(commit.operation, DataOperation | Restore) and commit.table_id not in numbered:
             numbered.add(commit.table_id)
             change.add(last_sequence=1)
@@ -112,21 +112,10 @@ def _apply(draft: Draft, commits: Sequence[TableCommit], ordinals: dict[UUID, in
             properties_changed="properties" in change.updates,
         )
         tables.fill_state(change.manifest, row)
-        draft.longest_chain = max(draft.longest_chain, row.deltas)
+        draft.longest_chain = max(draft.longest_chain, row.deltas - row.inline)
     for commit in commits:
         if isinstance(commit.operation, AlterSchema) and any(
             isinstance(c, CastColumn) for c in commit.operation.changes
         ):
             data.require_cast(TableChange(draft, commit))
 
-
-_SNAPSHOT = (
-    sa.select(s.table_commits.c.snapshot_id)
-    .where(s.table_commits.c.table_id == sa.bindparam("table_id"), s.table_commits.c.version == sa.bindparam("version"))
-    .limit(1)
-)
-
-
-def _head_snapshot(change: TableChange) -> int:
-    head = {"table_id": change.table_id, "version": change.row.head_version}
-    return int(change.connection.execute(_SNAPSHOT, head).scalar_one())

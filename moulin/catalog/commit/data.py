@@ -22,6 +22,7 @@ from moulin.catalog.segments.sql_rows import (
 )
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks, take
+from moulin.catalog.sql.prepared import Prepared
 from moulin.catalog.tasks import claims
 from moulin.errors import InvalidInput, Unsupported
 from moulin.formats import manifest as codec
@@ -177,7 +178,7 @@ def _store_vectors(change: TableChange, vectors: Sequence[VectorFacts]) -> list[
     return stored
 
 
-_SEGMENTS, _SPANS = s.segments.insert(), s.segment_spans.insert()  # made once: every commit of rows runs them
+_SEGMENTS, _SPANS = Prepared(s.segments.insert()), Prepared(s.segment_spans.insert())
 
 
 def _add(
@@ -206,8 +207,8 @@ def _add(
             _new_span(change, facts.number, vector_id, partition_id, k, facts.time_min or 0, facts.time_max or 0)
         )
         first_row_id += facts.rows
-    change.connection.execute(_SEGMENTS, segment_rows)
-    change.connection.execute(_SPANS, span_rows)
+    _SEGMENTS.run(change.connection, *segment_rows)
+    _SPANS.run(change.connection, *span_rows)
     rows = first_row_id - change.row.next_row_id
     live_rows = rows - sum(vector.cardinality for vector in stored.values())
     change.updates["next_row_id"], change.updates["time_classes"] = first_row_id, classes

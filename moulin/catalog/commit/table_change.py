@@ -13,11 +13,12 @@ from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
+from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import InvalidInput
 from moulin.model.conflicts import Verdict, strongest, verdict
 from moulin.model.operations import Kind
 
-_UPDATE = s.tables.update().where(s.tables.c.id == sa.bindparam("changed_table"))
+_UPDATE = Prepared(s.tables.update().where(s.tables.c.id == sa.bindparam("changed_table")))
 
 
 class TableChange:
@@ -92,7 +93,7 @@ class TableChange:
     def save(self) -> Any:
         """Store what changed; returns the table's row as it is now."""
         if self.updates:
-            self.connection.execute(_UPDATE, {"changed_table": self.table_id, **self.updates})
+            _UPDATE.run(self.connection, {"changed_table": self.table_id, **self.updates})
         return SimpleNamespace(**{**self.row._mapping, **self.updates})
 
     def count(self, key: str, amount: int) -> None:

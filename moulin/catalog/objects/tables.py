@@ -17,6 +17,7 @@ from moulin.catalog.objects.references import InUse
 from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombstone_of
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
+from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, NotFound
 from moulin.formats import messages as pb
 from moulin.model.entities import TableEntry, TableState
@@ -34,24 +35,33 @@ def find(connection: sa.Connection, database: NameOrId, key: NameOrId, *, includ
     """The row of a table, as of `find_by_id`: the live one, else (if asked for) the one dropped last."""
     parent = databases.find(connection, database, include_dropped=include_dropped)
     row = by_key(connection, s.tables, parent, key, "Table", include_dropped=include_dropped)
-    return connection.execute(_BY_ID, {"table_id": row.id}).one()
+    return _BY_ID.first(connection, {"table_id": row.id})
 
 
-_COMMIT = s.table_commits.insert()
+_COMMIT = Prepared(s.table_commits.insert())
 _LAKE_VERSION = sa.select(s.counter.c.version).scalar_subquery().label("lake_version")
-_BY_ID = (
-    sa.select(s.tables, s.databases.c.name.label("database"), _LAKE_VERSION)
+_HEAD_SNAPSHOT = (
+    sa.select(s.table_commits.c.snapshot_id)
+    .where(s.table_commits.c.table_id == s.tables.c.id, s.table_commits.c.version == s.tables.c.head_version)
+    .order_by(s.table_commits.c.ordinal)
+    .limit(1)
+    .correlate(s.tables)
+    .scalar_subquery()
+    .label("head_snapshot_id")
+)
+_BY_ID = Prepared(
+    sa.select(s.tables, s.databases.c.name.label("database"), _LAKE_VERSION, _HEAD_SNAPSHOT)
     .join(s.databases, s.databases.c.id == s.tables.c.database_id)
     .where(s.tables.c.id == sa.bindparam("table_id"))
 )
 
 
 def find_by_id(connection: sa.Connection, table_id: UUID, *, dropped_after: int | None = None) -> Any:
-    """The row of a live table, with its database's name as `database` and the newest version as `lake_version`.
+    """The row of a live table, with its `database`'s name, the newest `lake_version` and its `head_snapshot_id`.
 
     With `dropped_after` (a time) it may also be one that was dropped and whose grace window ends later than that.
     """
-    row = connection.execute(_BY_ID, {"table_id": table_id}).first()
+    row = _BY_ID.first(connection, {"table_id": table_id})
     if row is None:
         raise NotFound("The table was dropped and purged.")
     if row.tombstoned_at is not None and (dropped_after is None or row.delete_at <= dropped_after):
@@ -65,7 +75,7 @@ def create(draft: Draft, database: NameOrId, name: str, new: NewTable) -> UUID:
     parent = databases.find_parent(draft.connection, database)
     require_free_name(draft.connection, parent, name)
     table_id = new.id or new_id()
-    if new.id is not None and draft.connection.execute(_BY_ID, {"table_id": new.id}).first() is not None:
+    if new.id is not None and _BY_ID.first(draft.connection, {"table_id": new.id}) is not None:
         raise AlreadyExists(f"There is, or was, a table with the id {new.id}: ask for another one.")
     version = draft.version
     draft.connection.execute(
@@ -143,8 +153,8 @@ def record_commit(
         "first_row_id": first_row_id,
         "added_rows": added_rows,
     }
-    draft.connection.execute(
-        _COMMIT, {**values, "table_id": row.id, "properties": properties, "summary": dict(summary)}
+    _COMMIT.run(
+        draft.connection, {**values, "table_id": row.id, "properties": properties, "summary": dict(summary)}
     )
     manifest = draft.table(row.id)
     manifest.snapshot_id = snapshot_id
@@ -184,15 +194,17 @@ def _up_to(*columns: Any) -> sa.Select[Any]:
 
 
 # Built once: every query begins with loading its tables, and building the statements took most of that time.
-_LAST_COMMIT = _up_to(s.table_commits)
-_LAST_PROPERTIES = _up_to(s.table_commits.c.properties).where(s.table_commits.c.properties.is_not(sa.null()))
-_SETTINGS = sa.union_all(
-    *(
-        sa.select(sa.literal_column(f"'{name}'"), table.c[1], table.c.json).where(
+_LAST_COMMIT = Prepared(_up_to(s.table_commits))
+_LAST_PROPERTIES = Prepared(
+    _up_to(s.table_commits.c.properties).where(s.table_commits.c.properties.is_not(sa.null()))
+)
+_SETTINGS = Prepared(
+    sa.union_all(*(
+        sa.select(sa.literal_column(f"'{name}'").label("list"), table.c[1], table.c.json).where(
             table.c.table_id == sa.bindparam("table_id")
         )
         for name, table in SETTINGS.items()
-    )
+    ))
 )
 
 
@@ -207,13 +219,13 @@ def load(connection: sa.Connection, row: Any, version: int | None = None, *, cur
     if version is not None:
         require_kept(row, version, current=current)
         at = {"table_id": row.id, "version": version}
-        last = connection.execute(_LAST_COMMIT, at).one()
+        last = _LAST_COMMIT.first(connection, at)
         schema_id, spec_id, sort_order_id = last.schema_id, last.spec_id, last.sort_order_id
         head, sequence, next_row_id = last.version, last.sequence, last.first_row_id + last.added_rows
-        properties = connection.execute(_LAST_PROPERTIES, at).scalar_one()
+        (properties,) = _LAST_PROPERTIES.first(connection, at)
     settings: dict[str, dict[int, Any]] = {name: {} for name in SETTINGS}
-    for name, setting_id, text in connection.execute(_SETTINGS, {"table_id": row.id}):
-        settings[name][setting_id] = _PARSE[name](text)
+    for name, setting_id, text in _SETTINGS.all(connection, {"table_id": row.id}):
+        settings[name][setting_id] = _parse(name, text)
     return TableState(
         id=row.id,
         database=row.database,
@@ -257,21 +269,25 @@ def require_kept(row: Any, version: int, *, current: int | None = None) -> None:
         )
 
 
-_parsed: dict[str, Any] = {}
+_parsed: dict[tuple[str, str], Any] = {}
+
+
+def _parse(name: str, text: str) -> Any:
+    """Parsing costs up to a millisecond and settings never change, so the last few hundred are kept."""
+    if (name, text) not in _parsed:
+        if len(_parsed) > 256:
+            _parsed.clear()
+        _parsed[name, text] = _PARSE[name](text)
+    return _parsed[name, text]
 
 
 def parse_schema(text: str) -> Schema:
-    """Parsing costs a millisecond and schemas never change, so the last few hundred are kept."""
-    if text not in _parsed:
-        if len(_parsed) > 256:
-            _parsed.clear()
-        _parsed[text] = schema_from_json(text)
-    schema: Schema = _parsed[text]
+    schema: Schema = _parse("schemas", text)
     return schema
 
 
 _PARSE: Mapping[str, Callable[[str], Any]] = {
-    "schemas": parse_schema,
+    "schemas": schema_from_json,
     "specs": spec_from_json,
     "sort_orders": sort_from_json,
 }

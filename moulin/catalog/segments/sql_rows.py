@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from moulin.catalog.segments.live import encode_partition
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
+from moulin.catalog.sql.prepared import Prepared
 from moulin.formats import messages as pb
 from moulin.model.facts import VectorFacts
 
@@ -70,9 +71,12 @@ def vector_row(table_id: UUID, vector: VectorFacts, version: int) -> dict[str, A
     }
 
 
-_PARTITIONS = sa.select(s.partitions.c.spec_id, s.partitions.c.tuple, s.partitions.c.id).where(
-    s.partitions.c.table_id == sa.bindparam("table_id"),
-    s.partitions.c.tuple.in_(sa.bindparam("tuples", expanding=True)),
+_OF_TABLE = sa.select(s.partitions.c.spec_id, s.partitions.c.tuple, s.partitions.c.id).where(
+    s.partitions.c.table_id == sa.bindparam("table_id")
+)
+_PARTITIONS = _OF_TABLE.where(s.partitions.c.tuple.in_(sa.bindparam("tuples", expanding=True)))
+_PARTITION = Prepared(
+    _OF_TABLE.where(s.partitions.c.spec_id == sa.bindparam("spec"), s.partitions.c.tuple == sa.bindparam("one"))
 )
 
 
@@ -83,6 +87,10 @@ def partition_ids(connection: sa.Connection, table_id: UUID, wanted: Iterable[Pa
 
     def known() -> dict[Partition, int]:
         ids: dict[Partition, int] = {}
+        if len(stored) == 1:
+            ((spec_id, data),) = stored
+            one = _PARTITION.first(connection, {"table_id": table_id, "spec": spec_id, "one": data})
+            return {} if one is None else {stored[spec_id, data]: one.id}
         for chunk in chunks(list({data for _, data in stored})):
             rows = connection.execute(_PARTITIONS, {"table_id": table_id, "tuples": chunk})
             found = {(row[0], row[1]): row[2] for row in rows}

@@ -14,11 +14,12 @@ import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import Write
+from moulin.catalog.sql.prepared import Prepared
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.storage import paths
 
-_OUTBOX = s.outbox.insert()
+_OUTBOX = Prepared(s.outbox.insert())
 
 
 class Draft:
@@ -33,7 +34,8 @@ class Draft:
         self._version: int | None = None
         self._lake: pb.Manifest | None = None
         self._tables: dict[UUID, pb.Manifest] = {}
-        self.longest_chain = 0  # of deltas without a full manifest, among the tables of this version and the lake
+        # Of deltas without a full manifest, among the tables of this version and the lake; see manifests/publish.py.
+        self.longest_chain = 0
 
     @property
     def version(self) -> int:
@@ -89,7 +91,7 @@ class Draft:
             manifest.tables.extend(members)
             manifest.lake = self._lake is not None
             rows.append({"version": self._version, "path": path, "data": codec.encode(manifest, full=False)})
-        self.connection.execute(_OUTBOX, rows)
+        _OUTBOX.run(self.connection, *rows)
 
     def _start(self) -> pb.Manifest:
         return start_manifest(self._lake_uuid, self.write.incarnation, self.version, self.now, self._kind)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from moulin.catalog.sql.prepared import execute
 from moulin.config import Config
 from moulin.errors import InvalidInput, missing_extra
 from moulin.storage import modes
@@ -39,9 +40,9 @@ def sqlite(url: sa.URL, config: Config) -> sa.Engine:
     def _begin(connection: sa.Connection) -> None:
         level = connection.get_execution_options().get("moulin_write")
         if level is not None and connection.info.get(_LEVEL) != level:
-            connection.exec_driver_sql(f"PRAGMA synchronous={level}")
+            execute(connection, f"PRAGMA synchronous={level}").close()
             connection.info[_LEVEL] = level
-        connection.exec_driver_sql("BEGIN" if level is None else "BEGIN IMMEDIATE")
+        execute(connection, "BEGIN" if level is None else "BEGIN IMMEDIATE").close()
 
     return engine
 

@@ -27,6 +27,7 @@ from moulin.catalog.sql.clock import Clock, SimulatedClock
 from moulin.catalog.sql.creation import create_tables, stamp
 from moulin.catalog.sql.database_errors import reason, translated
 from moulin.catalog.sql.living import InUse, Living, survey
+from moulin.catalog.sql.prepared import Prepared
 from moulin.config import Config
 from moulin.errors import (
     Closed,
@@ -74,19 +75,19 @@ class Write:
     def take_version(self, kind: str) -> int:
         """The next version of the lake, recorded with its time."""
         self.version += 1
-        self.connection.execute(_VERSION, {"version": self.version, "timestamp_ns": self.now, "kind": kind})
+        _VERSION.run(self.connection, {"version": self.version, "timestamp_ns": self.now, "kind": kind})
         return self.version
 
 
-_LOCK_COUNTER = (
+_LOCK_COUNTER = Prepared(
     sa.select(s.counter, sa.select(s.lake.c.incarnation).scalar_subquery().label("incarnation"))
     .where(s.counter.c.id == 1)
     .with_for_update(of=s.counter)
 )
 
 
-_VERSION = s.versions.insert()
-_COUNTER = s.counter.update().where(s.counter.c.id == 1)
+_VERSION = Prepared(s.versions.insert())
+_COUNTER = Prepared(s.counter.update().where(s.counter.c.id == 1))
 
 
 class Pool:
@@ -169,7 +170,7 @@ class Pool:
     def write(self) -> Iterator[Write]:
         """A mutation under the counter's lock, committed on leaving, rolled back on an error."""
         with self.unordered() as connection:
-            row = connection.execute(_LOCK_COUNTER).one()
+            (row,) = _LOCK_COUNTER.all(connection, {})
             if (gone := gave_up.get()) is not None and gone():
                 raise Unavailable("The call was given up while it waited for others; nothing was done.")
             self._require_newest(row)
@@ -181,7 +182,7 @@ class Pool:
             yield write
             kept = ("version", "deltas", "response_seq", "routing_seq")
             changed = {"clock_ns": now, **{name: getattr(write, name) for name in kept}}
-            connection.execute(_COUNTER, changed)
+            _COUNTER.run(connection, changed)
         self._newest = max(self._newest, write.version)
 
     def _require_newest(self, row: Any) -> None:
@@ -236,10 +237,11 @@ class Pool:
         micros = connection.execute(sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
         return int(micros.scalar_one()) * 1000
 
-    def reserve(self, name: str, count: int) -> int:
+    def reserve(self, name: str, count: int, *, noted: bool = True) -> int:
         """Hand out `count` numbers that are never handed out again; returns the first.
 
         Segment numbers are taken from the catalog many at a time: every small append needs one, and no transaction.
+        Those that are `noted` are kept from clean-up.
         """
         if count < 1:
             raise InvalidInput(f"At least one {name} number must be asked for, not {count}.")
@@ -255,7 +257,8 @@ class Pool:
                 self._ahead, self._ahead_of = range(first, first + count + _AHEAD), os.getpid()
             first = self._ahead.start
             self._ahead = self._ahead[count:]
-        self.note_reserved(first, count)
+        if noted:
+            self.note_reserved(first, count)
         return first
 
     def note_reserved(self, first: int, count: int) -> None:

@@ -133,10 +133,15 @@ def footer_facts(
     facts of each row group, or None for a row group without NaN. Without it, floating bounds are None unless every row
     group has them. A column whose nulls are not counted is left out.
     """
+    return column_facts(metadata, footer_columns(metadata, schema), floats or {})
+
+
+def column_facts(
+    metadata: pq.FileMetaData, columns: Mapping[int, FooterColumn], floats: Mapping[int, Sequence[FloatFacts | None]]
+) -> tuple[ColumnFacts, ...]:
+    """Facts of these columns of a file, as of `footer_facts`."""
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    found = (
-        column.facts(groups, (floats or {}).get(number)) for number, column in footer_columns(metadata, schema).items()
-    )
+    found = (column.facts(groups, floats.get(number)) for number, column in columns.items())
     return tuple(facts for facts in found if facts is not None)
 
 

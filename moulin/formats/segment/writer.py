@@ -22,18 +22,19 @@ from moulin.formats.segment.footer import (
     LEVEL_KEY,
     NO_CHECKSUM,
     FloatFacts,
+    column_facts,
     footer_facts,
     sealed,
     sequence_range,
     split_offsets,
 )
+from moulin.formats.segment.plan import writer_plan
 from moulin.formats.segment.tuning import LEVELS, LevelTuning, encodings, tuning
 from moulin.model.columns import compute as pc
 from moulin.model.facts import ColumnFacts, SegmentFacts
 from moulin.model.file_settings import FileSettings
 from moulin.model.layout.bounds import time_range_ns
-from moulin.model.schema.arrow import arrow_schema, field_id, leaves, list_values, stored_position_field
-from moulin.model.schema.documents import plain_schema, schema_to_json
+from moulin.model.schema.arrow import field_id, list_values, stored_position_field
 from moulin.model.schema.values import NestedField, Schema
 
 SCHEMA_KEY = "iceberg.schema"
@@ -92,14 +93,12 @@ class SegmentWriter:
         self._group_bytes = self._tuning.row_group_bytes
         if row_group_bytes is not None and settings.row_group_bytes is None:
             self._group_bytes = min(row_group_bytes, self._group_bytes)
-        self._schema = schema
-        self._arrow = arrow_schema(schema, lineage=lineage)
-        self._stored = self._arrow.append(stored_position_field()) if self._tuning.encoded else self._arrow
+        self._plan = writer_plan(schema, lineage=lineage, positions=self._tuning.encoded)
         self._lineage = lineage
         self._rows = 0
         self._metadata = {
             **(metadata or {}),
-            SCHEMA_KEY: schema_to_json(plain_schema(schema)),
+            SCHEMA_KEY: self._plan.document,
             LEVEL_KEY: str(level),
             CHECKSUM_KEY: NO_CHECKSUM,
         }
@@ -108,9 +107,7 @@ class SegmentWriter:
         self._footer: list[pq.FileMetaData] = []
         self._held: list[pa.Table] = []
         self._held_bytes = 0
-        self._floats: dict[int, list[FloatFacts | None]] = {
-            leaf.field_id: [] for leaf in leaves(self._arrow) if leaf.field_id is not None and pt.is_floating(leaf.type)
-        }
+        self._floats: dict[int, list[FloatFacts | None]] = {number: [] for number in self._plan.floats}
         self._nan_fields = nan_fields
         self._closed = False
 
@@ -118,7 +115,7 @@ class SegmentWriter:
         """Add rows. They are kept until there are enough for a row group."""
         self._check_open()
         try:
-            table = _checked(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows, self._arrow)
+            table = _checked(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows, self._plan.arrow)
             if table.num_rows:
                 self._held.append(table)
                 self._held_bytes += table.nbytes
@@ -153,7 +150,7 @@ class SegmentWriter:
             rows=footer.num_rows,
             size=self._sink.size,
             sha256=self._sink.digest(),
-            columns=footer_facts(footer, self._schema, floats=self._floats),
+            columns=column_facts(footer, self._plan.columns(footer), self._floats),
             split_offsets=split_offsets(footer),
             has_lineage=self._lineage,
             seq_min=lowest,
@@ -197,23 +194,21 @@ class SegmentWriter:
         batch = min(batch, self._tuning.page_rows or batch)
         self._file = pq.ParquetWriter(
             self._stream,
-            self._stored,
+            self._plan.stored,
             version="2.6",
             data_page_version="1.0",
             data_page_size=self._tuning.page_bytes,
             write_batch_size=batch,
             compression=self._tuning.compression,
             compression_level=self._tuning.compression_level,
-            write_statistics=[
-                leaf.path for leaf in leaves(self._stored) if leaf.field_id not in (self._nan_fields or ())
-            ],
+            write_statistics=[leaf.path for leaf in self._plan.leaves if leaf.field_id not in (self._nan_fields or ())],
             write_page_index=True,
             write_page_checksum=True,
             store_schema=False,
             store_decimal_as_integer=True,
             metadata_collector=self._footer,
             max_rows_per_page=self._tuning.page_rows,
-            **encodings(self._stored, self._tuning, sample),
+            **encodings(self._plan.stored, self._tuning, sample),
         )
 
     def _write_group(self, table: pa.Table) -> None:
@@ -224,7 +219,7 @@ class SegmentWriter:
         for number, facts in self._floats.items():
             facts.append(counted.get(number))
         first, self._rows = self._rows, self._rows + table.num_rows
-        if self._stored is not self._arrow:
+        if self._plan.stored is not self._plan.arrow:
             table = table.append_column(stored_position_field(), pa.array(np.arange(first, self._rows)))
         try:
             with self._sink.accepting():

@@ -289,7 +289,7 @@ class ClientCatalog:
                 return
             since = found[-1].version
 
-    def reserve_segments(self, count: int) -> int:
+    def reserve_segments(self, count: int, *, inline: bool = False) -> int:
         return int(self._call("ReserveSegments", pb.ReserveSegmentsRequest, count=count).first)
 
     def commit(

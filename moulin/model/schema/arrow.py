@@ -87,7 +87,7 @@ def arrow_schema(schema: Schema, *, lineage: bool = False) -> pa.Schema:
 
     The result is cached by the identity of `schema`, which is immutable.
     """
-    return _cached(_ByIdentity(schema), lineage)
+    return _cached(ByIdentity(schema), lineage)
 
 
 def arrow_field(field: NestedField) -> pa.Field:
@@ -127,7 +127,7 @@ def shown_schema(schema: Schema) -> pa.Schema:
 
     Cached like `arrow_schema`, and the same when there is nothing to add.
     """
-    return _cached_shown(_ByIdentity(schema))
+    return _cached_shown(ByIdentity(schema))
 
 
 def show(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -238,7 +238,7 @@ _LINEAGE = (
 _STORED_POSITION = _field(STORED_POSITION, LongType(), STORED_POSITION_FIELD_ID, True)
 
 
-class _ByIdentity:
+class ByIdentity:
     """A cache key: schemas are not hashable, and comparing them costs more than building the result."""
 
     __slots__ = ("schema",)
@@ -250,23 +250,24 @@ class _ByIdentity:
         return id(self.schema)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByIdentity) and other.schema is self.schema
+        return isinstance(other, ByIdentity) and other.schema is self.schema
 
 
 @lru_cache(maxsize=512)
-def _cached(key: _ByIdentity, lineage: bool) -> pa.Schema:
+def _cached(key: ByIdentity, lineage: bool) -> pa.Schema:
     fields = [arrow_field(field) for field in key.schema.fields]
     return pa.schema([*fields, *_LINEAGE] if lineage else fields)
 
 
 @lru_cache(maxsize=512)
-def _cached_shown(key: _ByIdentity) -> pa.Schema:
+def _cached_shown(key: ByIdentity) -> pa.Schema:
     shown = pa.schema([_shown_field(field) for field in key.schema.fields], dict(key.schema.metadata) or None)
     plain = arrow_schema(key.schema)
     return plain if shown.equals(plain, check_metadata=True) else shown
 
 
 __all__ = [
+    "ByIdentity",
     "FIELD_ID_KEY",
     "LAST_UPDATED_SEQUENCE",
     "LAST_UPDATED_SEQUENCE_FIELD_ID",

@@ -37,6 +37,12 @@ class DataChange:
     regions: tuple[RegionUse, ...] = ()
     exact: bool = False
 
+    @property
+    def is_inline(self) -> bool:
+        """Whether it brings inline segments alone: no file is written for it."""
+        hides = self.positions or self.whole or self.added_positions
+        return not hides and all(facts.inline is not None for facts in self.added)
+
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:

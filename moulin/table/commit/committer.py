@@ -7,6 +7,7 @@ the catalog answers that something moved since and that a rebase helps, the chan
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count
 
@@ -57,7 +58,8 @@ class Committer:
         self, changes: Sequence[Change], *, request_id: str | None = None, digest: bytes | None = None
     ) -> CommitResult:
         """One version with all `changes`. Rebases as often as the configuration allows; then the Conflict stands."""
-        with self._catalog.writing():
+        files = not all(isinstance(change, DataChange) and change.is_inline for change in changes)
+        with self._catalog.writing() if files else nullcontext():
             return self._commit(changes, request_id, digest)
 
     def _commit(self, changes: Sequence[Change], request_id: str | None, digest: bytes | None) -> CommitResult:

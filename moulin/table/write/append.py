@@ -14,7 +14,7 @@ from moulin.storage.store import Store
 from moulin.table.context import Context
 from moulin.table.properties import effective
 from moulin.table.write.layout import Layout
-from moulin.table.write.segment_writer import NumberSource, write_batches
+from moulin.table.write.segment_writer import Inline, NumberSource, write_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,6 @@ class AppendPlan:
     store: Store
     layout: Layout
     segment_bytes: int
-    inline_bytes: int = 0
 
     @classmethod
     def of(cls, context: Context, state: TableState) -> AppendPlan:
@@ -39,8 +38,8 @@ class AppendPlan:
         return self.layout.name
 
 
-def append_rows(plan: AppendPlan, rows: Iterable[pa.RecordBatch], numbers: NumberSource) -> list[SegmentFacts]:
-    """Write rows of the table's schema as segments; nothing is committed."""
-    return write_batches(
-        plan.store, plan.layout, rows, numbers, segment_bytes=plan.segment_bytes, inline_bytes=plan.inline_bytes
-    )
+def append_rows(
+    plan: AppendPlan, rows: Iterable[pa.RecordBatch], numbers: NumberSource, inline: Inline | None = None
+) -> list[SegmentFacts]:
+    """Write rows of the table's schema as segments, few as `inline` ones; nothing is committed."""
+    return write_batches(plan.store, plan.layout, rows, numbers, segment_bytes=plan.segment_bytes, inline=inline)

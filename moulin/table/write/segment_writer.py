@@ -31,6 +31,15 @@ from moulin.table.write.pieces import pieces
 
 NumberSource = Callable[[], int]
 
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """How large an append may be and be inline, and the numbers of inline segments: no file will have one."""
+
+    most_bytes: int
+    next_number: NumberSource
+
+
 # Row groups of keyed segments, at every level, unless the table says otherwise: a look-up of one row reads one of them.
 KEYED_GROUP_BYTES = 8 << 20
 
@@ -55,23 +64,25 @@ def write_batches(
     *,
     segment_bytes: int,
     level: int | None = None,
-    inline_bytes: int = 0,
+    inline: Inline | None = None,
 ) -> list[SegmentFacts]:
     """Write batches that fit the table's schema; each piece of about `segment_bytes` becomes one segment per partition.
 
     With no `level` given, rows of `BULK_BYTES` are written at level 1, laid out for scans at once; fewer at level 0,
-    for a compaction will write them again. A piece of up to `inline_bytes` in few partitions becomes inline segments.
+    for a compaction will write them again. A small piece, where `inline` is given, in few partitions becomes inline segments.
     Nothing is committed. On an error, the files written stay for clean-up.
     """
     written: list[SegmentFacts] = []
     for table in pieces(batches, layout.schema, segment_bytes):
         parts = split_by_partition(table, layout.spec, layout.schema)
-        if inline := table.nbytes <= inline_bytes:
+        numbers, is_inline = next_number, False
+        if inline is not None and table.nbytes <= inline.most_bytes:
             parts = list(parts)
-            inline = len(parts) <= _INLINE_PARTS
+            if is_inline := len(parts) <= _INLINE_PARTS:
+                numbers = inline.next_number
         for partition, part in parts:
             chosen = int(part.nbytes >= BULK_BYTES) if level is None else level
-            facts = write_sorted(store, layout, part, partition, next_number(), level=chosen, inline=inline)
+            facts = write_sorted(store, layout, part, partition, numbers(), level=chosen, inline=is_inline)
             written.append(facts)
     return written
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
@@ -24,7 +24,7 @@ from moulin.table.properties import effective
 from moulin.table.read.scan import facts_by_field, plan_segments
 from moulin.table.write.append import AppendPlan, append_rows
 from moulin.table.write.match import MatchSlice, match
-from moulin.table.write.segment_writer import NumberSource
+from moulin.table.write.segment_writer import Inline, NumberSource
 
 _BLOCK = 16  # segment numbers reserved at a time
 _CROWDED = 4  # so many times more inline segments than there should be: their compaction fails, so no more are made
@@ -47,17 +47,17 @@ def prepare_append(context: Context, state: TableState, data: object, *, inline:
     if is_frame(data):
         added = context.spark().map_frame(append_rows, plan, data)
     else:
-        if inline:
-            plan = replace(plan, inline_bytes=inline_bytes(context, state))
-        added = append_rows(plan, to_batches(data, state.schema), number_source(context))
+        small = _inline(context, state) if inline else None
+        added = append_rows(plan, to_batches(data, state.schema), number_source(context), small)
     return DataChange(state.id, state.version, Kind.APPEND, tuple(added))
 
 
-def inline_bytes(context: Context, state: TableState) -> int:
-    """How large an append may be and be inline; 0 for keyed tables, and where inline segments were not compacted."""
+def _inline(context: Context, state: TableState) -> Inline | None:
+    """Which appends are inline; None for keyed tables, and where inline segments were not compacted."""
     config = effective(context.config, state.properties)
-    crowded = state.inline >= _CROWDED * config.inline_segments
-    return 0 if crowded or state.schema.identifier_field_ids else config.inline_bytes
+    if state.schema.identifier_field_ids or state.inline >= _CROWDED * config.inline_segments:
+        return None
+    return Inline(config.inline_bytes, lambda: context.catalog.reserve_segments(1, inline=True))
 
 
 def number_source(context: Context) -> NumberSource:
