@@ -106,7 +106,7 @@ class RegionWriter:
         self._record = RecordType(state.schema)
         self._key_of = itemgetter(*(self._record.names.index(name) for name in key.names))
         self._start()
-        self.put: Callable[[Any], None] = self._make_put() if self._record.is_simple else self._put_slowly
+        self.put: Callable[[Any], None] = self._make_put() if self._record.is_fast else self._put_slowly
 
     def _start(self) -> None:
         """Begin a new memtable; an empty one gives way to it."""
@@ -122,10 +122,13 @@ class RegionWriter:
         head = log_entry.row_head(self._schema_id, self.region.epoch)
         lock, append, commit = self.lock, self._log.append, self._log.commit
         struct, convert, astuple = record.struct, msgspec.convert, msgspec.structs.astuple
+        finish = None if record.is_simple else record.finish
 
         def put(row: Any) -> None:
             try:
                 values = astuple(convert(row, struct, builtin_types=NATIVE))
+                if finish is not None:
+                    values = finish(values)
                 body = _encode(values)
             except _LOOK_CLOSER:
                 self._put_slowly(row)
