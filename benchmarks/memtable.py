@@ -1,6 +1,6 @@
 """Rows of a keyed table that are in no segment yet: scans of them, and puts of every type.
 
-Both sides of a scan are tables of the same process with the same rows; the peer's are flushed into one segment. Both sides
+Both sides of a scan are tables of one process with the same rows; the peer's are flushed into one segment. Both sides
 of a put are keyed tables without sync; the peer's rows have simple types alone.
 """
 
@@ -40,8 +40,7 @@ _TYPES: dict[str, tuple[Any, Callable[[int], Any]]] = {
 
 def run(bench: Bench) -> Iterator[Line]:
     rows = min(_ROWS, bench.rows)
-    if bench.rows > 6000:
-        yield from _scans(bench, rows)
+    yield from _scans(bench, rows)
     yield from _puts(bench, min(_PUTS, bench.rows))
 
 

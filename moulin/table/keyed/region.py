@@ -24,7 +24,7 @@ from moulin.model.operations import RegionUse
 from moulin.model.rows.record import NATIVE, RecordType
 from moulin.model.rows.rows import to_batches
 from moulin.table.keyed.log.log import Log
-from moulin.table.keyed.memtable import ENTRY_BYTES, MISSING, Memtable
+from moulin.table.keyed.memtable import ENTRY_BYTES, MISSING, Memtable, Moment
 from moulin.table.keyed.replay import replay
 
 if TYPE_CHECKING:
@@ -255,13 +255,9 @@ class RegionWriter:
                 return memtable, found
         return None
 
-    def pending(self) -> dict[Any, tuple[Memtable, Any]]:
-        """The newest write of every key that is not in segments."""
-        with self.lock:
-            newest: dict[Any, tuple[Memtable, Any]] = {}
-            for memtable in reversed(self.memtables):
-                newest.update({key: (memtable, found) for key, found in memtable.rows.items()})
-            return newest
+    def moments(self) -> list[Moment]:
+        """What is not in segments, the newest first. REQUIRES: lock is held."""
+        return [memtable.moment() for memtable in self.memtables if len(memtable)]
 
     # Flushing
 
