@@ -39,6 +39,7 @@ NAMES = (
     "puts",
     "gets",
     "key_scan",
+    "memtable",
     "steady",
     "spark_upsert",
     "sql_changes",

@@ -18,8 +18,9 @@ from moulin.model.where import Where
 from moulin.table.commit.retry import retry
 from moulin.table.context import Context
 from moulin.table.handle import whole_number
-from moulin.table.keyed.key_scan import KeyScan, Pending
+from moulin.table.keyed.key_scan import KeyScan
 from moulin.table.keyed.keyed import KeyedTable
+from moulin.table.keyed.pending import Pending
 from moulin.table.keyed.reader import KeyedReader
 from moulin.table.keyed.region import RegionWriter
 from moulin.table.ports import Backfilled, BatchLoaded, Export, is_frame

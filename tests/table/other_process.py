@@ -64,7 +64,8 @@ class OtherProcess:
 
 def pending(table: Any) -> list[Any]:
     """The keys of writes that are in no version."""
-    return sorted(table._keyed_only().pending()[1])
+    regions = table._keyed_only().pending()[1]
+    return sorted({key for moments in regions for moment in moments for key in moment.memtable.rows})
 
 
 def fill(table: Any, first: int) -> list[Any]:

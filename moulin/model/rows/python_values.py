@@ -82,9 +82,9 @@ def _leaf(values: Sequence[Any], target: Target) -> pa.Array:
             return _nanos(values, target)
         if datetime in kinds:
             values = _moments(values, kinds, target)
-    if Decimal in kinds and pt.is_floating(target.type):
-        values = [float(value) if type(value) is Decimal else value for value in values]
     try:
+        if Decimal in kinds and pt.is_floating(target.type):
+            values = [float(value) if type(value) is Decimal else value for value in values]
         # A whole number of more than 64 bits suggests no type; for decimals Arrow itself takes nothing but what fits.
         explicit = target.type if pt.is_decimal(target.type) and str not in kinds else None
         if pt.is_timestamp(target.type) and any(hasattr(kind, "nanosecond") for kind in kinds):

@@ -1,13 +1,15 @@
 """Single rows on their way in: checked against a schema fast, one Python row at a time.
 
 A row that the fast check does not take is judged by `model.rows`, which converts more and says what is wrong; so both
-ways in accept the same rows.
+ways in accept the same rows. msgspec checks the types whose values are stored as they are, `stored_values` the others.
 """
+
+# Decisions: docs/decisions/0331
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from operator import itemgetter
 from typing import Annotated, Any, Final
@@ -15,8 +17,13 @@ from uuid import UUID
 
 import msgspec
 import pyarrow as pa
+import pyarrow.types as pt
 
+from moulin.model.rows.conversion import Target
+from moulin.model.rows.python_values import from_python
+from moulin.model.rows.stored_values import showing, storing, with_numbers
 from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.defaults import default_value
 from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
@@ -30,12 +37,13 @@ from moulin.model.schema.values import (
     StringType,
     TimestampType,
     TimestamptzType,
+    TimeType,
     UUIDType,
 )
 
 Record = msgspec.Struct
 
-# Types whose Python values are stored without any change. Others go through Arrow.
+# Types whose Python values are stored without any change.
 _TYPES: Final[dict[type[IcebergType], Any]] = {
     BooleanType: bool,
     IntegerType: Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)],
@@ -45,25 +53,36 @@ _TYPES: Final[dict[type[IcebergType], Any]] = {
     StringType: str,
     BinaryType: bytes,
     DateType: date,
+    TimeType: Annotated[time, msgspec.Meta(tz=False)],
     TimestampType: Annotated[datetime, msgspec.Meta(tz=False)],
     TimestamptzType: Annotated[datetime, msgspec.Meta(tz=True)],
     UUIDType: UUID,
 }
 
 
+_AT_ONCE: Final = 1 << 13  # rows: a few milliseconds
 _LOOK_CLOSER: Final = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
 # What rows hold already, so that msgspec reads none of it from text: `model.rows` has rules of its own for that.
-NATIVE: Final = (bytes, datetime, date, UUID, Decimal)
+NATIVE: Final = (bytes, datetime, date, time, UUID, Decimal)
 
 
 class RecordType:
-    """Rows of one schema."""
+    """Rows of one schema. A checked row is a tuple of stored values, in the order of the columns.
+
+    `is_fast` when rows can be checked here at all, `is_simple` when msgspec alone does it.
+    """
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.names = tuple(field.name for field in schema.fields)
-        self.is_simple = all(type(field.field_type) in _TYPES for field in schema.fields)
-        if self.is_simple:
+        stores = {i: storing(field) for i, field in enumerate(schema.fields) if type(field.field_type) not in _TYPES}
+        self.is_simple = not stores
+        self.is_fast = all(store is not None for store in stores.values())
+        self._stores = tuple((index, store) for index, store in stores.items() if store is not None)
+        shows = ((field.name, showing(field.field_type)) for field in schema.fields)
+        self._shows = tuple((name, show) for name, show in shows if show is not None)
+        self._columns = _Columns(schema)
+        if self.is_fast:
             fields: list[Any] = [_field(index, field) for index, field in enumerate(schema.fields)]
             renames = {f"_{index}": name for index, name in enumerate(self.names)}
             self.struct = msgspec.defstruct(
@@ -77,16 +96,24 @@ class RecordType:
                 array_like=False,
             )
 
+    def finish(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Stored values of those that `struct` let through; raises what a closer look is worth."""
+        row = list(values)
+        for index, store in self._stores:
+            row[index] = store(row[index])
+        return tuple(row)
+
     def check(self, row: Any) -> tuple[Any, ...] | None:
         """The values of a row in the schema's order; None when it must be looked at more closely."""
         try:
             record = msgspec.convert(row, self.struct, builtin_types=NATIVE)
+            values = msgspec.structs.astuple(record)
+            return values if self.is_simple else self.finish(values)
         except _LOOK_CLOSER:
             return None
-        return msgspec.structs.astuple(record)
 
     def check_all(self, rows: Sequence[Any]) -> list[tuple[Any, ...]] | None:
-        """`check` for several rows; None when one of them must be looked at more closely."""
+        """`check` for several rows; None when one of them must be looked at more closely. REQUIRES: is_simple."""
         try:
             records = msgspec.convert(rows, list[self.struct], builtin_types=NATIVE)  # type: ignore[name-defined]
         except _LOOK_CLOSER:
@@ -95,23 +122,61 @@ class RecordType:
 
     def to_arrow(self, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
         """Checked rows as a table of the schema."""
-        fields = arrow_schema(self.schema)
-        columns = [_column(list(map(itemgetter(index), rows)), field.type) for index, field in enumerate(fields)]
-        return pa.Table.from_arrays(columns, schema=fields)
+        return self._columns.table(rows)
 
     def to_dict(self, row: tuple[Any, ...]) -> dict[str, Any]:
-        return dict(zip(self.names, row, strict=True))
+        """A checked row as readers get it."""
+        shown = dict(zip(self.names, row, strict=True))
+        for name, show in self._shows:
+            if shown[name] is not None:
+                shown[name] = show(shown[name])
+        return shown
+
+
+class _Columns:
+    """Columns of checked rows. Arrow reads whole rows at once where it takes the values of all columns as they are."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema, self._fields = arrow_schema(schema), schema.fields
+        self._special = any(_is_special(kind) for kind in self._schema.types)
+        self._row = None if self._special else pa.struct([pa.field(f.name, f.type) for f in self._schema])
+
+    def table(self, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+        # Python's lock is held for as long as Arrow looks at Python values.
+        parts = [rows[at : at + _AT_ONCE] for at in range(0, len(rows), _AT_ONCE)]
+        batches = [pa.RecordBatch.from_arrays(self._arrays(part), schema=self._schema) for part in parts]
+        table = pa.Table.from_batches(batches, self._schema)
+        return table.combine_chunks() if len(batches) > 1 else table
+
+    def _arrays(self, rows: Sequence[tuple[Any, ...]]) -> list[pa.Array]:
+        if self._row is not None:
+            whole = pa.array(rows, self._row)
+            return [whole.field(index) for index in range(len(self._fields))]
+        return [
+            _column(list(map(itemgetter(index), rows)), column.type, field)
+            for index, (column, field) in enumerate(zip(self._schema, self._fields, strict=True))
+        ]
 
 
 def _field(index: int, field: NestedField) -> tuple[Any, ...]:
-    kind = _TYPES[type(field.field_type)]
+    name, kind = f"_{index}", _TYPES.get(type(field.field_type))
+    if kind is None:
+        default = default_value(field, write=True) if field.field_type.is_primitive else None
+        return (name, Any) if field.required and default is None else (name, Any, default)
     if field.required and field.write_default is None:
-        return (f"_{index}", kind)
-    return (f"_{index}", kind if field.required else kind | None, field.write_default)
+        return (name, kind)
+    return (name, kind if field.required else kind | None, field.write_default)
 
 
-def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+def _is_special(kind: pa.DataType) -> bool:
+    return bool(kind == pa.uuid() or pt.is_nested(kind))
+
+
+def _column(values: list[Any], kind: pa.DataType, field: NestedField) -> pa.Array:
     if kind == pa.uuid():
         stored = pa.array([None if value is None else value.bytes for value in values], pa.binary(16))
         return pa.ExtensionArray.from_storage(kind, stored)
+    if pt.is_nested(kind):
+        found = from_python(values, Target.of(with_numbers(field)))
+        return found if found.type.equals(kind) else found.cast(kind)
     return pa.array(values, kind)

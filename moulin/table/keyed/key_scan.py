@@ -18,50 +18,20 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from moulin.errors import InvalidInput
-from moulin.model.columns import compute as pc
 from moulin.model.facts import LiveSegment
 from moulin.model.key.key import Key, successor
 from moulin.model.predicate.evaluation import evaluate
+from moulin.model.rows.numbers import int64_array
 from moulin.model.schema.arrow import empty_table
 from moulin.model.where import Where
 from moulin.table.context import Context
-from moulin.table.find.locate import locate
-from moulin.table.keyed.memtable import to_schema
-from moulin.table.keyed.reader import KeyedReader
+from moulin.table.keyed.columns import key_order
+from moulin.table.keyed.pending import Pending
 from moulin.table.keyed.version import KeyedVersion
 from moulin.table.read.scan import Scan
 from moulin.table.read.units import Unit, UnitReader, read_ahead
-from moulin.table.write.upsert import mark
 
 _WINDOW_ROWS = 1 << 18
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """Writes that are in no segment yet: rows, and the positions in segments that no longer count because of them."""
-
-    rows: pa.Table
-    hidden: Mapping[int, BitMap64]
-
-    @classmethod
-    def of(cls, context: Context, keyed: KeyedReader) -> tuple[KeyedVersion, Pending | None]:
-        """One moment of a table."""
-        seen, entries = keyed.pending()
-        if not entries:
-            return seen, None
-        key = keyed.key
-        by_table: dict[int, tuple[Any, dict[Any, Any]]] = {}
-        for value, (memtable, found) in entries.items():
-            by_table.setdefault(id(memtable), (memtable, {}))[1][value] = found
-        tables = []
-        for memtable, part in by_table.values():
-            rows, _ = memtable.contents(part)
-            tables.append(to_schema(rows, memtable.record.schema, seen.state.schema))
-        keys = key.encode(key.to_table(list(entries)))
-        ordered = keys.take(pc.sort_indices(keys))
-        hidden: dict[int, BitMap64] = {}
-        mark(hidden, locate(context.indexes, context.vectors, context.store, seen.segments, ordered))
-        return seen, cls(pa.concat_tables(tables), hidden)
 
 
 @dataclass(slots=True)
@@ -178,8 +148,7 @@ class KeyScan(Scan):
                 return [_Group(list(segments), self._pending is not None, b"")]
             spans.append((low, high, segment))
         if self._pending is not None and self._pending.rows.num_rows:
-            edges = pc.min_max(self._key.encode(self._pending.rows).cast(pa.binary()))
-            spans.append((edges["min"].as_py(), edges["max"].as_py(), None))
+            spans.append((*self._pending.edges, None))
         groups: list[_Group] = []
         for low, high, member in sorted(spans, key=itemgetter(0)):
             if not groups or low > groups[-1].last:
@@ -228,21 +197,20 @@ class KeyScan(Scan):
         return cuts
 
     def _window(self, window: _Window, read: UnitReader) -> pa.Table:
-        tables, in_order = [], True
+        tables = []
         for segment in window.group.segments:
             start, stop = self._context.indexes.span(segment, window.low, window.high)
             if start < stop:
                 tables.append(read.slice(segment, start, stop))
         if self._pending is not None and window.group.pending:
-            rows = self._matching(self._pending.rows, window.low, window.high)
+            rows = self._matching(self._pending.between(window.low, window.high))
             if rows.num_rows:
                 tables.append(rows)
-                in_order = False
         if not tables:
             return empty_table(self._working_schema(read))
         schema = tables[0].schema
         table = pa.concat_tables([t if t.schema == schema else t.select(schema.names).cast(schema) for t in tables])
-        return table if in_order and len(tables) == 1 else table.take(pc.sort_indices(self._key.encode(table)))
+        return table if len(tables) == 1 else table.take(int64_array(key_order(self._key.encode(table))))
 
     def _reader(self, gone: Mapping[int, BitMap64], positions: Mapping[int, Any]) -> UnitReader:
         columns = self._columns
@@ -253,20 +221,12 @@ class KeyScan(Scan):
     def _working_schema(self, read: UnitReader) -> pa.Schema:
         return read.schema()
 
-    def _matching(self, rows: pa.Table, low: bytes | None = None, high: bytes | None = None) -> pa.Table:
-        """Pending rows that the filter and the range let through, with the columns that the reader gives."""
-        if low is not None or high is not None:
-            keys = self._key.encode(rows)
-            keep = np.ones(rows.num_rows, np.bool_)
-            if low is not None:
-                keep &= np.asarray(pc.greater_equal(keys.cast(pa.binary()), pa.scalar(low, pa.binary())))
-            if high is not None:
-                keep &= np.asarray(pc.less(keys.cast(pa.binary()), pa.scalar(high, pa.binary())))
-            rows = rows.filter(pa.array(keep))
+    def _matching(self, rows: pa.Table) -> pa.Table:
+        """Pending rows that the filter lets through, with the columns that the reader gives."""
         rows = self._hidden.absent(rows)
         if not self._predicate.is_true:
             rows = rows.filter(evaluate(self._predicate.expression, rows))
         return rows
 
 
-__all__ = ["KeyScan", "Pending"]
+__all__ = ["KeyScan"]

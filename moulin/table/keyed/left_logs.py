@@ -28,7 +28,7 @@ from moulin.table.context import Context
 from moulin.table.keyed.claim import check_left, log_folder
 from moulin.table.keyed.log import owner
 from moulin.table.keyed.log.log_reader import LocalLogReader, LogReader, StoreLogReader
-from moulin.table.keyed.memtable import MISSING, Memtable
+from moulin.table.keyed.memtable import MISSING, Memtable, Moment
 from moulin.table.keyed.replay import replay
 from moulin.table.properties import effective
 
@@ -147,12 +147,9 @@ class Tail:
                 return memtable, found
         return None
 
-    def pending(self) -> dict[Any, tuple[Memtable, Any]]:
-        """The newest write of every key."""
-        newest: dict[Any, tuple[Memtable, Any]] = {}
-        for memtable in reversed(self._memtables):
-            newest.update({key: (memtable, found) for key, found in memtable.rows.items()})
-        return newest
+    def moments(self) -> list[Moment]:
+        """What it holds, the newest first."""
+        return [memtable.moment() for memtable in self._memtables if len(memtable)]
 
     def beyond(self, covered: int, state: TableState) -> Tail:
         """The part of it that is not in segments when those have all up to this position."""

@@ -21,7 +21,7 @@ from moulin.table.context import Context
 from moulin.table.keyed.counters import CacheUse
 from moulin.table.keyed.left_logs import Tail, left_logs, read_tail
 from moulin.table.keyed.lookup import Lookup
-from moulin.table.keyed.memtable import Memtable
+from moulin.table.keyed.memtable import Memtable, Moment
 from moulin.table.keyed.region import RegionWriter
 from moulin.table.keyed.version import KeyedVersion
 from moulin.table.properties import effective
@@ -147,14 +147,11 @@ class KeyedReader:
                 stack.enter_context(writer.lock)
             yield seen, [*self._tails, *writers]
 
-    def pending(self) -> tuple[KeyedVersion, dict[Any, tuple[Memtable, Any]]]:
-        """One moment of the table: a version, and the newest write of every key that is not in it."""
+    def pending(self) -> tuple[KeyedVersion, list[list[Moment]]]:
+        """One moment of the table: a version, and the memtables of each region that are not in it, the newest first."""
         self.ready()
         with self._moment() as (seen, unflushed):
-            entries: dict[Any, tuple[Memtable, Any]] = {}
-            for source in unflushed:
-                entries.update(source.pending())
-            return seen, entries
+            return seen, [moments for source in unflushed if (moments := source.moments())]
 
     def cache_use(self) -> CacheUse:
         """How often the row cache had what was asked for."""

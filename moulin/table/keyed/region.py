@@ -24,7 +24,7 @@ from moulin.model.operations import RegionUse
 from moulin.model.rows.record import NATIVE, RecordType
 from moulin.model.rows.rows import to_batches
 from moulin.table.keyed.log.log import Log
-from moulin.table.keyed.memtable import ENTRY_BYTES, MISSING, Memtable
+from moulin.table.keyed.memtable import ENTRY_BYTES, MISSING, Memtable, Moment
 from moulin.table.keyed.replay import replay
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class RegionWriter:
         self._record = RecordType(state.schema)
         self._key_of = itemgetter(*(self._record.names.index(name) for name in key.names))
         self._start()
-        self.put: Callable[[Any], None] = self._make_put() if self._record.is_simple else self._put_slowly
+        self.put: Callable[[Any], None] = self._make_put() if self._record.is_fast else self._put_slowly
 
     def _start(self) -> None:
         """Begin a new memtable; an empty one gives way to it."""
@@ -122,10 +122,13 @@ class RegionWriter:
         head = log_entry.row_head(self._schema_id, self.region.epoch)
         lock, append, commit = self.lock, self._log.append, self._log.commit
         struct, convert, astuple = record.struct, msgspec.convert, msgspec.structs.astuple
+        finish = None if record.is_simple else record.finish
 
         def put(row: Any) -> None:
             try:
                 values = astuple(convert(row, struct, builtin_types=NATIVE))
+                if finish is not None:
+                    values = finish(values)
                 body = _encode(values)
             except _LOOK_CLOSER:
                 self._put_slowly(row)
@@ -252,13 +255,9 @@ class RegionWriter:
                 return memtable, found
         return None
 
-    def pending(self) -> dict[Any, tuple[Memtable, Any]]:
-        """The newest write of every key that is not in segments."""
-        with self.lock:
-            newest: dict[Any, tuple[Memtable, Any]] = {}
-            for memtable in reversed(self.memtables):
-                newest.update({key: (memtable, found) for key, found in memtable.rows.items()})
-            return newest
+    def moments(self) -> list[Moment]:
+        """What is not in segments, the newest first. REQUIRES: lock is held."""
+        return [memtable.moment() for memtable in self.memtables if len(memtable)]
 
     # Flushing
 

@@ -1,0 +1,164 @@
+"""Rows of a keyed table that are in no segment yet: scans of them, and puts of every type.
+
+Both sides of a scan are tables of one process with the same rows; the peer's are flushed into one segment. Both sides
+of a put are keyed tables without sync; the peer's rows have simple types alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+import moulin
+from benchmarks.harness import Bench, Contender, Line
+from benchmarks.puts import SCHEMA
+from benchmarks.puts import _row as make_row
+from moulin import Lake
+from moulin.table.table import Table
+
+TITLE = "unflushed rows / flushed rows, puts of all types / of simple ones"
+_ROWS = 100_000
+_MORE = 1_000
+_PUTS = 20_000
+_LIST = 1_000
+_MEMTABLE = 512 << 20  # no flush of its own comes between
+
+_TYPES: dict[str, tuple[Any, Callable[[int], Any]]] = {
+    "float": (pa.float32(), lambda number: number / 7),
+    "decimal": (pa.decimal128(12, 2), lambda number: Decimal(number).scaleb(-2)),
+    "time": (pa.time64("us"), lambda number: time(number % 24, number % 60, 1, number)),
+    "ns timestamp": (pa.timestamp("ns", "UTC"), lambda number: datetime(2024, 1, 1, 1, 1, 1, number, UTC)),
+    "list": (pa.list_(pa.int64()), lambda number: [number, number + 1, number + 2]),
+    "struct": (pa.struct({"a": pa.int64(), "b": pa.string()}), lambda number: {"a": number, "b": "text"}),
+}
+
+
+def run(bench: Bench) -> Iterator[Line]:
+    rows = min(_ROWS, bench.rows)
+    yield from _scans(bench, rows)
+    yield from _puts(bench, min(_PUTS, bench.rows))
+
+
+def _lake(bench: Bench, name: str) -> Lake:
+    def make() -> Lake:
+        lake = moulin.connect(bench.folder / name, log_sync="never", memtable_bytes=_MEMTABLE, merge_background="off")
+        lake.create_database("bench")
+        return lake
+
+    lake: Lake = bench.shared(name, make)
+    return lake
+
+
+def _table(lake: Lake, name: str, schema: pa.Schema = SCHEMA) -> Table:
+    return lake.create_table(f"bench.{name}", schema, primary_key=["id"])
+
+
+def _put_all(table: Table, rows: list[dict[str, Any]]) -> None:
+    put = table.put
+    for row in rows:
+        put(row)
+
+
+def _scans(bench: Bench, rows: int) -> Iterator[Line]:
+    bench.step(f"putting {rows:,} rows one by one")
+    data = [make_row(number) for number in range(rows)]
+    lake = _lake(bench, "memtable")
+    flushed, singles, batches = (_table(lake, name) for name in ("flushed", "singles", "batches"))
+    for table in (flushed, singles):
+        _put_all(table, data)
+    batches.put_batch(pa.Table.from_pylist(data, SCHEMA))
+    flushed.flush()
+    peer = {"the same flushed": Contender(lambda: flushed.scan().to_arrow())}
+    in_order = {"the same flushed": Contender(lambda: flushed.scan(ordered=True).to_arrow())}
+
+    def again(case: str, table: Table, ordered: bool, more: Callable[[], None] | None = None) -> Line:
+        ours = Contender(lambda: table.scan(ordered=ordered).to_arrow(), more)
+        return bench.compare("memtable", case, ours, in_order if ordered else peer, target=1.5)
+
+    kept: list[Table] = []
+
+    def put_anew() -> None:
+        """A table whose rows nobody looked at."""
+        while kept:
+            lake.drop_table(kept.pop().name)
+        kept.append(_table(lake, "first"))
+        _put_all(kept[0], data)
+
+    def put_more() -> None:
+        """Half of them replace rows, and half are new."""
+        start = len(added)
+        added.extend(range(rows + start, rows + start + _MORE // 2))
+        _put_all(singles, [make_row(number) for number in (*added[start:], *range(start, start + _MORE // 2))])
+
+    added: list[int] = []
+    first = Contender(lambda: kept[0].scan().to_arrow(), put_anew)
+    yield bench.compare("memtable", f"first scan of {rows:,} rows put one by one", first, peer, target=1.5)
+    yield again(f"scan of {rows:,} rows put one by one, again", singles, False)
+    yield again(f"scan of {rows:,} rows put in one batch, again", batches, False)
+    yield again(f"scan in key order of {rows:,} rows, again", singles, True)
+    yield again(f"scan after {_MORE:,} more puts", singles, False, put_more)
+    yield again(f"scan in key order after {_MORE:,} more puts", singles, True, put_more)
+
+
+def _puts(bench: Bench, count: int) -> Iterator[Line]:
+    simple = [make_row(number) for number in range(count)]
+    for name, (kind, value) in _TYPES.items():
+        schema = SCHEMA.append(pa.field("more", kind))
+        rows = [{**row, "more": value(number)} for number, row in enumerate(simple)]
+        yield bench.compare(
+            "memtable",
+            f"{count:,} puts of rows with a {name}",
+            _new_table(bench, name, schema, rows, _put_all),
+            {"simple rows": _new_table(bench, "simple", SCHEMA, simple, _put_all)},
+            target=3.0,
+        )
+    schema = SCHEMA
+    for name, (kind, _) in _TYPES.items():
+        schema = schema.append(pa.field(name, kind))
+    rows = [
+        {**row, **{name: value(number) for name, (_, value) in _TYPES.items()}} for number, row in enumerate(simple)
+    ]
+
+    def put_lists(table: Table, rows: list[dict[str, Any]]) -> None:
+        for at in range(0, len(rows), _LIST):
+            table.put_batch(rows[at : at + _LIST])
+
+    yield bench.compare(
+        "memtable",
+        f"put_batch of {_LIST:,} rows of all these types",
+        _new_table(bench, "lists", schema, rows, put_lists),
+        {"put of each row": _new_table(bench, "rows", schema, rows, _put_all)},
+        target=1.0,
+    )
+
+
+def _new_table(
+    bench: Bench,
+    name: str,
+    schema: pa.Schema,
+    rows: list[dict[str, Any]],
+    run: Callable[[Table, list[dict[str, Any]]], None],
+) -> Contender:
+    """A new lake for every run, whose first put, which claims the region, is not timed."""
+    opened: list[tuple[Lake, Table]] = []
+
+    def prepare() -> None:
+        while opened:
+            opened.pop()[0].close()
+        folder = bench.folder / "memtable puts" / name
+        shutil.rmtree(folder, ignore_errors=True)
+        lake = moulin.connect(folder, log_sync="never", memtable_bytes=_MEMTABLE)
+        lake.create_database("bench")
+        table = _table(lake, "rows", schema)
+        table.put(rows[0])
+        opened.append((lake, table))
+
+    def timed() -> None:
+        run(opened[0][1], rows)
+
+    return Contender(timed, prepare)

@@ -1,0 +1,166 @@
+"""Puts and gets of every type: the fast path against the plain one, which goes through Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from moulin.errors import InvalidInput
+from moulin.formats import log_entry
+from moulin.lake import Lake
+from moulin.model.rows.nano_datetime import NanoDatetime
+from moulin.model.rows.record import RecordType
+from moulin.model.schema import values as types
+from moulin.model.schema.schema import make_schema
+from moulin.table.table import Table
+
+KINDS = [
+    "boolean", "int", "long", "float", "double", "decimal(9, 2)", "decimal(38, 10)", "date", "time", "timestamp",
+    "timestamptz", "timestamp_ns", "timestamptz_ns", "string", "uuid", "fixed(3)", "binary", "list<float>",
+    "list<decimal(4, 1)>", "list<list<timestamp_ns>>", "struct<a: long, b: struct<c: time, d: uuid>>",
+    "map<string, float>", "map<decimal(5, 2), list<date>>", "map<timestamptz_ns, struct<a: fixed(2), b: boolean>>",
+]  # fmt: skip
+COLUMNS = [("id", "long", False), *((f"c{index}", kind) for index, kind in enumerate(KINDS))]
+SCHEMA = make_schema(COLUMNS)
+ZONES = st.sampled_from([UTC, timezone(timedelta(hours=-7, minutes=30))])
+ODD = st.one_of(
+    st.integers(), st.floats(), st.text(max_size=3), st.binary(max_size=4), st.decimals(), st.dates(), st.times(),
+    st.datetimes(), st.datetimes(timezones=ZONES), st.uuids(), st.lists(st.integers(0, 9), max_size=2),
+    st.sampled_from([{}, {"a": 1}, [None], np.float64(1.5), np.arange(2), True, (), [("x", 1.5)] * 2]),
+)  # fmt: skip
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+LEAVES: dict[type, st.SearchStrategy[Any]] = {
+    types.BooleanType: st.booleans(),
+    types.IntegerType: st.integers(-(2**31) - 1, 2**31),
+    types.LongType: st.integers(-(2**63) - 1, 2**63),
+    types.FloatType: st.floats() | st.floats(width=32) | st.integers(-(2**25), 2**25),
+    types.DoubleType: st.floats() | st.integers(-(2**54), 2**54),
+    types.DateType: st.dates(),
+    types.TimeType: st.times(),
+    types.TimestampType: st.datetimes(),
+    types.TimestamptzType: st.datetimes(timezones=ZONES),
+    types.TimestampNanoType: st.datetimes() | st.integers(-(2**63), 2**63 - 1).map(lambda n: nanos(n, False)),
+    types.TimestamptzNanoType: st.datetimes(timezones=ZONES)
+    | st.integers(-(2**63), 2**63 - 1).map(lambda n: nanos(n, True)),
+    types.StringType: TEXT,
+    types.UUIDType: st.uuids(),
+    types.BinaryType: st.binary(max_size=4),
+}
+
+
+def nanos(number: int, zoned: bool) -> NanoDatetime:
+    return NanoDatetime.of(number, zoned=zoned)
+
+
+def values_of(kind: types.IcebergType) -> st.SearchStrategy[Any]:
+    """Values that fit a type, nearly fit it, or are None."""
+    match kind:
+        case types.ListType(element_type=element):
+            found: st.SearchStrategy[Any] = st.lists(values_of(element), max_size=3)
+        case types.MapType(key_type=key, value_type=value):
+            keys = values_of(key).filter(lambda found: found is not None)
+            pairs = st.lists(st.tuples(keys, values_of(value)), max_size=3)
+            found = pairs | pairs.map(lambda given: {k: v for k, v in given if not isinstance(k, list | dict)})
+        case types.StructType(fields=fields):
+            found = st.fixed_dictionaries({}, optional={f.name: values_of(f.field_type) for f in fields})
+        case types.DecimalType(precision=precision, scale=scale):
+            found = st.integers(-(10**precision), 10**precision).map(
+                lambda number: Decimal(number) * Decimal(10) ** -scale
+            )
+            found |= st.decimals(allow_nan=False) | st.integers()
+        case types.FixedType(length=length):
+            found = st.binary(min_size=length, max_size=length)
+        case _:
+            found = LEAVES[type(kind)]
+    return st.none() | found
+
+
+CELLS = st.sampled_from(range(len(KINDS))).flatmap(
+    lambda index: st.tuples(st.just(f"c{index}"), st.one_of(*[values_of(SCHEMA.fields[index + 1].field_type)] * 4, ODD))
+)
+
+
+def put(table: Table, row: dict[str, Any], *, plainly: bool) -> str | None:
+    """The error, if it was refused."""
+    try:
+        if plainly:
+            table.put_batch([row])  # lists of rows with such types go through Arrow
+        else:
+            table.put(row)
+    except InvalidInput as error:
+        return str(error)
+    return None
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Table, Table]]:
+    folder: Path = tmp_path_factory.mktemp("types")
+    with Lake.open(folder / "lake") as lake:
+        lake.create_database("d")
+        yield tuple(lake.create_table(f"d.{name}", SCHEMA, primary_key=["id"]) for name in ("fast", "plain"))  # type: ignore[misc]
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(cell=CELLS)
+def test_both_paths_take_the_same_and_give_the_same(tables: tuple[Table, Table], cell: tuple[str, Any]) -> None:
+    fast, plain = tables
+    row = {"id": 1, cell[0]: cell[1]}
+    for table in tables:
+        table.put({"id": 1})
+    refused = put(plain, row, plainly=True)
+    assert put(fast, row, plainly=False) == refused
+    try:
+        expected = plain.get(1)
+    except (ValueError, OverflowError):
+        return  # Arrow holds a time that Python does not
+    found = fast.get(1)
+    assert same(found, expected), (found, expected)
+    assert fast.scan().to_arrow().equals(plain.scan().to_arrow()) or "nan" in repr(expected).lower()
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Equal, of the same type, and with NaN where the other has it."""
+    if isinstance(expected, list | tuple):
+        return type(found) is type(expected) and len(found) == len(expected) and all(map(same, found, expected))
+    if isinstance(expected, dict):
+        return list(found) == list(expected) and all(same(found[name], expected[name]) for name in expected)
+    if isinstance(expected, float):
+        return repr(found) == repr(expected)
+    return type(found) is type(expected) and found == expected
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(cell=CELLS)
+def test_the_log_gives_back_what_was_stored(cell: tuple[str, Any]) -> None:
+    record = RecordType(SCHEMA)
+    checked = record.check({"id": 1, cell[0]: cell[1]})
+    if checked is None:
+        return
+    payload = log_entry.encode_row(0, checked)
+    (read,) = log_entry.decode(payload).rows(log_entry.python_types(SCHEMA.fields))
+    assert same(dict(enumerate(read)), dict(enumerate(checked)))
+    assert record.to_arrow([read]).equals(record.to_arrow([checked])) or "nan" in repr(checked).lower()
+
+
+@pytest.mark.parametrize("value", [[1.5, None], {"a": 1, "b": {"c": None, "d": None}}])
+def test_rows_share_nothing_with_their_writers_and_readers(tables: tuple[Table, Table], value: Any) -> None:
+    table = tables[0]
+    name = "c17" if isinstance(value, list) else "c20"
+    kept = repr(value)
+    table.put({"id": 2, name: value})
+    value.clear()
+    found = table.get(2)
+    assert found is not None
+    assert repr(found[name]) == kept
+    found[name].clear()
+    again = table.get(2)
+    assert again is not None
+    assert repr(again[name]) == kept
