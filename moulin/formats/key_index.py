@@ -4,6 +4,8 @@ Bytes: docs/formats/key_index.md. A segment of a keyed table is sorted by key, s
 the position of its row.
 """
 
+# Decisions: docs/decisions/0341
+
 from __future__ import annotations
 
 import struct
@@ -22,11 +24,15 @@ import pyarrow as pa
 from moulin.errors import Corrupt, Unsupported
 from moulin.model.columns import compute as pc
 from moulin.model.columns.arrays import Hashes, Integers
+from moulin.model.columns.planes import from_planes, integers_from_planes, to_planes
 from moulin.model.layout.murmur3 import hash_bytes, hash_longs
 
 # DO NOT CHANGE THESE: they are in files.
 _MAGIC: Final = b"MKIX"
-_FORMAT: Final = 1
+_PLAIN_FORMAT: Final = 1
+_FORMAT: Final = 2
+_ROW_IDS: Final = 1  # flags of a block
+_PLANES: Final = 2
 _FOOTER: Final = struct.Struct("<QQQIIIHHBBHI4s")
 _INHERITED: Final = -1
 _FILTER_BLOCK: Final = 512
@@ -94,16 +100,25 @@ def _cuts(keys: pa.Array, width: int) -> list[int]:
 
 def _pack_block(keys: pa.Array, width: int, row_ids: Integers | None) -> bytes:
     rows = len(keys)
-    flags = 0 if row_ids is None else 1
-    body = struct.pack("<II", rows, flags) + key_bytes(keys, width)
+    flags = _PLANES if row_ids is None else _PLANES | _ROW_IDS
+    body = struct.pack("<II", rows, flags) + _key_planes(keys, width)
     if row_ids is not None:
-        body += row_ids.astype("<i8").tobytes()
+        body += to_planes(row_ids.astype("<i8").view(np.uint8), 8, order="<")
     packed: bytes = pa.compress(body, codec="zstd", asbytes=True)
     return struct.pack("<I", len(body)) + packed
 
 
+def _key_planes(keys: pa.Array, width: int) -> bytes:
+    """Encoded keys as blocks hold them: in planes, or their ends in planes and then their bytes."""
+    plain = key_bytes(keys, width)
+    if width:
+        return to_planes(np.frombuffer(plain, np.uint8), width, order=">")
+    head = 4 * (len(keys) + 1)
+    return to_planes(np.frombuffer(plain[:head], np.uint8), 4, order="<") + plain[head:]
+
+
 def key_bytes(keys: pa.Array, width: int) -> bytes:
-    """Encoded keys as blocks hold them: one after the other, with their ends before them when widths differ."""
+    """Encoded keys one after the other, with their ends before them when widths differ."""
     if width:
         data: npt.NDArray[np.uint8] = np.frombuffer(keys.buffers()[1] or b"", np.uint8)
         return bytes(data[keys.offset * width : (keys.offset + len(keys)) * width])
@@ -226,7 +241,8 @@ class KeyIndex:
             raise self._damaged("has a footer that fails its checksum")
         (filter_at, directory_at, self.rows, filter_size, directory_size, self.blocks, self.width, _, probes,
          version, _, body_crc, _) = _FOOTER.unpack(footer)  # fmt: skip
-        if version != _FORMAT:
+        self._planes = _PLANES if version == _FORMAT else 0
+        if version not in (_PLAIN_FORMAT, _FORMAT):
             raise Unsupported(f"Key index {name} has format {version}, which is not known here: upgrade Moulin.")
         if directory_at != filter_at + filter_size or directory_at + directory_size + _END != size:
             raise self._damaged("has a footer that contradicts its length")
@@ -340,11 +356,21 @@ class KeyIndex:
             count, flags = struct.unpack_from("<II", body)
         except (pa.ArrowException, struct.error, OSError) as error:
             raise self._damaged(f"has a block that cannot be decoded ({error})") from error
-        if count != rows or flags > 1 or len(body) < 8 + 8 * rows * flags:
+        end = len(body) - 8 * rows * (flags & _ROW_IDS)
+        if count != rows or flags & ~_ROW_IDS != self._planes or end < 8:
             raise self._damaged(f"has a block of {count} entries where {rows} are due")
-        ids = np.frombuffer(body[len(body) - 8 * rows :], "<i8").astype(np.int64) if flags & 1 else None
-        keys = self._decode_keys(body[8 : len(body) - 8 * rows if flags & 1 else len(body)], rows)
+        keys = self._decode_keys(self._plain(body[8:end], rows) if self._planes else body[8:end], rows)
+        ids = None
+        if flags & _ROW_IDS:
+            ids = integers_from_planes(body[end:]) if self._planes else np.frombuffer(body[end:], "<i8")
         return Block(int(self._starts[number]), keys, ids, len(body))
+
+    def _plain(self, data: bytes, rows: int) -> bytes:
+        """Keys in planes as they are without."""
+        width, order, head = (self.width, ">", rows * self.width) if self.width else (4, "<", 4 * (rows + 1))
+        if len(data) < head:
+            raise self._damaged("has keys that are cut short")
+        return from_planes(data[:head], width, order=order).tobytes() + data[head:]
 
     def _decode_keys(self, data: bytes, rows: int) -> Any:
         if self.width:

@@ -209,9 +209,9 @@ def test_a_footer_that_lies_is_refused(field: int, value: int, data: st.DataObje
 def test_a_newer_format_is_not_damage() -> None:
     good = encode_key_index(pa.array([b"a"], pa.binary()), None)
     parts = list(FOOTER.unpack(good[-56:-4]))
-    parts[9] = 2
+    parts[9] = 3
     footer = FOOTER.pack(*parts)
-    with pytest.raises(Unsupported, match="format 2"):
+    with pytest.raises(Unsupported, match="format 3"):
         opened(good[:-56] + footer + struct.pack("<I", google_crc32c.value(footer)))
 
 
@@ -222,3 +222,29 @@ def test_the_example_of_the_page_answers_like_what_the_code_writes() -> None:
     assert answers(said, [b"ab", b"cd", b"ef"]) == answers(made, [b"ab", b"cd", b"ef"]) == [(0, -1), (1, 7), None]
     assert said[49 : 49 + 64] == made[-154:-90], "the filter; a block may be compressed to other bytes"
     assert said[-56:-32] == FOOTER.pack(49, 113, 2, *[0] * 9, b"")[:24]
+
+
+def test_an_index_of_format_1_is_read() -> None:
+    """The bytes that were the example of the page before format 2."""
+    old = bytes.fromhex(
+        "4d4b4958010000001c00000028b52ffd201ce10000020000000100000061626364ffffffffffffffff070000000000000010"
+        "0004000000040100000800000000000000008000008000000000000000000000000000000000000000108000000000000002"
+        "00000010000000040000000000080000000000000029000000000000000000000000000000dee0dfac000000006162310000"
+        "0000000000710000000000000002000000000000004000000022000000010000000200000006010000c4619c004d4b49588e"
+        "f03ec4"
+    )
+    assert answers(old, [b"ab", b"cd", b"ef"]) == [(0, -1), (1, 7), None]
+    for footer_format in (1, 2):  # a block that is not of the format of its index is damage, whatever the checksums
+        parts = list(FOOTER.unpack(old[-56:-4]))
+        parts[9] = footer_format
+        footer = FOOTER.pack(*parts)
+        index = opened(old[:-56] + footer + struct.pack("<I", google_crc32c.value(footer)))
+        if footer_format == 2:
+            with pytest.raises(Corrupt):
+                index.load(0)
+
+
+def test_keys_that_ascend_take_few_bytes() -> None:
+    rows = 100_000
+    sequence = pa.array([number.to_bytes(8, "big") for number in range(rows)], pa.binary(8))
+    assert len(encode_key_index(sequence, np.arange(rows, dtype=np.int64) + 5)) < 1.5 * rows, "the filter takes 1.25"

@@ -2,12 +2,13 @@
 
 A keyed table gets runs: segments whose keys were located, so that they say which rows they replace.
 
-There is no shuffle: a task's rows stay together, split by the table's partitions. A task with few rows hands them over
-instead, and whoever commits writes those of neighbouring tasks as one: small frames make one segment however many
-partitions they have. What a failed or repeated attempt wrote is named by no commit, and clean-up removes it.
+There is no shuffle: a task's rows stay together, split by the table's partitions. A frame of more partitions than its
+size is worth is coalesced. A task with few rows hands them over instead, and whoever commits writes those of
+neighbouring tasks as one: small frames make one segment however many partitions they have. What a failed
+or repeated attempt wrote is named by no commit, and clean-up removes it.
 """
 
-# Decisions: docs/decisions/0228
+# Decisions: docs/decisions/0228, docs/decisions/0342
 
 from __future__ import annotations
 
@@ -44,6 +45,11 @@ _NUMBERS = 1 << 16
 # at most. That is 32 MiB for the first 32 tasks, 91 MiB for 200, and 276 MiB for as many tasks as there can be.
 HELD_BYTES = 32 << 20
 HELD_BYTES_OF_TASK = 1 << 20
+
+# A task should have so many bytes of rows by Spark's estimate, unless that makes less than two tasks for each core.
+TASK_BYTES = 128 << 20
+_TASKS_PER_CORE = 2
+_UNKNOWN = 1 << 60  # estimates of this much say that Spark does not know
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +129,7 @@ class FrameJob(Generic[P, R]):
 
     def run(self, frame: DataFrame) -> list[R]:
         """The results of all tasks in their order; nothing is committed."""
-        return self.gather(collect_results(frame.mapInArrow(partial(_write_task, self), RESULT_SCHEMA)))
+        return self.gather(collect_results(coalesced(frame).mapInArrow(partial(_write_task, self), RESULT_SCHEMA)))
 
     def write(self, task: int, batches: Iterable[pa.RecordBatch]) -> Sequence[R] | HeldRows:
         """Write the rows of one task, or hand them over when they are few."""
@@ -169,6 +175,20 @@ class FrameJob(Generic[P, R]):
                 raise
             where = f"partition {first}" if first == last else f"partitions {first} to {last}"
             raise InvalidInput(f"In {where} of the DataFrame: {error.message}") from error
+
+
+def coalesced(frame: DataFrame) -> DataFrame:
+    """The frame in no more partitions than its bytes, by Spark's estimate, are worth; but two for each core at least.
+
+    As it is, where Spark has no estimate, or where the number of cores is not known because executors come and go.
+    """
+    session: Any = frame.sparkSession
+    size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+    if size >= _UNKNOWN or session.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+        return frame
+    cores = max(1, int(session.sparkContext.defaultParallelism))
+    rounds = max(_TASKS_PER_CORE, -(-size // (TASK_BYTES * cores)))
+    return frame.coalesce(int(min(cores * rounds, _TASKS)))
 
 
 def _first_bytes(rows: Iterator[pa.RecordBatch], most: int) -> tuple[list[pa.RecordBatch], bool]:

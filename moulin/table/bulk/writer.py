@@ -1,7 +1,8 @@
 """Rows into runs: the kernel of bulk upserts and merges of keyed tables, in this process and in Spark's tasks.
 
 A task sorts its rows by key, locates the rows of these keys that are there, and writes what takes their place as
-level-0 segments that keep their row ids. It needs nothing but storage; what it returns says what to commit.
+segments that keep their row ids, at level 1 where they are many. It needs nothing but storage; what it
+returns says what to commit.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from moulin.table.edit.edits import CLAUSE, PLACE, POSITION, SEGMENT, Action, Cl
 from moulin.table.find.locate import Tools, locate
 from moulin.table.runner import in_turn, side_by_side
 from moulin.table.write.pieces import pieces
-from moulin.table.write.segment_writer import BULK_BYTES, NumberSource, write_segment, write_sorted
+from moulin.table.write.segment_writer import NumberSource, bulk_level, write_segment, write_sorted
 from moulin.table.write.upsert import Positions, UpsertDraft, mark
 
 _Drafts = dict[PartitionTuple, UpsertDraft]
@@ -208,7 +208,7 @@ def _write_rows(plan: EditPlan, draft: UpsertDraft, rows: pa.Table, numbers: Num
     if not lineage:
         rows = rows.select(range(len(layout.schema.fields)))
     for partition, part in split_by_partition(rows, layout.spec, layout.schema):
-        level = int(part.nbytes >= BULK_BYTES)
+        level = bulk_level(part)
         draft.added.append(write_sorted(plan.store, layout, part, partition, numbers(), level=level, lineage=lineage))
 
 
@@ -247,7 +247,14 @@ def _write_keyed(
     for partition, part in split_by_partition(ordered, plan.layout.spec, plan.layout.schema):
         draft.added.append(
             write_segment(
-                plan.store, plan.layout, [part], partition, numbers(), level=0, lineage=lineage, region=region
+                plan.store,
+                plan.layout,
+                [part],
+                partition,
+                numbers(),
+                level=bulk_level(part),
+                lineage=lineage,
+                region=region,
             )
         )
 

@@ -134,7 +134,7 @@ class RegionHolder(KeyedReader):
         rows = to_schema(rows, memtable.record.schema, state.schema)
         draft = UpsertDraft()
         numbers = number_source(self._context)
-        put_rows(self._context, state, draft, segments, rows, numbers, region=number)
+        put_rows(self._context, state, draft, segments, rows, numbers, region=number, level=0)
         if deleted:
             delete_keys(self._context, draft, segments, memtable.key, memtable.key.to_table(deleted))
         writer.make_durable(memtable.reached)

@@ -3,7 +3,7 @@
 The kernel of append, overwrite and of Spark's write tasks.
 """
 
-# Decisions: docs/decisions/0240
+# Decisions: docs/decisions/0163, docs/decisions/0240, docs/decisions/0340
 
 from __future__ import annotations
 
@@ -43,11 +43,19 @@ class Inline:
 # Row groups of keyed segments, at every level, unless the table says otherwise: a look-up of one row reads one of them.
 KEYED_GROUP_BYTES = 8 << 20
 
-# So many bytes of rows in memory, as many as the largest row groups have, are a bulk load.
-BULK_BYTES = tuning(2).row_group_bytes
+# So many bytes of rows in memory, two row groups of level 1, are a bulk load.
+BULK_BYTES = 2 * tuning(1).row_group_bytes
 
 _INLINE_PARTS = 16  # partitions over which a small append may be spread and stay inline
 _WRITE_ROWS = 1 << 20  # rows taken in sorted order at a time, so that a sorted copy of everything is never held
+
+
+def bulk_level(rows: pa.Table) -> int:
+    """The level of new rows of a partition: 1, laid out for scans at once, for a bulk load; 0 for fewer.
+
+    Fewer will be compacted, which writes them again.
+    """
+    return int(rows.nbytes >= BULK_BYTES)
 
 
 def numbers_from(first: int, count: int) -> NumberSource:
@@ -68,9 +76,8 @@ def write_batches(
 ) -> list[SegmentFacts]:
     """Write batches that fit the table's schema; each piece of about `segment_bytes` becomes one segment per partition.
 
-    With no `level` given, rows of `BULK_BYTES` are written at level 1, laid out for scans at once; fewer at level 0,
-    for a compaction will write them again. A small piece, where `inline` is given, in few partitions becomes inline segments.
-    Nothing is committed. On an error, the files written stay for clean-up.
+    With no `level` given, `bulk_level` chooses it. A small piece, where `inline` is given, in few partitions becomes inline
+    segments. Nothing is committed. On an error, the files written stay for clean-up.
     """
     written: list[SegmentFacts] = []
     for table in pieces(batches, layout.schema, segment_bytes):
@@ -81,7 +88,7 @@ def write_batches(
             if is_inline := len(parts) <= _INLINE_PARTS:
                 numbers = inline.next_number
         for partition, part in parts:
-            chosen = int(part.nbytes >= BULK_BYTES) if level is None else level
+            chosen = bulk_level(part) if level is None else level
             facts = write_sorted(store, layout, part, partition, numbers(), level=chosen, inline=is_inline)
             written.append(facts)
     return written

@@ -1,4 +1,4 @@
-"""Upserts: rows become level-0 segments, and the old positions of their keys become deletions. Nothing here commits."""
+"""Upserts: rows become segments, and the old positions of their keys become deletions. Nothing here commits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from moulin.table.commit.change import DataChange
 from moulin.table.context import Context
 from moulin.table.find.locate import Located, Tools, locate
 from moulin.table.write.layout import Layout
-from moulin.table.write.segment_writer import NumberSource, write_segment
+from moulin.table.write.segment_writer import NumberSource, bulk_level, write_segment
 
 Positions = dict[int, BitMap64]
 
@@ -87,8 +87,11 @@ def put_rows(
     numbers: NumberSource,
     *,
     region: int,
+    level: int | None = None,
 ) -> None:
-    """Write rows, each key once, as level-0 segments of a region; updated rows keep their row ids.
+    """Write rows, each key once, as segments of a region; updated rows keep their row ids.
+
+    With no `level` given, `bulk_level` chooses it.
 
     `segments` are those of the region that readers have; those that the draft wrote before are looked at too.
     """
@@ -101,7 +104,7 @@ def put_rows(
     keys = layout.key.encode(ordered)
     located = locate(context.indexes, context.vectors, context.store, segments, keys)
     own = draft.hide(context, region, keys)
-    write_located(context.store, layout, draft, ordered, located, own, numbers, region=region)
+    write_located(context.store, layout, draft, ordered, located, own, numbers, region=region, level=level)
 
 
 def write_located(
@@ -114,6 +117,7 @@ def write_located(
     numbers: NumberSource,
     *,
     region: int,
+    level: int | None = None,
 ) -> None:
     """Write rows in key order, each key once; `located` says which older rows they replace, and gives them their ids.
 
@@ -127,8 +131,9 @@ def write_located(
     if lineage:
         rows = with_lineage(rows, located.indexes, located.row_ids)
     for partition, part in split_by_partition(rows, layout.spec, layout.schema):
+        chosen = bulk_level(part) if level is None else level
         draft.added.append(
-            write_segment(store, layout, [part], partition, numbers(), level=0, lineage=lineage, region=region)
+            write_segment(store, layout, [part], partition, numbers(), level=chosen, lineage=lineage, region=region)
         )
 
 

@@ -44,6 +44,7 @@ def events(spark: SparkSession, start: int, end: int, parts: int = 2) -> DataFra
 def every_task_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """However few its rows are."""
     monkeypatch.setattr(writer, "HELD_BYTES", 0)
+    monkeypatch.setattr(writer, "TASK_BYTES", 1)
 
 
 @pytest.mark.usefixtures("every_task_writes")
@@ -180,12 +181,38 @@ def test_a_frame_that_is_not_small_is_written_by_its_tasks(
 ) -> None:
     """Tasks with much to write do so; the few rows of their neighbours go together, in the order of tasks."""
     monkeypatch.setattr(writer, "HELD_BYTES", 100_000)
+    monkeypatch.setattr(writer, "TASK_BYTES", 1)
     skewed = (
         events(spark, 0, 8, parts=4).union(events(spark, 100, 20_100, parts=2)).union(events(spark, 8, 16, parts=4))
     )
     orders.append(skewed)
     segments = lake.catalog.segments(orders.id, lake.version)
     assert [s.facts.rows for s in sorted(segments, key=lambda s: s.facts.number)] == [8, 10_000, 10_000, 8]
+
+
+def test_a_frame_of_many_partitions_makes_few_segments(
+    lake: Lake, orders: Table, spark: SparkSession, ids: Ids, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "HELD_BYTES", 0)
+    cores = spark.sparkContext.defaultParallelism
+    orders.append(events(spark, 0, 4000, parts=200))
+    assert len(lake.catalog.segments(orders.id, lake.version)) == 2 * cores
+    assert ids(orders) == list(range(4000))
+    keyed = lake.create_table("shop.keyed", [("id", "long", False), ("region", "string")], primary_key=["id"])
+    keyed.append(events(spark, 0, 4000, parts=200).select("id", "region"))
+    assert len(lake.catalog.segments(keyed.id, lake.version)) == 2 * cores
+    assert keyed.scan().count() == 4000
+
+
+def test_a_frame_is_coalesced_by_its_bytes(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = spark.sparkContext.defaultParallelism
+    frame = spark.range(0, 1000, 1, 200)  # 8 bytes each
+    for task_bytes, parts in ((1 << 20, 2 * cores), (-(-8000 // (3 * cores)), 3 * cores), (1, 200)):
+        monkeypatch.setattr(writer, "TASK_BYTES", task_bytes)
+        assert writer.coalesced(frame).rdd.getNumPartitions() == parts
+    monkeypatch.setattr(writer, "TASK_BYTES", 1 << 20)
+    unknown = spark.createDataFrame(spark.sparkContext.parallelize([(1,)], 50), "id long")
+    assert writer.coalesced(unknown).rdd.getNumPartitions() == 50, "Spark does not know its size"
 
 
 def test_a_frame_is_computed_once(lake: Lake, orders: Table, spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -51,6 +52,12 @@ class KeyedMachine(RuleBasedStateMachine):
     def append(self, keys: list[int], name: str) -> None:
         self.table.append([row(key, name) for key in keys])
         self.rows |= {key: row(key, name) for key in keys}
+
+    @rule(keys=st.lists(KEYS, max_size=8), name=NAMES)
+    def load(self, keys: list[int], name: str) -> None:
+        """As `append`, of rows that count as a bulk load: they are at level 1, where others may overlap them."""
+        with patch("moulin.table.write.segment_writer.BULK_BYTES", 1):
+            self.append(keys, name)
 
     @rule()
     def flush(self) -> None:

@@ -32,7 +32,7 @@ def test_every_form_of_arrow_is_taken(orders: Table) -> None:
 
 
 def test_bulk_rows_are_written_at_level_1(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert segment_writer.BULK_BYTES == 128 << 20
+    assert segment_writer.BULK_BYTES == 64 << 20
     monkeypatch.setattr(segment_writer, "BULK_BYTES", 1 << 20)
     table = lake.create_table("shop.numbers", [("n", "long"), ("m", "long")])
     count = (1 << 20) // 16
@@ -42,6 +42,24 @@ def test_bulk_rows_are_written_at_level_1(lake: Lake, monkeypatch: pytest.Monkey
     assert [(level.level, level.rows) for level in table.stats().levels] == [(0, count - 1), (1, count)]
     table.delete_where("n >= 5000")
     assert sorted(table.scan(columns=["n"]).to_arrow()["n"].to_pylist()) == [n for n in range(5000) for _ in range(2)]
+
+
+def test_bulk_rows_of_a_keyed_table_are_written_at_level_1(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_writer, "BULK_BYTES", 1 << 16)
+    table = lake.create_table("shop.keyed", [("n", "long", False), ("m", "long")], primary_key=["n"])
+    count = (1 << 16) // 16
+    numbers = np.arange(count)
+    table.append(pa.table({"n": numbers[::-1], "m": numbers}))
+    table.append(pa.table({"n": numbers[:10], "m": numbers[:10]}))
+    assert [(level.level, level.rows) for level in table.stats().levels] == [(0, 10), (1, count)]
+    table.append(pa.table({"n": numbers * 2, "m": numbers}))  # overlaps the others at its level
+    table.put_batch([{"n": n, "m": -n} for n in range(count)])
+    table.flush()
+    assert min(level.level for level in table.stats().levels) == 0, "a flush is not a bulk load, however large"
+    expected = {int(n): int(m) for n, m in zip(numbers * 2, numbers, strict=True)} | {n: -n for n in range(count)}
+    assert {row["n"]: row["m"] for row in table.scan().to_pylist()} == expected
+    assert table.get(7) == {"n": 7, "m": -7}
+    assert table.get(2 * (count - 1)) == {"n": 2 * (count - 1), "m": count - 1}
 
 
 def test_nothing_appended_is_no_version(orders: Table) -> None:
