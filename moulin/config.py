@@ -95,6 +95,9 @@ class Config:
     # `sql_pruning_segments` of them or an index: it plans a statement twice, which takes longer than to look into few.
     sql_pruning: str = "on"
     sql_pruning_segments: int = 32
+    # DELETE and UPDATE with conditions and values that Moulin computes as Spark does run in this process when the
+    # segments to read have at most so many bytes; with 0, Spark computes every statement.
+    sql_local_bytes: int = 512 * MIB
     # Keyed tables. A log syncs `always`, every `log_interval` seconds (`interval`), or `never`; it lies in
     # `log_folder`, beside the table when that is empty and the lake is a folder, and in the lake's object store when it
     # is not. A file of it holds about `log_file_bytes`.

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from moulin.errors import Closed, InvalidInput, NotFound, PermissionDenied
 from moulin.lake import Lake
 from moulin.model.entities import TableState
+from moulin.model.predicate.condition import TRUE, Condition
 from moulin.model.rows.rows import RowsOf
 from moulin.model.schema.values import Schema
 from moulin.pipeline.attached.session import AttachedSession
@@ -27,6 +28,7 @@ from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
 from moulin.pipeline.sql.names import Query, Reference, databases_in, reference_of
+from moulin.pipeline.sql.optimizer import StandIn, without_place
 from moulin.pipeline.sql.resolver import Resolver, flush, refusing, unflushed
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.sql import check_is_statement
@@ -326,6 +328,7 @@ class _Session:
         self._tables, self._resolver = spark._tables, spark._resolver
         self.lake, self.catalyst = spark._lake, catalyst
         self._pruning = self._tables.pruning(catalyst)
+        self._target: StandIn | None = None
 
     def query(self, plan: LogicalPlan) -> DataFrame:
         return self._spark._query(plan, self._guard, fresh=False, foreign=self._foreign)
@@ -337,21 +340,30 @@ class _Session:
         flush(self.lake)
 
     def located(self, state: TableState) -> DataFrame:
-        return self._tables.located(state, self._pruning)
+        self._target = self._tables.located(state, self._pruning)
+        return self._target.frame
 
-    def run(self, plan: LogicalPlan) -> DataFrame:
-        return self.catalyst.run(self._pruning.filled(plan))
+    def run(self, plan: LogicalPlan, target: Condition = TRUE) -> DataFrame:
+        known = {} if self._target is None or target is TRUE else {self._target.number: target}
+        return self.catalyst.run(self._pruning.filled(plan, known))
 
-    def resolved(self, plan: LogicalPlan, target: DataFrame, version: int) -> LogicalPlan:
+    def resolved(self, plan: LogicalPlan, state: TableState) -> tuple[DataFrame, LogicalPlan]:
         guard = self._guard
         query = Query(self.catalyst, plan, changes=True) if guard is None else guard.change(plan)
         with within(guard is not None), waiting(None if query.asks_files else self._pruning):
-            frames = self._resolver.all_of(query, version, None, guard, foreign=self._foreign)
-        targets = {reference: NamedFrame(target) for reference in query.references if reference.is_target}
+            frames = self._resolver.all_of(query, state.version, None, guard, foreign=self._foreign)
+        if query.asks_files:  # which a stand-in does not have
+            rows = self._tables.located_rows(state)
+            own = without_place(rows)
+        else:
+            rows = self.located(state)
+            assert self._target is not None
+            own = self._target.own
+        targets = {reference: NamedFrame(own) for reference in query.references if reference.is_target}
         found = query.resolved({**frames, **targets})
         if guard is not None:
             guard.check_change(found)
-        return found
+        return rows, found
 
     def spelled(self, reference: Reference) -> Reference:
         return self._resolver.as_spelled(reference) or reference

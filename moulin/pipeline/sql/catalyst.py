@@ -59,6 +59,7 @@ class Catalyst:
         self._star_with_renames = catalyst.analysis.UnresolvedStarWithColumnsRenames
         self._drop_columns = logical.DataFrameDropColumns
         self._current_time = catalyst.optimizer.ComputeCurrentTime
+        self._fold = catalyst.optimizer.ConstantFolding
         self._one_row, self._project = logical.OneRowRelation, logical.Project
         self._subquery_alias, self._alias_identifier = logical.SubqueryAlias, catalyst.AliasIdentifier
         self._named = catalyst.parser.NamedParameterContext
@@ -81,7 +82,9 @@ class Catalyst:
         self._assignments = catalyst.analysis.AssignmentUtils
         self._columns = jvm.org.apache.spark.sql.classic.ExpressionUtils
         self._lazily = jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
-        self._no_parameters = self._positional(self._sequence([]))
+        self._none = self._sequence([])
+        self._no_parameters = self._positional(self._none)
+        self._ids = catalyst.expressions.NamedExpression
         self._qualifiers: dict[tuple[str, ...], Any] = {}
 
     @contextmanager
@@ -212,6 +215,19 @@ class Catalyst:
         """An analyzed plan in which now(), current_date and the like are values: the same in every later use of it."""
         return self._current_time.apply(plan)
 
+    def folded(self, plan: LogicalPlan) -> LogicalPlan:
+        """An analyzed plan whose constant expressions are literals; those that fail when they are computed stay."""
+        with self.active():
+            return self._fold.apply(self.at_one_time(plan))
+
+    def projected(self, plan: LogicalPlan, values: Mapping[str, Expression]) -> LogicalPlan:
+        """Values of resolved expressions over the rows of a resolved plan."""
+        names = [
+            self._alias_of(value, name, self._ids.newExprId(), self._none, self._option.empty(), self._none)
+            for name, value in values.items()
+        ]
+        return self._project(self._sequence(names), plan)
+
     def filtered(self, plan: LogicalPlan, condition: Expression) -> LogicalPlan:
         return self._filter(condition, plan)
 
@@ -238,10 +254,10 @@ class Catalyst:
     def under(self, attributes: Sequence[Any], frame: DataFrame) -> LogicalPlan:
         """The rows of a frame, whose first columns stand for these attributes in resolved expressions."""
         plan = frame._jdf.queryExecution().analyzed()
-        columns, none = items(plan.output()), self._sequence([])
+        columns = items(plan.output())
         named = [
             self._alias_of(
-                column, attribute.name(), attribute.exprId(), attribute.qualifier(), self._option.empty(), none
+                column, attribute.name(), attribute.exprId(), attribute.qualifier(), self._option.empty(), self._none
             )
             for column, attribute in zip(columns, attributes, strict=False)
         ]

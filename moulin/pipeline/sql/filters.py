@@ -38,7 +38,7 @@ from moulin.model.where.moment import DAY_NS, Day, Instant
 from moulin.pipeline.sql.catalyst import Expression
 from moulin.pipeline.sql.expressions import WHOLE, Node, read_expression
 
-_OPERATORS: dict[str, Operator] = {
+OPERATORS: dict[str, Operator] = {
     "EqualTo": "=",
     "LessThan": "<",
     "LessThanOrEqual": "<=",
@@ -62,10 +62,10 @@ _SPANS = {"SECOND": 1, "MINUTE": 1, "HOUR": 1, "DAY": 2, "WEEK": 8, "MONTH": 32,
 
 def condition_of(schema: Schema, expression: Expression, every: Any) -> Condition:
     """What a resolved filter on the columns of a table says of its rows; `every` takes every node of a tree."""
-    return _Reader(schema, expression, every).condition
+    return FilterReader(schema, expression, every).condition
 
 
-class _Reader:
+class FilterReader:
     """Reads one filter. Values that JSON does not carry exactly come from the JVM."""
 
     def __init__(self, schema: Schema, expression: Expression, every: Any) -> None:
@@ -73,34 +73,34 @@ class _Reader:
 
     @property
     def condition(self) -> Condition:
-        return self._read(read_expression(self._expression.toJSON()), False)
+        return self.read(read_expression(self._expression.toJSON()), False)
 
     @cached_property
     def _objects(self) -> Any:
         """The nodes of the filter in the JVM, in the order of the JSON."""
         return self._expression.collect(self._every)
 
-    def _read(self, node: Node, negated: bool) -> Condition:
+    def read(self, node: Node, negated: bool) -> Condition:
         """The rows for which the node, or its opposite, may be true."""
         if node.kind in ("And", "Or"):
             join = conjunction if (node.kind == "And") is not negated else disjunction
-            return join([self._read(operand, negated) for operand in node.operands])
+            return join([self.read(operand, negated) for operand in node.operands])
         if node.kind == "Not":
-            return self._read(node.operands[0], not negated)
+            return self.read(node.operands[0], not negated)
         try:
             return self._leaf(node, negated)
         except InvalidInput:  # Spark compares what a `where` does not
             return TRUE
 
     def _leaf(self, node: Node, negated: bool) -> Condition:
-        operator = _OPERATORS.get(node.kind)
+        operator = OPERATORS.get(node.kind)
         if operator is not None:
             return self._comparison(NEGATED[operator] if negated else operator, *node.operands)
         if node.kind == "Literal":
             value = {"true": True, "false": False, None: None}.get(node.fields["value"])
             return FALSE if value is None or value is negated else TRUE
         if node.kind in ("AttributeReference", "GetStructField"):
-            column = self._column(node)
+            column = self.column(node)
             return TRUE if column is None else compare("=", column, literal_of(not negated))
         read = self._tests.get(node.kind)
         return TRUE if read is None else read(node, negated)
@@ -120,13 +120,13 @@ class _Reader:
 
     def _null(self, node: Node, wanted: bool) -> Condition:
         """With `wanted`, the rows where it is null."""
-        column = self._column(node.operands[0])
+        column = self.column(node.operands[0])
         if column is None:
             return TRUE
         return IsNull(column, not wanted)
 
     def _nan(self, node: Node, negated: bool) -> Condition:
-        column = self._column(node.operands[0])
+        column = self.column(node.operands[0])
         return TRUE if column is None else is_nan(column, negated=negated)
 
     def _same(self, node: Node, negated: bool) -> Condition:
@@ -136,7 +136,7 @@ class _Reader:
         if left.kind == "Literal":
             left, right = right, left
         if right.kind == "Literal" and right.fields["value"] is None:
-            column = self._column(left)
+            column = self.column(left)
             return TRUE if column is None else IsNull(column, False)
         return self._comparison("=", left, right)
 
@@ -150,13 +150,13 @@ class _Reader:
         width = _width(left)
         if width is not None:
             return self._truncated(operator, left, right, width)
-        column = self._column(left)
-        literal = None if column is None else self._literal(column, right)
+        column = self.column(left)
+        literal = None if column is None else self.literal(column, right)
         return TRUE if column is None or literal is None else _compared(operator, column, literal)
 
     def _truncated(self, operator: Operator, left: Node, right: Node, width: int) -> Condition:
         """A comparison of a time that was cut to a part of the calendar, which lies at most `width` before it."""
-        column = self._column(left.operands[-1])
+        column = self.column(left.operands[-1])
         if column is None or not isinstance(column.type, _TIMES) or operator == "!=":
             return TRUE
         start = self._moment(right)
@@ -175,7 +175,7 @@ class _Reader:
         return int(self._value(node)) * DAY_NS if kind == "date" else None
 
     def _member(self, node: Node, negated: bool) -> Condition:
-        column = self._column(node.operands[0])
+        column = self.column(node.operands[0])
         if column is None or negated:
             return TRUE
         literals = list(self._members(column, node))
@@ -194,7 +194,7 @@ class _Reader:
         """The values of a list; None for one that is not understood."""
         if node.kind == "In":
             for operand in node.operands[1:]:
-                yield self._literal(column, operand) if operand.kind == "Literal" else None
+                yield self.literal(column, operand) if operand.kind == "Literal" else None
             return
         held = self._objects.apply(node.index)
         kind = str(held.child().dataType().catalogString())
@@ -204,11 +204,11 @@ class _Reader:
             return
         for text in texts:
             if text != "null" or kind == "string":
-                yield _typed(column, _IN_JSON.get(kind, kind), text)
+                yield typed_literal(column, _IN_JSON.get(kind, kind), text)
 
     def _prefix(self, node: Node, negated: bool) -> Condition:
         """Text that begins so. Of a pattern, what comes before its first special character counts."""
-        column, pattern = self._column(node.operands[0]), node.operands[1]
+        column, pattern = self.column(node.operands[0]), node.operands[1]
         if column is None or negated or not isinstance(column.type, ice.StringType) or pattern.kind != "Literal":
             return TRUE
         text = pattern.fields["value"]
@@ -219,10 +219,10 @@ class _Reader:
             text = text[: next((at for at, letter in enumerate(text) if letter in special), len(text))]
         return begins_with(column, text) if text else TRUE
 
-    def _column(self, node: Node) -> Column | None:
+    def column(self, node: Node) -> Column | None:
         """The column, or field of a struct, that a node is, perhaps in a type that shows each of its values exactly."""
         if node.kind == "Cast":
-            inner = self._column(node.operands[0])
+            inner = self.column(node.operands[0])
             return inner if inner is not None and _is_exact(inner.type, node.fields["dataType"]) else None
         found = self._field(node)
         if found is None or not isinstance(found[1].field_type, ice.PrimitiveType):
@@ -247,20 +247,20 @@ class _Reader:
         found = [f for f in fields if f.name == name] or [f for f in fields if f.name.lower() == name.lower()]
         return ((found[0].name,), found[0]) if len(found) == 1 else None
 
-    def _literal(self, column: Column, node: Node) -> Literal | None:
+    def literal(self, column: Column, node: Node) -> Literal | None:
         """A literal beside a column; None for one that is not understood."""
         kind, value = node.fields["dataType"], node.fields["value"]
         if not isinstance(kind, str):
             return None
         if value is not None and kind in ("timestamp", "timestamp_ntz", "date", "binary"):
             value = self._value(node)
-        return Literal(None, "null") if value is None else _typed(column, kind, value)
+        return Literal(None, "null") if value is None else typed_literal(column, kind, value)
 
     def _value(self, node: Node) -> Any:
         return self._objects.apply(node.index).value()
 
 
-def _typed(column: Column, kind: str, value: Any) -> Literal | None:
+def typed_literal(column: Column, kind: str, value: Any) -> Literal | None:
     """A value of one of Spark's types beside a column; None where the two do not go together."""
     fits: tuple[type[ice.IcebergType], ...] = ()
     made: Literal | None = None

@@ -12,22 +12,32 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from moulin.pipeline.read.columns import quoted
 from moulin.pipeline.sql.catalyst import Catalyst, Expression, LogicalPlan
 
 _LEAF = "LogicalRDD"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StandIn:
-    """A frame that stands for a table, and the number by which its leaves are known in plans."""
+    """A frame that stands for a table, and the number by which its leaves are known in plans.
+
+    `own` has its columns but the last two: those of the table, where they tell where a row is.
+    """
 
     frame: DataFrame
     number: int
+
+    @cached_property
+    def own(self) -> DataFrame:
+        return without_place(self.frame)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,11 @@ class Asked:
     leaf: Leaf
     filter: Expression | None = None
     columns: bool = True
+
+
+def without_place(frame: DataFrame) -> DataFrame:
+    """The rows of a table to change without where they are, which the last two columns tell."""
+    return frame.select(*(F.col(quoted(name)) for name in frame.columns[:-2]))
 
 
 def make_stand_in(spark: SparkSession, columns: StructType) -> StandIn:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -18,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from moulin.model.predicate import Predicate
-from moulin.model.predicate.condition import TRUE, Condition, disjunction
+from moulin.model.predicate.condition import TRUE, Condition, conjunction, disjunction
 from moulin.model.schema.values import Schema
 from moulin.pipeline.sql.catalyst import Catalyst, LogicalPlan, items
 from moulin.pipeline.sql.filters import condition_of
@@ -33,7 +34,8 @@ class Waiting:
     """A table whose rows are read once it is known which are asked for.
 
     `read` gives the rows, perhaps without some that a predicate rules out, and the number of segments they are in;
-    `count` gives as many rows, with nothing in them, or None; `total` the number of all segments of the table.
+    `count` gives as many rows, with nothing in them, or None; `total` the number of all segments of the table. All
+    rows of a table are read that is not `large`.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Waiting:
     read: Callable[[Predicate], tuple[DataFrame, int]]
     count: Callable[[], DataFrame | None]
     total: Callable[[], int]
+    large: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,32 +78,41 @@ class Pruning:
         self._waiting: dict[int, Waiting] = {}
         self._read: list[tuple[Waiting, int]] = []
 
-    def stand_in(self, key: Hashable, table: Waiting) -> DataFrame:
-        """A frame for the rows of a table. REQUIRES: tables of one key have the same columns."""
+    def stand_in(self, key: Hashable, table: Waiting) -> StandIn:
+        """What stands for the rows of a table. REQUIRES: tables of one key have the same columns."""
         found = self._stand_ins.get((key, 0), table.columns)
         others = 0
         while found.number in self._waiting:  # the same table, at another version
             others += 1
             found = self._stand_ins.get((key, others), table.columns)
         self._waiting[found.number] = table
-        return found.frame
+        return found
 
     @property
     def shares(self) -> list[Share]:
         """What was read of each table, as often as the statement reads it."""
         return [Share(table.name, read, table.total()) for table, read in self._read]
 
-    def filled(self, plan: LogicalPlan) -> LogicalPlan:
-        """The plan with the rows that it asks for in place of stand-ins."""
+    def filled(self, plan: LogicalPlan, known: Mapping[int, Condition] = MappingProxyType({})) -> LogicalPlan:
+        """The plan with the rows that it asks for in place of stand-ins.
+
+        It needs no rows of a stand-in for which what is `known` under its number does not hold.
+        """
         if not self._waiting:
             return plan
-        analyzed = self._catalyst.at_one_time(self._catalyst.analyzed(plan))
+        analyzed = self._catalyst.analyzed(plan)
+        if any(table.large for table in self._waiting.values()):
+            analyzed = self._catalyst.at_one_time(analyzed)
         own = [leaf for leaf in leaves(self._catalyst, analyzed) if leaf.number in self._waiting]
-        conditions = self._conditions(analyzed, own)
+        large = any(self._waiting[leaf.number].large for leaf in own)
+        conditions = self._conditions(analyzed, own) if large else {leaf.key: TRUE for leaf in own}
         frames: dict[tuple[int, Condition | None], tuple[DataFrame, int]] = {}
         found = []
         for leaf in own:
-            key = (leaf.number, conditions[leaf.key])
+            condition = conditions[leaf.key]
+            if leaf.number in known:
+                condition = conjunction([TRUE if condition is None else condition, known[leaf.number]])
+            key = (leaf.number, condition)
             if key not in frames:
                 frames[key] = self._rows(*key)
             frame, segments = frames[key]

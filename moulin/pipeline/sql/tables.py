@@ -24,6 +24,7 @@ from moulin.pipeline.read.fresh import Fresh, FreshLane
 from moulin.pipeline.read.hidden import hidden_of
 from moulin.pipeline.read.reader import NamedFrame, TableReader
 from moulin.pipeline.sql.catalyst import Catalyst
+from moulin.pipeline.sql.optimizer import StandIn
 from moulin.pipeline.sql.pruning import Pruning, StandIns, Waiting
 from moulin.table.pins import Hold, Pins
 
@@ -104,17 +105,21 @@ class Tables:
         def count() -> DataFrame | None:
             return self._counted(state, columns, lane)
 
-        return NamedFrame(self._stand_in(pruning, state, columns, read, count), len(names))
+        return NamedFrame(self._stand_in(pruning, state, columns, read, count).frame, len(names))
 
-    def located(self, state: TableState, pruning: Pruning) -> DataFrame:
-        """The rows of a table to change with where they are, or what stands for them: see `pipeline.read.reader`."""
+    def located(self, state: TableState, pruning: Pruning) -> StandIn:
+        """What stands for the rows of a table to change with where they are: see `pipeline.read.reader`."""
 
         def read(asked: Predicate) -> NamedFrame:
             return self._reader.located(state, asked)
 
-        if not self._is_large(state):
-            return read(Predicate.everything(state.schema)).frame
-        return self._stand_in(pruning, state, located_schema(state.schema), read, lambda: None)
+        large = self._is_large(state)
+        return self._stand_in(pruning, state, located_schema(state.schema), read, lambda: None, large=large)
+
+    def located_rows(self, state: TableState) -> DataFrame:
+        """The same rows themselves."""
+        with readable(state.full_name):
+            return self._reader.located(state, Predicate.everything(state.schema)).frame
 
     def close(self) -> None:
         """Remove copies of files."""
@@ -128,7 +133,9 @@ class Tables:
         columns: StructType,
         read: Callable[[Predicate], NamedFrame],
         count: Callable[[], DataFrame | None],
-    ) -> DataFrame:
+        *,
+        large: bool = True,
+    ) -> StandIn:
         def read_all(asked: Predicate) -> tuple[DataFrame, int]:
             with readable(state.full_name):
                 found = read(asked)
@@ -138,7 +145,8 @@ class Tables:
             return len(self._lake.catalog.segments(state.id, state.version, with_columns=False))
 
         key = (state.id, state.schema_id, tuple(columns.names))
-        return pruning.stand_in(key, Waiting(state.full_name, state.schema, columns, read_all, count, total))
+        waits = Waiting(state.full_name, state.schema, columns, read_all, count, total, large)
+        return pruning.stand_in(key, waits)
 
     def _is_large(self, state: TableState) -> bool:
         """Whether it is worth asking which of its segments a statement needs."""

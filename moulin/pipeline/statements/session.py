@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 
 from moulin.lake import Lake
 from moulin.model.entities import TableState
+from moulin.model.predicate.condition import TRUE, Condition
 from moulin.pipeline.sql.catalyst import Catalyst, LogicalPlan
 from moulin.pipeline.sql.names import Reference
 from moulin.table.table import Table
@@ -31,12 +32,15 @@ class Session(Protocol):
     def located(self, state: TableState) -> DataFrame:
         """The rows of the table to change, each with its segment and position. Only `run` reads them."""
 
-    def run(self, plan: LogicalPlan) -> DataFrame:
-        """A DataFrame of a plan over rows that were located or resolved: of those that it asks for, and no others."""
+    def run(self, plan: LogicalPlan, target: Condition = TRUE) -> DataFrame:
+        """A DataFrame of a plan over rows that were located or resolved: of those that it asks for, and no others.
 
-    def resolved(self, plan: LogicalPlan, target: DataFrame, version: int) -> LogicalPlan:
-        """A statement that changes a table, resolved: `target` has the rows of that table, and the other tables that
-        it names are seen at `version`. Nothing runs.
+        It needs no rows of the table to change for which the condition `target` does not hold.
+        """
+
+    def resolved(self, plan: LogicalPlan, state: TableState) -> tuple[DataFrame, LogicalPlan]:
+        """The rows of the table to change, as `located`, and the statement that changes it, resolved over them; it sees
+        other tables at the same version. Nothing runs.
         """
 
     def opened(self, plan: LogicalPlan) -> LogicalPlan:

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from moulin.model.entities import TableState
-from moulin.pipeline.read.columns import POSITION_COLUMN, SEGMENT, quoted
+from moulin.pipeline.read.columns import POSITION_COLUMN, SEGMENT
 from moulin.pipeline.sql.catalyst import Catalyst, Expression, LogicalPlan, items
 from moulin.pipeline.statements.answer import Answer, counts
 from moulin.pipeline.statements.session import Session
@@ -114,9 +114,7 @@ class Statement:
 
     def resolve(self, state: TableState) -> tuple[Target, LogicalPlan]:
         """The rows that the statement may change, and the resolved statement."""
-        frame = self._session.located(state)
-        own = frame.select(*(F.col(quoted(name)) for name in frame.columns[:-2]))
-        found = self._session.resolved(self._plan, own, state.version)
+        frame, found = self._session.resolved(self._plan, state)
         return Target(self._session, state, frame._jdf.queryExecution().analyzed()), found
 
     def run(self, name: str, compute: Callable[[TableState], Edits]) -> Answer:

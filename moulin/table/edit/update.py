@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from moulin.formats.segment.reader import SegmentReader
 from moulin.model.assignments import Assignments
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
@@ -20,7 +19,6 @@ from moulin.model.schema.arrow import POSITION as ROW_POSITION
 from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.values import Schema
 from moulin.model.where import Where, parse_where
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector
 from moulin.table.context import Context
@@ -28,12 +26,13 @@ from moulin.table.edit.commit import apply_edits
 from moulin.table.edit.edits import Action, Clause, Edits, EditSlices, edit_batch
 from moulin.table.edit.slices import cut, segments_for
 from moulin.table.keyed.keyed import KeyedTable
+from moulin.table.read.footers import open_reader
 from moulin.table.write.writes import Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateSlice:
-    """Segments in which to update the rows that match. Sent to a task."""
+    """Segments in which to update the rows that match or, without values, to delete them. Sent to a task."""
 
     store: Store
     predicate: Predicate
@@ -49,15 +48,8 @@ class UpdateSlice:
         deleted = None if segment.vector is None else read_vector(self.store, segment.vector, facts.rows)
         needed = {column.path[0] for column in self.values.columns}
         columns = [field.name for field in schema.fields if field.name in needed]
-        filtered = not self.predicate.is_true
-        with SegmentReader(open_segment(self.store, facts), schema, columns=columns, name=facts.path) as reader:
-            for batch in reader.batches(
-                deleted=deleted,
-                expression=self.predicate.expression if filtered else None,
-                extra_columns=self.predicate.columns if filtered else (),
-                keep_group=self.predicate.may_match if filtered else None,
-                position=True,
-            ):
+        with open_reader(self.store, facts, schema, columns=columns) as reader:
+            for batch in reader.batches(deleted=deleted, predicate=self.predicate, position=True):
                 rows = pa.Table.from_batches([batch])
                 place = (facts.number, batch.column(ROW_POSITION))
                 yield edit_batch(source, 0, batch.num_rows, self.values.over(rows), place)

@@ -24,10 +24,10 @@ from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.rows.conversion import Misfit, Target, absent, check_required
 from moulin.model.rows.rows import RowsOf
 from moulin.model.schema.arrow import ROW_ID, arrow_schema, lineage_fields
-from moulin.storage.segment_source import open_segment
 from moulin.table.bulk.writer import NEW_REGION, BulkPlan, RegionRun, WorkerTools, duplicate_key, in_order
 from moulin.table.edit.edits import CLAUSE, PLACE, POSITION, SEGMENT, Action, Clause, EditPlan
 from moulin.table.find.locate import Tools, locate
+from moulin.table.read.footers import open_reader
 from moulin.table.runner import in_turn, side_by_side
 from moulin.table.write.pieces import pieces
 from moulin.table.write.segment_writer import NumberSource, bulk_level, write_segment, write_sorted
@@ -188,16 +188,8 @@ def _all_old_rows(plan: EditPlan, part: pa.Table, columns: list[str]) -> pa.Tabl
 
 def _old_rows(plan: EditPlan, segment: LiveSegment, positions: Integers, columns: list[str]) -> pa.Table:
     """Some columns of rows of a segment, at ascending positions, and their row ids."""
-    facts = segment.facts
-    source = open_segment(plan.store, facts)
-    with SegmentReader(source, plan.layout.schema, columns=columns, name=facts.path) as reader:
-        starts = np.asarray(reader.group_starts)
-        groups = np.searchsorted(starts, positions, side="right") - 1
-        parts = []
-        for group in distinct(groups).tolist():
-            table = reader.table(row_groups=[group], row_id=True, first_row_id=segment.first_row_id)
-            parts.append(table.take(pa.array(positions[groups == group] - starts[group])))
-    return pa.concat_tables(parts)
+    with open_reader(plan.store, segment.facts, plan.layout.schema, columns=columns) as reader:
+        return reader.table(positions=positions, row_id=True, first_row_id=segment.first_row_id)
 
 
 def _write_rows(plan: EditPlan, draft: UpsertDraft, rows: pa.Table, numbers: NumberSource) -> None:
