@@ -207,5 +207,5 @@ def readable(name: str) -> Iterator[None]:
     """Spark's refusal to read files of a table, without their addresses."""
     try:
         yield
-    except AnalysisException:
+    except (AnalysisException, FileNotFoundError):
         raise Corrupt(f"Files of {name} are missing or cannot be read: `moulin check` lists them.") from None
