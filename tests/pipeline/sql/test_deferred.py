@@ -57,7 +57,7 @@ def test_filters_that_follow_choose_the_segments(lake: Lake, daily: Table) -> No
 
 def test_filters_on_tables_of_the_session_choose_the_segments(lake: Lake, daily: Table) -> None:
     lake.sql("create view shop.v as select *, id * 2 as double from shop.orders")
-    session = lake.attach()
+    session = lake.spark()
     for frame in (session.table("shop.orders"), session.read.table("moulin.shop.orders"), session.table("shop.v")):
         assert frame.sparkSession is session
         assert _files(frame.filter("ts < '2024-03-01 00:10:00'")) == 1
