@@ -44,6 +44,7 @@ NAMES = (
     "spark_upsert",
     "sql_changes",
     "sql_pruning",
+    "spark_deleted",
     "meta_load",
     "iceberg_projection",
     "iceberg_rest",

@@ -42,7 +42,7 @@ class _Case:
 
 def run(bench: Bench) -> Iterator[Line]:
     spark, lake = bench.spark(), bench.lake()
-    changed = _changed_rows(bench)
+    changed = changed_rows(bench)
     source = spark.read.parquet(str(changed))
     source.createOrReplaceTempView("changed_rows")
     table = lakes.events_table(bench, "bench.changed")
@@ -62,7 +62,7 @@ def run(bench: Bench) -> Iterator[Line]:
         yield from _overhead(bench, lake)
 
 
-def _changed_rows(bench: Bench) -> Path:
+def changed_rows(bench: Bench) -> Path:
     """Rows to merge: random ids, half of them in the table, in no order."""
     random = np.random.default_rng(7)
     half = min(_ROWS, bench.rows // 5) // 2

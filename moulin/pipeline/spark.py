@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from moulin.errors import Closed, InvalidInput, NotFound, PermissionDenied
 from moulin.lake import Lake
 from moulin.model.entities import TableState
+from moulin.model.names import quote
 from moulin.model.predicate.condition import TRUE, Condition
 from moulin.model.rows.rows import RowsOf
 from moulin.model.schema.values import Schema
@@ -27,8 +28,10 @@ from moulin.pipeline.read.reader import NamedFrame
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
+from moulin.pipeline.sql.deferred import DeferredFrame
 from moulin.pipeline.sql.names import Query, Reference, databases_in, reference_of
 from moulin.pipeline.sql.optimizer import StandIn, without_place
+from moulin.pipeline.sql.pruning import Pruning
 from moulin.pipeline.sql.resolver import Resolver, flush, refusing, unflushed
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.sql import check_is_statement
@@ -40,6 +43,7 @@ from moulin.pipeline.write.backfill import backfill
 from moulin.pipeline.write.writer import FrameJob, frame_arrow_schema
 from moulin.table.edit.edits import PLACE
 from moulin.table.keyed.tables import flush_keyed
+from moulin.table.pins import Hold
 from moulin.table.ports import Backfilled, BatchLoaded, FrameKernel, P, R
 from moulin.table.table import Table
 
@@ -191,8 +195,23 @@ class LakeSpark:
         assert self._resolver is not None
         return self._resolver.has_database(name)
 
-    def _query(self, plan: LogicalPlan, guard: SafeSql | None, *, fresh: bool, foreign: bool = False) -> DataFrame:
-        """The rows of a query."""
+    def rows(self, database: str, name: str) -> DataFrame:
+        """All rows of a table or view as it is now. Filters that are put on them choose what is read."""
+        assert self._catalyst is not None
+        with refusing("Spark refuses the query"):
+            plan = parse(self._catalyst, f"select * from {quote(database, name)}", None)
+        return self._query(plan, None, fresh=True, deferred=True)
+
+    def _query(
+        self,
+        plan: LogicalPlan,
+        guard: SafeSql | None,
+        *,
+        fresh: bool,
+        foreign: bool = False,
+        deferred: bool = False,
+    ) -> DataFrame:
+        """The rows of a query; `deferred`, so that filters that follow choose what is read."""
         assert self._catalyst is not None
         assert self._tables is not None
         assert self._resolver is not None
@@ -201,10 +220,13 @@ class LakeSpark:
         failures = flush_keyed(self._lake.context)
         lane = self._tables.take_fresh() if fresh else None
         version = self._lake.catalog.version() if lane is None else lane.version
-        pruning = self._tables.pruning(self._catalyst if guard is None else guard.catalyst, every=query.is_explained)
+        catalyst = self._catalyst if guard is None else guard.catalyst
+        pruning = self._tables.pruning(catalyst, every=query.is_explained, own=deferred)
         waits = waiting(None if query.asks_files else pruning)
         with holding() as holds, within(guard is not None), unflushed(failures), waits:
             frames = self._resolver.all_of(query, version, lane, guard, foreign=foreign)
+        if deferred and pruning.is_waiting:
+            return self._deferred(query.run(frames), pruning, holds)
         with refusing("Spark refuses the query"):
             finish = pruning.filled
             result = query.run(frames, finish=finish) if guard is None else guard.run(query, frames, finish)
@@ -257,11 +279,26 @@ class LakeSpark:
         """The rows of a table at the version of `state`."""
         spark = self.session()
         assert self._tables is not None
-        with holding() as holds:
-            cached = self._tables.table(state).frame
-        frame = type(cached)(cached._jdf, spark)  # the one that is kept lives longer than whoever asked for it
+        assert self._catalyst is not None
+        pruning = self._tables.pruning(self._catalyst, own=True)
+        with holding() as holds, waiting(pruning):
+            found = self._tables.table(state).frame
+        if pruning.is_waiting:
+            return self._deferred(found, pruning, holds)
+        frame = type(found)(found._jdf, spark)  # the one that is kept lives longer than whoever asked for it
         hold_for(self._lake.context.pins, frame, holds)
         return frame
+
+    def _deferred(self, draft: DataFrame, pruning: Pruning, holds: list[Hold]) -> DataFrame:
+        """A frame that reads what is asked of it. Its versions are pinned while it lives, or a frame made of it."""
+        assert self._catalyst is not None
+        catalyst = self._catalyst
+
+        def fill(asked: DataFrame) -> DataFrame:
+            return catalyst.run(pruning.filled(asked._jdf.queryExecution().analyzed()))
+
+        hold_for(self._lake.context.pins, fill, holds)
+        return DeferredFrame(draft, fill)
 
     def frame_schema(self, frame: DataFrame) -> pa.Schema:
         """The schema in which the rows of a DataFrame come to tasks."""

@@ -116,7 +116,7 @@ def _compile(statement: Any, dialect: sa.Dialect, names: list[str]) -> _Compiled
 
 
 def _row_class(names: list[str]) -> Callable[..., Any]:
-    fields = namedtuple("Row", names)  # type: ignore[misc]  # noqa: PYI024 - its names are known only now
+    fields = namedtuple("Row", names)  # type: ignore[misc]
     return type("Row", (fields,), {"__slots__": (), "_mapping": property(lambda row: row._asdict())})
 
 

@@ -34,6 +34,9 @@ class Attached(Protocol):
     ) -> DataFrame:
         """Run a statement; with `foreign`, names that are not the lake's are left to Spark."""
 
+    def rows(self, database: str, name: str) -> DataFrame:
+        """All rows of a table or view of the lake."""
+
     def change(self, plan: LogicalPlan, guard: None, *, foreign: bool) -> DataFrame:
         """Run a statement that Spark has planned and that changes a table of the lake."""
 

@@ -12,11 +12,11 @@ from pyspark.sql.sql_formatter import SQLStringFormatter
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from moulin.errors import Unsupported
-from moulin.model.names import quote
 from moulin.pipeline.attached.catalog import LakeCatalog
 from moulin.pipeline.attached.lakes import Attached, lake_name
 from moulin.pipeline.attached.writers import know_writers
 from moulin.pipeline.session import plain
+from moulin.pipeline.sql.deferred import DeferredFrame
 from moulin.pipeline.sql.sql import check_is_statement
 
 
@@ -76,11 +76,12 @@ class AttachedSession(SparkSession):
             SparkSession._activeSession = self._moulin_plain
 
     def _rows(self, database: str, name: str) -> DataFrame:
-        text = f"select * from {quote(database, name)}"
-        return self._own(self._moulin.run(text, None, None, changes=False, foreign=False))
+        return self._own(self._moulin.rows(database, name))
 
     def _own(self, frame: DataFrame) -> DataFrame:
         """The frame as one of this session. What it is made of is pinned for as long as the other lives."""
+        if isinstance(frame, DeferredFrame):
+            return frame.of_session(self)
         own: Any = type(frame)(frame._jdf, self)
         own._moulin_frame = frame
         return own  # type: ignore[no-any-return]

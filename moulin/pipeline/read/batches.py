@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from moulin.model.schema import values as ice
 from moulin.model.schema.values import Schema
+from moulin.pipeline.read.columns import shown_type
 
 _UUID_TEXT = 36
 _DASHES = (8, 13, 18, 23)
@@ -31,6 +32,17 @@ def to_spark(batch: pa.RecordBatch, schema: Schema, names: Sequence[str], target
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def shown_table(table: pa.Table, kinds: Sequence[ice.IcebergType]) -> tuple[pa.Table, StructType]:
+    """Columns of these types as Spark sees them, and their schema there. REQUIRES: at least one column."""
+    shown = StructType([StructField(n, shown_type(kind)) for n, kind in zip(table.column_names, kinds, strict=True)])
+    target = spark_arrow_schema(shown)
+    arrays = [
+        _convert(column.combine_chunks(), kind, field.type)
+        for column, kind, field in zip(table.columns, kinds, target, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=target), shown
 
 
 def _convert(array: pa.Array, kind: ice.IcebergType, target: pa.DataType) -> pa.Array:

@@ -25,12 +25,14 @@ from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import ROW_ID
 from moulin.model.schema.values import Schema
+from moulin.model.where import Where, parse_where
 from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
 from moulin.pipeline.read.columns import spark_schema
 from moulin.pipeline.read.segment_scan import PARTITION_BYTES
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.read.feed import check_columns, optional
 from moulin.table.read.feed_reader import CHANGE_TYPE, COMMIT_TIMESTAMP, VERSION, FeedReader, may_match
+from moulin.table.read.scan import facts_by_field
 
 _MATCHED_SHARES = 64  # each of them is sent, and matches, the whole version
 
@@ -81,38 +83,47 @@ def _read_indexes(
             yield from read_parts(pickle.loads(parts[index]), columns)
 
 
-def plan(lake: Lake, state: TableState, since: int, columns: StructType, *, net: bool = False) -> list[InputPartition]:
+def plan(
+    lake: Lake, state: TableState, since: int, columns: StructType, *, net: bool = False, where: Where = None
+) -> list[InputPartition]:
     """The feed of (since, state.version], cut into parts of some size in version order. At least one: without any,
-    Spark makes up one of its own.
+    Spark makes up one of its own. Segments without rows for which `where` is true are not read.
     """
     schema = optional(state.schema)
     known = {field.name for field in schema.fields}
     names = tuple(name for name in columns.names if name in known)
-    reader = FeedReader(
-        lake.context.store, schema, names, Predicate.everything(schema), lake.context.config.scan_batch_rows
-    )
+    predicate = parse_where(where, schema)
+    reader = FeedReader(lake.context.store, schema, names, predicate, lake.context.config.scan_batch_rows)
     entries = lake.catalog.feed(state.id, since, state.version, net=net) if since < state.version else iter(())
-    groups = packed(_parts(entries), lambda part: part[1], PARTITION_BYTES)
+    groups = packed(_parts(entries, predicate), lambda part: part[1], PARTITION_BYTES)
     return [_Parts(reader, tuple(part for part, _ in group)) for group in groups] or [_Parts(reader, ())]
 
 
-def _parts(entries: Iterable[FeedEntry]) -> Iterator[tuple[_Part, int]]:
+def _parts(entries: Iterable[FeedEntry], predicate: Predicate) -> Iterator[tuple[_Part, int]]:
     """Each entry, cut into parts of some size, and about how many bytes each reads.
 
     Where rows must be matched, every part has the whole entry; else only the segments that it reads.
     """
     for entry in entries:
+        asked = [index for index, pair in enumerate(entry.segments) if _is_asked(pair, predicate)]
         slim = replace(entry, segments=tuple(map(_slim, entry.segments)))
         weights = [_weight(pair) for pair in slim.segments]
         matched = may_match(entry)
         most = max(PARTITION_BYTES, sum(weights) // _MATCHED_SHARES if matched else 0)
-        shares = [*packed(range(len(weights)), weights.__getitem__, most)]
-        for share in shares:
+        for share in packed(asked, weights.__getitem__, most):
             weight = sum(weights[index] for index in share)
             if matched:
-                yield _Part(slim, tuple(share) if len(shares) > 1 else None), weight
+                yield _Part(slim, tuple(share) if len(share) < len(weights) else None), weight
             else:
                 yield _Part(replace(slim, segments=tuple(slim.segments[index] for index in share)), None), weight
+
+
+def _is_asked(pair: FeedSegment, predicate: Predicate) -> bool:
+    """Whether a segment may hold rows that are asked for."""
+    if predicate.is_true:
+        return True
+    one = pair.after or pair.before  # the same file
+    return one is not None and predicate.may_match(facts_by_field(one), one.facts.rows)
 
 
 def _weight(pair: FeedSegment) -> int:

@@ -136,8 +136,10 @@ class Fresh:
             for baby_segment in self.baby_segments
             if baby_segment.offset > self._taken_in(baby_segment.stream_id, state.id)
         ]
+        if not baby_segments:
+            return None
         if not self._lane.is_local:
-            return _planned(spark, self._lane.lake.store, baby_segments, self.targets, state) if baby_segments else None
+            return _planned(spark, self._lane.lake.store, baby_segments, self.targets, state, asked)
         files = self._lane.decoded(self, baby_segments, state.id, asked)
         if not files:
             return None
@@ -153,23 +155,29 @@ class Fresh:
 
 
 def _planned(
-    spark: SparkSession, store: Store, baby_segments: Sequence[BabySegmentFacts], targets: Targets, state: TableState
+    spark: SparkSession,
+    store: Store,
+    baby_segments: Sequence[BabySegmentFacts],
+    targets: Targets,
+    state: TableState,
+    asked: Predicate,
 ) -> DataFrame:
     """The rows of a table in these baby segments, decoded by tasks of the query, one for each baby segment."""
     shown = spark_schema(state.schema)
-    decoder = _Decoder(store, tuple(baby_segments), targets, state.id, state.schema, spark_arrow_schema(shown))
+    decoder = _Decoder(store, tuple(baby_segments), targets, state.id, state.schema, asked, spark_arrow_schema(shown))
     return spark.range(0, len(baby_segments), 1, len(baby_segments)).mapInArrow(decoder, shown)
 
 
 @dataclass(frozen=True, slots=True)
 class _Decoder:
-    """Gives the rows of a table for numbers of baby segments. Sent to tasks."""
+    """Gives the rows of a table that are asked for, for numbers of baby segments. Sent to tasks."""
 
     store: Store
     baby_segments: tuple[BabySegmentFacts, ...]
     targets: Targets
     table_id: UUID
     schema: Schema
+    asked: Predicate
     shown: pa.Schema
 
     def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -177,7 +185,9 @@ class _Decoder:
         for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
             intake = take_in(self.store, [self.baby_segments[number]], self.targets, self.targets.kinds(self.table_id))
             for batch in batches_of(intake.rows.get(self.table_id, ())):
-                yield to_spark(batch, self.schema, names, self.shown)
+                rows = batch if self.asked.is_true else batch.filter(self.asked.mask(batch))
+                if rows.num_rows:
+                    yield to_spark(rows, self.schema, names, self.shown)
 
 
 class FreshLane:

@@ -40,6 +40,7 @@ from moulin.pipeline.read.columns import (
     plan_columns,
     spark_schema,
 )
+from moulin.pipeline.read.files import scan_files
 from moulin.pipeline.read.hidden import add_hidden, hidden_of, lineage_columns, stored_lineage
 from moulin.pipeline.read.segment_scan import planned_scan
 from moulin.pipeline.read.staging import Staging
@@ -156,12 +157,8 @@ class TableReader:
     ) -> DataFrame:
         base, files = self._staging.locate(state.id, [s.facts for s in segments])
         declared = [plan.declared for plan in plans if plan.declared is not None]
-        reader = self._spark.read.option("basePath", base).option("__globPaths__", "false")
-        typed: Any = reader.schema(StructType([*declared, *more, StructField(SEGMENT, LongType())]))
-        jvm: Any = self._spark._jvm
-        # As one text: PySpark would make a call to the JVM for each file, which takes as long as listing it.
-        paths = jvm.org.apache.commons.lang3.StringUtils.split("\0".join(files), "\0")
-        return DataFrame(typed._jreader.parquet(paths), self._spark)
+        columns, number = StructType([*declared, *more]), StructType([StructField(SEGMENT, LongType())])
+        return scan_files(self._spark, base, files, columns, number)
 
     def _bitmap(self, segments: Sequence[LiveSegment]) -> _Bitmap:
         """The deletion vectors of these segments, which all have one."""

@@ -41,7 +41,7 @@ class Staging:
             files = [base / facts.path for facts in segments]
             with ThreadPoolExecutor(_THREADS, thread_name_prefix="moulin-stage") as pool:
                 list(pool.map(self._fetch, segments, files))
-        return _uri(root), [_uri(file) for file in files if file is not None]
+        return str(root), [str(file) for file in files if file is not None]
 
     def close(self) -> None:
         """Remove the copies."""
@@ -79,8 +79,3 @@ class Staging:
             raise Unavailable(f"{facts.path} could not be copied to {target.parent} for Spark: {error}.") from error
         finally:
             part.unlink(missing_ok=True)
-
-
-def _uri(path: Path) -> str:
-    """For Hadoop, which takes the text after the scheme as it is: nothing is escaped."""
-    return f"file:{path}"

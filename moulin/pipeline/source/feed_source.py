@@ -3,7 +3,9 @@
     spark.read.format("moulin").option("lake", uri).option("changes_since", 12).load("shop.orders")
     spark.readStream.format("moulin").option("lake", uri).option("changes_since", "now").load("shop.orders")
 
-A stream's offset is the version up to which it has read. Who reads what is planned in read/feed.py.
+`.option("where", "id > 5")` leaves out rows, and segments without any. Each row of the feed counts by itself: of an
+update one side may be left. A stream's offset is the version up to which it has read. Who reads what is planned in
+read/feed.py.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ from moulin.errors import FailedPrecondition, InvalidInput, MoulinError
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.names import did_you_mean
+from moulin.model.where import parse_where
 from moulin.pipeline.read.feed import feed_schema, plan, read_parts
 from moulin.pipeline.source.errors import in_one_sentence
 from moulin.pipeline.source.options import FeedOptions, SourceTable
+from moulin.table.read.feed import optional
 
 
 class FeedSourceReader(DataSourceReader):
@@ -40,6 +44,7 @@ class FeedSourceReader(DataSourceReader):
         self._source, self._since, self._until, self._net = source, feed.since, state.version, feed.net
         self._columns = columns
         _check(columns, state)
+        parse_where(source.where, optional(state.schema))
 
     def partitions(self) -> Sequence[InputPartition]:
         with in_one_sentence(), self._source.open() as lake:
@@ -47,7 +52,7 @@ class FeedSourceReader(DataSourceReader):
             state = lake.catalog.state_until(table_id, self._since, self._until)
             if self._since < self._until:
                 lake.catalog.pin(table_id, self._since)  # runs out by itself: nobody is told when the job has ended
-            return plan(lake, state, self._since, self._columns, net=self._net)
+            return plan(lake, state, self._since, self._columns, net=self._net, where=self._source.where)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with in_one_sentence():
@@ -105,7 +110,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._pin is not None:
                 lake.catalog.unpin(self._pin)
             self._pin = pin
-            return plan(lake, state, since, self._columns)
+            return plan(lake, state, since, self._columns, where=self._source.where)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with in_one_sentence():

@@ -133,8 +133,6 @@ class FeedOptions:
             return None
         if options.get("version") is not None or options.get("timestamp") is not None:
             raise InvalidInput("Changes are read with changes_since and changes_until, not with version or timestamp.")
-        if options.get("where") is not None:
-            raise InvalidInput("The option where is for rows, not for changes: filter the frame instead.")
         net = (options.get("changes_net") or "false").lower()
         if net not in ("true", "false"):
             raise InvalidInput(f"The option changes_net takes true or false, not {net!r}.")

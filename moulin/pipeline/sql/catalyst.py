@@ -75,6 +75,9 @@ class Catalyst:
         self.every = jvm.scala.PartialFunction.fromFunction(self._same)
         self._joins, self._join, self._filter = catalyst.plans.JoinType, logical.Join, logical.Filter
         self._alias_of = catalyst.expressions.Alias
+        functions = catalyst.expressions.aggregate
+        self._functions = {"Count": functions.Sum, "Min": functions.Min, "Max": functions.Max}
+        self._coalesce = catalyst.expressions.Coalesce
         self._delete, self._cast = logical.DeleteFromTable, catalyst.expressions.Cast
         self._merge, self._relation = logical.MergeIntoTable, catalyst.analysis.UnresolvedRelation
         self._options = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap
@@ -230,6 +233,23 @@ class Catalyst:
 
     def filtered(self, plan: LogicalPlan, condition: Expression) -> LogicalPlan:
         return self._filter(condition, plan)
+
+    def is_correlated(self, plan: LogicalPlan) -> bool:
+        """Whether a plan names columns of a query around it."""
+        return bool(plan.containsPattern(self._outer))
+
+    def total(self, kind: str, attribute: Any) -> Expression:
+        """What Count, Min or Max of rows is, of a column with the totals of some rows each."""
+        found = self._functions[kind](attribute).toAggregateExpression()
+        if kind != "Count":
+            return found
+        return self._coalesce(self._sequence([found, self._session.expression(F.expr("0L")._jc)]))
+
+    def aggregated(
+        self, aggregate: LogicalPlan, rows: LogicalPlan, replaced: Sequence[tuple[Expression, Expression]]
+    ) -> LogicalPlan:
+        """An aggregate over other rows, with the second of each pair in place of the first."""
+        return aggregate.withNewChildren(self._sequence([rows])).transformExpressions(self._function(replaced))
 
     def deletion(self, table: LogicalPlan, condition: Expression) -> LogicalPlan:
         """DELETE FROM table WHERE condition."""

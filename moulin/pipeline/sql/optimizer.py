@@ -9,6 +9,7 @@ A stand-in that is run by mistake fails: it never passes for an empty table.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from moulin.pipeline.read.columns import quoted
 from moulin.pipeline.sql.catalyst import Catalyst, Expression, LogicalPlan
 
 _LEAF = "LogicalRDD"
+_SEPARATOR = "\0"
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,21 @@ class StandIn:
         return without_place(self.frame)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Leaf:
     """A stand-in in a plan. Leaves of one stand-in have columns of their own, which `key` tells apart."""
 
     plan: LogicalPlan
     number: int
     key: int
+
+    @cached_property
+    def columns(self) -> dict[int, str]:
+        """The names of its columns, by the ids of their attributes."""
+        names = [column["name"] for column in json.loads(self.plan.schema().json())["fields"]]
+        written = str(self.plan.output().mkString(_SEPARATOR)).split(_SEPARATOR)  # as name#12, or name#12L
+        ids = [int(one.rpartition("#")[2].rstrip("L")) for one in written]
+        return dict(zip(ids, names, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +88,7 @@ def make_stand_in(spark: SparkSession, columns: StructType) -> StandIn:
 
 def leaves(catalyst: Catalyst, plan: LogicalPlan) -> list[Leaf]:
     """The stand-ins in a plan and in its sub-queries, and other leaves that look like them."""
-    return [_leaf(node) for name, node in catalyst.nodes(plan) if name == _LEAF]
+    return [leaf_of(node) for name, node in catalyst.nodes(plan) if name == _LEAF]
 
 
 def asked(catalyst: Catalyst, analyzed: LogicalPlan) -> Iterator[Asked]:
@@ -86,12 +96,12 @@ def asked(catalyst: Catalyst, analyzed: LogicalPlan) -> Iterator[Asked]:
     found, told = [], Counter[int]()
     for name, node in catalyst.nodes(catalyst.optimized(analyzed)):
         if name == _LEAF:
-            found.append(_leaf(node))
+            found.append(leaf_of(node))
         elif name in ("Filter", "Project") and (below := node.child()).nodeName() == _LEAF:
             if name == "Filter":
-                yield Asked(leaf := _leaf(below), node.condition())
+                yield Asked(leaf := leaf_of(below), node.condition())
             elif node.projectList().isEmpty():
-                yield Asked(leaf := _leaf(below), columns=False)
+                yield Asked(leaf := leaf_of(below), columns=False)
             else:
                 continue
             told[leaf.key] += 1
@@ -101,6 +111,7 @@ def asked(catalyst: Catalyst, analyzed: LogicalPlan) -> Iterator[Asked]:
             yield Asked(leaf)
 
 
-def _leaf(node: LogicalPlan) -> Leaf:
+def leaf_of(node: LogicalPlan) -> Leaf:
+    """A node that looks like a stand-in."""
     output = node.output()
     return Leaf(node, int(node.rdd().id()), int(output.head().exprId().id()) if output.nonEmpty() else -1)

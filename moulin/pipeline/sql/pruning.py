@@ -21,12 +21,15 @@ from pyspark.sql.types import StructType
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import TRUE, Condition, conjunction, disjunction
 from moulin.model.schema.values import Schema
-from moulin.pipeline.sql.catalyst import Catalyst, LogicalPlan, items
+from moulin.pipeline.sql.aggregates import answerable
+from moulin.pipeline.sql.catalyst import Catalyst, Expression, LogicalPlan, items
 from moulin.pipeline.sql.filters import condition_of
 from moulin.pipeline.sql.optimizer import Leaf, StandIn, asked, leaves, make_stand_in
 from moulin.sized_cache import SizedCache
+from moulin.table.read.totals import Wanted
 
 _KEPT = 256
+_FILTERS = "a statement's filters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,9 @@ class Waiting:
     """A table whose rows are read once it is known which are asked for.
 
     `read` gives the rows, perhaps without some that a predicate rules out, and the number of segments they are in;
-    `count` gives as many rows, with nothing in them, or None; `total` the number of all segments of the table. All
-    rows of a table are read that is not `large`.
+    `count` gives as many rows, with nothing in them, or None; `totals` gives totals of the rows of a predicate, and
+    perhaps of others, or None; `total` the number of all segments of the table. All rows of a table are read that is
+    not `large`.
     """
 
     name: str
@@ -43,6 +47,7 @@ class Waiting:
     columns: StructType
     read: Callable[[Predicate], tuple[DataFrame, int]]
     count: Callable[[], DataFrame | None]
+    totals: Callable[[Wanted, Predicate], DataFrame | None]
     total: Callable[[], int]
     large: bool = True
 
@@ -71,10 +76,13 @@ class StandIns:
 
 
 class Pruning:
-    """The tables of one statement that wait for what it asks of them: the large ones, or every one."""
+    """The tables of one statement that wait for what it asks of them: the large ones, or every one.
 
-    def __init__(self, catalyst: Catalyst, stand_ins: StandIns, *, every: bool = False) -> None:
-        self._catalyst, self._stand_ins, self.every = catalyst, stand_ins, every
+    With `own`, its leaves have attributes of their own, even where the session has stand-ins for the tables already.
+    """
+
+    def __init__(self, catalyst: Catalyst, stand_ins: StandIns, *, every: bool = False, own: bool = False) -> None:
+        self._catalyst, self._stand_ins, self.every, self._own = catalyst, stand_ins, every, own
         self._waiting: dict[int, Waiting] = {}
         self._read: list[tuple[Waiting, int]] = []
 
@@ -86,7 +94,13 @@ class Pruning:
             others += 1
             found = self._stand_ins.get((key, others), table.columns)
         self._waiting[found.number] = table
-        return found
+        if not self._own:
+            return found
+        return StandIn(self._catalyst.run(found.frame._jdf.logicalPlan().newInstance()), found.number)
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
 
     @property
     def shares(self) -> list[Share]:
@@ -100,9 +114,10 @@ class Pruning:
         """
         if not self._waiting:
             return plan
+        self._read = []
         analyzed = self._catalyst.analyzed(plan)
         if any(table.large for table in self._waiting.values()):
-            analyzed = self._catalyst.at_one_time(analyzed)
+            analyzed = self._answered(self._catalyst.at_one_time(analyzed))
         own = [leaf for leaf in leaves(self._catalyst, analyzed) if leaf.number in self._waiting]
         large = any(self._waiting[leaf.number].large for leaf in own)
         conditions = self._conditions(analyzed, own) if large else {leaf.key: TRUE for leaf in own}
@@ -120,12 +135,30 @@ class Pruning:
             found.append((leaf.plan, self._catalyst.under(items(leaf.plan.output()), frame)))
         return self._catalyst.replace(analyzed, found)
 
+    def _answered(self, analyzed: LogicalPlan) -> LogicalPlan:
+        """The plan with totals from the catalog in place of the rows that some aggregates ask for."""
+        found = []
+        try:
+            for one in answerable(self._catalyst, analyzed, lambda leaf: leaf.number in self._waiting):
+                table = self._waiting[one.leaf.number]
+                totals = table.totals(one.wanted, self._asked(table, one.filter))
+                if totals is not None:
+                    found.append((one.node, one.answered(self._catalyst, totals)))
+                    self._read.append((table, 0))
+        except (PySparkException, Py4JError):  # Spark says why when the statement runs
+            return analyzed
+        return self._catalyst.replace(analyzed, found)
+
+    def _asked(self, table: Waiting, filter: Expression | None) -> Predicate:
+        condition = TRUE if filter is None else condition_of(table.schema, filter, self._catalyst.every)
+        return Predicate.of(table.schema, condition, _FILTERS)
+
     def _rows(self, number: int, condition: Condition | None) -> tuple[DataFrame, int]:
         table = self._waiting[number]
         counted = table.count() if condition is None else None
         if counted is not None:
             return counted, 0
-        return table.read(Predicate.of(table.schema, TRUE if condition is None else condition, "a statement's filters"))
+        return table.read(Predicate.of(table.schema, TRUE if condition is None else condition, _FILTERS))
 
     def _conditions(self, analyzed: LogicalPlan, own: Sequence[Leaf]) -> Mapping[int, Condition | None]:
         """What is asked of each leaf, by its key; None when it is how many rows there are, and nothing of them.

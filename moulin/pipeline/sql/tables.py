@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -19,7 +20,9 @@ from moulin.errors import Corrupt
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.predicate import Predicate
-from moulin.pipeline.read.columns import located_schema, spark_schema
+from moulin.model.schema import values
+from moulin.pipeline.read.batches import shown_table
+from moulin.pipeline.read.columns import located_schema, quoted, spark_schema
 from moulin.pipeline.read.fresh import Fresh, FreshLane
 from moulin.pipeline.read.hidden import hidden_of
 from moulin.pipeline.read.reader import NamedFrame, TableReader
@@ -27,6 +30,8 @@ from moulin.pipeline.sql.catalyst import Catalyst
 from moulin.pipeline.sql.optimizer import StandIn
 from moulin.pipeline.sql.pruning import Pruning, StandIns, Waiting
 from moulin.table.pins import Hold, Pins
+from moulin.table.read.scan import plan_segments
+from moulin.table.read.totals import COUNT, Wanted, totals_of
 
 _HOLDS: ContextVar[list[Hold]] = ContextVar("holds")
 _PRUNING: ContextVar[Pruning | None] = ContextVar("pruning", default=None)
@@ -45,7 +50,7 @@ def holding() -> Iterator[list[Hold]]:
         _HOLDS.reset(token)
 
 
-def hold_for(pins: Pins, frame: DataFrame, holds: list[Hold]) -> None:
+def hold_for(pins: Pins, frame: object, holds: list[Hold]) -> None:
     """Keep pins for as long as a frame lives, and `pin_seconds` for frames that were made of it."""
 
     def release() -> None:
@@ -75,9 +80,9 @@ class Tables:
         self._stand_ins = StandIns(spark)
         self._lane = FreshLane(spark, lake)
 
-    def pruning(self, catalyst: Catalyst, *, every: bool = False) -> Pruning:
-        """For one statement; with `every`, small tables wait too."""
-        return Pruning(catalyst, self._stand_ins, every=every)
+    def pruning(self, catalyst: Catalyst, *, every: bool = False, own: bool = False) -> Pruning:
+        """For one statement; with `every`, small tables wait too. See `Pruning` for `own`."""
+        return Pruning(catalyst, self._stand_ins, every=every, own=own)
 
     def take_fresh(self) -> Fresh | None:
         """What is stored and in no version yet; None on a replica."""
@@ -105,7 +110,10 @@ class Tables:
         def count() -> DataFrame | None:
             return self._counted(state, columns, lane)
 
-        return NamedFrame(self._stand_in(pruning, state, columns, read, count).frame, len(names))
+        def totals(wanted: Wanted, asked: Predicate) -> DataFrame | None:
+            return self._totals(state, lane, wanted, asked)
+
+        return NamedFrame(self._stand_in(pruning, state, columns, read, count, totals).frame, len(names))
 
     def located(self, state: TableState, pruning: Pruning) -> StandIn:
         """What stands for the rows of a table to change with where they are: see `pipeline.read.reader`."""
@@ -114,7 +122,7 @@ class Tables:
             return self._reader.located(state, asked)
 
         large = self._is_large(state)
-        return self._stand_in(pruning, state, located_schema(state.schema), read, lambda: None, large=large)
+        return self._stand_in(pruning, state, located_schema(state.schema), read, large=large)
 
     def located_rows(self, state: TableState) -> DataFrame:
         """The same rows themselves."""
@@ -132,7 +140,8 @@ class Tables:
         state: TableState,
         columns: StructType,
         read: Callable[[Predicate], NamedFrame],
-        count: Callable[[], DataFrame | None],
+        count: Callable[[], DataFrame | None] = lambda: None,
+        totals: Callable[[Wanted, Predicate], DataFrame | None] = lambda wanted, asked: None,
         *,
         large: bool = True,
     ) -> StandIn:
@@ -145,7 +154,7 @@ class Tables:
             return len(self._lake.catalog.segments(state.id, state.version, with_columns=False))
 
         key = (state.id, state.schema_id, tuple(columns.names))
-        waits = Waiting(state.full_name, state.schema, columns, read_all, count, total, large)
+        waits = Waiting(state.full_name, state.schema, columns, read_all, count, totals, total, large)
         return pruning.stand_in(key, waits)
 
     def _is_large(self, state: TableState) -> bool:
@@ -168,6 +177,25 @@ class Tables:
         more = [F.lit(None).cast("bigint") for _ in columns.fields[len(fresh.columns) :]]
         return counted.union(fresh.select("*", *more))
 
+    def _totals(self, state: TableState, lane: Fresh | None, wanted: Wanted, asked: Predicate) -> DataFrame | None:
+        """Totals of a table's rows; None where facts are not exact. See `moulin.table.read.totals`."""
+        if not wanted.columns:
+            rows = self._lake.catalog.count_rows(state.id, state.version)
+            found: pa.Table | None = pa.table({COUNT: pa.array([rows], pa.int64())})
+        else:
+            numbers = {field.field_id for field in state.schema.fields if field.name in wanted.columns}
+            found = totals_of(state, plan_segments(self._lake.catalog, state, asked, numbers), wanted)
+        if found is None:
+            return None
+        by, ends = ([state.schema.find_field(name).field_type for name in names] for names in (wanted.by, wanted.ends))
+        totals = self._spark.createDataFrame(*shown_table(found, [*by, values.LongType(), *ends]))
+        fresh = None if lane is None else lane.frame(self._spark, state, asked)
+        if fresh is None:
+            return totals
+        own = {name: F.col(quoted(name)) for name in wanted.columns}
+        columns = (*(own[name] for name in wanted.by), F.lit(1).cast("bigint"), *(own[name] for name in wanted.ends))
+        return totals.union(fresh.select(*columns))
+
     def _rows(self, state: TableState, lane: Fresh | None, asked: Predicate, *, hidden: bool) -> NamedFrame:
         """The rows of a table, perhaps without some for which `asked` is not true.
 
@@ -186,5 +214,5 @@ def readable(name: str) -> Iterator[None]:
     """Spark's refusal to read files of a table, without their addresses."""
     try:
         yield
-    except AnalysisException:
+    except (AnalysisException, FileNotFoundError):
         raise Corrupt(f"Files of {name} are missing or cannot be read: `moulin check` lists them.") from None

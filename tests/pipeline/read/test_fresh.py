@@ -23,7 +23,7 @@ from tests.pipeline.nursery.test_nursery import Writer, bodies, logs
 
 @pytest.fixture
 def sent(tmp_path: Path, spark: Any) -> Iterator[tuple[Lake, Writer]]:
-    with moulin.connect(tmp_path / "lake") as lake:
+    with moulin.connect(tmp_path / "lake", sql_pruning_segments=1) as lake:
         token = set_up(lake).token
         assert token is not None
         yield lake, Writer(lake, token)
@@ -81,6 +81,8 @@ def test_every_column_is_the_same_fresh_and_taken_in(
     Nursery(lake, spark=False).run_once()
     assert lake.sql(text, fresh=False).toArrow() == fresh
     assert fresh.num_rows == 2
+    writer.send(logs("c", "d"))
+    assert ask(lake, "otel.logs where body > 'a' and body <> 'c'") == Counter("bd"), "filters reach fresh rows"
 
 
 def test_a_query_keeps_what_it_began_with_while_records_are_taken_in(sent: tuple[Lake, Writer]) -> None:

@@ -115,14 +115,14 @@ def whole_plans(spark: SparkSession) -> Iterator[None]:
 def test_filters_and_columns_reach_the_parquet_scan(orders: Table, rows: Rows) -> None:
     orders.append(rows(0, 100))
     orders.append(rows(100, 100))
-    query = "amount > 150 and region = 'eu'"
+    query = "amount > 50 and region = 'eu'"
 
     def check(scans: int) -> None:
         plan = executed_plan(orders.to_spark().where(query).select("region", "amount"))
         assert plan.count("FileScan parquet") == plan.count("Batched: true") == scans
         pushed = re.findall(r"PushedFilters: \[(.*?)\]", plan)
         assert len(pushed) == scans
-        assert all("GreaterThan(amount,150.0)" in found and "EqualTo(region,eu)" in found for found in pushed)
+        assert all("GreaterThan(amount,50.0)" in found and "EqualTo(region,eu)" in found for found in pushed)
         read = [
             found.replace(",_tmp_metadata_row_index:bigint", "") for found in re.findall(r"ReadSchema: (\S+)", plan)
         ]

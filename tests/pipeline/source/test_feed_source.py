@@ -94,6 +94,34 @@ def test_a_batch_reads_what_the_table_says(changed: Table, lake: Lake, spark: Sp
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("where", ["id < 12", "region = 'us'", "id = 1000", "region is null or amount > 40"])
+def test_changes_that_a_condition_leaves_out_are_not_read(
+    changed: Table, rows: Rows, lake: Lake, spark: SparkSession, where: str
+) -> None:
+    base = changed.history()[-1].version
+    changed.append(rows(200, 30))
+    frame = spark.read.format("moulin").options(**options(lake, changes_since=base, where=where)).load()
+    assert as_set(frame.toArrow()) == as_set(changed.changes(base, where=where).to_arrow())
+    reader = MoulinSource(options(lake, changes_since=changed.version - 1, where=where)).reader(frame.schema)
+    read = [part for partition in reader.partitions() for part in partition.parts]  # type: ignore[attr-defined]
+    assert len(read) == (where == "region is null or amount > 40"), "the last append has the ids from 200 on"
+
+
+@pytest.mark.spark
+def test_a_stream_leaves_out_changes(
+    orders: Table, rows: Rows, lake: Lake, spark: SparkSession, tmp_path: Path
+) -> None:
+    base = orders.version
+    given = options(lake, changes_since=base, where="id between 3 and 21")
+    frame = spark.readStream.format("moulin").options(**given).load()
+    orders.append(rows(0, 5))
+    orders.append(rows(20, 5))
+    orders.append(rows(40, 5))
+    found = [row for _, batch in run_stream(frame, tmp_path / "checkpoint") for row in batch]
+    assert sorted(row.id for row in found) == [3, 4, 20, 21]
+
+
+@pytest.mark.spark
 def test_wrong_ranges_stop_a_batch(changed: Table, lake: Lake) -> None:
     columns = MoulinSource(options(lake, changes_since=changed.version)).schema()
     for more, message in [

@@ -167,7 +167,8 @@ def _shares(lake: Lake, text: str) -> list[str]:
         ("select _segment, id from shop.orders where id = 7", [1]),
         ("select * from shop.orders where false", [0]),
         ("select count(*) from shop.orders", [0]),
-        ("select count(*), max(id) from shop.orders", [10]),
+        ("select count(*), max(id) from shop.orders", [0]),
+        ("select count(*), max(region) from shop.orders", [10]),
     ],
 )
 def test_only_segments_with_rows_that_are_asked_for_are_read(
