@@ -24,7 +24,7 @@ from tests.table.keyed_tables import ITEMS, by_id, row, rows
 
 SCHEMA = with_key(make_schema(ITEMS), ["id"])
 KEY = Key.of(SCHEMA)
-KEYS = st.integers(0, 40)
+KEYS = st.integers(0, 40) | st.integers(0, 3)
 ROWS = st.tuples(KEYS, st.sampled_from("ab"), st.sampled_from([0.0, -0.0, 1.0]))
 STEPS = st.lists(
     st.one_of(
@@ -83,6 +83,15 @@ def test_every_moment_of_a_memtable_can_be_looked_at_in_any_order(steps: Any, da
             model.change(kind, given_)
     for look in looks:
         _check(*look)
+
+
+def test_a_row_that_equals_the_one_before_and_is_another_is_seen() -> None:
+    model = Model()
+    for key in range(100):
+        model.change("put", (key, "a", 0.0))
+    model.memtable.moment().columns()
+    model.change("put", (50, "a", -0.0))
+    _check(model.memtable.moment(), repr(sorted(model.rows.values())), set(), False)
 
 
 def _check(moment: Moment, expected: str, deleted: set[int], ordered: bool) -> None:
