@@ -10,6 +10,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, time
 from decimal import Decimal
+from itertools import count
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -90,12 +92,13 @@ def _scans(bench: Bench, rows: int) -> Iterator[Line]:
         _put_all(kept[0], data)
 
     def put_more() -> None:
-        """Half of them replace rows, and half are new."""
-        start = len(added)
-        added.extend(range(rows + start, rows + start + _MORE // 2))
-        _put_all(singles, [make_row(number) for number in (*added[start:], *range(start, start + _MORE // 2))])
+        """Half of them replace rows at random keys, and half are new."""
+        first = rows + next(turns) * _MORE // 2
+        new = [make_row(number) for number in range(first, first + _MORE // 2)]
+        old = [{**make_row(chosen.randrange(rows)), "name": f"turn {first}"} for _ in range(_MORE // 2)]
+        _put_all(singles, new + old)
 
-    added: list[int] = []
+    turns, chosen = count(), Random(1)
     first = Contender(lambda: kept[0].scan().to_arrow(), put_anew)
     yield bench.compare("memtable", f"first scan of {rows:,} rows put one by one", first, peer, target=1.5)
     yield again(f"scan of {rows:,} rows put one by one, again", singles, False)
@@ -105,14 +108,14 @@ def _scans(bench: Bench, rows: int) -> Iterator[Line]:
     yield again(f"scan in key order after {_MORE:,} more puts", singles, True, put_more)
 
 
-def _puts(bench: Bench, count: int) -> Iterator[Line]:
-    simple = [make_row(number) for number in range(count)]
+def _puts(bench: Bench, puts: int) -> Iterator[Line]:
+    simple = [make_row(number) for number in range(puts)]
     for name, (kind, value) in _TYPES.items():
         schema = SCHEMA.append(pa.field("more", kind))
         rows = [{**row, "more": value(number)} for number, row in enumerate(simple)]
         yield bench.compare(
             "memtable",
-            f"{count:,} puts of rows with a {name}",
+            f"{puts:,} puts of rows with a {name}",
             _new_table(bench, name, schema, rows, _put_all),
             {"simple rows": _new_table(bench, "simple", SCHEMA, simple, _put_all)},
             target=3.0,

@@ -86,6 +86,8 @@ class KeyScan(Scan):
         if key is None:
             raise InvalidInput(f"Table {seen.state.full_name} has no primary key: start, end and reverse need one.")
         self._context, self._pending, self._key, self._reverse = context, pending, key, reverse
+        if reverse:
+            self._first = None  # the last rows of a unit come first
         self._low = None if start is None else key.encode_prefix(start)
         self._high = None if end is None else key.encode_prefix(end)
         if prefix is not None:

@@ -100,6 +100,7 @@ class Scan:
         self._indexes, self._pins = indexes, pins or Pins(catalog)
         self._predicate, tested = parse_hidden(where, state.schema)
         self._limit = limit
+        self._first = limit  # how many of the first rows of a unit are enough; None for all
         self._columns = _checked_columns(columns, state)
         self._hidden = HiddenColumns(hidden_names(state.schema, columns or ()), tested)
         self.schema = self._output_schema(columns)
@@ -215,7 +216,7 @@ class Scan:
             hidden,
             gone,
             positions,
-            most=self._limit,
+            most=self._first,
             by_pages=self._catalog.config.scan_by_pages == "on",
         )
 
