@@ -381,7 +381,9 @@ class _Session:
         return self._target.frame
 
     def run(self, plan: LogicalPlan, target: Condition = TRUE) -> DataFrame:
-        known = {} if self._target is None or target is TRUE else {self._target.number: target}
+        known = {}
+        if self._target is not None and self.lake.context.config.sql_pruning == "on":
+            known[self._target.number] = target
         return self.catalyst.run(self._pruning.filled(plan, known))
 
     def resolved(self, plan: LogicalPlan, state: TableState) -> tuple[DataFrame, LogicalPlan]:

@@ -50,7 +50,7 @@ _NUMBERS = (*_WHOLE_COLUMNS, ice.FloatType, ice.DoubleType, ice.DecimalType)
 _TIMES = (ice.TimestampType, ice.TimestamptzType, ice.TimestampNanoType, ice.TimestamptzNanoType)
 _NANOS = (ice.TimestampNanoType, ice.TimestamptzNanoType)
 _MICRO = 1000
-_MOST_MEMBERS = 10_000
+MOST_MEMBERS = 10_000
 """Of longer lists of values only the least and the greatest are looked at."""
 
 _SEPARATOR = "\0"
@@ -184,7 +184,7 @@ class FilterReader:
         found = [literal for literal in literals if literal is not None and literal.value is not None]
         if not found:
             return FALSE
-        if len(found) > _MOST_MEMBERS:
+        if len(found) > MOST_MEMBERS:
             return _between(column, found)
         if isinstance(column.type, _NANOS):
             return disjunction([_compared("=", column, literal) for literal in found])

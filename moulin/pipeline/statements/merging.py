@@ -5,11 +5,12 @@ table that match. Source rows that match none are those that it does not name. A
 table.
 """
 
-# Decisions: docs/decisions/0272
+# Decisions: docs/decisions/0272, docs/decisions/0295
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,11 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from moulin.model.columns import compute as pc
 from moulin.model.columns.arrays import Integers
+from moulin.model.predicate.condition import Condition
 from moulin.model.rows.rows import RowsOf, to_batches
 from moulin.pipeline.read.few import few_rows
 from moulin.pipeline.sql.catalyst import Catalyst, LogicalPlan, items
+from moulin.pipeline.sql.join_keys import JoinSides, needed_of
 from moulin.pipeline.statements.clauses import merge_clause
 from moulin.pipeline.statements.targets import Planned, Rows, Target
 from moulin.table.edit.edits import CLAUSE, PLACE, Edits, edit_schema
@@ -110,7 +113,15 @@ class _SmallMerge:
         source = F.broadcast(self._frame(rows))._jdf.queryExecution().analyzed()
         joined = self._catalyst.joined(self._target.plan, source, "inner", self._found.mergeCondition())
         row = self._catalyst.column(items(source.output())[-1]).alias(_SOURCE_ROW)
-        return self._target.over(joined).numbered(matched, row)
+        return replace(self._target, needed=self._needed()).over(joined).numbered(matched, row)
+
+    def _needed(self) -> Condition:
+        """What the source asks of rows of the table, by the columns in which both are equal."""
+        table = {attribute.exprId().id(): attribute.name() for attribute in self._target.attributes}
+        sides = JoinSides(table, {one.exprId().id(): index for index, one in enumerate(self._attributes)})
+        return needed_of(
+            self._target.state.schema, self._found.mergeCondition(), self._catalyst.every, sides, self._few
+        )
 
     def _inserted(self, new: Sequence[Planned], first: int, matched: Integers) -> pa.Table | None:
         """The edits of source rows that go with no row of the table."""

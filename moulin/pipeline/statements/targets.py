@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from moulin.model.entities import TableState
+from moulin.model.predicate.condition import TRUE, Condition
 from moulin.pipeline.read.columns import POSITION_COLUMN, SEGMENT
 from moulin.pipeline.sql.catalyst import Catalyst, Expression, LogicalPlan, items
 from moulin.pipeline.statements.answer import Answer, counts
@@ -33,11 +34,15 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The rows of the table to change, in a resolved plan whose last two columns tell where each row is."""
+    """The rows of the table to change, in a resolved plan whose last two columns tell where each row is.
+
+    Rows for which `needed` does not hold are not asked for.
+    """
 
     session: Session
     state: TableState
     plan: LogicalPlan
+    needed: Condition = TRUE
 
     @property
     def catalyst(self) -> Catalyst:
@@ -85,7 +90,8 @@ class Rows:
         segment, position = self.target.place() if placed else (nowhere, nowhere)
         place = (number.alias(CLAUSE), segment.alias(SEGMENT), position.alias(POSITION_COLUMN))
         rows = self.frame.select(*place, *values, *more)
-        return self.target.catalyst.steady(self.target.session.run(rows._jdf.queryExecution().analyzed()))
+        plan = rows._jdf.queryExecution().analyzed()
+        return self.target.catalyst.steady(self.target.session.run(plan, self.target.needed))
 
     @property
     def _columns(self) -> list[str]:

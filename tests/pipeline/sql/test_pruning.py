@@ -226,24 +226,71 @@ def test_what_spark_refuses_is_said_as_without_pruning(lake: Lake, daily: Table)
         lake.sql("select * from shop.orders where nothing = 1")
 
 
-def test_a_change_reads_the_segments_of_the_rows_that_it_asks_for(
-    lake: Lake, daily: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many segments statements read of the table that they change, in the order of their reads."""
     from moulin.pipeline.read.reader import TableReader
+    from moulin.pipeline.statements import in_process
 
-    read: list[int] = []
-    located = TableReader.located
+    found: list[int] = []
+    located, cut = TableReader.located, in_process.cut
 
     def counted(self: TableReader, *given: Any) -> Any:
-        found = located(self, *given)
-        read.append(found.segments)
-        return found
+        frame = located(self, *given)
+        found.append(frame.segments)
+        return frame
+
+    def counted_here(segments: Any) -> Any:
+        found.append(len(segments))
+        return cut(segments)
 
     monkeypatch.setattr(TableReader, "located", counted)
+    monkeypatch.setattr(in_process, "cut", counted_here)
+    return found
+
+
+def test_a_change_reads_the_segments_of_the_rows_that_it_asks_for(lake: Lake, daily: Table, read: list[int]) -> None:
     lake.sql("update shop.orders set region = 'new' where ts < '2024-03-01 00:05:00'")
+    lake.sql("update shop.orders set region = lower('NEW') || region where id = 85")
     lake.sql("delete from shop.orders where id between 25 and 33 and amount > 0")
+    lake.sql("delete from shop.orders where id between 25 and 33 and amount + 1 > 0")
     on = "t.id = s.id and t.id between 90 - 50 and 49"
     lake.sql(f"merge into shop.orders t using (select 44L as id) s on {on} when matched then delete")
-    assert read == [1, 2, 1]
+    assert read == [1, 1, 2, 2, 1]
     assert lake.sql("select count(*) from shop.orders").collect()[0][0] == 90
-    assert lake.sql("select count(*) from shop.orders where region = 'new'").collect()[0][0] == 5
+    assert lake.sql("select count(*) from shop.orders where region like 'new%'").collect()[0][0] == 6
+
+
+@pytest.mark.parametrize(
+    ("source", "on", "segments"),
+    [
+        ("select explode(array(12L, 47L, 2000L)) as id", "t.id = s.id", 2),
+        ("select explode(array(12, 47)) as id", "s.id = t.id", 2),
+        ("select 5L as id, 'r0' as region union all select 6L, 'r9'", "t.id = s.id and t.region = s.region", 1),
+        ("select id + 71 as id from range(20001)", "t.id = s.id", 3),
+        ("select cast(null as bigint) as id", "t.id = s.id", 0),
+        ("select timestamp'2024-03-01 00:41:00Z' as ts", "t.ts = s.ts", 1),
+        ("select 12L as id", "t.id <= s.id", 10),
+        ("select 12L as id", "t.id = s.id or t.region = 'r3'", 10),
+        ("select 12.0D as id", "t.id = s.id", 10),
+    ],
+)
+def test_a_merge_reads_the_segments_that_its_small_source_may_match(
+    lake: Lake, daily: Table, read: list[int], source: str, on: str, segments: int
+) -> None:
+    before = daily.version
+    text = f"merge into shop.orders t using ({source}) s on {on} when matched then update set region = 'merged'"
+    lake.sql(text)
+    assert read == [segments]
+    merged = [row["id"] for row in daily.scan(where="region = 'merged'").to_arrow().to_pylist()]
+    daily.restore(before)
+    wanted = lake.sql(f"select t.id from shop.orders t where exists (select 1 from ({source}) s where {on})").collect()
+    assert sorted(merged) == sorted(row.id for row in wanted)
+
+
+def test_a_merge_by_source_reads_every_segment(lake: Lake, daily: Table, read: list[int]) -> None:
+    lake.sql(
+        "merge into shop.orders t using (select 44L as id) s on t.id = s.id when not matched by source then delete"
+    )
+    assert read == [10]
+    assert [row["id"] for row in daily.scan().to_arrow().to_pylist()] == [44]
