@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 import moulin
 from moulin.errors import FailedPrecondition
@@ -190,6 +192,19 @@ def activate(spark: SparkSession) -> None:
     sessions = jvm.org.apache.spark.sql.classic.SparkSession
     if sessions.getActiveSession().isEmpty():
         sessions.setActiveSession(spark._jsparkSession)
+
+
+def frame_of(spark: SparkSession, rows: pa.Table | list[Any], columns: StructType) -> DataFrame:
+    """Rows as a DataFrame. PySpark makes the session of it the active one: the one that was active stays so."""
+    jvm: Any = spark._jvm
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    before, active = SparkSession._activeSession, sessions.getActiveSession()
+    try:
+        return spark.createDataFrame(rows, columns)
+    finally:
+        SparkSession._activeSession = before
+        if active.isDefined():
+            sessions.setActiveSession(active.get())
 
 
 def is_local(master: str) -> bool:

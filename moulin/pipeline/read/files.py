@@ -11,14 +11,18 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 _CACHE_BYTES = 1 << 40
-_FILE = 2  # FT_FILE of Hadoop's FileStatusProto
+# Fields of Hadoop's FileStatusProto: 1 is the kind, 2 the path, 3 the size, 4 to 6 permission, owner and group, 7 and 8
+# the times of change and access, 10 and 11 the number of copies and the size of blocks.
+_KIND_AND_PATH = b"\x08\x02\x12"
+_OWNER_AND_TIME = b"\x22\x03\x08\xa4\x03\x2a\x00\x32\x00\x38"
+_TIME_AND_BLOCKS = b"\x40\x00\x50\x01\x58\x80\x80\x80\x10"
 _STATUS = "org.apache.hadoop.fs.FileStatus"
 _NO_TIME_LIMIT = -1
 
@@ -67,21 +71,21 @@ def _status(path: str) -> bytes:
     """A file as FileStatusProto of Hadoop, after its length."""
     found = os.stat(path)
     uri = f"file:{path}".encode()
-    fields = [
-        *(b"\x08", _varint(_FILE), b"\x12", _varint(len(uri)), uri, b"\x18", _varint(found.st_size)),
-        *(b"\x22\x03\x08", _varint(0o644), b"\x2a\x00\x32\x00"),  # permission, owner, group
-        *(b"\x38", _varint(found.st_mtime_ns // 1_000_000), b"\x40\x00\x50\x01\x58", _varint(1 << 25)),
-    ]
-    data = b"".join(fields)
+    data = b"".join(
+        (
+            *(_KIND_AND_PATH, _varint(len(uri)), uri, b"\x18", _varint(found.st_size)),
+            *(_OWNER_AND_TIME, _varint(found.st_mtime_ns // 1_000_000), _TIME_AND_BLOCKS),
+        )
+    )
     return struct.pack(">i", len(data)) + data
 
 
 def _varint(number: int) -> bytes:
-    return bytes(_groups(number))
-
-
-def _groups(number: int) -> Iterator[int]:
+    if number < 0x80:
+        return bytes((number,))
+    groups = bytearray()
     while number > 0x7F:
-        yield number & 0x7F | 0x80
+        groups.append(number & 0x7F | 0x80)
         number >>= 7
-    yield number
+    groups.append(number)
+    return bytes(groups)

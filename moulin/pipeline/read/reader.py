@@ -44,7 +44,7 @@ from moulin.pipeline.read.files import scan_files
 from moulin.pipeline.read.hidden import add_hidden, hidden_of, lineage_columns, stored_lineage
 from moulin.pipeline.read.segment_scan import planned_scan
 from moulin.pipeline.read.staging import Staging
-from moulin.pipeline.session import is_local
+from moulin.pipeline.session import frame_of, is_local
 from moulin.sized_cache import SizedCache
 from moulin.table.context import Context
 from moulin.table.find.index_search import narrow
@@ -113,7 +113,7 @@ class TableReader:
     ) -> DataFrame:
         schema = located_schema(state.schema, lineage=lineage) if located else spark_schema(state.schema)
         if not segments:
-            return self._spark.createDataFrame([], schema)
+            return frame_of(self._spark, [], schema)
         if not self._context.store.is_local and not is_local(str(self._spark.sparkContext.master)):
             store = self._context.store
             return planned_scan(self._spark, store, state.schema, segments, located=located, lineage=lineage)
@@ -177,7 +177,7 @@ class TableReader:
             start += len(words[-1])
         row = pa.ListArray.from_arrays(pa.array([0, start], pa.int32()), pa.array(np.concatenate(words)))
         schema = StructType([StructField("words", ArrayType(LongType(), containsNull=False), nullable=False)])
-        return _Bitmap(self._spark.createDataFrame(pa.table({"words": row}), schema), slots)
+        return _Bitmap(frame_of(self._spark, pa.table({"words": row}), schema), slots)
 
 
 class NamedFrame:

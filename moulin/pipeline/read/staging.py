@@ -31,17 +31,17 @@ class Staging:
         self._lock = threading.Lock()
 
     def locate(self, table_id: UUID, segments: Sequence[SegmentFacts]) -> tuple[str, list[str]]:
-        """The folder that holds the table's segment folders, and the file of each segment."""
-        root = self._store.local_path(paths.data_prefix(table_id))
+        """The folder that holds the table's segment folders, and the file of each segment, which lies below it."""
+        prefix = paths.data_prefix(table_id)
+        root = self._store.local_path(prefix)
         if root is not None and all(facts.inline is None for facts in segments):
-            files = [self._store.local_path(facts.path) for facts in segments]
-        else:
-            base = self._copies()
-            root = base / paths.data_prefix(table_id)
-            files = [base / facts.path for facts in segments]
-            with ThreadPoolExecutor(_THREADS, thread_name_prefix="moulin-stage") as pool:
-                list(pool.map(self._fetch, segments, files))
-        return str(root), [str(file) for file in files if file is not None]
+            below = [paths.checked(facts.path).removeprefix(prefix) for facts in segments]
+            return str(root), [f"{root}{path}" for path in below]
+        base = self._copies()
+        files = [base / facts.path for facts in segments]
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="moulin-stage") as pool:
+            list(pool.map(self._fetch, segments, files))
+        return str(base / prefix), list(map(str, files))
 
     def close(self) -> None:
         """Remove the copies."""

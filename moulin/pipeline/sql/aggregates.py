@@ -20,6 +20,7 @@ from moulin.pipeline.sql.optimizer import Leaf, leaf_of
 from moulin.table.read.totals import Wanted
 
 _AGGREGATES = ("Aggregate", "Distinct")
+_FUNCTIONS = ("Count", "Min", "Max")
 _PLAIN = frozenset({*_AGGREGATES, "Filter", "LogicalRDD", "Project", "SubqueryAlias", "View"})
 
 
@@ -50,10 +51,12 @@ class Answerable:
         return catalyst.aggregated(self.optimized, rows, replaced)
 
 
-def answerable(catalyst: Catalyst, analyzed: LogicalPlan, is_known: Callable[[Leaf], bool]) -> Iterator[Answerable]:
-    """The aggregates in an analyzed plan that totals may answer, over leaves that are known."""
-    for name, node in catalyst.nodes(analyzed):
-        if name not in _AGGREGATES or catalyst.is_correlated(node):
+def answerable(
+    catalyst: Catalyst, nodes: Sequence[tuple[str, LogicalPlan]], is_known: Callable[[Leaf], bool]
+) -> Iterator[Answerable]:
+    """The aggregates among the nodes of an analyzed plan that totals may answer, over leaves that are known."""
+    for name, node in nodes:
+        if name not in _AGGREGATES or catalyst.is_correlated(node) or not _may_be(name, node):
             continue
         below = catalyst.nodes(node)
         if sum(one in _AGGREGATES for one, _ in below) != 1 or not all(one in _PLAIN for one, _ in below):
@@ -63,6 +66,19 @@ def answerable(catalyst: Catalyst, analyzed: LogicalPlan, is_known: Callable[[Le
             continue
         if (one := _read(node, catalyst.optimized(node))) is not None:
             yield one
+
+
+def _may_be(name: str, node: LogicalPlan) -> bool:
+    """Whether totals may answer all functions of an aggregate. It takes less time than to optimize it."""
+    if name == "Distinct":
+        return True
+    functions = (
+        one.operands[0].kind
+        for expression in items(node.aggregateExpressions())
+        for one in _nodes(read_expression(expression.toJSON()))
+        if one.kind == "AggregateExpression"
+    )
+    return all(kind in _FUNCTIONS for kind in functions)
 
 
 def _read(node: LogicalPlan, optimized: LogicalPlan) -> Answerable | None:

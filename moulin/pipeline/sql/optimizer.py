@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -86,9 +86,9 @@ def make_stand_in(spark: SparkSession, columns: StructType) -> StandIn:
     return StandIn(DataFrame(frame, spark), int(frame.logicalPlan().rdd().id()))
 
 
-def leaves(catalyst: Catalyst, plan: LogicalPlan) -> list[Leaf]:
-    """The stand-ins in a plan and in its sub-queries, and other leaves that look like them."""
-    return [leaf_of(node) for name, node in catalyst.nodes(plan) if name == _LEAF]
+def leaves(nodes: Sequence[tuple[str, LogicalPlan]]) -> list[Leaf]:
+    """The stand-ins among the nodes of a plan, and other leaves that look like them."""
+    return [leaf_of(node) for name, node in nodes if name == _LEAF]
 
 
 def asked(catalyst: Catalyst, analyzed: LogicalPlan) -> Iterator[Asked]:

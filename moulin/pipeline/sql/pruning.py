@@ -117,8 +117,10 @@ class Pruning:
         self._read = []
         analyzed = self._catalyst.analyzed(plan)
         if any(table.large for table in self._waiting.values()):
-            analyzed = self._answered(self._catalyst.at_one_time(analyzed))
-        own = [leaf for leaf in leaves(self._catalyst, analyzed) if leaf.number in self._waiting]
+            analyzed, nodes = self._answered(self._catalyst.at_one_time(analyzed))
+        else:
+            nodes = self._catalyst.nodes(analyzed)
+        own = [leaf for leaf in leaves(nodes) if leaf.number in self._waiting]
         large = any(self._waiting[leaf.number].large for leaf in own)
         conditions = self._conditions(analyzed, own) if large else {leaf.key: TRUE for leaf in own}
         frames: dict[tuple[int, Condition | None], tuple[DataFrame, int]] = {}
@@ -135,19 +137,23 @@ class Pruning:
             found.append((leaf.plan, self._catalyst.under(items(leaf.plan.output()), frame)))
         return self._catalyst.replace(analyzed, found)
 
-    def _answered(self, analyzed: LogicalPlan) -> LogicalPlan:
-        """The plan with totals from the catalog in place of the rows that some aggregates ask for."""
-        found = []
+    def _answered(self, analyzed: LogicalPlan) -> tuple[LogicalPlan, list[tuple[str, LogicalPlan]]]:
+        """The plan with totals from the catalog in place of the rows that some aggregates ask for, and its nodes."""
+        nodes, found, read = self._catalyst.nodes(analyzed), [], []
         try:
-            for one in answerable(self._catalyst, analyzed, lambda leaf: leaf.number in self._waiting):
+            for one in answerable(self._catalyst, nodes, lambda leaf: leaf.number in self._waiting):
                 table = self._waiting[one.leaf.number]
                 totals = table.totals(one.wanted, self._asked(table, one.filter))
                 if totals is not None:
                     found.append((one.node, one.answered(self._catalyst, totals)))
-                    self._read.append((table, 0))
+                    read.append((table, 0))
         except (PySparkException, Py4JError):  # Spark says why when the statement runs
-            return analyzed
-        return self._catalyst.replace(analyzed, found)
+            return analyzed, nodes
+        if not found:
+            return analyzed, nodes
+        self._read += read
+        filled = self._catalyst.replace(analyzed, found)
+        return filled, self._catalyst.nodes(filled)
 
     def _asked(self, table: Waiting, filter: Expression | None) -> Predicate:
         condition = TRUE if filter is None else condition_of(table.schema, filter, self._catalyst.every)

@@ -26,6 +26,7 @@ from moulin.pipeline.read.columns import located_schema, quoted, spark_schema
 from moulin.pipeline.read.fresh import Fresh, FreshLane
 from moulin.pipeline.read.hidden import hidden_of
 from moulin.pipeline.read.reader import NamedFrame, TableReader
+from moulin.pipeline.session import frame_of
 from moulin.pipeline.sql.catalyst import Catalyst
 from moulin.pipeline.sql.optimizer import StandIn
 from moulin.pipeline.sql.pruning import Pruning, StandIns, Waiting
@@ -188,7 +189,7 @@ class Tables:
         if found is None:
             return None
         by, ends = ([state.schema.find_field(name).field_type for name in names] for names in (wanted.by, wanted.ends))
-        totals = self._spark.createDataFrame(*shown_table(found, [*by, values.LongType(), *ends]))
+        totals = frame_of(self._spark, *shown_table(found, [*by, values.LongType(), *ends]))
         fresh = None if lane is None else lane.frame(self._spark, state, asked)
         if fresh is None:
             return totals

@@ -20,7 +20,7 @@ import moulin
 from moulin import Lake, Table
 from moulin.errors import InvalidInput, NotFound
 from moulin.pipeline.source.datasource import MoulinSource
-from moulin.pipeline.source.options import FeedOptions, SourceTable
+from moulin.pipeline.source.options import SourceTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,8 +97,6 @@ def test_a_where_leaves_out_rows_and_files(
     assert len(partition.segments) == 1  # type: ignore[attr-defined]
     with pytest.raises(InvalidInput, match="idd"):
         MoulinSource({**options, "where": "idd > 3"}).reader(MoulinSource(options).schema())
-    with pytest.raises(InvalidInput, match="for rows"):
-        FeedOptions.of({**options, "changes_since": "1"})
 
 
 @pytest.mark.spark
