@@ -33,7 +33,7 @@ class Decoder:
         self._source, self._opened, self._verify, self._trust = source, opened, verify, trust
         self._files: dict[tuple[bool, tuple[str, ...]], pq.ParquetFile] = {}
         near = _NEAR_LOCAL if isinstance(source, pa.OSFile | pa.BufferReader) else _NEAR_REMOTE
-        self._pages = PageReader(opened, self._read, near=near, verify=verify)
+        self._pages = PageReader(opened, self._read, near=near, verify=verify, trust=trust)
 
     def ranges(self, ranges: Sequence[Range], leaves: Sequence[int], *, use_threads: bool = False) -> pa.Table:
         """The rows of the ranges, one after the other."""
@@ -62,16 +62,18 @@ class Decoder:
         if not groups:
             return self._empty(leaves)
         rows = {g: positions[edges[g] : edges[g + 1]] - self._opened.group_starts[g] for g in groups}
-        found = self._pages.columns(rows, [(column, of[0]) for column, of in columns.items() if len(of) == 1])
+        coded = [column for column, of in columns.items() if self.is_coded(of, groups)]
+        flat = [(column, of[0]) for column, of in columns.items() if len(of) == 1]
+        found = {column: plain(values) for column, values in self._pages.columns(rows, flat, coded).items()}
         left = [column for column in columns if column not in found]
         if left:
             starts = np.cumsum([0, *(self._opened.group_rows[group] for group in groups)])
             places = np.concatenate([local + start for local, start in zip(rows.values(), starts, strict=False)])
-            coded = [column for column in left if self.is_coded(columns[column], groups)]
-            for some in (coded, [column for column in left if column not in coded]):
+            for as_codes in (True, False):
+                some = [column for column in left if (column in coded) is as_codes]
                 wanted = [leaf for column in some for leaf in columns[column]]
                 if wanted:
-                    whole = taken(self._groups(groups, wanted, coded=some is coded), places)
+                    whole = taken(self._groups(groups, wanted, coded=as_codes), places)
                     found |= {column: plain(values) for column, values in zip(some, whole.columns, strict=True)}
         names = [self._opened.arrow.field(column).name for column in columns]
         return pa.table([found[column] for column in columns], names=names)

@@ -15,6 +15,7 @@ from functools import cached_property
 from threading import Lock
 
 import numpy as np
+import numpy.typing as npt
 
 from moulin.formats.segment import thrift
 from moulin.model.columns.arrays import Integers
@@ -40,12 +41,14 @@ class Chunk:
 class Pages:
     """The data pages of a column chunk: where each lies, how many bytes it has with its header, and its first row.
 
-    `first_rows` has one number more, the rows of the row group.
+    `first_rows` has one number more, the rows of the row group. `checked` says which pages were found to have as many
+    rows as that.
     """
 
     offsets: Integers
     sizes: Integers
     first_rows: Integers
+    checked: npt.NDArray[np.bool_]
 
 
 class FooterMap:
@@ -159,7 +162,7 @@ def read_pages(chunk: Chunk, rows: int, read: Callable[[int, int], bytes]) -> Pa
         and first_rows[0] == 0
         and (np.diff(first_rows) > 0).all()
     )
-    return Pages(offsets, sizes, first_rows) if fits else None
+    return Pages(offsets, sizes, first_rows, np.zeros(count, np.bool_)) if fits else None
 
 
 def values_of(header: bytes, size: int) -> int:

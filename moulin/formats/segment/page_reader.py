@@ -8,9 +8,9 @@ pyarrow decodes and checks them as it does those of the segment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -34,7 +34,10 @@ _HEADER_BYTES = 256  # a page's header with its statistics is mostly smaller
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Pages of one column chunk, and where the wanted rows are among the rows of these pages."""
+    """Pages of one column chunk, and where the wanted rows are among the rows of these pages.
+
+    Of the last part, `rows` are those up to the last wanted one: pyarrow decodes no more of its last page.
+    """
 
     chunk: Chunk
     pages: Pages
@@ -49,17 +52,23 @@ class PageReader:
     `read(start, length)` reads bytes of the file; it is called once for pages that lie at most `near` bytes apart.
     """
 
-    def __init__(self, opened: OpenedFile, read: Callable[[int, int], bytes], *, near: int, verify: bool) -> None:
+    def __init__(
+        self, opened: OpenedFile, read: Callable[[int, int], bytes], *, near: int, verify: bool, trust: bool = False
+    ) -> None:
         self._map, self._group_rows, self._pages = opened.map, opened.group_rows, opened.pages
-        self._read, self._near, self._verify = read, near, verify
+        self._names = opened.arrow.names
+        self._read, self._near, self._verify, self._trust = read, near, verify, trust
 
-    def columns(self, rows: Rows, wanted: Sequence[tuple[int, int]]) -> dict[int, pa.ChunkedArray]:
+    def columns(
+        self, rows: Rows, wanted: Sequence[tuple[int, int]], coded: Collection[int] = ()
+    ) -> dict[int, pa.ChunkedArray]:
         """The values at `rows` of those columns of which these are on few pages, on less than three quarters of all.
 
-        `wanted` are pairs of a column and its leaf. Columns that are not flat are left out.
+        `wanted` are pairs of a column and its leaf. Columns that are not flat are left out. Those in `coded`, which are
+        texts stored with a dictionary, are not made into texts before the wanted rows are chosen.
         """
         parts = {column: found for column, leaf in wanted if (found := self._plan(rows, column, leaf)) is not None}
-        return self._columns(parts) if parts else {}
+        return self._columns(parts, coded) if parts else {}
 
     def _plan(self, rows: Rows, column: int, leaf: int) -> list[_Part] | None:
         if len(self._map.columns[column]) != 1:
@@ -77,10 +86,12 @@ class PageReader:
             parts.append(part)
             chosen += int(pages.sizes[part.touched].sum())
             whole += chunk.size - (chunk.data_start - chunk.start)
-        return parts if 4 * chosen < 3 * whole else None
+        if 4 * chosen >= 3 * whole:
+            return None
+        return [*parts[:-1], replace(parts[-1], rows=int(parts[-1].places[-1]) + 1)]
 
-    def _columns(self, parts: Mapping[int, list[_Part]]) -> dict[int, pa.ChunkedArray]:
-        body, groups = bytearray(_MAGIC), []
+    def _columns(self, parts: Mapping[int, list[_Part]], coded: Collection[int]) -> dict[int, pa.ChunkedArray]:
+        body, groups = _Body(), []
         usable = dict(parts)
         written: dict[int, list[bytes]] = {}
         for column, chunks in parts.items():
@@ -95,33 +106,36 @@ class PageReader:
             chunks_of = [written[column][at] for column in usable]
             rows = max(chunks[at].rows for chunks in usable.values())
             groups.append(write_group(chunks_of, rows))
-        body += write_footer([self._map.columns[column][0] for column in usable], len(usable), groups)
+        body.add([write_footer([self._map.columns[column][0] for column in usable], len(usable), groups)])
         file = pq.ParquetFile(
-            pa.BufferReader(bytes(body)), page_checksum_verification=self._verify, arrow_extensions_enabled=True
+            body.reader(),
+            page_checksum_verification=self._verify,
+            arrow_extensions_enabled=True,
+            read_dictionary=[self._names[column] for column in usable if column in coded] or None,
         )
         return {
             column: _chosen(file.reader.read_column(index), chunks)
             for index, (column, chunks) in enumerate(usable.items())
         }
 
-    def _append(self, body: bytearray, part: _Part) -> bytes | None:
+    def _append(self, body: _Body, part: _Part) -> bytes | None:
         """Add the pages of a part to a file; returns its column chunk for the footer. None when a page does not have
         the rows that the offset index says."""
         chunk, pages, touched = part.chunk, part.pages, part.touched
         spans = [(chunk.start, chunk.data_start - chunk.start)] if chunk.start < chunk.data_start else []
         spans += zip(pages.offsets[touched].tolist(), pages.sizes[touched].tolist(), strict=True)
         found = list(self._bytes(spans))
-        counts = np.diff(pages.first_rows)[touched].tolist()
-        data = found[len(found) - len(counts) :]
-        for page, count in zip(data, counts, strict=True):
-            if _values(page) != count:
+        if not (self._trust and pages.checked[touched].all()):
+            counts = np.diff(pages.first_rows)[touched].tolist()
+            if any(_values(page) != count for page, count in zip(found[-len(counts) :], counts, strict=True)):
                 return None
-        start = len(body)
-        body += b"".join(found)
-        dictionary = sum(map(len, found[: len(found) - len(counts)]))
-        return write_chunk(chunk, part.rows, len(body) - start, start + dictionary, start)
+            pages.checked[touched] = True
+        start = body.size
+        body.add(found)
+        dictionary = chunk.data_start - chunk.start
+        return write_chunk(chunk, part.rows, body.size - start, start + dictionary, start)
 
-    def _bytes(self, spans: Sequence[tuple[int, int]]) -> Iterable[bytes]:
+    def _bytes(self, spans: Sequence[tuple[int, int]]) -> Iterable[memoryview]:
         """The bytes of each span; spans that are near one another are read at once."""
         at = 0
         while at < len(spans):
@@ -130,10 +144,25 @@ class PageReader:
             while stop < len(spans) and spans[stop][0] - end <= self._near:
                 end = sum(spans[stop])
                 stop += 1
-            data = self._read(start, end - start)
+            data = memoryview(self._read(start, end - start))
             for first, size in spans[at:stop]:
                 yield data[first - start : first - start + size]
             at = stop
+
+
+class _Body:
+    """The bytes of a file, copied once, when all are known."""
+
+    def __init__(self) -> None:
+        self.size, self._parts = len(_MAGIC), [memoryview(_MAGIC)]
+
+    def add(self, parts: Iterable[bytes | memoryview]) -> None:
+        for part in parts:
+            self._parts.append(memoryview(part))
+            self.size += len(part)
+
+    def reader(self) -> pa.NativeFile:
+        return pa.BufferReader(b"".join(self._parts))
 
 
 def _part(chunk: Chunk, pages: Pages, local: Integers) -> _Part:
@@ -162,10 +191,10 @@ def taken(values: _Values, places: Integers) -> _Values:
     return values.take(int64_array(places))
 
 
-def _values(page: bytes) -> int:
+def _values(page: memoryview) -> int:
     for header in (page[:_HEADER_BYTES], page):
         with suppress(IndexError, ValueError):
-            return values_of(header, len(page))
+            return values_of(bytes(header), len(page))
     return -1
 
 

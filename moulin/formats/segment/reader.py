@@ -32,6 +32,7 @@ from moulin.formats.segment.sieve import sift
 from moulin.model.columns import compute as pc
 from moulin.model.columns.arrays import Integers
 from moulin.model.facts import ColumnFacts
+from moulin.model.predicate import Predicate
 from moulin.model.predicate.evaluation import evaluate
 from moulin.model.schema.arrow import (
     LAST_UPDATED_SEQUENCE_FIELD_ID,
@@ -199,6 +200,11 @@ class SegmentReader:
                 found.append(Range(group, start, stop))
         return found
 
+    def may_match(self, predicate: Predicate) -> list[tuple[int, int]]:
+        """The row groups that may hold a match, each by its first row and the one behind its last."""
+        keep = None if predicate.is_true else predicate.may_match
+        return [(one.start, one.stop) for one in self._ranges(Options(keep_group=keep))]
+
     def _bundles(self, ranges: Sequence[Range], read: Options) -> Iterator[list[Range]]:
         """The ranges, cut into lists to decode together."""
         bundle: list[Range] = []
@@ -236,13 +242,13 @@ class SegmentReader:
 
     def _read_sifted(self, ranges: Sequence[Range], read: Options) -> pa.Table:
         """The rows that match: columns of the predicate first, then the others of these rows alone."""
+        if not ranges:
+            return self._nothing(read)
         terms = () if read.predicate is None else read.predicate.terms
         positions = read.positions
         if positions is not None:
             spans = [positions[slice(*np.searchsorted(positions, [r.start, r.stop]))] for r in ranges]
             positions = np.concatenate([np.empty(0, np.int64), *spans])
-        elif not ranges:
-            positions = np.empty(0, np.int64)
         found = self._evaluated(
             lambda: sift(self, terms, ranges, positions=positions, deleted=read.deleted, most=read.most),
             "" if read.predicate is None else read.predicate.describe(),
@@ -257,6 +263,13 @@ class SegmentReader:
             return bare_rows(len(found.positions))
         fields = [*self._mapping(self._columns).schema, *list(table.schema)[len(names) :]]
         return pa.Table.from_arrays([columns[name] for name in wanted], schema=pa.schema(fields))
+
+    def _nothing(self, read: Options) -> pa.Table:
+        """No rows."""
+        added = [_ROW_ID_FIELD] if read.row_id else []
+        added += [_SEQUENCE_FIELD] if read.sequence else []
+        added += [_POSITION_FIELD] if read.position else []
+        return pa.schema([*self._mapping(self._columns).schema, *added]).empty_table()
 
     def _few(self, ranges: Sequence[Range]) -> bool:
         """Whether these are less than half of the rows of their row groups."""

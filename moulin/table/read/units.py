@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -124,17 +123,18 @@ class UnitReader:
         """Rows [start, stop) of a segment as units. Those of a filter are larger, for it decodes less of them, but not
         much larger than `share`, so that every core has some."""
         rows, size = max(segment.facts.rows, 1), segment.facts.size
-        most = limit // _UNITS_AHEAD
-        if not self._predicate.is_true:
-            largest = limit // max(2, min(_UNITS_AHEAD, _CORES))
-            most = largest if share is None else min(largest, max(share, _LEAST_SHARE))
-        if size <= most:
+        filtered = not self._predicate.is_true
+        largest = limit // (max(2, min(_UNITS_AHEAD, _CORES)) if filtered else _UNITS_AHEAD)
+        pieces = -(-size // largest)
+        if filtered and share is not None:
+            pieces = max(pieces, round(size / max(share, _LEAST_SHARE)))
+        if pieces <= 1:
             yield Unit(segment, start, stop, size * (stop - start) // rows)
             return
-        starts = self._open(segment).group_starts
-        step = max(1, len(starts) * most // size)
-        inside = [edge for edge in starts[::step] if start < edge < stop]
-        for first, last in pairwise([start, *inside, stop]):
+        with self._open(segment) as reader:
+            groups = reader.may_match(self._predicate)
+        groups = [(max(first, start), min(last, stop)) for first, last in groups if first < stop and last > start]
+        for first, last in _even(groups, pieces):
             yield Unit(segment, first, last, size * (last - first) // rows)
 
     def __call__(self, unit: Unit | UnitGroup) -> pa.Table:
@@ -236,6 +236,13 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
     if tables[0].num_columns:
         return pa.concat_tables(tables)
     return pa.table({"": pa.nulls(sum(table.num_rows for table in tables))}).select([])
+
+
+def _even(groups: Sequence[tuple[int, int]], pieces: int) -> Iterator[tuple[int, int]]:
+    """Row groups, each by its first row and the one behind its last, as at most so many stretches of about as many."""
+    step = max(1, -(-len(groups) // pieces))
+    for at in range(0, len(groups), step):
+        yield groups[at][0], groups[min(at + step, len(groups)) - 1][1]
 
 
 def _growing(units: Iterable[Unit]) -> Iterator[Unit]:

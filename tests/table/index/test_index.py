@@ -76,9 +76,9 @@ def test_row_groups_without_a_match_are_not_read(lake: Lake, monkeypatch: pytest
     decoded: list[int] = []
     pages, whole = PageReader.columns, Decoder.ranges
 
-    def count_pages(self: PageReader, rows: Any, wanted: Any) -> Any:
+    def count_pages(self: PageReader, rows: Any, wanted: Any, coded: Any) -> Any:
         decoded.extend(rows)
-        return pages(self, rows, wanted)
+        return pages(self, rows, wanted, coded)
 
     def count(self: Decoder, ranges: Any, leaves: Any, **more: Any) -> Any:
         decoded.extend(one.group for one in ranges)

@@ -356,9 +356,9 @@ def test_only_touched_row_groups_are_read(lake: Lake, monkeypatch: pytest.Monkey
     decoded: list[int] = []
     pages, whole = PageReader.columns, Decoder.ranges
 
-    def counted_pages(self: PageReader, rows: Any, wanted: Any) -> Any:
+    def counted_pages(self: PageReader, rows: Any, wanted: Any, coded: Any) -> Any:
         decoded.extend(rows)
-        return pages(self, rows, wanted)
+        return pages(self, rows, wanted, coded)
 
     def counted(self: Decoder, ranges: Any, leaves: Any, **more: Any) -> pa.Table:
         decoded.extend(one.group for one in ranges)
