@@ -70,36 +70,36 @@ def _scans(bench: Bench, rows: int) -> Iterator[Line]:
     bench.step(f"putting {rows:,} rows one by one")
     data = [make_row(number) for number in range(rows)]
     lake = _lake(bench, "memtable")
-    flushed, singles, batches = (_table(lake, name) for name in ("flushed", "singles", "batches"))
+    flushed, singles, batches, others = (_table(lake, name) for name in ("flushed", "singles", "batches", "others"))
     for table in (flushed, singles):
         _put_all(table, data)
     batches.put_batch(pa.Table.from_pylist(data, SCHEMA))
     flushed.flush()
-    peer = {"the same flushed": Contender(lambda: flushed.scan().to_arrow())}
-    in_order = {"the same flushed": Contender(lambda: flushed.scan(ordered=True).to_arrow())}
 
-    def again(case: str, table: Table, ordered: bool, more: Callable[[], None] | None = None) -> Line:
-        ours = Contender(lambda: table.scan(ordered=ordered).to_arrow(), more)
-        return bench.compare("memtable", case, ours, in_order if ordered else peer, target=1.5)
+    def again(case: str, table: Table, ordered: bool, more: Callable[[Table], None] = lambda table: None) -> Line:
+        ours = Contender(lambda: table.scan(ordered=ordered).to_arrow(), lambda: more(table))
+        theirs = Contender(lambda: flushed.scan(ordered=ordered).to_arrow(), lambda: more(others))
+        return bench.compare("memtable", case, ours, {"the same flushed": theirs}, target=1.5)
 
     kept: list[Table] = []
 
     def put_anew() -> None:
-        """A table whose rows nobody looked at."""
+        """A table whose rows nobody looked at. The peer's turn begins with the same work."""
         while kept:
             lake.drop_table(kept.pop().name)
         kept.append(_table(lake, "first"))
         _put_all(kept[0], data)
 
-    def put_more() -> None:
-        """Half of them replace rows at random keys, and half are new."""
+    def put_more(table: Table) -> None:
+        """Half of them replace rows at random keys, and half are new. The peer's turn has them in another table."""
         first = rows + next(turns) * _MORE // 2
         new = [make_row(number) for number in range(first, first + _MORE // 2)]
         old = [{**make_row(chosen.randrange(rows)), "name": f"turn {first}"} for _ in range(_MORE // 2)]
-        _put_all(singles, new + old)
+        _put_all(table, new + old)
 
     turns, chosen = count(), Random(1)
     first = Contender(lambda: kept[0].scan().to_arrow(), put_anew)
+    peer = {"the same flushed": Contender(lambda: flushed.scan().to_arrow(), put_anew)}
     yield bench.compare("memtable", f"first scan of {rows:,} rows put one by one", first, peer, target=1.5)
     yield again(f"scan of {rows:,} rows put one by one, again", singles, False)
     yield again(f"scan of {rows:,} rows put in one batch, again", batches, False)
