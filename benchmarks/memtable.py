@@ -1,12 +1,14 @@
 """Rows of a keyed table that are in no segment yet: scans of them, and puts of every type.
 
 Both sides of a scan are tables of one process with the same rows; the peer's are flushed into one segment. Both sides
-of a put are keyed tables without sync; the peer's rows have simple types alone.
+of a put are keyed tables without sync; the peer's rows have simple types alone. Threads beside one another get rows
+that were put one by one, which runs nothing but Python.
 """
 
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, time
 from decimal import Decimal
@@ -17,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 import moulin
+from benchmarks import events
 from benchmarks.harness import Bench, Contender, Line
 from benchmarks.puts import SCHEMA
 from benchmarks.puts import _row as make_row
@@ -28,6 +31,9 @@ _ROWS = 100_000
 _MORE = 1_000
 _PUTS = 20_000
 _LIST = 1_000
+_EVENTS = 3_000_000
+_KEYS = 1_000
+_GETS = 100_000
 _MEMTABLE = 512 << 20  # no flush of its own comes between
 
 _TYPES: dict[str, tuple[Any, Callable[[int], Any]]] = {
@@ -44,6 +50,7 @@ def run(bench: Bench) -> Iterator[Line]:
     rows = min(_ROWS, bench.rows)
     yield from _scans(bench, rows)
     yield from _puts(bench, min(_PUTS, bench.rows))
+    yield from _beside(bench)
 
 
 def _lake(bench: Bench, name: str) -> Lake:
@@ -70,42 +77,92 @@ def _scans(bench: Bench, rows: int) -> Iterator[Line]:
     bench.step(f"putting {rows:,} rows one by one")
     data = [make_row(number) for number in range(rows)]
     lake = _lake(bench, "memtable")
-    flushed, singles, batches = (_table(lake, name) for name in ("flushed", "singles", "batches"))
+    flushed, singles, batches, others = (_table(lake, name) for name in ("flushed", "singles", "batches", "others"))
     for table in (flushed, singles):
         _put_all(table, data)
     batches.put_batch(pa.Table.from_pylist(data, SCHEMA))
     flushed.flush()
-    peer = {"the same flushed": Contender(lambda: flushed.scan().to_arrow())}
-    in_order = {"the same flushed": Contender(lambda: flushed.scan(ordered=True).to_arrow())}
 
-    def again(case: str, table: Table, ordered: bool, more: Callable[[], None] | None = None) -> Line:
-        ours = Contender(lambda: table.scan(ordered=ordered).to_arrow(), more)
-        return bench.compare("memtable", case, ours, in_order if ordered else peer, target=1.5)
+    def again(case: str, table: Table, ordered: bool, more: Callable[[Table], None] = lambda table: None) -> Line:
+        ours = Contender(lambda: table.scan(ordered=ordered).to_arrow(), lambda: more(table))
+        theirs = Contender(lambda: flushed.scan(ordered=ordered).to_arrow(), lambda: more(others))
+        return bench.compare("memtable", case, ours, {"the same flushed": theirs}, target=1.5)
 
     kept: list[Table] = []
 
     def put_anew() -> None:
-        """A table whose rows nobody looked at."""
+        """A table whose rows nobody looked at. The peer's turn begins with the same work."""
         while kept:
             lake.drop_table(kept.pop().name)
         kept.append(_table(lake, "first"))
         _put_all(kept[0], data)
 
-    def put_more() -> None:
-        """Half of them replace rows at random keys, and half are new."""
+    def put_more(table: Table) -> None:
+        """Half of them replace rows at random keys, and half are new. The peer's turn has them in another table."""
         first = rows + next(turns) * _MORE // 2
         new = [make_row(number) for number in range(first, first + _MORE // 2)]
         old = [{**make_row(chosen.randrange(rows)), "name": f"turn {first}"} for _ in range(_MORE // 2)]
-        _put_all(singles, new + old)
+        _put_all(table, new + old)
 
     turns, chosen = count(), Random(1)
     first = Contender(lambda: kept[0].scan().to_arrow(), put_anew)
+    peer = {"the same flushed": Contender(lambda: flushed.scan().to_arrow(), put_anew)}
     yield bench.compare("memtable", f"first scan of {rows:,} rows put one by one", first, peer, target=1.5)
     yield again(f"scan of {rows:,} rows put one by one, again", singles, False)
     yield again(f"scan of {rows:,} rows put in one batch, again", batches, False)
     yield again(f"scan in key order of {rows:,} rows, again", singles, True)
     yield again(f"scan after {_MORE:,} more puts", singles, False, put_more)
     yield again(f"scan in key order after {_MORE:,} more puts", singles, True, put_more)
+
+
+def _beside(bench: Bench) -> Iterator[Line]:
+    """A thread that scans and one that gets rows from memory all the time, each beside the other and alone."""
+    bench.step("loading events")
+    lake = _lake(bench, "memtable")
+    keyed = _table(lake, "busy")
+    _put_all(keyed, [make_row(number) for number in range(_KEYS)])
+    table = lake.create_table("bench.events", events.SCHEMA, event_time="ts")
+    rows = min(_EVENTS, bench.rows)
+    for first in range(0, rows, _EVENTS // 3):
+        table.append(events.make(min(_EVENTS // 3, rows - first), seed=first + 1, first_id=first))
+
+    def scan() -> None:
+        table.scan(where='"user" < 1000').to_arrow()
+
+    def get_all() -> None:
+        for key in range(_KEYS):
+            keyed.get(key)
+
+    def get_many_times() -> None:
+        for _ in range(_GETS // _KEYS):
+            get_all()
+
+    yield _with_and_without(bench, f"scan of {rows:,} rows beside a busy get thread", scan, get_all)
+    yield _with_and_without(bench, f"{_GETS:,} gets beside a busy scan thread", get_many_times, scan)
+
+
+def _with_and_without(bench: Bench, case: str, run: Callable[[], None], beside: Callable[[], None]) -> Line:
+    stop = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def busy() -> None:
+        while not stop.is_set():
+            beside()
+
+    def begin() -> None:
+        stop.clear()
+        threads.append(threading.Thread(target=busy))
+        threads[-1].start()
+
+    def end() -> None:
+        stop.set()
+        while threads:
+            threads.pop().join()
+
+    try:
+        return bench.compare("memtable", case, Contender(run, begin), {"alone": Contender(run, end)}, target=1.5)
+    finally:
+        end()
 
 
 def _puts(bench: Bench, puts: int) -> Iterator[Line]:

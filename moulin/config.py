@@ -109,7 +109,10 @@ class Config:
     # `level0_slowdown` level-0 segments of a region, and until there are fewer at `memtable_stop` and `level0_stop`,
     # for at most `stall_seconds`. A waiting memtable counts as a level-0 segment, so puts never make more of these than
     # `level0_stop`; in a partitioned table a memtable may become one for each partition.
+    # With `memtable_columns` on, what a scan made of a memtable is kept until that is flushed, and the next scan adds
+    # what came since.
     memtable_bytes: int = 64 * MIB
+    memtable_columns: str = "on"
     memtable_slowdown: int = 2
     memtable_stop: int = 4
     level0_slowdown: int = 24

@@ -8,7 +8,8 @@ ways in accept the same rows. msgspec checks the types whose values are stored a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, time
 from decimal import Decimal
 from operator import itemgetter
@@ -60,6 +61,8 @@ _TYPES: Final[dict[type[IcebergType], Any]] = {
 }
 
 
+# NaN, infinities and large numbers, which the bounds of a double leave to the second look.
+_WIDE_TYPES: Final = {kind: checked for kind, checked in _TYPES.items() if kind is not DoubleType}
 _AT_ONCE: Final = 1 << 13  # rows: a few milliseconds
 _LOOK_CLOSER: Final = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
 # What rows hold already, so that msgspec reads none of it from text: `model.rows` has rules of its own for that.
@@ -75,42 +78,54 @@ class RecordType:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.names = tuple(field.name for field in schema.fields)
-        stores = {i: storing(field) for i, field in enumerate(schema.fields) if type(field.field_type) not in _TYPES}
-        self.is_simple = not stores
-        self.is_fast = all(store is not None for store in stores.values())
-        self._stores = tuple((index, store) for index, store in stores.items() if store is not None)
+        self.is_simple = all(type(field.field_type) in _TYPES for field in schema.fields)
+        stores = [storing(field) for field in schema.fields]
+        self.is_fast = all(store is not None for store in stores)
         shows = ((field.name, showing(field.field_type)) for field in schema.fields)
         self._shows = tuple((name, show) for name, show in shows if show is not None)
         self._columns = _Columns(schema)
         if self.is_fast:
-            fields: list[Any] = [_field(index, field) for index, field in enumerate(schema.fields)]
-            renames = {f"_{index}": name for index, name in enumerate(self.names)}
-            self.struct = msgspec.defstruct(
-                "Row",
-                fields,
-                rename=renames,
-                forbid_unknown_fields=True,
-                gc=False,
-                eq=False,
-                kw_only=True,
-                array_like=False,
-            )
+            self.struct, self.finish = self._compiled(stores, _TYPES)
+            self._wide = self._compiled(stores, _WIDE_TYPES)
 
-    def finish(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Stored values of those that `struct` let through; raises what a closer look is worth."""
-        row = list(values)
-        for index, store in self._stores:
-            row[index] = store(row[index])
-        return tuple(row)
+    def _compiled(
+        self, stores: Sequence[Any], types: Mapping[type[IcebergType], Any]
+    ) -> tuple[type[Any], Callable[[tuple[Any, ...]], tuple[Any, ...]]]:
+        """A Struct that checks values of `types`, and what makes stored values of those of the others.
+
+        The second raises what a closer look is worth.
+        """
+        fields: list[Any] = [_field(index, field, types) for index, field in enumerate(self.schema.fields)]
+        struct = msgspec.defstruct(
+            "Row",
+            fields,
+            rename={f"_{index}": name for index, name in enumerate(self.names)},
+            forbid_unknown_fields=True,
+            gc=False,
+            eq=False,
+            kw_only=True,
+            array_like=False,
+        )
+        others = [
+            (index, stores[index])
+            for index, field in enumerate(self.schema.fields)
+            if type(field.field_type) not in types
+        ]
+
+        def finish(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            row = list(values)
+            for index, store in others:
+                row[index] = store(row[index])
+            return tuple(row)
+
+        return struct, finish
 
     def check(self, row: Any) -> tuple[Any, ...] | None:
-        """The values of a row in the schema's order; None when it must be looked at more closely."""
-        try:
-            record = msgspec.convert(row, self.struct, builtin_types=NATIVE)
-            values = msgspec.structs.astuple(record)
-            return values if self.is_simple else self.finish(values)
-        except _LOOK_CLOSER:
-            return None
+        """The values of a row in the schema's order; None when it must be looked at more closely. REQUIRES: is_fast."""
+        for struct, finish in ((self.struct, self.finish), self._wide):
+            with suppress(*_LOOK_CLOSER):
+                return finish(msgspec.structs.astuple(msgspec.convert(row, struct, builtin_types=NATIVE)))
+        return None
 
     def check_all(self, rows: Sequence[Any]) -> list[tuple[Any, ...]] | None:
         """`check` for several rows; None when one of them must be looked at more closely. REQUIRES: is_simple."""
@@ -158,8 +173,8 @@ class _Columns:
         ]
 
 
-def _field(index: int, field: NestedField) -> tuple[Any, ...]:
-    name, kind = f"_{index}", _TYPES.get(type(field.field_type))
+def _field(index: int, field: NestedField, types: Mapping[type[IcebergType], Any]) -> tuple[Any, ...]:
+    name, kind = f"_{index}", types.get(type(field.field_type))
     if kind is None:
         default = default_value(field, write=True) if field.field_type.is_primitive else None
         return (name, Any) if field.required and default is None else (name, Any, default)

@@ -6,8 +6,9 @@ must look more closely, which converts more and says what is wrong. Whatever it 
 value.
 
 A stored value is of the type that docs/formats/log_entry.md gives: floats are rounded, decimals have all their digits,
-times in nanoseconds are numbers, maps are dicts, and structs are dicts with all their fields. Lists and dicts are new
-ones, which nobody else can change; `showing` copies them again for those who read.
+times in nanoseconds are numbers, maps are dicts, and structs are dicts with all their fields. Lists are tuples, which
+the garbage collector of Python soon leaves alone when they hold plain values. Dicts are new ones, which nobody else
+can change; `showing` copies them again for those who read.
 """
 
 # Decisions: docs/decisions/0331
@@ -272,7 +273,7 @@ def _list(inside: Many, length: int | None) -> Stores:
             raise _refuse(value)
         if length is not None and len(value) != length:
             raise _refuse(value)
-        return inside(value)
+        return tuple(inside(value))
 
     return _each(one)
 

@@ -55,10 +55,12 @@ class Columns:
 class KeptColumns:
     """The newest columns of one memtable that a scan asked for. Thread-safe.
 
-    `make` gives rows of a list of what positions hold, and which of them each one is, -1 for none.
+    `make` gives rows of a list of what positions hold, and which of them each one is, -1 for none. Unless it `keeps`
+    them, columns are made anew each time.
     """
 
     def __init__(self, empty: pa.Table, make: Callable[[Sequence[Any]], tuple[pa.Table, Integers]]) -> None:
+        self.keeps = True
         self._make, self._lock = make, threading.Lock()
         self._kept = Columns(empty, np.empty(0, np.int64), (), 0)
 
@@ -91,7 +93,7 @@ class KeptColumns:
 
     def _keep(self, columns: Columns) -> None:
         """REQUIRES: lock is held."""
-        if columns.writes >= self._kept.writes:
+        if self.keeps and columns.writes >= self._kept.writes:
             self._kept = columns
 
     def _changed(self, kept: Columns, values: Sequence[Any], writes: int) -> Columns:

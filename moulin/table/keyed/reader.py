@@ -25,6 +25,7 @@ from moulin.table.keyed.memtable import Memtable, Moment
 from moulin.table.keyed.region import RegionWriter
 from moulin.table.keyed.version import KeyedVersion
 from moulin.table.properties import effective
+from moulin.table.read.turns import TURNS
 
 _FRESH = 1.0  # seconds for which a reader trusts what it saw, when it holds the claim anyway
 
@@ -96,6 +97,8 @@ class KeyedReader:
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row of a key, or None."""
+        if TURNS.scans:
+            TURNS.give_way()
         checked = self.key.check(key)
         writer = self._sole if not self.spec.is_split else self._regions.get(self.spec.value_of(checked))
         if writer is not None:

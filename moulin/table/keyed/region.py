@@ -80,6 +80,7 @@ class RegionWriter:
         self._log, self._config, self._wake, self._level0, self._refresh = log, config, wake, level0, refresh
         self._always = sync == "always"
         self._limit = config.memtable_bytes
+        self._keeps = config.memtable_columns == "on"
         self._failure: MoulinError | None = None
         self._closed = False
         self._paused = 0
@@ -113,6 +114,8 @@ class RegionWriter:
         older = tuple(table for table in self.memtables if len(table))
         self._active = Memtable(self._record, self._key, self.memtables[0].reached)
         self.memtables = (self._active, *older)
+        for memtable in self.memtables:
+            memtable.columns.keeps = self._keeps
 
     # Writes
 
@@ -131,8 +134,11 @@ class RegionWriter:
                     values = finish(values)
                 body = _encode(values)
             except _LOOK_CLOSER:
-                self._put_slowly(row)
-                return
+                found = _checked(record, row)
+                if found is None:
+                    self._put_slowly(row)
+                    return
+                values, body = found
             with lock:
                 if self._blocked:
                     self._wait()
@@ -401,6 +407,14 @@ class RegionWriter:
                 self._room.wait(0.05)
         finally:
             self.stalls.note(time.monotonic() - begun, stopped=stopped)
+
+
+def _checked(record: RecordType, row: Any) -> tuple[tuple[Any, ...], bytes] | None:
+    """The values of a row, and their bytes; None when it must be looked at more closely."""
+    values = record.check(row)
+    with suppress(*_LOOK_CLOSER):
+        return None if values is None else (values, _encode(values))
+    return None
 
 
 def _share(number: int, slowdown: int, stop: int) -> float:

@@ -35,6 +35,7 @@ from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.read.footers import open_reader, open_small
 from moulin.table.read.hidden import SHOWN_POSITION, HiddenColumns
+from moulin.table.read.turns import TURNS
 
 _UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
 _CORES = os.cpu_count() or 1
@@ -268,21 +269,28 @@ def read_ahead(
     try:
         for unit in units:
             if few and ahead == 1:
-                yield read(unit)
+                with TURNS:
+                    table = read(unit)
+                yield table
                 ahead = 2
                 continue
             while running and (held + unit.size > limit or len(running) >= ahead):
                 future, size = running.popleft()
-                yield future.result()
+                yield _result(future)
                 held -= size
                 ahead = min(2 * ahead, _UNITS_AHEAD)
             running.append((_pool().submit(read, unit), unit.size))
             held += unit.size
         while running:
-            yield running.popleft()[0].result()
+            yield _result(running.popleft()[0])
     finally:
         for future, _ in running:
             future.cancel()
+
+
+def _result(future: Future[pa.Table]) -> pa.Table:
+    with TURNS:
+        return future.result()
 
 
 _pools: list[ThreadPoolExecutor] = []

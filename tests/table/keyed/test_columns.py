@@ -111,14 +111,15 @@ def _check(moment: Moment, expected: str, deleted: set[int], ordered: bool) -> N
         assert at < 0 or found[at][0] == key
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Iterator[Table]:
-    with moulin.connect(tmp_path / "lake", log_sync="never", merge_background="off") as lake:
+@pytest.fixture(params=["on", "off"])
+def table(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Table]:
+    settings = {"log_sync": "never", "merge_background": "off", "memtable_columns": request.param}
+    with moulin.connect(tmp_path / "lake", **settings) as lake:
         lake.create_database("d")
         yield lake.create_table("d.t", ITEMS, primary_key=["id"])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_scans_between_writes_and_flushes_see_what_a_dict_does(table: Table, seed: int) -> None:
     chosen, expected = Random(seed), dict[int, dict[str, Any]]()
     held: list[tuple[Any, dict[int, dict[str, Any]]]] = []
@@ -157,6 +158,14 @@ def test_scans_between_writes_and_flushes_see_what_a_dict_does(table: Table, see
             assert by_id(scan.to_arrow()) == before, "a scan shows the moment at which it was made"
     table.flush()
     _compare(table, expected, chosen)
+
+
+@pytest.mark.parametrize("table", ["on", "off"], indirect=True)
+def test_columns_are_kept_unless_that_is_switched_off(table: Table, request: pytest.FixtureRequest) -> None:
+    table.put_batch(rows(0, 9))
+    writer = table._keyed_only()._writer(())
+    held = [table.scan().to_arrow() and writer.moments()[0].columns() for _ in range(2)]
+    assert (held[0] is held[1]) == ("on" in request.node.name)
 
 
 def _compare(table: Table, expected: dict[int, dict[str, Any]], chosen: Random) -> None:

@@ -146,7 +146,7 @@ def test_the_log_gives_back_what_was_stored(cell: tuple[str, Any]) -> None:
         return
     payload = log_entry.encode_row(0, checked)
     (read,) = log_entry.decode(payload).rows(log_entry.python_types(SCHEMA.fields))
-    assert same(dict(enumerate(read)), dict(enumerate(checked)))
+    assert same(record.to_dict(read), record.to_dict(checked))
     assert record.to_arrow([read]).equals(record.to_arrow([checked])) or "nan" in repr(checked).lower()
 
 

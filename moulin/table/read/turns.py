@@ -1,0 +1,50 @@
+"""Threads that run Python all the time give way to scans.
+
+A scan lets go of Python's lock whenever Arrow works for it, and must have it back afterwards. A thread that only runs
+Python, as one that gets rows from memory does, keeps the lock until another one has waited for 5 ms
+(`sys.getswitchinterval`). A scan waits that long some fifty times. So while one is being read, such a thread
+sleeps for a moment every now and then, and whoever waits goes on.
+"""
+
+# Decisions: docs/decisions/0332
+
+from __future__ import annotations
+
+import threading
+from time import monotonic, sleep
+from typing import Final
+
+_SPAN: Final = 0.0005  # seconds for which a thread keeps the lock while a scan may wait for it
+_PAUSE: Final = 0.00002  # the system makes about a tenth of a millisecond of it
+
+
+class _Next(threading.local):
+    pause = 0.0
+
+
+class Turns:
+    """Counts the scans of this process that are being read. Thread-safe: a block that is entered is a scan."""
+
+    def __init__(self) -> None:
+        self.scans = 0
+        self._lock, self._next = threading.Lock(), _Next()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self.scans += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self.scans -= 1
+
+    def give_way(self) -> None:
+        """To be called before every short piece of work while `scans` is not 0."""
+        if monotonic() >= self._next.pause:
+            sleep(_PAUSE)
+            self._next.pause = monotonic() + _SPAN
+
+
+TURNS: Final = Turns()
+
+
+__all__ = ["TURNS", "Turns"]
