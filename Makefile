@@ -17,10 +17,10 @@ compile = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile -q --unive
 any_runtime = -e '/ import runtime_version as /d' -e '/^_runtime_version\./,/^\)/d' -e '/^GRPC_GENERATED_VERSION/,/^    \)$$/d'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format bench proto lock clean
+.PHONY: help setup demo test test-long check format bench bench-peers proto lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: .venv/.java ## Make .venv with Moulin, Spark and, if need be, Java (PYTHON=... chooses the Python)
 
@@ -45,6 +45,9 @@ format: .venv/.test ## Format the code and fix what can be fixed
 
 bench: .venv/.bench ## Measure against plain Parquet, polars, DuckDB and others
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-peers: .venv/.bench ## Measure against Delta, Iceberg and Paimon on Spark, which it fetches from Maven Central
+	$(BIN)/python -m benchmarks peers --runs 3 --fetched .venv/peers $(ARGS)
 
 proto: .venv/.test ## Generate moulin/_proto from proto/
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=moulin/_proto --pyi_out=moulin/_proto $$(find proto -name '*.proto')

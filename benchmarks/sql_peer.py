@@ -1,7 +1,7 @@
-"""Delta Lake or Iceberg on the Spark that it supports, in a process of its own that takes statements line by line.
+"""Table formats on the Spark that they support: releases on Maven Central, environments, and processes that run them.
 
-`Peer` starts it from the process of the benchmarks; run as a script, this file is that process. It needs PySpark alone:
-the rest comes from Maven Central.
+Each peer has an environment of its own with the newest PySpark that it has a release for, and a process of its own
+(`peer_process.py`), which takes requests line by line.
 """
 
 from __future__ import annotations
@@ -10,32 +10,44 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SPARK = "pyspark==4.1.*"  # the newest that both have a release for
-PACKAGES = {
-    "Delta": "io.delta:delta-spark_4.1_2.13:4.4.0",
-    "Iceberg": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+from benchmarks.peer_process import MARK
+
+_MAVEN = "https://repo1.maven.org/maven2"
+_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Maven coordinates, and the Spark that they are for."""
+
+    package: str
+    spark: str
+
+    @property
+    def version(self) -> str:
+        return self.package.rpartition(":")[2]
+
+    @property
+    def address(self) -> str:
+        group, artifact, version = self.package.split(":")
+        return f"{_MAVEN}/{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.pom"
+
+
+RELEASES = {
+    "Delta": (Release("io.delta:delta-spark_4.2_2.13:4.4.0", "4.2"),),
+    "Iceberg": (Release("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0", "4.1"),),
+    "Paimon": (
+        Release("org.apache.paimon:paimon-spark-4.0_2.13:1.4.2", "4.0"),
+        Release("org.apache.paimon:paimon-spark-3.5:0.9.0", "3.5"),
+    ),
 }
-_MARK = "@peer "  # before answers, as Spark's launcher prints, too
-_EXTENSIONS = {
-    "Delta": {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    },
-    "Iceberg": {
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.ice.type": "hadoop",
-    },
-}
-_DELTA = "'delta.enableDeletionVectors' = 'true'"
-_ICEBERG = (
-    "'format-version'='3', 'write.update.mode'='merge-on-read', 'write.delete.mode'='merge-on-read', "
-    "'write.merge.mode'='merge-on-read'"
-)
+"""By preference: the first that can be had is taken. Some mirrors of Maven Central have but few releases."""
 
 
 class Unreachable(Exception):
@@ -43,15 +55,16 @@ class Unreachable(Exception):
 
 
 class Peer:
-    """One peer, with a table of the events and a temporary view `changed_rows`."""
+    """One peer in a process of its own. Environments and jars are kept in `fetched`."""
 
-    def __init__(
-        self, name: str, python: Path, jars: Path, folder: Path, events: Path, changed: Path, memory: str
-    ) -> None:
+    def __init__(self, name: str, fetched: Path, folder: Path, memory: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self.release = _reachable(name, fetched)
+        python = _python(self.release, fetched)
         outside = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK_"))}
+        script = str(Path(__file__).with_name("peer_process.py"))
         self._process = subprocess.Popen(
-            [str(python), __file__, name, str(jars), str(folder), memory],
+            [str(python), script, name, self.release.package, str(fetched / "jars"), str(folder), memory],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -60,18 +73,26 @@ class Peer:
             cwd=folder,
         )
         try:
-            self._ask("load", str(events), str(changed))
+            self.ask("start")
         except Unreachable:
             self.close()
             raise
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def load(self, events: Path, changed: Path) -> None:
+        """Make the table of the events, and a temporary view `changed_rows`."""
+        self.ask("load", str(events), str(changed))
+
     def reset(self) -> None:
         """Let the table be as it was loaded."""
-        self._ask("reset")
+        self.ask("reset")
 
     def run(self, text: str) -> list[Any]:
         """The first row of a statement's answer; {t} is the table."""
-        return self._ask("run", text)
+        return self.ask("run", text)
 
     def close(self) -> None:
         if self._process.stdin is not None:
@@ -79,7 +100,8 @@ class Peer:
         self._process.kill()
         self._process.wait()
 
-    def _ask(self, *words: str) -> list[Any]:
+    def ask(self, *words: str) -> list[Any]:
+        """The answer to a verb of `peer_process.Served`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -88,8 +110,8 @@ class Peer:
         except OSError:
             raise Unreachable("its process ended") from None
         for line in self._process.stdout:
-            if line.startswith(_MARK):
-                answer = json.loads(line.removeprefix(_MARK))
+            if line.startswith(MARK):
+                answer = json.loads(line.removeprefix(MARK))
                 if "error" in answer:
                     raise Unreachable(answer["error"])
                 row: list[Any] = answer["row"]
@@ -97,75 +119,33 @@ class Peer:
         raise Unreachable("its process ended: Maven Central may be out of reach")
 
 
-def make_python(folder: Path) -> Path:
-    """The Python of an environment with the Spark of the peers, made when it is missing."""
+def _reachable(name: str, fetched: Path) -> Release:
+    """The first release that was fetched before, or that Maven Central has."""
+    reason = ""
+    for release in RELEASES[name]:
+        if list((fetched / "jars" / "jars").glob("*" + release.package.rpartition(":")[0].replace(":", "_") + "*")):
+            return release
+        try:
+            with urllib.request.urlopen(release.address, timeout=_SECONDS):
+                return release
+        except (urllib.error.URLError, OSError) as error:
+            reason = f"{release.address}: {error}"
+    raise Unreachable(f"Maven Central does not have it here ({reason})")
+
+
+def _python(release: Release, fetched: Path) -> Path:
+    """The Python of an environment with the Spark of a release, made when it is missing."""
+    folder = fetched / f"python-{release.spark}"
     python = folder / "bin" / "python"
     if not python.exists():
+        wanted = f"pyspark=={release.spark}.*"
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         done = subprocess.run(
-            [str(python), "-m", "pip", "install", "-q", SPARK], capture_output=True, text=True, check=False
+            [str(python), "-m", "pip", "install", "-q", wanted, "setuptools"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
-            raise Unreachable(f"{SPARK} cannot be installed: {done.stderr.strip()[-200:]}")
+            raise Unreachable(f"{wanted} cannot be installed: {done.stderr.strip()[-200:]}")
     return python
-
-
-def _serve(name: str, jars: Path, folder: Path, memory: str) -> None:
-    """Answer each line of the input by a line."""
-    served: _Served | None = None
-    for line in sys.stdin:
-        verb, *words = json.loads(line)
-        try:
-            served = served or _Served(name, jars, folder, memory)
-            call: Callable[..., list[Any]] = getattr(served, verb)
-            answer: dict[str, Any] = {"row": call(*words)}
-        except Exception as error:  # noqa: BLE001 - shown by the process that asked
-            answer = {"error": " ".join(str(error).split())[:300]}
-        sys.stdout.write(f"{_MARK}{json.dumps(answer, default=str)}\n")
-        sys.stdout.flush()
-
-
-class _Served:
-    """The table of one peer."""
-
-    def __init__(self, name: str, jars: Path, folder: Path, memory: str) -> None:
-        from pyspark.sql import SparkSession
-
-        builder: Any = SparkSession.builder.master("local[*]")
-        settings = {
-            **_EXTENSIONS[name],
-            "spark.jars.packages": PACKAGES[name],
-            "spark.jars.ivy": str(jars),
-            "spark.driver.memory": memory,
-            "spark.sql.session.timeZone": "UTC",
-            "spark.ui.enabled": "false",
-        }
-        if name == "Iceberg":
-            settings["spark.sql.catalog.ice.warehouse"] = str(folder / "warehouse")
-        for key, value in settings.items():
-            builder = builder.config(key, value)
-        self._is_delta, self._spark = name == "Delta", builder.getOrCreate()
-        self._table = f"delta.`{folder / 'table'}`" if self._is_delta else "ice.bench.changed"
-        self._first: Any = 0
-
-    def load(self, events: str, changed: str) -> list[Any]:
-        self._spark.read.parquet(changed).createOrReplaceTempView("changed_rows")
-        kind = "delta" if self._is_delta else "iceberg"
-        properties = f"tblproperties ({_DELTA if self._is_delta else _ICEBERG})"
-        self._spark.sql(f"create table {self._table} using {kind} {properties} as select * from parquet.`{events}`")
-        if not self._is_delta:
-            self._first = self.run("select snapshot_id from {t}.snapshots")[0]
-        return []
-
-    def reset(self) -> list[Any]:
-        if self._is_delta:
-            return self.run(f"restore table {{t}} to version as of {self._first}")
-        return self.run(f"call ice.system.set_current_snapshot('bench.changed', {self._first})")
-
-    def run(self, text: str) -> list[Any]:
-        rows = self._spark.sql(text.replace("{t}", self._table)).collect()
-        return list(rows[0]) if rows else []
-
-
-if __name__ == "__main__":
-    _serve(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])

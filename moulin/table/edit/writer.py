@@ -30,7 +30,7 @@ from moulin.table.find.locate import Tools, locate
 from moulin.table.read.footers import open_reader
 from moulin.table.runner import in_turn, side_by_side
 from moulin.table.write.pieces import pieces
-from moulin.table.write.segment_writer import NumberSource, bulk_level, write_segment, write_sorted
+from moulin.table.write.segment_writer import NumberSource, bulk_level, write_ordered, write_sorted
 from moulin.table.write.upsert import Positions, UpsertDraft, mark
 
 _Drafts = dict[PartitionTuple, UpsertDraft]
@@ -201,7 +201,7 @@ def _write_rows(plan: EditPlan, draft: UpsertDraft, rows: pa.Table, numbers: Num
         rows = rows.select(range(len(layout.schema.fields)))
     for partition, part in split_by_partition(rows, layout.spec, layout.schema):
         level = bulk_level(part)
-        draft.added.append(write_sorted(plan.store, layout, part, partition, numbers(), level=level, lineage=lineage))
+        draft.added += write_sorted(plan.store, layout, part, partition, numbers, level=level, lineage=lineage)
 
 
 def _write_keyed(
@@ -237,17 +237,9 @@ def _write_keyed(
     if not lineage:
         ordered = ordered.select(range(len(plan.layout.schema.fields)))
     for partition, part in split_by_partition(ordered, plan.layout.spec, plan.layout.schema):
-        draft.added.append(
-            write_segment(
-                plan.store,
-                plan.layout,
-                [part],
-                partition,
-                numbers(),
-                level=bulk_level(part),
-                lineage=lineage,
-                region=region,
-            )
+        level = bulk_level(part)
+        draft.added += write_ordered(
+            plan.store, plan.layout, part, partition, numbers, level=level, lineage=lineage, region=region
         )
 
 

@@ -3,12 +3,13 @@
 The kernel of append, overwrite and of Spark's write tasks.
 """
 
-# Decisions: docs/decisions/0163, docs/decisions/0240, docs/decisions/0340
+# Decisions: docs/decisions/0163, docs/decisions/0240, docs/decisions/0340, docs/decisions/0343
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -46,6 +47,7 @@ KEYED_GROUP_BYTES = 8 << 20
 # So many bytes of rows in memory, two row groups of level 1, are a bulk load.
 BULK_BYTES = 2 * tuning(1).row_group_bytes
 
+_WRITERS = 4  # segments of one bulk load that are written at once, at most
 _INLINE_PARTS = 16  # partitions over which a small append may be spread and stay inline
 _WRITE_ROWS = 1 << 20  # rows taken in sorted order at a time, so that a sorted copy of everything is never held
 
@@ -74,7 +76,7 @@ def write_batches(
     level: int | None = None,
     inline: Inline | None = None,
 ) -> list[SegmentFacts]:
-    """Write batches that fit the table's schema; each piece of about `segment_bytes` becomes one segment per partition.
+    """Write batches that fit the table's schema; each piece of about `segment_bytes` becomes segments by partition.
 
     With no `level` given, `bulk_level` chooses it. A small piece, where `inline` is given, in few partitions becomes
     inline segments. Nothing is committed. On an error, the files written stay for clean-up.
@@ -89,8 +91,7 @@ def write_batches(
                 numbers = inline.next_number
         for partition, part in parts:
             chosen = bulk_level(part) if level is None else level
-            facts = write_sorted(store, layout, part, partition, numbers(), level=chosen, inline=is_inline)
-            written.append(facts)
+            written += write_sorted(store, layout, part, partition, numbers, level=chosen, inline=is_inline)
     return written
 
 
@@ -99,25 +100,62 @@ def write_sorted(
     layout: Layout,
     table: pa.Table,
     partition: tuple[bytes | None, ...],
-    number: int,
+    next_number: NumberSource,
     *,
     level: int,
     lineage: bool = False,
     inline: bool = False,
-) -> SegmentFacts:
-    """Sort one partition's rows and write them as one segment. With `lineage`, `table` has the lineage columns too."""
+) -> list[SegmentFacts]:
+    """Sort one partition's rows and write them. With `lineage`, `table` has the lineage columns too."""
     order = sort_indices(table, layout.sort_order, layout.schema)
-    return write_segment(
-        store,
-        layout,
-        [table] if order is None else _taken(table, order),
-        partition,
-        number,
-        level=level,
-        lineage=lineage,
-        nans=nan_fields(table),
-        inline=inline,
+    return write_ordered(
+        store, layout, table, partition, next_number, order=order, level=level, lineage=lineage, inline=inline
     )
+
+
+def write_ordered(
+    store: Store,
+    layout: Layout,
+    table: pa.Table,
+    partition: tuple[bytes | None, ...],
+    next_number: NumberSource,
+    *,
+    level: int,
+    order: Integers | None = None,
+    lineage: bool = False,
+    region: int = 0,
+    inline: bool = False,
+) -> list[SegmentFacts]:
+    """Write one partition's rows, in `order` or as they are, as one segment.
+
+    Rows of several times `BULK_BYTES` become as many segments, one range of the order after the other, as threads can
+    write at once.
+    """
+    parts = min(pa.cpu_count(), _WRITERS, table.nbytes // BULK_BYTES) if level else 1
+    step = -(-table.num_rows // max(parts, 1))
+    nans = nan_fields(table)
+
+    def write(start: int, number: int) -> SegmentFacts:
+        rows = [table.slice(start, step)] if order is None else _taken(table, order[start : start + step])
+        return write_segment(
+            store,
+            layout,
+            rows,
+            partition,
+            number,
+            level=level,
+            lineage=lineage,
+            region=region,
+            nans=nans,
+            inline=inline,
+        )
+
+    starts = range(0, table.num_rows, step)
+    numbers = [next_number() for _ in starts]
+    if len(starts) == 1:
+        return [write(0, numbers[0])]
+    with ThreadPoolExecutor(len(starts)) as pool:
+        return list(pool.map(write, starts, numbers))
 
 
 def write_segment(
@@ -202,6 +240,6 @@ class _Keys:
         return replace(facts, key_min=keys[0].as_py(), key_max=keys[-1].as_py(), index_size=len(data))
 
 
-def _taken(table: pa.Table, order: pa.Array) -> Iterator[pa.Table]:
+def _taken(table: pa.Table, order: Integers) -> Iterator[pa.Table]:
     for start in range(0, len(order), _WRITE_ROWS):
         yield table.take(order[start : start + _WRITE_ROWS])

@@ -24,7 +24,7 @@ from moulin.table.commit.change import DataChange
 from moulin.table.context import Context
 from moulin.table.find.locate import Located, Tools, locate
 from moulin.table.write.layout import Layout
-from moulin.table.write.segment_writer import NumberSource, bulk_level, write_segment
+from moulin.table.write.segment_writer import NumberSource, bulk_level, write_ordered
 
 Positions = dict[int, BitMap64]
 
@@ -132,8 +132,8 @@ def write_located(
         rows = with_lineage(rows, located.indexes, located.row_ids)
     for partition, part in split_by_partition(rows, layout.spec, layout.schema):
         chosen = bulk_level(part) if level is None else level
-        draft.added.append(
-            write_segment(store, layout, [part], partition, numbers(), level=chosen, lineage=lineage, region=region)
+        draft.added += write_ordered(
+            store, layout, part, partition, numbers, level=chosen, lineage=lineage, region=region
         )
 
 
