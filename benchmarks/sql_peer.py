@@ -73,6 +73,10 @@ class Peer:
         """The first row of a statement's answer; {t} is the table."""
         return self._ask("run", text)
 
+    def vectors(self) -> int:
+        """How many deletion vectors its last change wrote."""
+        return int(self._ask("vectors")[0])
+
     def close(self) -> None:
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -132,6 +136,7 @@ class _Served:
         from pyspark.sql import SparkSession
 
         builder: Any = SparkSession.builder.master("local[*]")
+        partitions = str(2 * (os.cpu_count() or 1))
         settings = {
             **_EXTENSIONS[name],
             "spark.jars.packages": PACKAGES[name],
@@ -139,7 +144,10 @@ class _Served:
             "spark.driver.memory": memory,
             "spark.sql.session.timeZone": "UTC",
             "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": partitions,  # as in a session of ours
         }
+        if name == "Delta":
+            settings["spark.databricks.delta.snapshotPartitions"] = partitions
         if name == "Iceberg":
             settings["spark.sql.catalog.ice.warehouse"] = str(folder / "warehouse")
         for key, value in settings.items():
@@ -161,6 +169,14 @@ class _Served:
         if self._is_delta:
             return self.run(f"restore table {{t}} to version as of {self._first}")
         return self.run(f"call ice.system.set_current_snapshot('bench.changed', {self._first})")
+
+    def vectors(self) -> list[Any]:
+        """How many deletion vectors the last change wrote."""
+        if self._is_delta:
+            (facts,) = self._spark.sql(f"describe history {self._table} limit 1").select("operationMetrics").first()
+            return [int(facts.get("numDeletionVectorsAdded", 0))]
+        (facts,) = self.run("select summary from {t}.snapshots order by committed_at desc limit 1")
+        return [int(facts.get("added-dvs", 0))]
 
     def run(self, text: str) -> list[Any]:
         rows = self._spark.sql(text.replace("{t}", self._table)).collect()
