@@ -8,6 +8,7 @@ with a primary key and deletion vectors.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -107,6 +108,7 @@ class Served:
         from pyspark.sql import SparkSession
 
         builder: Any = SparkSession.builder.master("local[*]")
+        partitions = str(2 * (os.cpu_count() or 1))
         settings = {
             **_SETTINGS[name],
             "spark.jars.packages": package,
@@ -114,8 +116,11 @@ class Served:
             "spark.driver.memory": memory,
             "spark.sql.session.timeZone": "UTC",
             "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": partitions,  # as in a session of ours
         }
-        if name != "Delta":
+        if name == "Delta":
+            settings["spark.databricks.delta.snapshotPartitions"] = partitions
+        else:
             settings["spark.sql.catalog.lake.warehouse"] = str(folder / "warehouse")
         for key, value in settings.items():
             builder = builder.config(key, value)
@@ -182,6 +187,14 @@ class Served:
             if not made.get("DELETE"):
                 raise AssertionError(f"Delta made no deletion vectors: {made}")
         return []
+
+    def vectors(self) -> list[Any]:
+        """How many deletion vectors the last change wrote, of a format other than Paimon."""
+        if self._name == "Delta":
+            (facts,) = self._spark.sql(f"describe history {self._table} limit 1").select("operationMetrics").first()
+            return [int(facts.get("numDeletionVectorsAdded", 0))]
+        (facts,) = self.run("select summary from {t}.snapshots order by committed_at desc limit 1")
+        return [int(facts.get("added-dvs", 0))]
 
     def size(self) -> list[Any]:
         """Bytes of all files of the table."""

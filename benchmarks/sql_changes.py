@@ -140,6 +140,8 @@ def _compare(
         spark.read.parquet(str(folder)).createOrReplaceTempView("rewritten")
         _require_equal(_PLAIN, ours, list(spark.sql(_SUMMARY.replace("{t}", "rewritten")).first() or ()))
     for peer, one in peers.items():
+        if not one.vectors():
+            raise AssertionError(f"{peer} wrote files again, and no deletion vectors.")
         _require_equal(peer, ours, one.run(_SUMMARY))
     table.restore(loaded)
     shutil.rmtree(folder, ignore_errors=True)

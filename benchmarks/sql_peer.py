@@ -94,6 +94,10 @@ class Peer:
         """The first row of a statement's answer; {t} is the table."""
         return self.ask("run", text)
 
+    def vectors(self) -> int:
+        """How many deletion vectors its last change wrote."""
+        return int(self.ask("vectors")[0])
+
     def close(self) -> None:
         if self._process.stdin is not None:
             self._process.stdin.close()

@@ -1,6 +1,6 @@
 """`moulin sql-server`: Spark Connect over one lake, until it is stopped."""
 
-# Decisions: docs/decisions/0265
+# Decisions: docs/decisions/0265, docs/decisions/0296
 
 from __future__ import annotations
 
@@ -22,10 +22,15 @@ from moulin.pipeline.connect.session import ConnectSession
 from moulin.pipeline.spark import LakeSpark
 from moulin.sql_server.service import Service
 from moulin.sql_server.sessions import Sessions
+from moulin.sql_server.slots import Slots
 
 log = logging.getLogger("moulin.sql_server")
 RUNNING: Final = 8
 """How many operations run at the same time. Others wait."""
+SHARE: Final = 6
+"""How many of them one token has."""
+WAITING: Final = 64
+"""How many operations of one token wait at most."""
 _SERVICE = "/spark.connect.SparkConnectService/"
 _CALLS = (
     *("ExecutePlan", "AnalyzePlan", "Config", "AddArtifacts", "ArtifactStatus", "Interrupt", "ReattachExecute"),
@@ -71,7 +76,8 @@ class SqlServer:
                 *_PINGS,
             ],
         )
-        service = Service(self._sessions, session, self._running, largest)
+        slots = Slots(self._running, share=SHARE, waiting=WAITING)
+        service = Service(self._sessions, session, slots, largest)
         add_SparkConnectServiceServicer_to_server(service, self._server)  # type: ignore[no-untyped-call]
         self.port = bind(self._server, config)
 

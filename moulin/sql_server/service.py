@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -24,6 +23,7 @@ from moulin.sql_server.operations import Operation
 from moulin.sql_server.plans import unpacked
 from moulin.sql_server.results import answers
 from moulin.sql_server.sessions import ClientSession, Sessions
+from moulin.sql_server.slots import Slots
 
 MAX_OPERATIONS = 32
 """Of one session at a time, whether they run or wait."""
@@ -63,8 +63,8 @@ def _told_by_and_by(call: Callable[..., Iterator[R]]) -> Callable[..., Iterator[
 class Service(SparkConnectServiceServicer):
     """One server's calls. REQUIRES: `moulin.meta.auth.caller` is who calls."""
 
-    def __init__(self, sessions: Sessions, spark: SparkSession, pool: ThreadPoolExecutor, largest: int) -> None:
-        self._sessions, self._spark, self._pool, self._largest = sessions, spark, pool, largest
+    def __init__(self, sessions: Sessions, spark: SparkSession, slots: Slots, largest: int) -> None:
+        self._sessions, self._spark, self._slots, self._largest = sessions, spark, slots, largest
 
     @_told_by_and_by
     def ExecutePlan(self, request: pb.ExecutePlanRequest, context: Any) -> Iterator[pb.ExecutePlanResponse]:
@@ -151,9 +151,11 @@ class Service(SparkConnectServiceServicer):
         operation = Operation(_operation_id(request), request.tags, self._spark)
         if len(session.operations.find(lambda one: not one.done)) >= MAX_OPERATIONS:
             raise Unavailable(f"A session has at most {MAX_OPERATIONS} operations at a time: wait for one of them.")
+        self._slots.check(_caller())
         self._sessions.make_room(_caller())
         session.operations.add(operation)
-        self._pool.submit(operation.run, lambda: _run(session, plan, counts=not _is_jdbc(request)))
+        counts = not _is_jdbc(request)
+        self._slots.submit(_caller(), lambda: operation.run(lambda: _run(session, plan, counts=counts)))
         return operation
 
 
