@@ -118,4 +118,3 @@ def _apply(draft: Draft, commits: Sequence[TableCommit], ordinals: dict[UUID, in
             isinstance(c, CastColumn) for c in commit.operation.changes
         ):
             data.require_cast(TableChange(draft, commit))
-

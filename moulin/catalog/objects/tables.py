@@ -153,9 +153,7 @@ def record_commit(
         "first_row_id": first_row_id,
         "added_rows": added_rows,
     }
-    _COMMIT.run(
-        draft.connection, {**values, "table_id": row.id, "properties": properties, "summary": dict(summary)}
-    )
+    _COMMIT.run(draft.connection, {**values, "table_id": row.id, "properties": properties, "summary": dict(summary)})
     manifest = draft.table(row.id)
     manifest.snapshot_id = snapshot_id
     manifest.commits.append(
@@ -195,16 +193,16 @@ def _up_to(*columns: Any) -> sa.Select[Any]:
 
 # Built once: every query begins with loading its tables, and building the statements took most of that time.
 _LAST_COMMIT = Prepared(_up_to(s.table_commits))
-_LAST_PROPERTIES = Prepared(
-    _up_to(s.table_commits.c.properties).where(s.table_commits.c.properties.is_not(sa.null()))
-)
+_LAST_PROPERTIES = Prepared(_up_to(s.table_commits.c.properties).where(s.table_commits.c.properties.is_not(sa.null())))
 _SETTINGS = Prepared(
-    sa.union_all(*(
-        sa.select(sa.literal_column(f"'{name}'").label("list"), table.c[1], table.c.json).where(
-            table.c.table_id == sa.bindparam("table_id")
+    sa.union_all(
+        *(
+            sa.select(sa.literal_column(f"'{name}'").label("list"), table.c[1], table.c.json).where(
+                table.c.table_id == sa.bindparam("table_id")
+            )
+            for name, table in SETTINGS.items()
         )
-        for name, table in SETTINGS.items()
-    ))
+    )
 )
 
 

@@ -115,7 +115,9 @@ class SegmentWriter:
         """Add rows. They are kept until there are enough for a row group."""
         self._check_open()
         try:
-            table = _checked(pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows, self._plan.arrow)
+            table = _checked(
+                pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows, self._plan.arrow
+            )
             if table.num_rows:
                 self._held.append(table)
                 self._held_bytes += table.nbytes

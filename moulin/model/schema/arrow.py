@@ -267,7 +267,6 @@ def _cached_shown(key: ByIdentity) -> pa.Schema:
 
 
 __all__ = [
-    "ByIdentity",
     "FIELD_ID_KEY",
     "LAST_UPDATED_SEQUENCE",
     "LAST_UPDATED_SEQUENCE_FIELD_ID",
@@ -277,6 +276,7 @@ __all__ = [
     "ROW_ID_FIELD_ID",
     "STORED_POSITION",
     "STORED_POSITION_FIELD_ID",
+    "ByIdentity",
     "Leaf",
     "arrow_field",
     "arrow_schema",

@@ -69,7 +69,7 @@ def write_batches(
     """Write batches that fit the table's schema; each piece of about `segment_bytes` becomes one segment per partition.
 
     With no `level` given, rows of `BULK_BYTES` are written at level 1, laid out for scans at once; fewer at level 0,
-    for a compaction will write them again. A small piece, where `inline` is given, in few partitions becomes inline segments.
+    for a compaction will write them again. With `inline`, a small piece in few partitions becomes inline segments.
     Nothing is committed. On an error, the files written stay for clean-up.
     """
     written: list[SegmentFacts] = []
