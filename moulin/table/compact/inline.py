@@ -1,6 +1,6 @@
 """Inline segments become files: the append that finds many of them compacts them, so that they stay few."""
 
-# Decisions: docs/decisions/0320
+# Decisions: docs/decisions/0320, docs/decisions/0322
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from moulin.catalog.sql.pool import Pool, database_url
+from moulin.catalog.sql.drivers import database_url
+from moulin.catalog.sql.pool import Pool
 from moulin.catalog.sql.prepared import Prepared
 from moulin.config import Config
 
