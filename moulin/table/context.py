@@ -30,6 +30,14 @@ class OpenTable(Protocol):
 
 
 @dataclass(slots=True)
+class InlineAppends:
+    """Numbers of inline segments that this process appended and did not compact; `waits`: its last attempt failed."""
+
+    numbers: list[int] = field(default_factory=list)
+    waits: bool = False
+
+
+@dataclass(slots=True)
 class Context:
     """Catalog, storage and caches of a lake, and its ports to Spark and Iceberg, if it was given any.
 
@@ -46,7 +54,7 @@ class Context:
     vectors: VectorCache = field(default_factory=VectorCache)
     keyed: dict[UUID, OpenTable] = field(default_factory=dict)
     look_at: dict[UUID, float] = field(default_factory=dict)  # when to look at the logs of a table not in `keyed`
-    inline: dict[UUID, list[int]] = field(default_factory=dict)  # see `moulin.table.compact.inline`
+    inline: dict[UUID, InlineAppends] = field(default_factory=dict)  # see `moulin.table.compact.inline`
     committer: Committer = field(init=False)
     indexes: KeyIndexes = field(init=False)
     secondary: SecondaryIndexes = field(init=False)

@@ -91,7 +91,7 @@ class Table(TableVersions, TableSettings):
         if not change.added:
             return Outcome(state.head_version)
         committed = self._context.committer.commit([change], request_id=request_id)
-        if any(facts.inline is not None for facts in change.added):
+        if state.inline or any(facts.inline is not None for facts in change.added):
             from moulin.table.compact.inline import compact_if_due
 
             compact_if_due(self._context, state, change.added)

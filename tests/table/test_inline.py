@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
+from moulin.meta.config import ServeConfig
+from moulin.meta.server.server import build_server
 from moulin.mirror import Mirror
 from moulin.storage.store import open_store
 from moulin.table.table import Table
@@ -311,3 +314,145 @@ def test_a_killed_process_loses_no_inline_append(tmp_path: Path) -> None:
             assert found == list(range(len(found)))
             assert acknowledged <= len(found)
             assert check(seen.own_catalog()) == []
+
+
+def _in_children(count: int, work: Callable[[int], None]) -> None:
+    """Run `work` in so many processes that begin at once; all must end well."""
+    import os
+
+    read, write = os.pipe()
+    children = []
+    for number in range(count):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.close(write)
+                os.read(read, 1)  # the end of the pipe starts everyone
+                work(number)
+                code = 0
+            finally:
+                os._exit(code)
+        children.append(child)
+    os.close(read)
+    os.close(write)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * count
+
+
+def _row_ids(table: Table) -> dict[int, int]:
+    found = table.scan(["id", "_row_id"]).to_arrow().to_pydict()
+    assert len(set(found["id"])) == len(found["id"])
+    assert len(set(found["_row_id"])) == len(found["id"])
+    return dict(zip(found["id"], found["_row_id"], strict=True))
+
+
+@pytest.mark.crash
+def test_processes_that_append_at_once_keep_inline_segments_few(tmp_path: Path) -> None:
+    lake = moulin.connect(tmp_path / "lake", **SMALL, inline_segments=8)
+    lake.create_database("shop")
+    table_of(lake)
+    lake.close()
+
+    def work(number: int) -> None:
+        with moulin.connect(tmp_path / "lake", **SMALL, inline_segments=8) as mine:
+            table = mine.table("shop.events")
+            for row in range(40):
+                table.append(rows(1000 * number + row, 1))
+                assert table.state().inline <= 4 * 8 + 3
+
+    _in_children(3, work)
+    with moulin.connect(tmp_path / "lake") as seen:
+        table = seen.table("shop.events")
+        assert sorted(_row_ids(table)) == sorted(1000 * n + row for n in range(3) for row in range(40))
+        assert inline_count(table) < 8 + 3
+        assert check(seen.own_catalog()) == []
+
+
+@pytest.mark.crash
+def test_processes_that_compact_inline_segments_at_once_change_no_row(tmp_path: Path) -> None:
+    lake = moulin.connect(tmp_path / "lake", **SMALL, inline_segments=1000)
+    lake.create_database("shop")
+    table = table_of(lake)
+    for start in range(40):
+        table.append(rows(start, 1))
+    before = _row_ids(table)
+    lake.close()
+
+    def work(number: int) -> None:
+        with moulin.connect(tmp_path / "lake", **SMALL, inline_segments=8) as mine:
+            mine.table("shop.events").append(rows(100 + number, 1))  # finds too many, and compacts them
+
+    _in_children(3, work)
+    with moulin.connect(tmp_path / "lake") as seen:
+        table = seen.table("shop.events")
+        after = _row_ids(table)
+        assert {key: after[key] for key in before} == before
+        assert sorted(set(after) - set(before)) == [100, 101, 102]
+        assert inline_count(table) <= 8
+        assert check(seen.own_catalog()) == []
+
+
+def test_a_table_that_was_crowded_is_compacted_once_that_works_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with moulin.connect(tmp_path / "lake", **SMALL, inline_segments=4) as lake:
+        lake.create_database("shop")
+        table = table_of(lake)
+        with monkeypatch.context() as patched:
+
+            def refuse(*_: object) -> None:
+                raise moulin.errors.Unavailable("The disk is full.")
+
+            patched.setattr("moulin.table.compact.inline.compact_segments", refuse)
+            for start in range(20):
+                table.append(rows(start, 1))
+            assert inline_count(table) == 16
+        for start in range(20, 24):
+            table.append(rows(start, 1))
+        assert inline_count(table) < 4
+        assert ids(table.scan()) == list(range(24))
+
+
+def test_inline_segments_of_several_schemas_are_compacted_together(tmp_path: Path) -> None:
+    kept = []
+    for together in (True, False):
+        with moulin.connect(tmp_path / f"lake-{together}", **SMALL, inline_segments=1000) as lake:
+            lake.create_database("shop")
+            table = table_of(lake)
+            for start in range(0, 30, 3):
+                table.append([{**row, "amount": float("nan")} if row["id"] % 5 == 0 else row for row in rows(start)])
+                if start == 12:
+                    table.add_column("note", "string")
+                if start == 21:
+                    table.delete_where("id = 4")
+            before = table.scan(["id", "region", "note", "_row_id"]).to_arrow().sort_by("id")
+            with pytest.MonkeyPatch.context() as patched:
+                if not together:
+                    patched.setattr("moulin.table.compact.kernel.read_inline", lambda *_: None)
+                table.compact(everything=True)
+            assert inline_count(table) == 0
+            after = table.scan(["id", "region", "note", "_row_id"]).to_arrow().sort_by("id")
+            assert after.equals(before)
+            kept.append(table.scan(["id", "ts", "note", "_row_id", "_last_updated_sequence_number"]).to_arrow())
+    assert kept[0].equals(kept[1])
+
+
+def test_a_client_that_does_not_know_inline_segments_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Lake.open(tmp_path / "lake", **SMALL) as lake:
+        lake.create_database("shop")
+        table = table_of(lake)
+        table.append(rows(0))
+        server = build_server(lake, ServeConfig(bind="127.0.0.1:0")).start()
+        monkeypatch.setattr("moulin.meta.client.connection.OWN", ("x-moulin-features", "7"))
+        with moulin.connect(f"grpc://{server.address}") as old:
+            with pytest.raises(moulin.errors.Unsupported, match="upgrade its moulin"):
+                old.table("shop.events").scan().to_arrow()
+            table.compact(everything=True)
+            assert ids(old.table("shop.events").scan()) == [0, 1, 2]
+        monkeypatch.undo()
+        table.append(rows(3))
+        with moulin.connect(f"grpc://{server.address}") as new:
+            assert ids(new.table("shop.events").scan()) == list(range(6))
+        server.stop(1)

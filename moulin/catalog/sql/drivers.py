@@ -26,7 +26,9 @@ def sqlite(url: sa.URL, config: Config) -> sa.Engine:
     if url.database:
         with suppress(OSError):  # it is there, or SQLite will say what is wrong
             os.close(modes.open_private(url.database, os.O_RDWR | os.O_EXCL))  # those beside it get its mode
-    engine = sa.create_engine(url, connect_args={"timeout": config.lock_seconds, "check_same_thread": False})
+    arguments = {"timeout": config.lock_seconds, "check_same_thread": False}
+    # The connection used last knows the statements, and the pages that they need.
+    engine = sa.create_engine(url, connect_args=arguments, poolclass=sa.QueuePool, pool_use_lifo=True)
 
     @sa.event.listens_for(engine, "connect")
     def _connect(connection: Any, _record: object) -> None:

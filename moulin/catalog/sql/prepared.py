@@ -146,8 +146,8 @@ def _is_watched(connection: sa.Connection) -> bool:
 def _as_sqlalchemy(connection: sa.Connection, text: str, error: Any, cursor: Any) -> Exception:
     """An error of the driver as SQLAlchemy raises it. A connection that it broke is given up."""
     dialect = connection.dialect
-    broken = dialect.is_disconnect(error, connection.connection, cursor)  # type: ignore[arg-type]
-    wrapped = exc.DBAPIError.instance(
+    broken = dialect.is_disconnect(error, connection.connection, cursor)
+    wrapped: Exception = exc.DBAPIError.instance(
         text, None, error, dialect.loaded_dbapi.Error, connection_invalidated=broken, dialect=dialect
     )
     if broken:

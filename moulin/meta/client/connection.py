@@ -15,6 +15,7 @@ import grpc
 
 from moulin.errors import Closed, InvalidInput, MoulinError, Unavailable
 from moulin.meta.codec.errors import DETAIL, from_rpc_error
+from moulin.meta.features import OWN
 
 PORT: Final = 9560
 CLUSTER: Final = "x-moulin-cluster"  # the metadata of a call that says which cluster it is meant for
@@ -38,7 +39,7 @@ class Connection:
         token = os.environ.get("MOULIN_TOKEN") if token is None else token
         if token and not (token.isascii() and token.isprintable()):
             raise InvalidInput("The token holds characters that no token has: copy it again.")
-        self._metadata: tuple[tuple[str, str], ...] = (("authorization", f"Bearer {token}"),) if token else ()
+        self._metadata: tuple[tuple[str, str], ...] = (OWN, ("authorization", f"Bearer {token}")) if token else (OWN,)
         self._channel = _channel(uri, certificate or os.environ.get("MOULIN_CA_CERTIFICATE"))
         self._closed = False
 

@@ -18,6 +18,7 @@ from moulin.catalog.sql.pool import gave_up
 from moulin.errors import InvalidInput, MoulinError
 from moulin.meta.auth import ANYONE, Authenticate, caller
 from moulin.meta.codec import errors as status
+from moulin.meta.features import note_features
 from moulin.model.ids import new_id
 from moulin.network.logs import request_id
 
@@ -51,6 +52,7 @@ class Calls(grpc.ServerInterceptor):  # type: ignore[misc]
         method: str = details.method
 
         def identify() -> None:
+            note_features(metadata)
             caller.set(self._authenticate(method, metadata))
 
         return wrap(handler, lambda run: _Call(run, method, call_id, identify, self._observer))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector
 from moulin.table.compact.gather import Gatherer, RowCursor
+from moulin.table.compact.inline_rows import read_inline
 from moulin.table.write.clustering import clustered
 from moulin.table.write.layout import Layout
 from moulin.table.write.segment_writer import write_segment
@@ -171,6 +173,13 @@ class _Reading:
         if vector is not None:
             self._deleted = read_vector(self.work.store, vector, self.range.segment.facts.rows)
 
+    @property
+    def is_inline(self) -> bool:
+        """Whether it is all rows of a fresh inline segment."""
+        facts, whole = self.range.segment.facts, self.range.start == 0
+        whole = whole and self.range.stop == facts.rows and self._deleted is None
+        return whole and facts.inline is not None and not facts.has_lineage
+
     def pieces(self, piece_bytes: int) -> Iterator[pa.Table]:
         """The rows with their lineage, in pieces of about `piece_bytes` decoded."""
         segment = self.range.segment
@@ -210,13 +219,26 @@ class _Reading:
 def _read_whole(work: CompactionSlice, readers: Sequence[_Reading]) -> pa.Table | None:
     """All rows with lineage; None as soon as it is clear that they are larger than the memory given."""
     tables, size = [empty_table(arrow_schema(work.layout.schema, lineage=True))], 0
-    for reader in readers:
-        for piece in reader.pieces(min(_PIECE_BYTES, work.memory_bytes)):
-            size += piece.nbytes
-            if size > work.memory_bytes:
-                return None
-            tables.append(piece)
+    for piece in _all_pieces(work, readers):
+        size += piece.nbytes
+        if size > work.memory_bytes:
+            return None
+        tables.append(piece)
     return pa.concat_tables(tables)
+
+
+def _all_pieces(work: CompactionSlice, readers: Sequence[_Reading]) -> Iterator[pa.Table]:
+    """The rows with lineage, in the order of the readers; inline segments that follow each other at once."""
+    for inline, group in groupby(readers, key=lambda reader: reader.is_inline):
+        some = list(group)
+        segments = [reader.range.segment for reader in some]
+        small = inline and sum(segment.facts.size for segment in segments) <= work.memory_bytes // 4
+        joined = read_inline(work.layout.schema, segments) if small and len(some) > 1 else None
+        if joined is not None:
+            yield joined
+            continue
+        for reader in some:
+            yield from reader.pieces(min(_PIECE_BYTES, work.memory_bytes))
 
 
 def _read_keys(work: CompactionSlice, readers: Sequence[_Reading]) -> pa.Table:

@@ -6,10 +6,13 @@ from moulin._proto.moulin.format.v1 import manifest_pb2 as format_pb
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.errors import InvalidInput
 from moulin.formats import manifest
+from moulin.meta.features import require_readable
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 
 
 def to_message_segment(segment: LiveSegment) -> format_pb.DataFileRef:
+    """A committed segment, for the caller of this call: Unsupported when it would misread it."""
+    require_readable(segment)
     return manifest.segment_to_ref(segment, manifest.EXISTING)
 
 

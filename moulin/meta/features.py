@@ -1,0 +1,33 @@
+"""What a client of the catalog service knows: it says so with every call, and is not given what it would misread."""
+
+# Decisions: docs/decisions/0322
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextvars import ContextVar
+from typing import Final
+
+from moulin.errors import Unsupported
+from moulin.formats.manifest import FEATURE_INLINE_SEGMENTS, KNOWN_FEATURES
+from moulin.model.facts import LiveSegment
+
+FEATURES: Final = "x-moulin-features"  # the metadata of a call: the features of manifests that the client reads
+OWN: Final = (FEATURES, str(KNOWN_FEATURES))
+
+_known: ContextVar[int] = ContextVar("features", default=0)
+
+
+def note_features(metadata: Iterable[tuple[str, str]]) -> None:
+    """Note what the caller of the call that begins here knows: nothing, when it does not say."""
+    given = next((value for key, value in metadata if key == FEATURES), "")
+    _known.set(int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0)
+
+
+def require_readable(segment: LiveSegment) -> None:
+    """Unsupported when the caller would look for the file of an inline segment in storage."""
+    if segment.facts.inline is not None and not _known.get() & FEATURE_INLINE_SEGMENTS:
+        raise Unsupported(
+            "The table has small segments that are kept in the catalog, and this client does not know them: upgrade "
+            "its moulin, or compact the table."
+        )
