@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -22,6 +24,7 @@ from moulin.model.rows.record import RecordType
 from moulin.model.schema import values as types
 from moulin.model.schema.schema import make_schema
 from moulin.table.table import Table
+from tests.commands import fork
 
 KINDS = [
     "boolean", "int", "long", "float", "double", "decimal(9, 2)", "decimal(38, 10)", "date", "time", "timestamp",
@@ -200,3 +203,40 @@ def test_keys_of_every_type_are_found_wherever_their_rows_are(tmp_path: Path, ki
             table.delete(key)
             assert table.get(key) is None
             assert table.scan().to_arrow()["vector"].to_pylist() == [[0.5]]
+
+
+SAMPLES: list[Any] = [
+    True, -5, 2**62, 0.1, float("inf"), Decimal("1.5"), Decimal(7), date(1, 1, 1), time(1, 2, 3, 4), MOMENT,
+    MOMENT.replace(tzinfo=UTC), NanoDatetime.of(-1, zoned=False), NanoDatetime.of(1, zoned=True), "é\0", UUID(int=1),
+    b"abc", b"", [0.1, None], [Decimal("-1.5")], [[MOMENT, None], None, []], {"b": {"c": time(1), "d": UUID(int=2)}},
+    {"x": 0.1, "": None}, {Decimal("1.5"): [date(2024, 1, 1)]}, {MOMENT.replace(tzinfo=UTC): {"a": b"xy"}},
+]  # fmt: skip
+
+
+def put_samples(folder: str, done: Connection) -> None:
+    table = Lake.open(folder).table("d.t")
+    for number, value in enumerate(SAMPLES):
+        table.put({"id": number, f"c{number}": value})
+    done.send("all")
+    done.recv()
+
+
+@pytest.mark.crash
+def test_rows_of_every_type_are_in_the_log_of_a_process_that_was_killed(tmp_path: Path) -> None:
+    folder = str(tmp_path / "lake")
+    with Lake.open(folder) as lake:
+        lake.create_database("d")
+        for name in ("t", "plain"):
+            lake.create_table(f"d.{name}", SCHEMA, primary_key=["id"])
+    ours, theirs = multiprocessing.Pipe()
+    process = fork(put_samples, folder, theirs)
+    assert ours.recv() == "all"
+    process.kill()
+    process.join()
+    with Lake.open(folder) as lake:
+        table, plain = lake.table("d.t"), lake.table("d.plain")
+        plain.put_batch([{"id": number, f"c{number}": value} for number, value in enumerate(SAMPLES)])
+        assert len(SAMPLES) == len(KINDS)
+        for number in range(len(SAMPLES)):
+            assert same(table.get(number), plain.get(number))
+        assert table.scan(ordered=True).to_arrow().equals(plain.scan(ordered=True).to_arrow())
