@@ -21,7 +21,7 @@ from moulin.formats.segment.page_reader import PageReader, taken
 from moulin.model.columns.arrays import Integers
 
 # Pages this close together are read at once.
-_NEAR_LOCAL = 16 << 10
+_NEAR_LOCAL = 64 << 10
 _NEAR_REMOTE = 512 << 10
 _DICTIONARY_BYTES = 128 << 10  # one that is larger may have been full, and then values follow that are not in it
 

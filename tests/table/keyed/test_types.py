@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
-from datetime import UTC, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -21,6 +24,7 @@ from moulin.model.rows.record import RecordType
 from moulin.model.schema import values as types
 from moulin.model.schema.schema import make_schema
 from moulin.table.table import Table
+from tests.commands import fork
 
 KINDS = [
     "boolean", "int", "long", "float", "double", "decimal(9, 2)", "decimal(38, 10)", "date", "time", "timestamp",
@@ -164,3 +168,75 @@ def test_rows_share_nothing_with_their_writers_and_readers(tables: tuple[Table, 
     again = table.get(2)
     assert again is not None
     assert repr(again[name]) == kept
+
+
+MOMENT = datetime(2024, 1, 1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "other"),
+    [
+        ("decimal(9, 2)", Decimal("1.5"), Decimal("-0.0")),
+        ("time", time(1, 2, 3), time(0)),
+        ("timestamp", MOMENT, datetime(2023, 1, 1)),
+        ("timestamptz", MOMENT.replace(tzinfo=UTC), datetime(2023, 1, 1, tzinfo=UTC)),
+        ("timestamp_ns", NanoDatetime.of(1_704_074_584_000_005_001, zoned=False), datetime(2023, 1, 1)),
+        ("timestamptz_ns", MOMENT.replace(tzinfo=UTC), NanoDatetime.of(17, zoned=True)),
+        ("fixed(3)", b"xyz", b"abc"),
+        ("uuid", UUID(int=7), UUID(int=6)),
+        ("date", date(2024, 1, 1), date(1900, 1, 1)),
+    ],
+)
+def test_keys_of_every_type_are_found_wherever_their_rows_are(tmp_path: Path, kind: str, key: Any, other: Any) -> None:
+    with Lake.open(tmp_path / "lake") as lake:
+        lake.create_database("d")
+        table = lake.create_table("d.t", [("k", kind), ("vector", "list<float>")], primary_key=["k"])
+        for flushed in (False, True):
+            table.put({"k": key, "vector": [1.5]})
+            table.put_batch([{"k": key, "vector": [2.5]}, {"k": other, "vector": None}])
+            table.put({"k": other, "vector": [0.5]})
+            if flushed:
+                table.flush()
+            assert [one["vector"] for one in map(table.get, (key, other)) if one] == [[2.5], [0.5]]
+            assert table.scan(ordered=True).to_arrow()["vector"].to_pylist() == [[0.5], [2.5]]
+            assert table.scan(start=key).to_arrow()["vector"].to_pylist() == [[2.5]]
+            table.delete(key)
+            assert table.get(key) is None
+            assert table.scan().to_arrow()["vector"].to_pylist() == [[0.5]]
+
+
+SAMPLES: list[Any] = [
+    True, -5, 2**62, 0.1, float("inf"), Decimal("1.5"), Decimal(7), date(1, 1, 1), time(1, 2, 3, 4), MOMENT,
+    MOMENT.replace(tzinfo=UTC), NanoDatetime.of(-1, zoned=False), NanoDatetime.of(1, zoned=True), "é\0", UUID(int=1),
+    b"abc", b"", [0.1, None], [Decimal("-1.5")], [[MOMENT, None], None, []], {"b": {"c": time(1), "d": UUID(int=2)}},
+    {"x": 0.1, "": None}, {Decimal("1.5"): [date(2024, 1, 1)]}, {MOMENT.replace(tzinfo=UTC): {"a": b"xy"}},
+]  # fmt: skip
+
+
+def put_samples(folder: str, done: Connection) -> None:
+    table = Lake.open(folder).table("d.t")
+    for number, value in enumerate(SAMPLES):
+        table.put({"id": number, f"c{number}": value})
+    done.send("all")
+    done.recv()
+
+
+@pytest.mark.crash
+def test_rows_of_every_type_are_in_the_log_of_a_process_that_was_killed(tmp_path: Path) -> None:
+    folder = str(tmp_path / "lake")
+    with Lake.open(folder) as lake:
+        lake.create_database("d")
+        for name in ("t", "plain"):
+            lake.create_table(f"d.{name}", SCHEMA, primary_key=["id"])
+    ours, theirs = multiprocessing.Pipe()
+    process = fork(put_samples, folder, theirs)
+    assert ours.recv() == "all"
+    process.kill()
+    process.join()
+    with Lake.open(folder) as lake:
+        table, plain = lake.table("d.t"), lake.table("d.plain")
+        plain.put_batch([{"id": number, f"c{number}": value} for number, value in enumerate(SAMPLES)])
+        assert len(SAMPLES) == len(KINDS)
+        for number in range(len(SAMPLES)):
+            assert same(table.get(number), plain.get(number))
+        assert table.scan(ordered=True).to_arrow().equals(plain.scan(ordered=True).to_arrow())
