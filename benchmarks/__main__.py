@@ -27,6 +27,7 @@ from benchmarks.harness import Bench, Line, Sample, Status, exit_code, run_all
 NAMES = (
     "spark_scan",
     "spark_append",
+    "bulk_load",
     "merge",
     "python_scan",
     "filtered_scan",

@@ -75,7 +75,11 @@ def _lines(
 def _measured(folder: Path, rows: int) -> dict[str, dict[str, float]]:
     """Seconds and bytes of each step, from a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.growth", str(rows), str(folder)], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "benchmarks.growth", str(rows), str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[1],
     )
     shutil.rmtree(folder, ignore_errors=True)
     if done.returncode:

@@ -38,7 +38,7 @@ _PROPERTIES = {
         "'format-version'='3', 'write.update.mode'='merge-on-read', 'write.delete.mode'='merge-on-read', "
         "'write.merge.mode'='merge-on-read'"
     ),
-    "Paimon": "'primary-key' = 'id', 'deletion-vectors.enabled' = 'true', 'file.format' = 'parquet'",
+    "Paimon": "'primary-key' = 'id', 'bucket' = '2', 'deletion-vectors.enabled' = 'true', 'file.format' = 'parquet'",
 }
 MERGE = (
     "merge into {t} as t using changed_rows as s on t.id = s.id when matched then update set * "

@@ -10,7 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from benchmarks.__main__ import NAMES, amount, main
+from benchmarks import sql_peer
+from benchmarks.__main__ import NAMES, ON_REQUEST, amount, main
 from benchmarks.harness import Bench, Contender, Line, Sample, Skipped, Status, exit_code, run_all, take_turns
 from benchmarks.postgres import Postgres
 
@@ -116,8 +117,26 @@ def _check(bench: Bench, name: str) -> None:
         assert line.figure is not None or line.status is Status.SKIPPED
 
 
-def test_python_scan_runs(small: Bench) -> None:
-    _check(small, "python_scan")
+@pytest.mark.parametrize("name", ["python_scan", "bulk_load"])
+def test_benchmarks_run_without_spark(small: Bench, name: str) -> None:
+    _check(small, name)
+
+
+def test_formats_that_may_not_be_fetched_are_skipped_with_a_reason(small: Bench) -> None:
+    _check(small, "peers")
+    assert {line.reason for line in importlib.import_module("benchmarks.peers").run(small)} == {"left out: --no-peers"}
+
+
+def test_a_release_that_is_nowhere_gives_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_peer, "_MAVEN", tmp_path.as_uri())
+    with pytest.raises(sql_peer.Unreachable, match=r"does not have it here .*paimon-spark"):
+        sql_peer.Peer("Paimon", tmp_path / "fetched", tmp_path / "peer", "1g")
+    first, second = sql_peer.RELEASES["Paimon"]
+    file = Path(second.address.removeprefix("file://"))
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert first.address != second.address
+    assert sql_peer._reachable("Paimon", tmp_path / "fetched") == second
 
 
 @pytest.mark.postgres
@@ -136,6 +155,7 @@ def test_catalog_benchmarks_run(small: Bench, name: str, postgres_server: str) -
         "spark_append",
         "merge",
         pytest.param("sql_changes", marks=pytest.mark.long),
+        pytest.param("growth", marks=pytest.mark.long),
     ],
 )
 def test_benchmarks_run_on_spark(small: Bench, name: str) -> None:
@@ -143,7 +163,7 @@ def test_benchmarks_run_on_spark(small: Bench, name: str) -> None:
 
 
 def test_all_benchmarks_are_known() -> None:
-    for name in NAMES:
+    for name in (*NAMES, *ON_REQUEST):
         module = importlib.import_module(f"benchmarks.{name}")
         assert module.TITLE
         assert callable(module.run)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -229,3 +231,38 @@ def test_a_segment_damaged_after_it_was_read_is_found_out(lake: Lake, orders: Ta
         orders.scan().to_arrow()
     store.put(path, whole)
     assert ids(orders) == list(range(1, 2001))
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_bulk_load_in_threads_has_the_rows_of_one_in_one_thread(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, keyed: bool, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    rows = int(random.integers(3000, 9000))
+    numbers = np.arange(rows) if seed == 0 else random.permutation(rows)
+    floats = np.where(random.random(rows) < 0.1, np.nan, random.random(rows))
+    data = pa.table({"n": numbers, "f": floats, "s": [f"row {number}" for number in numbers.tolist()]})
+    monkeypatch.setattr(segment_writer, "BULK_BYTES", data.nbytes // int(random.integers(2, 6)))
+    columns = [("n", "long", False), ("f", "double"), ("s", "string")]
+    found = []
+    for cores in (1, 8):
+        monkeypatch.setattr(segment_writer.pa, "cpu_count", lambda cores=cores: cores)
+        name = f"shop.cores_{cores}"
+        if keyed:
+            table = lake.create_table(name, columns, primary_key=["n"])
+        else:
+            table = lake.create_table(name, columns, sort_by=["n"])
+        assert table.append(data).rows_added == rows
+        segments = [segment.facts for segment in lake.catalog.segments(table.id, lake.version)]
+        assert {facts.level for facts in segments} == {1}
+        assert (len(segments) > 1) is (cores > 1)
+        assert sum(facts.rows for facts in segments) == rows
+        if keyed:
+            spans = sorted((facts.key_min or b"", facts.key_max or b"") for facts in segments)
+            assert all(high < low for (_, high), (low, _) in pairwise(spans)), "ranges do not overlap"
+            assert [table.get(int(n)) is not None for n in numbers[:20]] == [True] * 20
+        found.append(table.scan().to_arrow().sort_by("n").drop_columns("f").to_pydict())
+        values = table.scan(columns=["n", "f"]).to_arrow().sort_by("n").column("f").to_numpy()
+        np.testing.assert_array_equal(values, floats[np.argsort(numbers)])
+    assert found[0] == found[1]
