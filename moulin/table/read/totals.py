@@ -188,9 +188,10 @@ def may_be_known(state: TableState, wanted: Wanted) -> bool:
     """Whether facts of some segments can be exact for these columns. Without it `totals_of` returns None."""
     totals = _Totals(state, wanted)
     try:
-        return totals.by is not None and totals.ends is not None
+        _ = totals.by, totals.ends
     except _Unknown:
         return False
+    return True
 
 
 def totals_of(state: TableState, segments: Sequence[LiveSegment], wanted: Wanted) -> pa.Table | None:
