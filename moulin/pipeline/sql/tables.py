@@ -32,7 +32,7 @@ from moulin.pipeline.sql.optimizer import StandIn
 from moulin.pipeline.sql.pruning import Pruning, StandIns, Waiting
 from moulin.table.pins import Hold, Pins
 from moulin.table.read.scan import plan_segments
-from moulin.table.read.totals import COUNT, Wanted, totals_of
+from moulin.table.read.totals import COUNT, Wanted, may_be_known, totals_of
 
 _HOLDS: ContextVar[list[Hold]] = ContextVar("holds")
 _PRUNING: ContextVar[Pruning | None] = ContextVar("pruning", default=None)
@@ -180,6 +180,8 @@ class Tables:
 
     def _totals(self, state: TableState, lane: Fresh | None, wanted: Wanted, asked: Predicate) -> DataFrame | None:
         """Totals of a table's rows; None where facts are not exact. See `moulin.table.read.totals`."""
+        if not may_be_known(state, wanted):
+            return None
         if not wanted.columns:
             rows = self._lake.catalog.count_rows(state.id, state.version)
             found: pa.Table | None = pa.table({COUNT: pa.array([rows], pa.int64())})

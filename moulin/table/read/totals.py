@@ -19,7 +19,7 @@ import pyarrow as pa
 from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, LiveSegment
 from moulin.model.layout.bounds import bound_from_bytes
-from moulin.model.layout.partition_spec import IdentityTransform
+from moulin.model.layout.partition_spec import IdentityTransform, PartitionField
 from moulin.model.schema.arrow import arrow_type
 from moulin.model.schema.defaults import default_value
 from moulin.model.schema.values import (
@@ -42,7 +42,6 @@ from moulin.model.schema.values import (
 _FLOATS = (FloatType, DoubleType)
 _TIMES = (TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
 _WHOLE = (BooleanType, IntegerType, LongType, DateType, DecimalType, *_TIMES)
-_CONSTANT = (*_WHOLE, StringType)
 
 COUNT = "rows"
 
@@ -108,7 +107,12 @@ class _Totals:
 
     @cached_property
     def by(self) -> list[NestedField]:
-        return [self._field(name, _CONSTANT) for name in self.wanted.by]
+        found = [self._field(name, (*_WHOLE, StringType)) for name in self.wanted.by]
+        specs = self.state.specs.values()
+        partitions = {one.source_id for spec in specs for one in spec.fields if _is_identity(one)}
+        if any(isinstance(one.field_type, StringType) and one.field_id not in partitions for one in found):
+            raise _Unknown
+        return found
 
     @cached_property
     def ends(self) -> list[NestedField]:
@@ -160,7 +164,7 @@ class _Totals:
         assert isinstance(column.field_type, PrimitiveType)
         spec = self.state.specs[segment.facts.spec_id]
         for one, value in zip(spec.fields, segment.facts.partition, strict=True):
-            if one.source_id == column.field_id and isinstance(one.transform, IdentityTransform):
+            if one.source_id == column.field_id and _is_identity(one):
                 return None if value is None else bound_from_bytes(column.field_type, value)
         if self._is_null(segment, column, facts):
             return None
@@ -180,6 +184,16 @@ class _Totals:
         return pa.table(arrays, names=[*names, *(f"end {index}" for index in range(len(self.ends)))])
 
 
+def may_be_known(state: TableState, wanted: Wanted) -> bool:
+    """Whether facts of some segments can be exact for these columns. Without it `totals_of` returns None."""
+    totals = _Totals(state, wanted)
+    try:
+        _ = totals.by, totals.ends
+    except _Unknown:
+        return False
+    return True
+
+
 def totals_of(state: TableState, segments: Sequence[LiveSegment], wanted: Wanted) -> pa.Table | None:
     """A row for each combination of values that live rows of these segments have; None where facts are not exact.
 
@@ -194,6 +208,10 @@ def totals_of(state: TableState, segments: Sequence[LiveSegment], wanted: Wanted
         return totals.to_arrow()
     except _Unknown:
         return None
+
+
+def _is_identity(field: PartitionField) -> bool:
+    return isinstance(field.transform, IdentityTransform)
 
 
 def _is_less(one: Any, other: Any) -> bool:
