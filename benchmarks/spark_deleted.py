@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from benchmarks import events, lakes
 from benchmarks.harness import Bench, Contender, Line, Sample, take_turns
 from benchmarks.sql_changes import changed_rows
-from benchmarks.sql_peer import Peer, Unreachable, make_python
+from benchmarks.sql_peer import Peer, Unreachable
 from moulin.table.table import Table
 
 TITLE = "Spark aggregate after upserts and deletes"
@@ -117,12 +117,12 @@ def _peer(bench: Bench, changed: Path) -> Peer:
     fetched = (bench.fetched or bench.folder / "fetched").absolute()
     memory = bench.spark().conf.get("spark.driver.memory", "1g") or "1g"
     bench.step(f"fetching and loading {PEER}")
-    python = make_python(fetched / "python")
     folder = bench.folder / "peers" / f"{PEER}-deleted"
     found: Peer = bench.shared(
         f"peer {PEER} for deletes",
-        lambda: Peer(PEER, python, fetched / "jars", folder, bench.events(), changed, memory),
+        lambda: Peer(PEER, fetched, folder, memory),
     )
+    found.load(bench.events(), changed)
     return found
 
 

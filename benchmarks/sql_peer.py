@@ -10,16 +10,11 @@ import json
 import os
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.peer_process import MARK
-
-_MAVEN = "https://repo1.maven.org/maven2"
-_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +27,6 @@ class Release:
     @property
     def version(self) -> str:
         return self.package.rpartition(":")[2]
-
-    @property
-    def address(self) -> str:
-        group, artifact, version = self.package.split(":")
-        return f"{_MAVEN}/{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.pom"
 
 
 RELEASES = {
@@ -59,11 +49,25 @@ class Peer:
 
     def __init__(self, name: str, fetched: Path, folder: Path, memory: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.release = _reachable(name, fetched)
+        self._process: subprocess.Popen[str] | None = None
+        reasons = []
+        for release in RELEASES[name]:
+            self.release = release
+            try:
+                self._process = self._started(name, fetched, folder, memory)
+                self.ask("start")
+            except Unreachable as error:
+                reasons.append(f"{release.package}: {error}")
+                self.close()
+            else:
+                return
+        raise Unreachable("; ".join(reasons))
+
+    def _started(self, name: str, fetched: Path, folder: Path, memory: str) -> subprocess.Popen[str]:
         python = _python(self.release, fetched)
         outside = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK_"))}
         script = str(Path(__file__).with_name("peer_process.py"))
-        self._process = subprocess.Popen(
+        return subprocess.Popen(
             [str(python), script, name, self.release.package, str(fetched / "jars"), str(folder), memory],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -72,14 +76,10 @@ class Peer:
             env=outside,
             cwd=folder,
         )
-        try:
-            self.ask("start")
-        except Unreachable:
-            self.close()
-            raise
 
     @property
     def pid(self) -> int:
+        assert self._process is not None
         return self._process.pid
 
     def load(self, events: Path, changed: Path) -> None:
@@ -99,21 +99,25 @@ class Peer:
         return int(self.ask("vectors")[0])
 
     def close(self) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process.kill()
-        self._process.wait()
+        process = self._process
+        if process is not None:
+            if process.stdin is not None:
+                process.stdin.close()
+            process.kill()
+            process.wait()
 
     def ask(self, *words: str) -> list[Any]:
         """The answer to a verb of `peer_process.Served`."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps(words) + "\n")
-            self._process.stdin.flush()
+            process.stdin.write(json.dumps(words) + "\n")
+            process.stdin.flush()
         except OSError:
             raise Unreachable("its process ended") from None
-        for line in self._process.stdout:
+        for line in process.stdout:
             if line.startswith(MARK):
                 answer = json.loads(line.removeprefix(MARK))
                 if "error" in answer:
@@ -121,20 +125,6 @@ class Peer:
                 row: list[Any] = answer["row"]
                 return row
         raise Unreachable("its process ended: Maven Central may be out of reach")
-
-
-def _reachable(name: str, fetched: Path) -> Release:
-    """The first release that was fetched before, or that Maven Central has."""
-    reason = ""
-    for release in RELEASES[name]:
-        if list((fetched / "jars" / "jars").glob("*" + release.package.rpartition(":")[0].replace(":", "_") + "*")):
-            return release
-        try:
-            with urllib.request.urlopen(release.address, timeout=_SECONDS):
-                return release
-        except (urllib.error.URLError, OSError) as error:
-            reason = f"{release.address}: {error}"
-    raise Unreachable(f"Maven Central does not have it here ({reason})")
 
 
 def _python(release: Release, fetched: Path) -> Path:

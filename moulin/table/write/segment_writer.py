@@ -78,8 +78,8 @@ def write_batches(
 ) -> list[SegmentFacts]:
     """Write batches that fit the table's schema; each piece of about `segment_bytes` becomes segments by partition.
 
-    With no `level` given, `bulk_level` chooses it. With `inline`, a small piece in few partitions becomes inline segments.
-    Nothing is committed. On an error, the files written stay for clean-up.
+    With no `level` given, `bulk_level` chooses it. With `inline`, a small piece in few partitions becomes inline
+    segments. Nothing is committed. On an error, the files written stay for clean-up.
     """
     written: list[SegmentFacts] = []
     for table in pieces(batches, layout.schema, segment_bytes):
