@@ -115,10 +115,11 @@ def differing(before: Sequence[Any], now: Sequence[Any], known: int) -> list[int
     found: list[int] = []
     for start in range(0, known, _COMPARED):
         stop = min(start + _COMPARED, known)
-        flags, at = list(map(is_not, before[start:stop], now[start:stop])), -1
-        for _ in range(flags.count(True)):
-            at = flags.index(True, at + 1)
+        flags = bytes(map(is_not, before[start:stop], now[start:stop]))
+        at = flags.find(1)
+        while at >= 0:
             found.append(start + at)
+            at = flags.find(1, at + 1)
     return found
 
 
