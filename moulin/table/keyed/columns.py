@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from operator import is_not
 from typing import Any, Final
 
@@ -97,7 +98,7 @@ class KeptColumns:
     def _changed(self, kept: Columns, values: Sequence[Any], writes: int) -> Columns:
         known = min(len(kept.values), len(values))
         again = writes - kept.writes - (len(values) - len(kept.values))  # writes of keys that were there
-        changed = differing(kept.values, values, known) if again else []
+        changed = differing(kept.values, values) if again else []
         fresh = [*map(values.__getitem__, changed), *values[known:]]
         added, places = self._make(fresh)
         index = np.concatenate([kept.index[:known], places[len(changed) :]])
@@ -110,16 +111,17 @@ class KeptColumns:
         return Columns(rows, index, values, writes)
 
 
-def differing(before: Sequence[Any], now: Sequence[Any], known: int) -> list[int]:
-    """The first `known` positions at which not the same object is. Equal rows may differ: 0.0 equals -0.0."""
+def differing(before: Sequence[Any], now: Sequence[Any]) -> list[int]:
+    """The positions of both at which not the same object is. Equal rows may differ: 0.0 equals -0.0."""
     found: list[int] = []
-    for start in range(0, known, _COMPARED):
-        stop = min(start + _COMPARED, known)
-        flags = bytes(map(is_not, before[start:stop], now[start:stop]))
+    compared = map(is_not, before, now)
+    start = 0
+    while flags := bytes(islice(compared, _COMPARED)):
         at = flags.find(1)
         while at >= 0:
             found.append(start + at)
             at = flags.find(1, at + 1)
+        start += len(flags)
     return found
 
 
