@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import compress
+from itertools import islice
 from operator import is_not
 from typing import Any, Final
 
@@ -26,7 +26,6 @@ from moulin.model.columns.arrays import Integers
 from moulin.model.key.key import Key
 from moulin.model.rows.numbers import int64_array
 
-_BLOCK: Final = 32
 _COMPARED: Final = 1 << 14  # positions at a time: other threads get their turn in between
 _CHUNKS: Final = 16  # of a kept table; more are put together
 
@@ -99,7 +98,7 @@ class KeptColumns:
     def _changed(self, kept: Columns, values: Sequence[Any], writes: int) -> Columns:
         known = min(len(kept.values), len(values))
         again = writes - kept.writes - (len(values) - len(kept.values))  # writes of keys that were there
-        changed = differing(kept.values, values, known, again) if again else []
+        changed = differing(kept.values, values) if again else []
         fresh = [*map(values.__getitem__, changed), *values[known:]]
         added, places = self._make(fresh)
         index = np.concatenate([kept.index[:known], places[len(changed) :]])
@@ -112,24 +111,17 @@ class KeptColumns:
         return Columns(rows, index, values, writes)
 
 
-def differing(before: Sequence[Any], now: Sequence[Any], known: int, most: int) -> list[int]:
-    """The first `known` positions at which not the same object is; at most `most`, if that is not negative.
-
-    Lists compare fast where they hold the same objects, but take equal rows for the same, and 0.0 for -0.0. So when
-    fewer differ than were written, every position is looked at.
-    """
+def differing(before: Sequence[Any], now: Sequence[Any]) -> list[int]:
+    """The positions of both at which not the same object is. Equal rows may differ: 0.0 equals -0.0."""
     found: list[int] = []
-    for start in range(0, known, _BLOCK):
-        old, new = before[start : start + _BLOCK], now[start : start + _BLOCK]
-        if old != new:
-            found += compress(range(start, known), map(is_not, old, new))
-    if len(found) == most:
-        return found
-    found = []
-    for start in range(0, known, _COMPARED):
-        found += compress(
-            range(start, known), map(is_not, before[start : start + _COMPARED], now[start : start + _COMPARED])
-        )
+    compared = map(is_not, before, now)
+    start = 0
+    while flags := bytes(islice(compared, _COMPARED)):
+        at = flags.find(1)
+        while at >= 0:
+            found.append(start + at)
+            at = flags.find(1, at + 1)
+        start += len(flags)
     return found
 
 
