@@ -33,7 +33,7 @@ def test_a_bar_is_as_long_as_its_ratio_and_on_its_side() -> None:
 def test_ratios_beyond_the_scale_are_drawn_at_its_end() -> None:
     picture = ElementTree.fromstring(draw([line("far", 1e9), line("near", 1e-9)], ""))
     width = float(picture.attrib["width"])
-    assert all(0 <= float(bar.attrib["x"]) <= width for bar in picture.findall(f"{_SVG}rect"))
+    assert all(0 <= float(bar.attrib["x"]) <= width for bar in picture.findall(f"{_SVG}rect")[1:])
 
 
 def test_without_ratios_there_is_an_empty_picture() -> None:
