@@ -376,6 +376,8 @@ class Catalyst:
 def refusal(error: PySparkException) -> str:
     """Why Spark refuses a query, as one sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].endswith(":"):  # a list of reasons follows
+        return f"{lines[0]} {lines[1].removeprefix('- ')}".rstrip(";")
     return (lines[0] if lines else type(error).__name__).rstrip(";")
 
 

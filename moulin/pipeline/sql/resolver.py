@@ -28,6 +28,10 @@ from moulin.pipeline.sql.views import read_view
 from moulin.table.keyed.tables import flush_keyed
 
 _UNFLUSHED: ContextVar[Mapping[UUID, Exception]] = ContextVar("unflushed", default=MappingProxyType({}))
+_FILES = (
+    "Spark describes the files of a table that it reads in one scan; after deletes or changes of columns it may take "
+    "several. Select _segment and _position instead, and the files from database.table.files."
+)
 _SESSION = "session"  # Spark's name for the database of temporary views; a database of the lake goes before it
 
 
@@ -37,7 +41,10 @@ def refusing(what: str) -> Iterator[None]:
     try:
         yield
     except (AnalysisException, ParseException) as error:
-        raise InvalidInput(f"{what}: {refusal(error)}") from None
+        reason = refusal(error)
+        if "`_metadata`" in reason:
+            reason += f". {_FILES}"
+        raise InvalidInput(f"{what}: {reason}") from None
 
 
 @contextmanager

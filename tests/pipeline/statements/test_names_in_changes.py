@@ -204,3 +204,29 @@ def test_a_view_is_not_written_to(lake: Lake, table: Table, text: str) -> None:
     with pytest.raises(InvalidInput, match="is a view"):
         lake.sql(text)
     assert lake.version == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "update shop.t set n = 1, N = 2",
+        "merge into shop.t using (select 1L as id) s on t.id = s.id when matched then update set n = 1, N = 2",
+    ],
+)
+def test_a_column_that_is_assigned_twice_is_named(lake: Lake, text: str) -> None:
+    lake.create_table("shop.t", [("id", "long"), ("n", "long")]).append([{"id": 1, "n": 1}])
+    with pytest.raises(InvalidInput, match="Multiple assignments for 'n'"):
+        lake.sql(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["select _metadata.file_path from shop.t", "delete from shop.t where _metadata.file_path = ''"]
+)
+def test_who_asks_for_files_that_spark_cannot_describe_is_told_what_to_ask_for(lake: Lake, text: str) -> None:
+    table = lake.create_table("shop.t", [("id", "long")])
+    table.append([{"id": 1}, {"id": 2}])
+    lake.sql(text)
+    table.delete_where("id = 1")
+    table.append([{"id": 3}])
+    with pytest.raises(InvalidInput, match="Select _segment and _position instead"):
+        lake.sql(text)

@@ -32,13 +32,15 @@ def _columns(columns: dict[str, str]) -> list[tuple[str, str, bool]]:
 
 @pytest.fixture(autouse=True)
 def written_by_tasks(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small_plans: None, spark: SparkSession
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, small_plans: None, spark: SparkSession, lake: Lake
 ) -> None:
-    """In every other script two tasks write segments, as they do where there are many rows: always, or from 4 on."""
+    """In every other script Spark computes all changes, and two tasks write segments, as they do where there are many
+    rows: always, or from 4 on."""
     seed = request.node.callspec.params["seed"]
     several = seed // 4 % 2
     spark.conf.set("spark.sql.shuffle.partitions", str(1 + several))
     if several:
+        object.__setattr__(lake.context.config, "sql_local_bytes", 0)
         monkeypatch.setattr("moulin.pipeline.write.writer.HELD_BYTES", 0)
         monkeypatch.setattr("moulin.pipeline.read.few.FEW_ROWS", (0, 4)[seed % 2])
 
