@@ -70,7 +70,7 @@ def _statuses(spark: SparkSession, files: Sequence[str]) -> Any:
 def _status(path: str) -> bytes:
     """A file as FileStatusProto of Hadoop, after its length."""
     found = os.stat(path)
-    uri = f"file:{path}".encode()
+    uri = f"file://{path}".encode()  # as Spark writes it where it lists files
     data = b"".join(
         (
             *(_KIND_AND_PATH, _varint(len(uri)), uri, b"\x18", _varint(found.st_size)),
