@@ -49,13 +49,10 @@ class UpdateSlice:
         deleted = None if segment.vector is None else read_vector(self.store, segment.vector, facts.rows)
         needed = {column.path[0] for column in self.values.columns}
         columns = [field.name for field in schema.fields if field.name in needed]
-        filtered = not self.predicate.is_true
         with SegmentReader(open_segment(self.store, facts), schema, columns=columns, name=facts.path) as reader:
             for batch in reader.batches(
                 deleted=deleted,
-                expression=self.predicate.expression if filtered else None,
-                extra_columns=self.predicate.columns if filtered else (),
-                keep_group=self.predicate.may_match if filtered else None,
+                predicate=self.predicate,
                 position=True,
             ):
                 rows = pa.Table.from_batches([batch])
