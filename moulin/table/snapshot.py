@@ -20,6 +20,7 @@ from moulin.table.keyed.key_scan import KeyScan
 from moulin.table.keyed.lookup import Lookup
 from moulin.table.keyed.version import KeyedVersion
 from moulin.table.pins import Hold
+from moulin.table.read.order import OrderBy
 from moulin.table.read.scan import Scan
 from moulin.table.read.take import TakeScan, checked_ids, take_rows
 
@@ -53,21 +54,25 @@ class Snapshot:
         where: Where = None,
         limit: int | None = None,
         *,
+        order_by: OrderBy = None,
         start: Any = None,
         end: Any = None,
         prefix: Any = None,
         reverse: bool = False,
         ordered: bool = False,
     ) -> Scan:
-        """Rows of this version; of a keyed table in key order, when a range, `reverse` or `ordered` is given."""
+        """Rows of this version; of a keyed table in key order, when a range, `reverse` or `ordered` is given.
+
+        `order_by` sorts them, as in `Table.scan`.
+        """
         if self._hold is not None:
             self._hold.check()
         c = self._context
         if start is not None or end is not None or prefix is not None or reverse or ordered:
             options = {"start": start, "end": end, "prefix": prefix, "reverse": reverse, "ordered": ordered}
-            return KeyScan(c, self._seen, None, columns=columns, where=where, limit=limit, **options)
+            return KeyScan(c, self._seen, None, columns=columns, where=where, limit=limit, order_by=order_by, **options)
         options = {"columns": columns, "where": where, "limit": limit, "indexes": c.secondary, "pins": c.pins}
-        return Scan(c.catalog, c.store, c.vectors, self._state, **options)
+        return Scan(c.catalog, c.store, c.vectors, self._state, order_by=order_by, **options)
 
     def take(self, row_ids: Any, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of these `_row_id`s in this version, in the order asked for; ids that it lacks are left out."""

@@ -14,6 +14,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from moulin.errors import Closed, FailedPrecondition, InvalidInput
+from moulin.model.entities import TableState
 from moulin.model.where import Where
 from moulin.table.commit.retry import retry
 from moulin.table.context import Context
@@ -24,6 +25,7 @@ from moulin.table.keyed.pending import Pending
 from moulin.table.keyed.reader import KeyedReader
 from moulin.table.keyed.region import RegionWriter
 from moulin.table.ports import Backfilled, BatchLoaded, Export, is_frame
+from moulin.table.read.order import OrderBy
 from moulin.table.read.scan import Scan
 from moulin.table.settings import TableSettings
 from moulin.table.snapshot import Snapshot
@@ -104,6 +106,7 @@ class Table(TableVersions, TableSettings):
         version: int | None = None,
         limit: int | None = None,
         *,
+        order_by: OrderBy = None,
         start: Any = None,
         end: Any = None,
         prefix: Any = None,
@@ -115,13 +118,27 @@ class Table(TableVersions, TableSettings):
         On a keyed table also what was put and is in no version yet. There, `start` (inclusive) and `end` (exclusive)
         are keys or their first columns, and `prefix` is the first columns of the keys wanted. Rows come in key order
         when one of them, `reverse` or `ordered` is given.
+
+        `order_by` sorts by a column or several: `"ts desc"`, `["region", "ts desc"]`. Nulls come first where a column
+        ascends and last where it descends, and NaN is greater than every number. With `limit`, segments that can hold
+        the first rows are read first, and others only while they may hold a better row.
+
+        >>> table.scan(order_by="ts desc", limit=10)  # doctest: +SKIP
         """
-        options = {"start": start, "end": end, "prefix": prefix, "reverse": reverse, "ordered": ordered}
-        keyed = self._to_scan() if version is None else None
+        options = {
+            "order_by": order_by,
+            "start": start,
+            "end": end,
+            "prefix": prefix,
+            "reverse": reverse,
+            "ordered": ordered,
+        }
+        state = self._known_state(version)
+        keyed = self._to_scan() if version is None and (state is None or state.schema.identifier_field_ids) else None
         if keyed is not None:
             seen, pending = Pending.of(self._context, keyed)
             return KeyScan(self._context, seen, pending, columns=columns, where=where, limit=limit, **options)
-        snapshot = Snapshot(self._context, self._state(version))
+        snapshot = Snapshot(self._context, self._state(version) if state is None else state)
         return snapshot.scan(columns, where, limit, **options)
 
     def take(self, row_ids: Any, columns: Sequence[str] | None = None) -> pa.Table:
@@ -405,6 +422,12 @@ class Table(TableVersions, TableSettings):
             self._put = None
             if self._writes:
                 self._keyed_only().leave()
+
+    def _known_state(self, version: int | None) -> TableState | None:
+        """The state to scan; None where it depends on what the process holds of a keyed table."""
+        if self._closed or self._shown is not None or self.id in self._context.keyed:
+            return None
+        return self._state(version)
 
     def _to_scan(self) -> KeyedReader | None:
         """What a scan reads besides segments: of a keyed table, and None of another one."""

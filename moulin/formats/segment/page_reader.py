@@ -4,7 +4,7 @@ The file has the pages and dictionaries as they are stored, checksums included, 
 pyarrow decodes and checks them as it does those of the segment.
 """
 
-# Decisions: docs/decisions/0310
+# Decisions: docs/decisions/0310, docs/decisions/0314
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ _HEADER_BYTES = 256  # a page's header with its statistics is mostly smaller
 class _Part:
     """Pages of one column chunk, and where the wanted rows are among the rows of these pages.
 
-    Of the last part, `rows` are those up to the last wanted one: pyarrow decodes no more of its last page.
+    `needed` are the rows up to the last wanted one, if no other part follows, else all: pyarrow may leave the rest of
+    the last page alone.
     """
 
     chunk: Chunk
     pages: Pages
     touched: Integers
     rows: int
+    needed: int
     places: Integers
 
 
@@ -88,7 +90,7 @@ class PageReader:
             whole += chunk.size - (chunk.data_start - chunk.start)
         if 4 * chosen >= 3 * whole:
             return None
-        return [*parts[:-1], replace(parts[-1], rows=int(parts[-1].places[-1]) + 1)]
+        return [*parts[:-1], replace(parts[-1], needed=int(parts[-1].places[-1]) + 1)]
 
     def _columns(self, parts: Mapping[int, list[_Part]], coded: Collection[int]) -> dict[int, pa.ChunkedArray]:
         body, groups = _Body(), []
@@ -104,7 +106,7 @@ class PageReader:
             return {}
         for at in range(len(next(iter(usable.values())))):
             chunks_of = [written[column][at] for column in usable]
-            rows = max(chunks[at].rows for chunks in usable.values())
+            rows = max(chunks[at].needed for chunks in usable.values())
             groups.append(write_group(chunks_of, rows))
         body.add([write_footer([self._map.columns[column][0] for column in usable], len(usable), groups)])
         file = pq.ParquetFile(
@@ -133,7 +135,7 @@ class PageReader:
         start = body.size
         body.add(found)
         dictionary = chunk.data_start - chunk.start
-        return write_chunk(chunk, part.rows, body.size - start, start + dictionary, start)
+        return write_chunk(chunk, part.needed, body.size - start, start + dictionary, start)
 
     def _bytes(self, spans: Sequence[tuple[int, int]]) -> Iterable[memoryview]:
         """The bytes of each span; spans that are near one another are read at once."""
@@ -171,13 +173,14 @@ def _part(chunk: Chunk, pages: Pages, local: Integers) -> _Part:
     rows = np.diff(pages.first_rows)[touched]
     before = np.cumsum(rows) - rows
     places = before[np.searchsorted(touched, of_row)] + local - pages.first_rows[of_row]
-    return _Part(chunk, pages, touched, int(rows.sum()), places)
+    total = int(rows.sum())
+    return _Part(chunk, pages, touched, total, total, places)
 
 
 def _chosen(values: pa.ChunkedArray, parts: Sequence[_Part]) -> pa.ChunkedArray:
     """The wanted rows out of those of all pages that were read."""
     total = sum(part.rows for part in parts)
-    if len(values) != total:
+    if not sum(part.needed for part in parts) <= len(values) <= total:
         raise ValueError(f"pages hold {len(values)} rows where the offset index says {total}")
     starts = np.cumsum([0, *(part.rows for part in parts)])
     places = np.concatenate([part.places + start for part, start in zip(parts, starts, strict=False)])

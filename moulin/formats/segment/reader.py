@@ -200,6 +200,11 @@ class SegmentReader:
                 found.append(Range(group, start, stop))
         return found
 
+    def groups(self) -> Iterator[tuple[int, int, Mapping[int, ColumnFacts]]]:
+        """Of each row group its first row, its rows, and its facts by field id."""
+        for group, (start, rows) in enumerate(zip(self.group_starts, self.group_rows, strict=True)):
+            yield start, rows, self._group_facts(group)
+
     def may_match(self, predicate: Predicate) -> list[tuple[int, int]]:
         """The row groups that may hold a match, each by its first row and the one behind its last."""
         keep = None if predicate.is_true else predicate.may_match

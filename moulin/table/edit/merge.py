@@ -87,14 +87,11 @@ class MergeSlice:
     def _batches(self, segment: LiveSegment) -> Iterator[pa.RecordBatch]:
         facts, columns = segment.facts, self.statement.target_columns()
         deleted = None if segment.vector is None else read_vector(self.store, segment.vector, facts.rows)
-        filtered = not self.predicate.is_true
         source = open_segment(self.store, facts)
         with SegmentReader(source, self.statement.schema, columns=columns, name=facts.path) as reader:
             yield from reader.batches(
                 deleted=deleted,
-                expression=self.predicate.expression if filtered else None,
-                extra_columns=self.predicate.columns if filtered else (),
-                keep_group=self.predicate.may_match if filtered else None,
+                predicate=self.predicate,
                 position=True,
             )
 

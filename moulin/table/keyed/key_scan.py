@@ -28,6 +28,7 @@ from moulin.table.context import Context
 from moulin.table.keyed.columns import key_order
 from moulin.table.keyed.pending import Pending
 from moulin.table.keyed.version import KeyedVersion
+from moulin.table.read.order import OrderBy
 from moulin.table.read.scan import Scan
 from moulin.table.read.units import Unit, UnitReader, read_ahead
 
@@ -65,6 +66,7 @@ class KeyScan(Scan):
         columns: Sequence[str] | None = None,
         where: Where = None,
         limit: int | None = None,
+        order_by: OrderBy = None,
         start: Any = None,
         end: Any = None,
         prefix: Any = None,
@@ -79,9 +81,12 @@ class KeyScan(Scan):
             columns=columns,
             where=where,
             limit=limit,
+            order_by=order_by,
             indexes=context.secondary,
             pins=context.pins,
         )
+        if order_by is not None and (ordered or reverse):
+            raise InvalidInput("A scan takes either order_by, or ordered and reverse.")
         key = Key.of(seen.state.schema)
         if key is None:
             raise InvalidInput(f"Table {seen.state.full_name} has no primary key: start, end and reverse need one.")
@@ -115,18 +120,26 @@ class KeyScan(Scan):
 
     def _tables(self) -> Iterator[pa.Table]:
         if not self._ordered:
-            gone = self._pending.hidden if self._pending else {}
-            yield from self._committed(gone)
-            if self._pending is not None:
-                yield self._finish(self._matching(self._pending.rows))
+            yield from self._committed(self._superseded())
+            if (rows := self._in_memory()) is not None:
+                yield self._finish(rows)
             return
         for table in self._windows():
             yield self._finish(table)
 
+    def _superseded(self) -> Mapping[int, BitMap64]:
+        return self._pending.hidden if self._pending else {}
+
+    def _in_memory(self) -> pa.Table | None:
+        return None if self._pending is None else self._matching(self._pending.rows)
+
+    def _in_parts(self) -> bool:
+        return not self._ordered
+
     def _windows(self) -> Iterator[pa.Table]:
         planned = self._planned()
         segments = [segment for segment in planned.segments if self._overlaps(segment)]
-        reader = self._reader(self._pending.hidden if self._pending else {}, planned.positions)
+        reader = self._reader(self._superseded(), planned.positions)
         limit = self._catalog.config.scan_ahead_bytes
 
         def units() -> Iterator[Unit | _Window]:

@@ -1,6 +1,6 @@
 """Hidden columns: where a row is and who it is. A scan gives them when it names them, and a where may use them."""
 
-# Decisions: docs/decisions/0260
+# Decisions: docs/decisions/0260, docs/decisions/0314
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from moulin.model.schema.arrow import (
 )
 from moulin.model.schema.values import LongType, NestedField, Schema
 from moulin.model.where import Where, parse_where
+from moulin.sized_cache import SizedCache
 
 SEGMENT = "_segment"
 SHOWN_POSITION = "_position"
@@ -33,6 +34,11 @@ _IDS: Mapping[str, int] = MappingProxyType(
     {ROW_ID: ROW_ID_FIELD_ID, LAST_UPDATED_VERSION: 2147483547, SEGMENT: 2147483546, SHOWN_POSITION: 2147483545}
 )
 _LONG = LongType()
+_PARSED_BYTES = 4 << 20
+# With its schema, which it keeps alive: a schema is known by its identity, and states of a table share one.
+_PARSED: SizedCache[tuple[int, str], tuple[Schema, Predicate, tuple[str, ...]]] = SizedCache(
+    _PARSED_BYTES, lambda held: 4096 + 16 * len(held[1].text)
+)
 _RAW = (ROW_ID, LAST_UPDATED_SEQUENCE, POSITION)  # what a segment reader adds, and hidden columns are made of
 
 
@@ -43,7 +49,14 @@ def hidden_names(schema: Schema, names: Iterable[str] | None = None) -> tuple[st
 
 
 def parse_hidden(where: Where, schema: Schema) -> tuple[Predicate, tuple[str, ...]]:
-    """The predicate of a where that may name hidden columns, and those that it names."""
+    """The predicate of a where that may name hidden columns, and those that it names. A text is parsed once."""
+    if not isinstance(where, str):
+        return _parse(where, schema)
+    _, predicate, names = _PARSED.get((id(schema), where), lambda: (schema, *_parse(where, schema)))
+    return predicate, names
+
+
+def _parse(where: Where, schema: Schema) -> tuple[Predicate, tuple[str, ...]]:
     text = "" if where is None else str(where)
     mentioned = [name for name in hidden_names(schema) if name in text.lower()]
     if not mentioned:

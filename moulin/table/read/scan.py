@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from pyroaring import BitMap64
 
 from moulin.catalog.backend import CatalogBackend
 from moulin.errors import InvalidInput, NotFound
+from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, LiveSegment
@@ -25,8 +27,18 @@ from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.index_files import SecondaryIndexes
 from moulin.table.find.index_search import Narrowed, narrow
 from moulin.table.pins import Hold, Pins
+from moulin.table.read.footers import open_reader
 from moulin.table.read.frames import to_pandas, to_polars
-from moulin.table.read.hidden import HiddenColumns, hidden_facts, hidden_names, parse_hidden
+from moulin.table.read.hidden import (
+    SEGMENT,
+    SHOWN_POSITION,
+    HiddenColumns,
+    hidden_facts,
+    hidden_names,
+    parse_hidden,
+)
+from moulin.table.read.order import Order, OrderBy, parse_order
+from moulin.table.read.ordered import FirstRows, positions_by_segment, read_positions
 from moulin.table.read.units import UnitReader, read_ahead
 
 if TYPE_CHECKING:
@@ -91,6 +103,7 @@ class Scan:
         columns: Sequence[str] | None = None,
         where: Where = None,
         limit: int | None = None,
+        order_by: OrderBy = None,
         indexes: SecondaryIndexes | None = None,
         pins: Pins | None = None,
     ) -> None:
@@ -99,8 +112,9 @@ class Scan:
         self._catalog, self._store, self._vectors, self._state = catalog, store, vectors, state
         self._indexes, self._pins = indexes, pins or Pins(catalog)
         self._predicate, tested = parse_hidden(where, state.schema)
-        self._limit = limit
-        self._first = limit  # how many of the first rows of a unit are enough; None for all
+        self._limit, self._order = limit, parse_order(order_by, state.schema)
+        # How many of the first rows of a unit are enough; None for all.
+        self._first = limit if self._order is None else None
         self._columns = _checked_columns(columns, state)
         self._hidden = HiddenColumns(hidden_names(state.schema, columns or ()), tested)
         self.schema = self._output_schema(columns)
@@ -183,7 +197,7 @@ class Scan:
         """The rows, which `hold` protects as long as they are read."""
         with hold:
             try:
-                for table in self._tables():
+                for table in self._tables() if self._order is None else self._sorted(self._order):
                     hold.check()
                     yield table
             except (NotFound, Lost):
@@ -191,7 +205,62 @@ class Scan:
                 raise
 
     def _tables(self) -> Iterator[pa.Table]:
-        yield from self._committed({})
+        """The rows, finished, in the order in which they are read."""
+        yield from self._committed(self._superseded())
+
+    def _superseded(self) -> Mapping[int, BitMap64]:
+        """Positions of segments that do not count, beyond those of deletion vectors."""
+        return {}
+
+    def _in_memory(self) -> pa.Table | None:
+        """Rows that match and are in no segment."""
+        return None
+
+    def _in_parts(self) -> bool:
+        """Whether the rows are those of the planned segments and of `_in_memory`."""
+        return True
+
+    def _sorted(self, order: Order) -> Iterator[pa.Table]:
+        """The rows in order, finished, as one table."""
+        own = [field.name for field in self._state.schema.fields] if self._columns is None else self._columns
+        columns = [*own, *(name for name in order.names if name not in own)]
+        if self._limit and self._in_parts():
+            tables = self._first_rows(order, columns, self._limit)
+        else:
+            wide = copy(self)
+            wide._order, wide._columns, wide._limit = None, columns, None
+            wide.schema = self._output_schema([*columns, *self._hidden.shown])
+            tables = list(wide._tables())
+        if tables:
+            schema = tables[0].schema
+            table = pa.concat_tables([t if t.schema == schema else t.select(schema.names).cast(schema) for t in tables])
+            yield self._finish(order.sorted(table, self._limit))
+
+    def _first_rows(self, order: Order, columns: list[str], limit: int) -> list[pa.Table]:
+        """The first rows in order, and perhaps others."""
+        planned, gone, ahead = self._planned(), self._superseded(), self._catalog.config.scan_ahead_bytes
+        ranked = [(s, order.best(facts_by_field(s), s.facts.rows)) for s in planned.segments]
+        late = len(columns) > len(order.names) and not self._own_hidden()
+        hidden = replace(self._hidden, shown=(SEGMENT, SHOWN_POSITION)) if late else self._hidden
+        read = self._unit_reader(list(order.names) if late else columns, gone, planned.positions, hidden=hidden)
+        found = FirstRows(order, limit, ranked, read, self._open, ahead).find()
+        tables = [] if found is None else [found]
+        if late and found is not None:
+            at = positions_by_segment(found)
+            hidden = replace(self._hidden, tested=())
+            read = self._unit_reader(columns, {}, at, hidden=hidden, predicate=Predicate.everything(self._state.schema))
+            tables = read_positions(read, planned.segments, at)
+        rest = self._in_memory()
+        if rest is not None and rest.num_rows:
+            tables.append(rest.select([*columns, *self._hidden.shown]))
+        return tables
+
+    def _own_hidden(self) -> bool:
+        """Whether a column of the table hides where its rows are."""
+        return len(hidden_names(self._state.schema, (SEGMENT, SHOWN_POSITION))) < 2
+
+    def _open(self, segment: LiveSegment) -> SegmentReader:
+        return open_reader(self._store, segment.facts, self._state.schema, columns=[])
 
     def _committed(self, gone: Mapping[int, BitMap64]) -> Iterator[pa.Table]:
         """Rows of segments, less those at the positions `gone`."""
@@ -202,16 +271,22 @@ class Scan:
             yield self._finish(table)
 
     def _unit_reader(
-        self, columns: list[str] | None, gone: Mapping[int, BitMap64], positions: Mapping[int, Integers]
+        self,
+        columns: list[str] | None,
+        gone: Mapping[int, BitMap64],
+        positions: Mapping[int, Integers],
+        *,
+        hidden: HiddenColumns | None = None,
+        predicate: Predicate | None = None,
     ) -> UnitReader:
-        hidden = self._hidden
+        hidden = self._hidden if hidden is None else hidden
         if hidden.needs(LAST_UPDATED_VERSION):
             hidden = hidden.with_versions(self._catalog.sequence_versions(self._state.id))
         return UnitReader(
             self._store,
             self._vectors,
             self._state,
-            self._predicate,
+            self._predicate if predicate is None else predicate,
             columns,
             hidden,
             gone,
@@ -222,7 +297,8 @@ class Scan:
 
     def _planned(self) -> Narrowed:
         """What to read, after pruning by facts and by secondary indexes."""
-        segments = plan_segments(self._catalog, self._state, self._predicate)
+        facts_of = frozenset() if self._order is None else frozenset((self._order.first.field_id,))
+        segments = plan_segments(self._catalog, self._state, self._predicate, facts_of)
         if tested := self._hidden.tested:
             segments = [
                 s

@@ -4,7 +4,7 @@ A scan with a limit begins with few rows, and reads more at a time and further a
 All scans of a process share one pool of threads.
 """
 
-# Decisions: docs/decisions/0311
+# Decisions: docs/decisions/0311, docs/decisions/0314
 
 from __future__ import annotations
 

@@ -165,9 +165,17 @@ def rows(count: int, seed: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=fields)
 
 
-def stored(table: pa.Table, *, level: int, page_rows: int, group_rows: int, schema: Schema = SCHEMA) -> bytes:
+def stored(
+    table: pa.Table,
+    *,
+    level: int,
+    page_rows: int | None = None,
+    page_bytes: int | None = None,
+    group_rows: int,
+    schema: Schema = SCHEMA,
+) -> bytes:
     sink = io.BytesIO()
-    tuned = FileSettings(page_rows=page_rows, row_group_rows=group_rows)
+    tuned = FileSettings(page_rows=page_rows, page_bytes=page_bytes, row_group_rows=group_rows)
     writer = SegmentWriter(sink, schema=schema, level=level, settings=tuned, nan_fields=nan_fields(table))
     writer.write(table)
     writer.finish()
@@ -193,6 +201,7 @@ FILES = [
     stored(rows(400, 1), level=0, page_rows=10, group_rows=120),
     stored(rows(400, 2), level=1, page_rows=20, group_rows=400),
     stored(rows(400, 3), level=2, page_rows=7, group_rows=90),
+    stored(rows(1600, 4), level=0, page_bytes=1024, group_rows=700),  # pages of one column end where others go on
 ]
 
 
@@ -218,9 +227,9 @@ def test_a_filter_by_pages_reads_older_files(file: int, where: str) -> None:
     file=st.integers(0, len(FILES) - 1),
     where=st.sampled_from((None, *WHERES)),
     columns=st.none() | st.lists(st.sampled_from([field.name for field in FIELDS]), unique=True, max_size=4),
-    deleted=st.none() | st.sets(st.integers(0, 399), max_size=200),
-    positions=st.none() | st.sets(st.integers(0, 399), max_size=60),
-    span=st.tuples(st.integers(0, 400), st.integers(0, 400)),
+    deleted=st.none() | st.sets(st.integers(0, 1599), max_size=200),
+    positions=st.none() | st.sets(st.integers(0, 1599), max_size=60),
+    span=st.tuples(st.integers(0, 1600), st.integers(0, 1600)),
     lineage=st.booleans(),
     position=st.booleans(),
 )
