@@ -433,14 +433,14 @@ def test_inline_segments_of_several_schemas_are_compacted_together(tmp_path: Pat
             assert inline_count(table) == 0
             after = table.scan(["id", "region", "note", "_row_id"]).to_arrow().sort_by("id")
             assert after.equals(before)
-            kept.append(table.scan(["id", "ts", "note", "_row_id", "_last_updated_sequence_number"]).to_arrow())
+            kept.append(table.scan(["id", "ts", "note", "_row_id", "_last_updated_version"]).to_arrow())
     assert kept[0].equals(kept[1])
 
 
 def test_a_client_that_does_not_know_inline_segments_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Lake.open(tmp_path / "lake", **SMALL) as lake:
+    with moulin.connect(tmp_path / "lake", **SMALL) as lake:
         lake.create_database("shop")
         table = table_of(lake)
         table.append(rows(0))
