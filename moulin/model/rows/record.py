@@ -22,7 +22,8 @@ import pyarrow.types as pt
 
 from moulin.model.rows.conversion import Target
 from moulin.model.rows.python_values import from_python
-from moulin.model.rows.stored_values import showing, storing, with_numbers
+from moulin.model.rows.shown_values import showing, with_numbers
+from moulin.model.rows.stored_values import storing
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.defaults import default_value
 from moulin.model.schema.values import (

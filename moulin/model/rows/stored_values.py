@@ -1,4 +1,4 @@
-"""Single Python values in the form in which the log and the memtable store them, and back.
+"""Single Python values in the form in which the log and the memtable store them.
 
 `storing` makes the check of one type once, as a function that is called for every value. It takes plain values alone:
 those of exactly the Python type that a column suggests. ValueError, TypeError or OverflowError mean that `model.rows`
@@ -8,7 +8,7 @@ value.
 A stored value is of the type that docs/formats/log_entry.md gives: floats are rounded, decimals have all their digits,
 times in nanoseconds are numbers, maps are dicts, and structs are dicts with all their fields. Lists are tuples, which
 the garbage collector of Python soon leaves alone when they hold plain values. Dicts are new ones, which nobody else
-can change; `showing` copies them again for those who read.
+can change; `shown_values` copies them again for those who read.
 """
 
 # Decisions: docs/decisions/0331
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Context, Decimal
 from typing import Any, Final, NamedTuple
@@ -55,7 +54,6 @@ from moulin.model.schema.values import (
 One = Callable[[Any], Any]
 Many = Callable[[Sequence[Any]], list[Any]]
 
-_NANOS: Final = (TimestampNanoType, TimestamptzNanoType)
 _WIDE: Final = Context(prec=80)
 _FLOAT: Final = struct.Struct("<f")
 _VECTORS: Final = frozenset(map(np.dtype, ("float32", "float64", "int32", "int64")))
@@ -73,37 +71,6 @@ def storing(field: NestedField) -> One | None:
     """What makes stored values of a column, or ValueError; None for a type whose values cannot be plain."""
     found = _of(field.field_type)
     return None if found is None else found.one if field.required else _or_none(found).one
-
-
-def showing(kind: IcebergType) -> One | None:
-    """What makes of a stored value that is not None the one that readers get; None when it is the same."""
-    match kind:
-        case ListType(element_type=element):
-            return _show_list(_show(element))
-        case MapType(key_type=key, value_type=value):
-            return _show_map(_show(key), _show(value))
-        case StructType(fields=fields):
-            return _show_struct(tuple((field.name, _show(field.field_type)) for field in fields))
-    if isinstance(kind, _NANOS):
-        zoned = isinstance(kind, TimestamptzNanoType)
-        return lambda value: NanoDatetime.of(value, zoned=zoned)
-    return None
-
-
-def with_numbers(field: NestedField) -> NestedField:
-    """The field with longs in place of times in nanoseconds: the type of what is stored."""
-    return replace(field, field_type=_numbers(field.field_type))
-
-
-def _numbers(kind: IcebergType) -> IcebergType:
-    match kind:
-        case ListType(element_type=element):
-            return replace(kind, element_type=_numbers(element))
-        case MapType(key_type=key, value_type=value):
-            return replace(kind, key_type=_numbers(key), value_type=_numbers(value))
-        case StructType(fields=fields):
-            return StructType(*map(with_numbers, fields))
-    return LongType() if isinstance(kind, _NANOS) else kind
 
 
 def _of(kind: IcebergType) -> Stores | None:
@@ -313,24 +280,6 @@ def _default(field: NestedField) -> Any:
     return default_value(field, write=True) if field.field_type.is_primitive else None
 
 
-def _show(kind: IcebergType) -> One:
-    """`showing` for values inside of others, which may be None."""
-    show = showing(kind)
-    return (lambda value: value) if show is None else lambda value: None if value is None else show(value)
-
-
-def _show_list(show: One) -> One:
-    return lambda value: [show(element) for element in value]
-
-
-def _show_map(show_key: One, show_value: One) -> One:
-    return lambda value: [(show_key(key), show_value(item)) for key, item in value.items()]
-
-
-def _show_struct(fields: Sequence[tuple[str, One]]) -> One:
-    return lambda value: {name: show(value.get(name)) for name, show in fields}
-
-
 _LEAVES: Final[dict[type[IcebergType], Callable[[Any], Stores]]] = {
     BooleanType: _exact(bool),
     IntegerType: _whole(32),
@@ -351,4 +300,4 @@ _LEAVES: Final[dict[type[IcebergType], Callable[[Any], Stores]]] = {
 }
 
 
-__all__ = ["showing", "storing", "with_numbers"]
+__all__ = ["One", "storing"]
