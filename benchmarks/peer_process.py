@@ -192,7 +192,7 @@ class Served:
         """How many deletion vectors the last change wrote, of a format other than Paimon."""
         if self._name == "Delta":
             (facts,) = self._spark.sql(f"describe history {self._table} limit 1").select("operationMetrics").first()
-            return [int(facts.get("numDeletionVectorsAdded", 0))]
+            return [sum(int(value) for name, value in facts.items() if name.endswith("DeletionVectorsAdded"))]
         (facts,) = self.run("select summary from {t}.snapshots order by committed_at desc limit 1")
         return [int(facts.get("added-dvs", 0))]
 
