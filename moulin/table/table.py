@@ -122,8 +122,6 @@ class Table(TableVersions, TableSettings):
         `order_by` sorts by a column or several: `"ts desc"`, `["region", "ts desc"]`. Nulls come first where a column
         ascends and last where it descends, and NaN is greater than every number. With `limit`, segments that can hold
         the first rows are read first, and others only while they may hold a better row.
-
-        >>> table.scan(order_by="ts desc", limit=10)  # doctest: +SKIP
         """
         options = {
             "order_by": order_by,

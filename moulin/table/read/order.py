@@ -121,9 +121,8 @@ class Order:
             special = pc.is_null(values, nan_is_null=True) if pt.is_floating(values.type) else pc.is_null(values)
             if pc.any(special).as_py():
                 nan = pc.and_(special, pc.is_valid(values))
-                columns[f"{number} kind"] = pc.case_when(
-                    pc.make_struct(nan, special), _int8(_NAN), _int8(_NULL), _int8(_VALUE)
-                )
+                kind = pc.if_else(nan, _int8(_NAN), pc.if_else(special, _int8(_NULL), _int8(_VALUE)))
+                columns[f"{number} kind"] = kind
                 keys.append((f"{number} kind", direction))
             columns[f"{number}"] = values
             keys.append((f"{number}", direction))

@@ -244,7 +244,8 @@ class Scan:
         hidden = replace(self._hidden, shown=(SEGMENT, SHOWN_POSITION)) if late else self._hidden
         read = self._unit_reader(list(order.names) if late else columns, gone, planned.positions, hidden=hidden)
         found = FirstRows(order, limit, ranked, read, self._open, ahead).find()
-        tables = [] if found is None else [found]
+        shown = [*columns, *self._hidden.shown]
+        tables = [] if found is None or late else [found.select(shown)]
         if late and found is not None:
             at = positions_by_segment(found)
             hidden = replace(self._hidden, tested=())
@@ -252,7 +253,7 @@ class Scan:
             tables = read_positions(read, planned.segments, at)
         rest = self._in_memory()
         if rest is not None and rest.num_rows:
-            tables.append(rest.select([*columns, *self._hidden.shown]))
+            tables.append(rest.select(shown))
         return tables
 
     def _own_hidden(self) -> bool:

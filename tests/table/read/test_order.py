@@ -80,7 +80,7 @@ def keyed_table(lake: Lake, seed: int) -> Table:
     columns = [("id", "long"), ("ts", "timestamptz"), ("number", "double"), ("word", "string"), ("later", "int")]
     table = lake.create_table("shop.keyed", columns, primary_key=["id"])
     for part in range(3):
-        table.upsert(to_table(some_rows(random, 60 * part, 100)))
+        table.append(to_table(some_rows(random, 60 * part, 100)))
     table.put_batch(to_table(some_rows(random, 150, 80)))
     for key in range(20, 40):
         table.delete(key)
@@ -139,7 +139,7 @@ def test_rows_come_in_the_order_asked_for(lake: Lake, make: Any, where: str | No
 
 def test_a_snapshot_sorts_too(lake: Lake) -> None:
     table = event_table(lake, 5)
-    with table.snapshot() as snapshot:
+    with table.at(version=table.version) as snapshot:
         table.append(pa.table({"id": [1]}))
         check(snapshot, "ts desc", None, 10)
         check(snapshot, "number", "id > 30", None)
