@@ -61,7 +61,7 @@ class Operation:
                 raise FailedPrecondition(_CANCELLED)
             for answer in make():
                 self._add(answer)
-                if self._stopped:
+                if self._stopped and not answer.HasField("sql_command_result"):  # with which a command has ended
                     raise FailedPrecondition(_CANCELLED)
             self._add(pb.ExecutePlanResponse(result_complete=pb.ExecutePlanResponse.ResultComplete()))
             self._end(None)
@@ -71,7 +71,11 @@ class Operation:
             context.setJobGroup("", "")
 
     def interrupt(self) -> bool:
-        """Cancel what runs; False when it has ended. A change is committed as a whole or not at all."""
+        """Cancel what runs; False when it has ended.
+
+        A change is committed as a whole or not at all. One that is committed all the same ends as if it had not been
+        interrupted.
+        """
         with self._changed:
             if self._done:
                 return False

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import grpc
 import pyspark.sql.connect.proto as pb
 import pytest
+from pyspark.sql import SparkSession
 
 from moulin.errors import FailedPrecondition
 from moulin.meta.config import ServeConfig
 from moulin.meta.roles import Role
 from moulin.sql_server import sessions
+from moulin.sql_server.operations import Operation
 from moulin.sql_server.server import SqlServer
 from tests.sql_server.conftest import Client, Served
 
@@ -160,6 +163,21 @@ def test_what_runs_can_be_interrupted(reader: Client) -> None:
     code, details = refused(lambda: list(stream))
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     assert "cancelled" in details
+
+
+def test_a_change_that_was_made_before_it_could_be_interrupted_is_told_as_made(spark: SparkSession) -> None:
+    operation = Operation(str(uuid4()), (), spark)
+
+    def made() -> Iterator[pb.ExecutePlanResponse]:
+        assert operation.interrupt()
+        yield pb.ExecutePlanResponse(sql_command_result=pb.ExecutePlanResponse.SqlCommandResult())
+
+    operation.run(made)
+    kinds = [answer.WhichOneof("response_type") for answer in operation.answers("", lambda: True)]
+    assert kinds == ["sql_command_result", "result_complete"]
+    for thread in threading.enumerate():
+        if thread.name == "moulin-sql-cancel":
+            thread.join()
 
 
 def test_a_session_that_ended_is_not_made_again(served: Served) -> None:
