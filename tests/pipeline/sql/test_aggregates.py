@@ -1,6 +1,6 @@
 """Counts, least and greatest values come from the catalog where it knows them exactly.
 
-Referees: the same query with pruning off, and Spark over the rows in memory.
+Referee: the same query with pruning off, for which Spark reads the rows.
 """
 
 from __future__ import annotations
