@@ -40,11 +40,11 @@ class Watch:
         self._thread.join()
 
     def _sample(self) -> None:
-        while True:
+        is_over = False
+        while not is_over:
+            is_over = self._over.wait(_SECONDS)  # the end is sampled too
             for kind, size in _resident(self._root).items():
                 self.peaks[kind] = max(self.peaks[kind], size)
-            if self._over.wait(_SECONDS):
-                return
 
 
 def _resident(root: int) -> dict[str, int]:

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,12 +100,11 @@ class Peer:
         return int(self.ask("vectors")[0])
 
     def close(self) -> None:
-        process = self._process
+        process, self._process = self._process, None
         if process is not None:
-            if process.stdin is not None:
-                process.stdin.close()
             process.kill()
-            process.wait()
+            with suppress(OSError), process:  # closes what it has open; words that it did not read are lost
+                pass
 
     def ask(self, *words: str) -> list[Any]:
         """The answer to a verb of `peer_process.Served`."""

@@ -48,11 +48,11 @@ def test_memory_of_children_is_counted_as_workers() -> None:
         assert child.stdout.readline() == "ready\n"
         with Watch(child.pid) as inner:
             pass
+    with child:
         child.kill()
-        child.wait()
-        child.stdout.close()
     assert watch.peaks["driver"] > 1 << 20
-    assert watch.peaks["jvm"] == 0
+    assert watch.peaks["workers"] > 64 << 20
     assert inner.peaks["driver"] > 64 << 20
+    assert inner.peaks["jvm"] == 0
     assert inner.python == inner.peaks["driver"], "it has no children"
     assert os.getpid() != child.pid

@@ -183,7 +183,10 @@ def coalesced(frame: DataFrame) -> DataFrame:
     As it is, where Spark has no estimate, or where the number of cores is not known because executors come and go.
     """
     session: Any = frame.sparkSession
-    size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+    try:
+        size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+    except PySparkException:  # Spark says why when the frame is computed
+        return frame
     if size >= _UNKNOWN or session.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
         return frame
     cores = max(1, int(session.sparkContext.defaultParallelism))

@@ -126,7 +126,7 @@ class UnitReader:
         rows, size = max(segment.facts.rows, 1), segment.facts.size
         filtered = not self._predicate.is_true
         largest = limit // (max(2, min(_UNITS_AHEAD, _CORES)) if filtered else _UNITS_AHEAD)
-        pieces = -(-size // largest)
+        pieces = -(-size // max(largest, 1))
         if filtered and share is not None:
             pieces = max(pieces, round(size / max(share, _LEAST_SHARE)))
         if pieces <= 1:
