@@ -55,7 +55,7 @@ class KeptColumns:
     """The newest columns of one memtable that a scan asked for. Thread-safe.
 
     `make` gives rows of a list of what positions hold, and which of them each one is, -1 for none. Unless it `keeps`
-    them, columns are made anew each time.
+    them, columns are made again each time.
     """
 
     def __init__(self, empty: pa.Table, make: Callable[[Sequence[Any]], tuple[pa.Table, Integers]]) -> None:
