@@ -169,10 +169,13 @@ class Pruning:
     def _conditions(self, analyzed: LogicalPlan, own: Sequence[Leaf]) -> Mapping[int, Condition | None]:
         """What is asked of each leaf, by its key; None when it is how many rows there are, and nothing of them.
 
-        A leaf that the optimizer has no use for needs no rows. The optimizer may read a leaf several times, and then
-        renames its columns: what it asks there counts for all leaves of the stand-in.
+        The optimizer may read a leaf several times, and then renames its columns: what it asks there counts for all
+        leaves of the stand-in. It may also read one leaf for several, as it does for aggregates over the same table:
+        what it asks of the leaves that are left counts for one that is gone. A stand-in of which it asks nothing at
+        all needs no rows.
         """
         found: dict[int, list[Condition | None]] = {leaf.key: [] for leaf in own}
+        by_number: dict[int, list[Condition | None]] = {leaf.number: [] for leaf in own}
         try:
             for one in asked(self._catalyst, analyzed):
                 leaf, table = one.leaf, self._waiting.get(one.leaf.number)
@@ -181,11 +184,12 @@ class Pruning:
                 condition: Condition | None = TRUE if one.columns else None
                 if one.filter is not None:
                     condition = condition_of(table.schema, one.filter, self._catalyst.every)
+                by_number.setdefault(leaf.number, []).append(condition)
                 for key in [leaf.key] if leaf.key in found else [o.key for o in own if o.number == leaf.number]:
                     found[key].append(condition)
         except (PySparkException, Py4JError):  # Spark says why when the statement runs
             return dict.fromkeys(found, TRUE)
-        return {key: _joined(conditions) for key, conditions in found.items()}
+        return {leaf.key: _joined(found[leaf.key] or by_number[leaf.number]) for leaf in own}
 
 
 def _joined(conditions: Sequence[Condition | None]) -> Condition | None:

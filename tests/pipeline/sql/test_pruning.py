@@ -45,6 +45,9 @@ SHAPES = [
     "select id from {a} where ts < now() and ts > current_date() - interval 100 years and {c}",
     "select id from {a} where {c} and rand() >= 0",
     "select id from {a} where false",
+    "select min(id) from {a} where {c} union all select max(k) from {a}",
+    "select (select max(id) from {a} where {c}) x, (select count(k) from {a}) y, (select max(k) from {a} where {d}) z",
+    "select count(*) from {a} union all select sum(k) from {a} where {c} union all select count(*) from {b}",
 ]
 
 
