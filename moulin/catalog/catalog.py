@@ -323,18 +323,18 @@ class Catalog:
             return segments.partitions_of_table(connection, table_id, limit)
 
     def segments_by_number(
-        self, numbers: Iterable[int], version: int, *, with_columns: bool = True
+        self, table_id: UUID, numbers: Iterable[int], version: int, *, with_columns: bool = True
     ) -> dict[int, LiveSegment]:
         with self.pool.read() as connection:
-            return segments.by_number(connection, numbers, version, with_columns=with_columns)
+            return segments.by_number(connection, table_id, numbers, version, with_columns=with_columns)
 
     def count_rows(self, table_id: UUID, version: int) -> int:
         with self.pool.read() as connection:
             return segments.count_rows(connection, table_id, version)
 
-    def compactions_of(self, numbers: Sequence[int], after: int) -> list[CompactionOf]:
+    def compactions_of(self, table_id: UUID, numbers: Sequence[int], after: int) -> list[CompactionOf]:
         with self.pool.read() as connection:
-            return history.compactions_of(connection, numbers, after)
+            return history.compactions_of(connection, table_id, numbers, after)
 
     def state_until(self, table_id: UUID, since: int, until: int | None = None) -> TableState:
         """The table at `until`, by default now; refuses a range of versions whose changes are not all kept."""

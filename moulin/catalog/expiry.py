@@ -104,7 +104,7 @@ def forget(
     a span that ended is never opened again, and restore copies only those that a kept version still sees.
     """
     p = s.segment_spans
-    over = sa.and_(p.c.table_id == table_id, p.c.branch == s.MAIN, p.c.removed_version <= version)
+    over = sa.and_(p.c.table_id == table_id, p.c.removed_version <= version)
     query = sa.select(p.c.id, p.c.segment, p.c.vector_id, p.c.removed_version).where(over).order_by(p.c.removed_version)
     spans = connection.execute(query if limit is None else query.limit(limit)).all()
     for block in chunks([span.id for span in spans]):

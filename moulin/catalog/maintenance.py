@@ -123,10 +123,10 @@ class MaintenanceCatalog:
         with self.pool.read() as connection:
             return merge_tasks.held(connection, numbers)
 
-    def segments_with_vectors(self, vectors: Mapping[int, int]) -> list[LiveSegment]:
-        """Segments, by their numbers, with the deletion vectors (0: none) that a claim saw them with."""
+    def segments_with_vectors(self, table_id: UUID, vectors: Mapping[int, int]) -> list[LiveSegment]:
+        """Segments of a table, by number, with the deletion vectors (0: none) that a claim saw them with."""
         with self.pool.read() as connection:
-            return live.with_vectors(connection, vectors)
+            return live.with_vectors(connection, table_id, vectors)
 
     def staged_segments(self, table_id: UUID | None = None) -> list[StagedSegments]:
         with self.pool.read() as connection:
@@ -150,6 +150,11 @@ class MaintenanceCatalog:
         with self.pool.read() as connection:
             page = search.find(connection, database_id, names, time_range, limit, cursor)
             return page if cursor else replace(page, streams=streams.not_retired(connection))
+
+    def table_of_segments(self, numbers: Sequence[int]) -> UUID | None:
+        """The table that the first of these segments that is known was made for."""
+        with self.pool.read() as connection:
+            return search.owner(connection, numbers)
 
     def segments_by_number(self, numbers: Iterable[int]) -> list[FoundSegment]:
         """Also those that no version but an older one has."""

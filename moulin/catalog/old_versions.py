@@ -86,10 +86,10 @@ def _pack(connection: sa.Connection, table_id: UUID, rows: Collection[Any]) -> N
 
 def _sequences_in_use(connection: sa.Connection, table_id: UUID) -> list[tuple[int, int]]:
     """The ranges, ascending and apart, in which lie all sequence numbers that rows of a table have."""
-    g = s.segments
-    mine = g.c.table_id == table_id
-    own = sa.select(g.c.sequence, g.c.sequence).where(mine)  # of rows that have none stored
-    stored = sa.select(g.c.seq_min, g.c.seq_max).where(mine, g.c.has_lineage)
+    g, p = s.segments, s.segment_spans
+    mine = p.c.table_id == table_id
+    own = sa.select(p.c.sequence, p.c.sequence).where(mine)  # of rows that have none stored
+    stored = sa.select(g.c.seq_min, g.c.seq_max).join(p, p.c.segment == g.c.number).where(mine, g.c.has_lineage)
     query = sa.union(own, stored)
     ranges: list[tuple[int, int]] = []
     for start, end in sorted(tuple(row) for row in connection.execute(query)):

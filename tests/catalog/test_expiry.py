@@ -128,7 +128,11 @@ def test_what_restore_brings_back_is_not_deleted(catalog: Catalog, clock: HandCl
     shared = other.__class__(other.expected, other.facts.__class__(0, b.number, new.facts.path, 50, 40, 3))
     store.put(new.facts.path, b"vectors")
     target = commit(catalog, state.id, Delete(vectors=(new, shared))).version
-    seen = {n: x.vector.id for n, x in catalog.segments_by_number([a.number, b.number], target).items() if x.vector}
+    seen = {
+        n: x.vector.id
+        for n, x in catalog.segments_by_number(state.id, [a.number, b.number], target).items()
+        if x.vector
+    }
     commit(catalog, state.id, Delete(removed=(Expected(a.number, seen[a.number]),)))
     clock.forward(6 * DAY)
     collect(catalog)
@@ -139,7 +143,11 @@ def test_what_restore_brings_back_is_not_deleted(catalog: Catalog, clock: HandCl
     collect(catalog)
     assert live(catalog, state.id) == {a.number: 8, b.number: 7}
     assert all(store.exists(path) for path in (a.path, b.path, new.facts.path))
-    seen = {n: x.vector.id for n, x in catalog.segments_by_number([a.number], catalog.version()).items() if x.vector}
+    seen = {
+        n: x.vector.id
+        for n, x in catalog.segments_by_number(state.id, [a.number], catalog.version()).items()
+        if x.vector
+    }
     commit(catalog, state.id, Delete(removed=(Expected(a.number, seen[a.number]),)))
     clock.forward(8 * DAY)
     collect(catalog)

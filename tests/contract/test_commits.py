@@ -214,15 +214,17 @@ def test_compactions_are_found_by_what_they_consumed(catalog: Catalog) -> None:
         Compact(removed=(Expected(a.number, 0), Expected(b.number, 0)), added=(c,), journals=(j2, j1)),
     ).version
     second = commit(catalog, state.id, Compact(removed=(Expected(c.number, 0),), added=(d,), journals=(j3,))).version
-    found = catalog.compactions_of([b.number, c.number, d.number], 0)
+    found = catalog.compactions_of(state.id, [b.number, c.number, d.number], 0)
     assert [(m.segment, m.version, m.journals) for m in found] == [
         (b.number, first, (j1, j2)),
         (c.number, second, (j3,)),
     ]
-    assert [m.segment for m in catalog.compactions_of([a.number, c.number], first)] == [c.number]
+    assert [m.segment for m in catalog.compactions_of(state.id, [a.number, c.number], first)] == [c.number]
     commit(catalog, state.id, Restore(first - 1))
     third = commit(catalog, state.id, Compact(removed=(Expected(a.number, 0),), journals=(j4,))).version
-    assert [m.version for m in catalog.compactions_of([a.number], 0)] == [first, third], "a segment may come back"
+    assert [m.version for m in catalog.compactions_of(state.id, [a.number], 0)] == [first, third], (
+        "a segment may come back"
+    )
 
 
 def planned(*numbers: int) -> PlannedTask:

@@ -197,7 +197,7 @@ def test_only_what_touched_the_same_segment_counts(scene: Scene) -> None:
 def test_the_strongest_of_several_decides(scene: Scene) -> None:
     prepared = TOUCHING[Kind.COMPACT](scene, 0)
     scene.commit(TOUCHING[Kind.DELETE](scene, 0))
-    seen = scene.catalog.segments_by_number([scene.segments[0].number], scene.catalog.version())
+    seen = scene.catalog.segments_by_number(scene.table.id, [scene.segments[0].number], scene.catalog.version())
     found = seen[scene.segments[0].number].vector
     assert found is not None
     winner = scene.commit(Overwrite(removed=(Expected(scene.segments[0].number, found.id),)))

@@ -64,7 +64,7 @@ class Model:
         return segment(self.catalog, self.table.id, rows=3 + a % 5, time_min=a, time_max=a + a * a)
 
     def seen(self, number: int) -> int:
-        found = self.catalog.segments_by_number([number], self.catalog.version())[number].vector
+        found = self.catalog.segments_by_number(self.table.id, [number], self.catalog.version())[number].vector
         return found.id if found else 0
 
     def some(self, a: int, count: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -48,7 +49,7 @@ def test_facts_come_back_as_they_were_given(catalog: Catalog) -> None:
     assert [s.facts for s in bare] == [replace(f, columns=(), split_offsets=()) for f in (plain, rich)]
     some = catalog.segments(state.id, version, columns={3})
     assert [s.facts.columns for s in some] == [(), rich.columns[1:]]
-    assert catalog.segments_by_number([rich.number, 10**12], version) == {rich.number: found[1]}
+    assert catalog.segments_by_number(state.id, [rich.number, 10**12], version) == {rich.number: found[1]}
 
 
 def test_versions_see_what_was_live_then(catalog: Catalog) -> None:
@@ -59,7 +60,7 @@ def test_versions_see_what_was_live_then(catalog: Catalog) -> None:
     merged = commit(
         catalog,
         state.id,
-        Compact(removed=(Expected(a.number, live_vector(catalog, a)), Expected(b.number, 0)), added=(c,)),
+        Compact(removed=(Expected(a.number, live_vector(catalog, state.id, a)), Expected(b.number, 0)), added=(c,)),
     ).version
     emptied = commit(catalog, state.id, Overwrite(everything=True)).version
     assert live(catalog, state.id, state.version) == {}
@@ -68,12 +69,12 @@ def test_versions_see_what_was_live_then(catalog: Catalog) -> None:
     assert live(catalog, state.id, merged) == {c.number: 30}
     assert live(catalog, state.id, emptied) == {}
     assert [catalog.count_rows(state.id, v) for v in (added, deleted, merged, emptied)] == [30, 27, 30, 0]
-    by_number = catalog.segments_by_number([a.number, b.number, c.number], deleted)
+    by_number = catalog.segments_by_number(state.id, [a.number, b.number, c.number], deleted)
     assert {number: s.live_rows for number, s in by_number.items()} == {a.number: 7, b.number: 20}
 
 
-def live_vector(catalog: Catalog, facts: SegmentFacts) -> int:
-    found = catalog.segments_by_number([facts.number], catalog.version())[facts.number].vector
+def live_vector(catalog: Catalog, table_id: UUID, facts: SegmentFacts) -> int:
+    found = catalog.segments_by_number(table_id, [facts.number], catalog.version())[facts.number].vector
     return found.id if found else 0
 
 
@@ -96,10 +97,10 @@ def test_deletion_vectors_follow_one_another(catalog: Catalog) -> None:
     commit(catalog, state.id, Append(added=(a,)))
     first, seen = vector(state.id, a.number, 2), []
     commit(catalog, state.id, Delete(vectors=(first,)))
-    seen.append(live_vector(catalog, a))
+    seen.append(live_vector(catalog, state.id, a))
     second = vector(state.id, a.number, 9, seen[0])
     version = commit(catalog, state.id, Delete(vectors=(second,))).version
-    seen.append(live_vector(catalog, a))
+    seen.append(live_vector(catalog, state.id, a))
     assert seen[0] != seen[1]
     stored = catalog.segments(state.id, version)[0].vector
     assert stored == replace(second.facts, id=seen[1])
@@ -164,7 +165,7 @@ def test_filters_over_more_partitions_than_fit_one_statement_find_all(catalog: C
     assert [s.facts for s in catalog.segments(state.id, version, partition_filter=odd, time_range=(100, None))] == (
         made[101::2]
     )
-    assert len(catalog.segments_by_number([s.number for s in made], version)) == 1200
+    assert len(catalog.segments_by_number(state.id, [s.number for s in made], version)) == 1200
 
 
 Spans = list[tuple[int, int] | None]

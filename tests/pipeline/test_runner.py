@@ -74,7 +74,7 @@ def test_deletes_and_compactions_run_on_spark_once_it_has_started(
     assert (done.merges, done.segments_in, done.segments_out, done.rows) == (1, 4, 1, 397)
     assert ids(orders) == ids(orders.to_spark()) == sorted(set(range(400)) - {5, 105, 399})
     assert lineage(orders) == {key: value for key, value in before.items() if key not in (5, 105, 399)}
-    (merge,) = lake.catalog.compactions_of(inputs[:1], version)
+    (merge,) = lake.catalog.compactions_of(orders.id, inputs[:1], version)
     journals = [Journal.decode(lake.store.get(path)) for path in merge.journals]
     assert {segment for journal in journals for segment in journal.segments()} == set(inputs)
 

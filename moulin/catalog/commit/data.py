@@ -13,11 +13,13 @@ from moulin.catalog.commit.table_commit import Stale
 from moulin.catalog.objects import tables
 from moulin.catalog.segments.live import time_class
 from moulin.catalog.segments.sql_rows import (
+    CARRIED,
     input_rows,
     journal_rows,
     partition_ids,
     segment_row,
     select_spans,
+    span_row,
     vector_row,
 )
 from moulin.catalog.sql import schema as s
@@ -67,13 +69,12 @@ def _require_no_new_segments(change: TableChange) -> None:
 def open_spans(change: TableChange, numbers: Iterable[int] | None = None) -> Iterator[Any]:
     """Open spans of the table with what the sums need, all or those of the segments `numbers`."""
     p = s.segment_spans
-    query = select_spans().where(p.c.removed_version == s.OPEN, p.c.branch == s.MAIN)
+    query = select_spans().where(p.c.table_id == change.table_id, p.c.removed_version == s.OPEN)
     if numbers is None:
-        yield from change.connection.execute(query.where(p.c.table_id == change.table_id)).all()
+        yield from change.connection.execute(query).all()
         return
     for chunk in chunks(list(numbers)):
-        rows = change.connection.execute(query.where(p.c.segment.in_(chunk))).all()
-        yield from (row for row in rows if row.table_id == change.table_id)
+        yield from change.connection.execute(query.where(p.c.segment.in_(chunk))).all()
 
 
 def _expected_spans(change: TableChange, expected: Sequence[Expected]) -> dict[int, Any]:
@@ -90,7 +91,8 @@ def _expected_spans(change: TableChange, expected: Sequence[Expected]) -> dict[i
 
 def _versions_that_touched(change: TableChange, segment: int) -> set[int]:
     p = s.segment_spans
-    query = sa.select(p.c.added_version, p.c.removed_version).where(p.c.segment == segment, p.c.branch == s.MAIN)
+    query = sa.select(p.c.added_version, p.c.removed_version)
+    query = query.where(p.c.segment == segment, p.c.table_id == change.table_id)
     return {version for span in change.connection.execute(query) for version in span if version < s.OPEN}
 
 
@@ -146,24 +148,8 @@ def _replace_vectors(change: TableChange, vectors: Sequence[tuple[Any, NewVector
 
 def reopen_span(change: TableChange, span: Any, vector_id: int) -> dict[str, Any]:
     """A span that opens with this version, of the segment of an earlier one."""
-    return _new_span(change, span.segment, vector_id, span.partition_id, span.time_class, span.time_min, span.time_max)
-
-
-def _new_span(
-    change: TableChange, segment: int, vector_id: int, partition_id: int, k: int, time_min: int, time_max: int
-) -> dict[str, Any]:
-    return {
-        "table_id": change.table_id,
-        "branch": s.MAIN,
-        "segment": segment,
-        "vector_id": vector_id,
-        "added_version": change.draft.version,
-        "removed_version": s.OPEN,
-        "partition_id": partition_id,
-        "time_class": k,
-        "time_min": time_min,
-        "time_max": time_max,
-    }
+    carried = [getattr(span, name) for name in CARRIED]
+    return span_row(change.table_id, span.segment, vector_id, change.draft.version, carried)
 
 
 def _store_vectors(change: TableChange, vectors: Sequence[VectorFacts]) -> list[VectorFacts]:
@@ -203,9 +189,9 @@ def _add(
         k = time_class(facts.time_min, facts.time_max)
         classes |= 1 << k if k >= 0 else 0
         vector_id = live.vector.id if live.vector else 0
-        span_rows.append(
-            _new_span(change, facts.number, vector_id, partition_id, k, facts.time_min or 0, facts.time_max or 0)
-        )
+        times = facts.time_min or 0, facts.time_max or 0
+        carried = (partition_id, k, *times, first_row_id, sequence, version)
+        span_rows.append(span_row(change.table_id, facts.number, vector_id, version, carried))
         first_row_id += facts.rows
     _SEGMENTS.run(change.connection, *segment_rows)
     _SPANS.run(change.connection, *span_rows)
@@ -264,7 +250,6 @@ def require_cast(change: TableChange) -> None:
         .join(p, p.c.segment == g.c.number)
         .where(
             p.c.table_id == change.table_id,
-            p.c.branch == s.MAIN,
             p.c.removed_version == s.OPEN,
             g.c.schema_id != row.schema_id,
         )

@@ -115,7 +115,7 @@ def covered(connection: sa.Connection, table_id: UUID) -> dict[UUID, IndexSize]:
             .group_by(f.c.index_id)
         )
     }
-    live = sa.exists().where(p.c.segment == c.c.segment, p.c.removed_version == s.OPEN, p.c.branch == s.MAIN)
+    live = sa.exists().where(p.c.segment == c.c.segment, p.c.table_id == c.c.table_id, p.c.removed_version == s.OPEN)
     counts = connection.execute(
         sa.select(c.c.index_id, sa.func.count().label("segments"))
         .where(c.c.table_id == table_id, live)
@@ -130,7 +130,7 @@ def fill_manifest(connection: sa.Connection, table_id: UUID, manifest: pb.Manife
     c, f, p = s.index_coverage, s.index_files, s.segment_spans
     for index in list_all(connection, table_id):
         manifest.indexes.append(index_entry(index))
-    live = sa.exists().where(p.c.segment == c.c.segment, p.c.removed_version == s.OPEN, p.c.branch == s.MAIN)
+    live = sa.exists().where(p.c.segment == c.c.segment, p.c.table_id == c.c.table_id, p.c.removed_version == s.OPEN)
     segments: dict[str, list[int]] = defaultdict(list)
     for row in connection.execute(sa.select(c.c.path, c.c.segment).where(c.c.table_id == table_id, live)):
         segments[row.path].append(row.segment)

@@ -43,7 +43,7 @@ def require_filled(change: TableChange, state: TableState, foreseen: Schema) -> 
     query = (
         sa.select(g.c.number, g.c.schema_id, g.c.facts)
         .join(p, p.c.segment == g.c.number)
-        .where(p.c.table_id == change.table_id, p.c.branch == s.MAIN, p.c.removed_version == s.OPEN)
+        .where(p.c.table_id == change.table_id, p.c.removed_version == s.OPEN)
         .where(g.c.added_version > change.commit.read_version)
     )
     ids = [field.field_id for field in foreseen.fields]

@@ -29,7 +29,7 @@ def apply_restore(change: TableChange, operation: Restore) -> None:
     indexes.drop_without_column(change, state.schema)
 
     p = s.segment_spans
-    mine = sa.and_(p.c.table_id == change.table_id, p.c.branch == s.MAIN)
+    mine = sa.and_(p.c.table_id == change.table_id)
     newer = change.connection.execute(
         select_spans().where(mine, p.c.added_version > target, p.c.removed_version == s.OPEN)
     ).all()
@@ -63,7 +63,7 @@ def _open(change: TableChange, rows: list[Any]) -> None:
         [reopen_span(change, row, row.vector_id) for row in rows],
     )
     # With all facts: a reader of manifests may have started after these segments were last live.
-    live = segments.by_number(change.connection, [row.segment for row in rows], change.draft.version)
+    live = segments.by_number(change.connection, change.table_id, [row.segment for row in rows], change.draft.version)
     for segment in live.values():
         change.manifest.data_files.append(codec.segment_to_ref(segment, codec.EXISTING))
     live_rows = sum(row.rows - row.deleted for row in rows)

@@ -19,8 +19,7 @@ from moulin.catalog.manifests.lake_replay import LakeReplay, database_row, entry
 from moulin.catalog.manifests.recover import insert_versions
 from moulin.catalog.manifests.replay import Span, TableReplay
 from moulin.catalog.old_versions import delete_versions, forget_commits, past_versions
-from moulin.catalog.segments.live import time_class
-from moulin.catalog.segments.sql_rows import select_spans
+from moulin.catalog.segments.sql_rows import CARRIED, select_spans
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import table_entry
 from moulin.catalog.sql.pool import Pool, chunks
@@ -246,15 +245,15 @@ class _TableFollow(TableReplay):
         g, p, d = s.segments, s.segment_spans, s.deletion_vectors
         for chunk in chunks(numbers):
             for row in self._connection.execute(sa.select(g).where(g.c.number.in_(chunk))):
-                k = time_class(row.time_min, row.time_max)
-                times = row.time_min or 0, row.time_max or 0
-                self._facts[row.number] = (row.partition_id, k, *times, row.rows, row.size, row.inline)
+                self._facts[row.number] = (row.rows, row.size, row.inline)
+            mine = p.c.table_id == self._table_id
             for row in self._connection.execute(
-                select_spans().where(p.c.segment.in_(chunk), p.c.removed_version == s.OPEN, p.c.branch == s.MAIN)
+                select_spans().where(mine, p.c.segment.in_(chunk), p.c.removed_version == s.OPEN)
             ):
-                span = (row.partition_id, row.time_class, row.time_min, row.time_max)
+                carried = tuple(getattr(row, name) for name in CARRIED)
                 sums = (row.rows, row.size, row.inline, row.deleted)
-                self._open[row.segment] = Span(row.vector_id, row.added_version, *span, *sums)
+                self._carried[row.segment] = carried
+                self._open[row.segment] = Span(row.vector_id, row.added_version, carried, *sums)
                 self._loaded[row.segment] = row.id
                 live = {"segments": 1, "rows": row.rows - row.deleted, "bytes": row.size, "inline": int(row.inline)}
                 for name, amount in live.items():

@@ -18,7 +18,14 @@ from moulin.catalog.objects import tables
 from moulin.catalog.objects.history import packed_rows
 from moulin.catalog.old_versions import forget_commits
 from moulin.catalog.segments.live import time_class
-from moulin.catalog.segments.sql_rows import input_rows, journal_rows, partition_ids, segment_row, vector_row
+from moulin.catalog.segments.sql_rows import (
+    input_rows,
+    journal_rows,
+    partition_ids,
+    segment_row,
+    span_row,
+    vector_row,
+)
 from moulin.catalog.sql import schema as s
 from moulin.errors import Corrupt
 from moulin.formats import manifest as codec
@@ -50,10 +57,7 @@ class Span(NamedTuple):
 
     vector_id: int
     added_version: int
-    partition_id: int
-    time_class: int
-    time_min: int
-    time_max: int
+    carried: tuple[int, ...]  # as `CARRIED` names it
     rows: int
     size: int
     inline: bool
@@ -78,7 +82,8 @@ class TableReplay:
         self._state: pb.TableState | None = None
         self._open: dict[int, Span] = {}
         # Of closed segments, which may be opened again.
-        self._facts: dict[int, tuple[int, int, int, int, int, int, bool]] = {}
+        self._facts: dict[int, tuple[int, int, bool]] = {}
+        self._carried: dict[int, tuple[int, ...]] = {}
         self._vectors: dict[int, int] = {}  # id -> cardinality
         self._partitions: dict[tuple[int, tuple[bytes | None, ...]], int] = {}
         self._rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in _FILLED}
@@ -142,15 +147,17 @@ class TableReplay:
             self._partitions.update(partition_ids(self._connection, self._table_id, wanted))
 
     def _add_segment(self, ref: pb.DataFileRef) -> None:
-        if ref.number in self._facts:
-            return
         partition_id = self._partitions[_partition(ref)]
         row = segment_row(self._table_id, ref, partition_id)
-        self._insert(s.segments, row)
         k = time_class(row["time_min"], row["time_max"])
-        self._time_classes |= 1 << k if k >= 0 else 0
         times = row["time_min"] or 0, row["time_max"] or 0
-        self._facts[ref.number] = (partition_id, k, *times, ref.num_rows, ref.file_size, row["inline"])
+        joined = ref.first_row_id, ref.sequence, ref.added_version
+        self._carried[ref.number] = (partition_id, k, *times, *joined)
+        if ref.number in self._facts:
+            return
+        self._insert(s.segments, row)
+        self._time_classes |= 1 << k if k >= 0 else 0
+        self._facts[ref.number] = (ref.num_rows, ref.file_size, row["inline"])
         self.highest_segment = max(self.highest_segment, ref.number)
         self.segments += 1
 
@@ -162,9 +169,10 @@ class TableReplay:
             self.highest_vector = max(self.highest_vector, vector.id)
 
     def _open_span(self, number: int, vector_id: int, version: int) -> None:
-        if number in self._open or number not in self._facts:
+        if number in self._open or number not in self._carried:
             raise self.damaged(f"segment {number} is added twice, or was never described")
-        self._open[number] = Span(vector_id, version, *self._facts[number], self._vectors.get(vector_id, 0))
+        carried, facts = self._carried[number], self._facts[number]
+        self._open[number] = Span(vector_id, version, carried, *facts, self._vectors.get(vector_id, 0))
 
     def _close_span(self, number: int, version: int) -> None:
         span = self._open.pop(number, None)
@@ -173,20 +181,8 @@ class TableReplay:
         self._insert_span(number, span, version)
 
     def _insert_span(self, number: int, span: Span, removed_version: int) -> None:
-        self._insert(
-            s.segment_spans,
-            {
-                "branch": s.MAIN,
-                "segment": number,
-                "vector_id": span.vector_id,
-                "added_version": span.added_version,
-                "removed_version": removed_version,
-                "partition_id": span.partition_id,
-                "time_class": span.time_class,
-                "time_min": span.time_min,
-                "time_max": span.time_max,
-            },
-        )
+        row = span_row(self._table_id, number, span.vector_id, span.added_version, span.carried, removed_version)
+        self._insert(s.segment_spans, row)
 
     def _insert(self, table: sa.Table, row: dict[str, Any]) -> None:
         rows = self._rows[table.name]

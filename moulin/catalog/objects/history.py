@@ -119,16 +119,16 @@ def unpack(summary: Mapping[str, Any]) -> dict[int, int]:
     return dict(zip(accumulate([sequence, *steps[::2]]), accumulate([version, *steps[1::2]]), strict=True))
 
 
-def compactions_of(connection: sa.Connection, numbers: Sequence[int], after: int) -> list[CompactionOf]:
-    """The compactions after version `after` that consumed any of the segments, oldest first."""
+def compactions_of(connection: sa.Connection, table_id: UUID, numbers: Sequence[int], after: int) -> list[CompactionOf]:
+    """The compactions of a table after version `after` that consumed any of the segments, oldest first."""
     m, j = s.merge_inputs, s.journals
     found: list[Any] = []
     for chunk in chunks(numbers):
-        query = sa.select(m).where(m.c.segment.in_(chunk), m.c.version > after)
+        query = sa.select(m).where(m.c.segment.in_(chunk), m.c.table_id == table_id, m.c.version > after)
         found.extend(connection.execute(query).all())
-    journals: dict[tuple[int, UUID], tuple[str, ...]] = {}
-    for version, table_id in {(row.version, row.table_id) for row in found}:
+    journals: dict[int, tuple[str, ...]] = {}
+    for version in {row.version for row in found}:
         query = sa.select(j.c.path).where(j.c.version == version, j.c.table_id == table_id).order_by(j.c.path)
-        journals[version, table_id] = tuple(connection.execute(query).scalars())
+        journals[version] = tuple(connection.execute(query).scalars())
     found.sort(key=lambda row: (row.version, row.segment))
-    return [CompactionOf(row.segment, row.version, journals[row.version, row.table_id]) for row in found]
+    return [CompactionOf(row.segment, row.version, journals[row.version]) for row in found]

@@ -86,9 +86,7 @@ def _ready(connection: sa.Connection, now: int, outputs: Sequence[int] | None = 
         inputs.c.tombstone_version == t.c.tombstone_version,
         inputs.c.segment.is_not(None),
     )
-    unforgotten = sa.exists().where(
-        p.c.table_id == t.c.table_id, p.c.branch == s.MAIN, p.c.removed_version == t.c.tombstone_version
-    )
+    unforgotten = sa.exists().where(p.c.table_id == t.c.table_id, p.c.removed_version == t.c.tombstone_version)
     query = (
         sa.select(t.c.output, t.c.path)
         .where(t.c.output.is_not(None), t.c.delete_after <= now, ~waiting, ~unforgotten)

@@ -135,7 +135,9 @@ def each_version(pool: Pool, table_id: UUID, since: int, until: int) -> Iterator
         for commit in found:
             with pool.read() as connection:
                 require_range(connection, tables.find_by_id(connection, table_id), since, until)
-                pairs = _pairs(connection, numbers.get(commit.version, ()), commit.version - 1, commit.version)
+                pairs = _pairs(
+                    connection, table_id, numbers.get(commit.version, ()), commit.version - 1, commit.version
+                )
             if pairs:
                 yield FeedEntry(commit.version, commit.timestamp_ns, commit.first_row_id, pairs)
         since = reached
@@ -169,7 +171,7 @@ def added(pool: Pool, table_id: UUID, versions: Collection[int]) -> list[LiveSeg
         require_range(connection, row, since, until)
         spans = _touched(connection, table_id, since, until)
         came = {span.segment: span.added_version for span in spans if span.added_version in versions}
-        found = segments.with_vectors(connection, dict.fromkeys(came, 0))
+        found = segments.with_vectors(connection, table_id, dict.fromkeys(came, 0))
     for segment in found:
         del came[segment.facts.number]
     if came:
@@ -188,7 +190,7 @@ def net(pool: Pool, table_id: UUID, since: int, until: int) -> FeedEntry:
         require_range(connection, row, since, until)
         before = tables.load(connection, row, since)
         numbers = {span.segment for span in _touched(connection, table_id, since, until)}
-        pairs = _pairs(connection, numbers, since, until)
+        pairs = _pairs(connection, table_id, numbers, since, until)
         later = (
             sa.select(c.c.sequence, sa.func.min(c.c.version), sa.func.min(c.c.timestamp_ns))
             .where(c.c.table_id == table_id, c.c.version > since, c.c.version <= until)
@@ -266,16 +268,18 @@ def _touched(connection: sa.Connection, table_id: UUID, since: int, until: int) 
         sa.and_(closed_later, within(p.c.added_version)),
     ):
         query = sa.select(p.c.id, p.c.segment, p.c.added_version, p.c.removed_version)
-        query = query.where(p.c.table_id == table_id, p.c.branch == s.MAIN, condition)
+        query = query.where(p.c.table_id == table_id, condition)
         found.update({row.id: row for row in connection.execute(query)})
     return list(found.values())
 
 
-def _pairs(connection: sa.Connection, numbers: Iterable[int], before: int, after: int) -> tuple[FeedSegment, ...]:
+def _pairs(
+    connection: sa.Connection, table_id: UUID, numbers: Iterable[int], before: int, after: int
+) -> tuple[FeedSegment, ...]:
     """The segments as two versions see them, where that differs, in order of their numbers."""
     wanted = sorted(numbers)
-    old = segments.by_number(connection, wanted, before)
-    new = segments.by_number(connection, wanted, after)
+    old = segments.by_number(connection, table_id, wanted, before)
+    new = segments.by_number(connection, table_id, wanted, after)
     pairs = (FeedSegment(old.get(number), new.get(number)) for number in wanted)
     return tuple(pair for pair in pairs if _vector(pair.before) != _vector(pair.after))
 

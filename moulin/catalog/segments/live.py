@@ -106,13 +106,13 @@ def at_version(
 
 
 def by_number(
-    connection: sa.Connection, numbers: Iterable[int], version: int, *, with_columns: bool = True
+    connection: sa.Connection, table_id: UUID, numbers: Iterable[int], version: int, *, with_columns: bool = True
 ) -> dict[int, LiveSegment]:
-    """Those of the segments `numbers` that are live at `version`."""
+    """Those of the segments `numbers` that are live in a table at `version`."""
     p = s.segment_spans
     found: dict[int, LiveSegment] = {}
     for chunk in chunks(list(numbers)):
-        query = _query().where(p.c.segment.in_(chunk), p.c.branch == s.MAIN, *_at(version))
+        query = _query().where(p.c.segment.in_(chunk), p.c.table_id == table_id, *_at(version))
         found.update({row.number: _to_live(row, with_columns) for row in connection.execute(query)})
     return found
 
@@ -134,12 +134,12 @@ def partitions_of_table(
     return [(row[0], decode_partition(row[1])) for row in connection.execute(query)]
 
 
-def with_vectors(connection: sa.Connection, vectors: Mapping[int, int]) -> list[LiveSegment]:
-    """Segments, by their numbers, with the deletion vectors (0: none) that some kept version saw them with."""
+def with_vectors(connection: sa.Connection, table_id: UUID, vectors: Mapping[int, int]) -> list[LiveSegment]:
+    """Segments of a table, by number, with the deletion vectors (0: none) that some kept version saw them with."""
     p = s.segment_spans
     found: dict[int, Any] = {}
     for chunk in chunks(sorted(vectors)):
-        rows = connection.execute(_query().where(p.c.segment.in_(chunk), p.c.branch == s.MAIN))
+        rows = connection.execute(_query().where(p.c.segment.in_(chunk), p.c.table_id == table_id))
         found.update({row.number: row for row in rows if (row.vector_id or 0) == vectors[row.number]})
     return [_to_live(row, True) for _, row in sorted(found.items())]
 
@@ -154,7 +154,7 @@ def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
     query = (
         sa.select(sa.func.sum(g.c.rows - sa.func.coalesce(d.c.cardinality, 0)))
         .select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
-        .where(p.c.table_id == table_id, p.c.branch == s.MAIN, *_at(version))
+        .where(p.c.table_id == table_id, *_at(version))
     )
     return int(connection.execute(query).scalar_one() or 0)
 
@@ -179,9 +179,9 @@ def _at(version: int | sa.BindParameter[int]) -> tuple[sa.ColumnElement[bool], .
 # What is read of a segment, in the order in which `_to_live` takes it apart.
 _FACTS = (
     "number", "path", "rows", "size", "level", "schema_id", "sha256", "facts", "time_min", "time_max", "has_lineage",
-    "seq_min", "seq_max", "key_min", "key_max", "sort_order_id", "first_row_id", "sequence", "added_version", "region",
-    "index_size", "inline",
+    "seq_min", "seq_max", "key_min", "key_max", "sort_order_id", "region", "index_size", "inline",
 )  # fmt: skip
+_JOINED = ("first_row_id", "sequence", "joined_version")
 _number, _partition = itemgetter(0), itemgetter(-2, -1)
 
 
@@ -190,6 +190,7 @@ def _query(p: sa.FromClause = s.segment_spans) -> sa.Select[Any]:
     g, d, t = s.segments, s.deletion_vectors, s.partitions
     return sa.select(
         *(g.c[name] for name in _FACTS),
+        *(p.c[name] for name in _JOINED),
         d.c.id.label("vector_id"),
         d.c.path.label("vector_path"),
         d.c.offset,
@@ -209,7 +210,6 @@ def _query(p: sa.FromClause = s.segment_spans) -> sa.Select[Any]:
 # Built once: putting a statement together takes longer than running it.
 _LIVE = _query().where(
     s.segment_spans.c.table_id == sa.bindparam("table_id"),
-    s.segment_spans.c.branch == s.MAIN,
     *_at(sa.bindparam("version")),
 )
 _PARTITIONS = sa.select(s.partitions.c.id, s.partitions.c.spec_id, s.partitions.c.tuple).where(
@@ -233,9 +233,8 @@ def _few_in_range(classes: int) -> sa.Select[Any]:
     p = s.segment_spans
     spans = sa.union_all(
         *(
-            sa.select(p.c.segment, p.c.vector_id, p.c.added_version).where(
+            sa.select(p.c.segment, p.c.vector_id, p.c.added_version, *(p.c[name] for name in _JOINED)).where(
                 p.c.table_id == sa.bindparam("table_id"),
-                p.c.branch == s.MAIN,
                 *_at(sa.bindparam("version")),
                 p.c.time_class == sa.bindparam(f"time_class_{index}"),
                 p.c.time_min >= sa.bindparam(f"first_start_{index}"),
@@ -284,8 +283,9 @@ def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = Non
     # Taken apart at once: looking up thirty names in a row takes longer than everything else here.
     (
         number, path, rows, size, level, schema_id, sha256, stored, time_min, time_max, has_lineage,
-        seq_min, seq_max, key_min, key_max, sort_order_id, first_row_id, sequence, added_version, region,
-        index_size, is_inline, vector_id, vector_path, offset, length, cardinality, _, _, spec_id, partition,
+        seq_min, seq_max, key_min, key_max, sort_order_id, region, index_size, is_inline,
+        first_row_id, sequence, joined_version,
+        vector_id, vector_path, offset, length, cardinality, _, _, spec_id, partition,
     ) = row  # fmt: skip
     details = pb.SegmentColumns.FromString(stored) if with_columns or is_inline else None
     facts = SegmentFacts(
@@ -313,4 +313,4 @@ def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = Non
         details.inline if details is not None and is_inline else None,
     )
     vector = VectorFacts(vector_id, number, vector_path, offset, length, cardinality) if vector_id else None
-    return LiveSegment(facts, first_row_id, sequence, added_version, vector)
+    return LiveSegment(facts, first_row_id, sequence, joined_version, vector)

@@ -192,15 +192,25 @@ def by_number(connection: sa.Connection, numbers: Iterable[int]) -> list[FoundSe
     return list(_found(connection, list(newest.values())))
 
 
-_p = s.segment_spans
+def owner(connection: sa.Connection, numbers: Sequence[int]) -> UUID | None:
+    """The table that the first of these segments that is known was made for."""
+    g = s.segments
+    for chunk in chunks(sorted(numbers)):
+        query = sa.select(g.c.table_id).where(g.c.number.in_(chunk)).order_by(g.c.number).limit(1)
+        found: UUID | None = connection.execute(query).scalar()
+        if found is not None:
+            return found
+    return None
+
+
+_p, _g = s.segment_spans, s.segments
 _BY_NUMBER = segment_pages.with_facts(_p).where(
-    _p.c.segment.in_(sa.bindparam("numbers", expanding=True)), _p.c.branch == s.MAIN
+    _p.c.segment.in_(sa.bindparam("numbers", expanding=True)), _p.c.table_id == _g.c.table_id
 )
 _WARM = (
     segment_pages.with_facts(_p)
     .where(
         _p.c.removed_version == sa.literal_column(str(s.OPEN)),  # as the index on what is live says it
-        _p.c.branch == s.MAIN,
         _p.c.table_id.not_in(sa.select(s.tables.c.id).where(s.tables.c.tombstoned_at.is_not(None))),
         sa.tuple_(_p.c.time_max, _p.c.segment) < sa.tuple_(sa.bindparam("time_max"), sa.bindparam("segment")),
     )

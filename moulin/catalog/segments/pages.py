@@ -57,7 +57,7 @@ def _scan(bound: Any) -> sa.Select[Any]:
     version: sa.BindParameter[int] = sa.bindparam("version")
     return (
         sa.select(*(p.c[name] for name in _SPAN))
-        .where(p.c.table_id == bound["table_id"], p.c.branch == s.MAIN, p.c.time_class == bound["time_class"])
+        .where(p.c.table_id == bound["table_id"], p.c.time_class == bound["time_class"])
         .where(p.c.added_version <= version, p.c.removed_version > version)
         .where(p.c.time_min >= first_start, p.c.time_min <= bound["last_start"], p.c.time_max >= bound["first_end"])
         .where(sa.or_(p.c.time_min > first_start, p.c.segment > bound["after"]))

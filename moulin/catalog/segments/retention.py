@@ -76,7 +76,7 @@ def _expired(table_id: UUID, k: int, before: int, now: int) -> sa.Select[Any]:
     )
     return (
         sa.select(p.c.segment, p.c.vector_id)
-        .where(p.c.table_id == table_id, p.c.branch == s.MAIN, p.c.time_class == k)
+        .where(p.c.table_id == table_id, p.c.time_class == k)
         .where(p.c.time_min < before, p.c.time_max < before, p.c.removed_version == s.OPEN, ~in_work)
         .order_by(p.c.time_min)
     )

@@ -51,9 +51,25 @@ def segment_row(table_id: UUID, ref: pb.DataFileRef, partition_id: int) -> dict[
         "key_max": ref.key_max or None,
         "region": ref.region,
         "index_size": ref.index_size,
-        "first_row_id": ref.first_row_id,
-        "sequence": ref.sequence,
         "added_version": ref.added_version,
+    }
+
+
+CARRIED = ("partition_id", "time_class", "time_min", "time_max", "first_row_id", "sequence", "joined_version")
+"""What the spans of one segment in one table have in common."""
+
+
+def span_row(
+    table_id: UUID, segment: int, vector_id: int, added: int, carried: Sequence[int], removed: int = s.OPEN
+) -> dict[str, Any]:
+    """The row of a span; `carried` are the values of `CARRIED`."""
+    return {
+        "table_id": table_id,
+        "segment": segment,
+        "vector_id": vector_id,
+        "added_version": added,
+        "removed_version": removed,
+        **dict(zip(CARRIED, carried, strict=True)),
     }
 
 

@@ -85,7 +85,7 @@ def size_tiers(connection: sa.Connection, table_id: UUID | None, wanted: Filter,
             tier, sa.func.count(), sa.func.sum(size), low(size), high(size), low(g.c.time_min), high(g.c.time_max)
         )
         .select_from(p.join(g, g.c.number == p.c.segment).join(t, t.c.id == p.c.table_id))
-        .where(p.c.branch == s.MAIN, p.c.removed_version == s.OPEN, t.c.tombstoned_at.is_(None))
+        .where(p.c.removed_version == s.OPEN, t.c.tombstoned_at.is_(None))
         .where(g.c.added_version > after, g.c.added_version <= until)
         .group_by(tier)
         .order_by(tier)
@@ -128,7 +128,7 @@ def compactable(
         sa.select(p.c.partition_id, p.c.time_min, p.c.segment, together)
         .join(g, g.c.number == p.c.segment)
         .join(i, i.c.segment == p.c.segment, isouter=True)
-        .where(p.c.table_id == table_id, p.c.branch == s.MAIN, p.c.removed_version == s.OPEN, i.c.segment.is_(None))
+        .where(p.c.table_id == table_id, p.c.removed_version == s.OPEN, i.c.segment.is_(None))
         .where(p.c.added_version > versions[0], g.c.added_version > versions[0], g.c.added_version <= versions[1])
     )
     if wanted.max_size is not None:
@@ -156,5 +156,5 @@ def changed_partitions(connection: sa.Connection, table_id: UUID, since: int) ->
     """The partitions with segments that came after a version and are live."""
     p = s.segment_spans
     fresh = sa.and_(p.c.removed_version == s.OPEN, p.c.added_version > since)
-    query = sa.select(p.c.partition_id).where(p.c.table_id == table_id, p.c.branch == s.MAIN, fresh)
+    query = sa.select(p.c.partition_id).where(p.c.table_id == table_id, fresh)
     return set(connection.execute(query.distinct()).scalars())

@@ -103,7 +103,8 @@ def _claim(pool: Pool, connection: sa.Connection, row: Any, worker: str, seconds
 def _live_inputs(connection: sa.Connection, row: Any) -> dict[int, int] | None:
     """The inputs that are live, with their vectors. A task that has lost what made it worth doing goes; then None."""
     i, p = s.merge_task_inputs, s.segment_spans
-    open_span = sa.and_(p.c.segment == i.c.segment, p.c.branch == s.MAIN, p.c.removed_version == s.OPEN)
+    mine = p.c.table_id == row.table_id
+    open_span = sa.and_(mine, p.c.segment == i.c.segment, p.c.removed_version == s.OPEN)
     rows = connection.execute(
         sa.select(i.c.segment, i.c.vector_id, p.c.vector_id.label("found"))
         .select_from(i.join(p, open_span, isouter=True))

@@ -56,7 +56,7 @@ def one_open_span(connection: sa.Connection) -> Iterator[Finding]:
     query = (
         sa.select(p.c.segment, sa.func.count())
         .where(p.c.removed_version == s.OPEN)
-        .group_by(p.c.branch, p.c.segment)
+        .group_by(p.c.table_id, p.c.segment)
         .having(sa.func.count() > 1)
     )
     for segment, count in connection.execute(query):
@@ -92,7 +92,7 @@ def sums_are_right(connection: sa.Connection) -> Iterator[Finding]:
             sa.func.sum(g.c.size).label("bytes"),
         )
         .select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
-        .where(p.c.removed_version == s.OPEN, p.c.branch == s.MAIN)
+        .where(p.c.removed_version == s.OPEN)
         .group_by(p.c.table_id)
         .subquery()
     )
@@ -106,8 +106,13 @@ def sums_are_right(connection: sa.Connection) -> Iterator[Finding]:
 
 
 def row_ids_are_disjoint(connection: sa.Connection) -> Iterator[Finding]:
-    g = s.segments
-    query = sa.select(g.c.table_id, g.c.number, g.c.first_row_id, g.c.rows).order_by(g.c.table_id, g.c.first_row_id)
+    g, p = s.segments, s.segment_spans
+    query = (
+        sa.select(p.c.table_id, g.c.number, p.c.first_row_id, g.c.rows)
+        .join(p, p.c.segment == g.c.number)
+        .distinct()
+        .order_by(p.c.table_id, p.c.first_row_id)
+    )
     table: Any = None
     end = 0
     for row in connection.execute(query):

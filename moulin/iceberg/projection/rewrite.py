@@ -226,7 +226,7 @@ class Rewriter:
     ) -> list[Entry]:
         """The live entries of a manifest as they go into another: EXISTING, or DELETED when they are `gone`."""
         stay = [number for number in numbers if number not in gone]
-        segments = {**self.context.catalog.segments_by_number(stay, self.state.head_version), **gone}
+        segments = {**self.context.catalog.segments_by_number(self.state.id, stay, self.state.head_version), **gone}
         status = {number: DELETED if number in gone else EXISTING for number in numbers}
         if manifest["content"] == DATA:
             return [Entry(status[number], segments[number]) for number in numbers]

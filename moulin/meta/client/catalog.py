@@ -255,15 +255,17 @@ class ClientCatalog:
         pages = self._stream("ListPartitions", pb.ListPartitionsRequest, table_id=str(table_id), limit=limit)
         return [from_message_partition(partition) for page in pages for partition in page.partitions]
 
-    def segments_by_number(self, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
-        pages = self._stream("GetSegments", pb.GetSegmentsRequest, numbers=list(numbers), version=version)
+    def segments_by_number(self, table_id: UUID, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]:
+        wanted = {"table_id": str(table_id), "numbers": list(numbers), "version": version}
+        pages = self._stream("GetSegments", pb.GetSegmentsRequest, **wanted)
         return {segment.number: from_message_segment(segment) for page in pages for segment in page.segments}
 
     def count_rows(self, table_id: UUID, version: int) -> int:
         return int(self._call("CountRows", pb.CountRowsRequest, table_id=str(table_id), version=version).rows)
 
-    def compactions_of(self, numbers: Sequence[int], after: int) -> list[CompactionOf]:
-        found = self._call("ListMerges", pb.ListMergesRequest, numbers=list(numbers), after=after)
+    def compactions_of(self, table_id: UUID, numbers: Sequence[int], after: int) -> list[CompactionOf]:
+        wanted = {"table_id": str(table_id), "numbers": list(numbers), "after": after}
+        found = self._call("ListMerges", pb.ListMergesRequest, **wanted)
         return [CompactionOf(m.segment, m.version, tuple(m.journals)) for m in found.merges]
 
     def state_until(self, table_id: UUID, since: int, until: int | None = None) -> TableState:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
+from uuid import UUID
 
 import moulin
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
@@ -241,16 +242,23 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             yield pb.PartitionPage(partitions=page)
 
     def GetSegments(self, request: pb.GetSegmentsRequest, context: Any) -> Iterator[pb.SegmentPage]:
-        found = self._catalog.segments_by_number(request.numbers, request.version)
+        table_id = self._table_of(request)
+        found = self._catalog.segments_by_number(table_id, request.numbers, request.version) if table_id else {}
         for page in pages(map(to_message_segment, found.values())):
             yield pb.SegmentPage(segments=page)
+
+    def _table_of(self, request: pb.GetSegmentsRequest | pb.ListMergesRequest) -> UUID | None:
+        if request.table_id:
+            return from_message_id(request.table_id, "table_id")
+        return self._catalog.maintenance.table_of_segments(request.numbers)
 
     def CountRows(self, request: pb.CountRowsRequest, context: Any) -> pb.CountRowsResponse:
         rows = self._catalog.count_rows(from_message_id(request.table_id, "table_id"), request.version)
         return pb.CountRowsResponse(rows=rows)
 
     def ListMerges(self, request: pb.ListMergesRequest, context: Any) -> pb.ListMergesResponse:
-        found = self._catalog.compactions_of(list(request.numbers), request.after)
+        table_id = self._table_of(request)
+        found = self._catalog.compactions_of(table_id, list(request.numbers), request.after) if table_id else []
         made = [pb.MergeOf(segment=m.segment, version=m.version, journals=m.journals) for m in found]
         return pb.ListMergesResponse(merges=made)
 

@@ -112,7 +112,7 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         return float(seconds) or self._tasks.config.merge_poll_lease
 
     def _message(self, claimed: ClaimedTask) -> common_pb2.SegmentMergeTaskInfo:
-        inputs = self._tasks.segments_with_vectors(claimed.inputs)
+        inputs = self._tasks.segments_with_vectors(claimed.table_id, claimed.inputs)
         put_files(self._site.store, [segment.facts for segment in inputs])
         properties = self._catalog.table_by_id(claimed.table_id).properties
         return to_message_claimed(self._site.store, claimed, inputs, properties)

@@ -126,7 +126,7 @@ class Committer:
     def _carry_over(self, change: DataChange, version: int) -> DataChange:
         """Follow positions through compactions that consumed their segments since the change was read."""
         numbers = [*change.positions, *change.whole]
-        present = self._catalog.segments_by_number(numbers, version)
+        present = self._catalog.segments_by_number(change.table_id, numbers, version)
         gone = [number for number in numbers if number not in present]
         if not gone:
             return change
@@ -134,7 +134,7 @@ class Committer:
             raise _retry(change, gone[0])
         positions = {number: bitmap for number, bitmap in change.positions.items() if number in present}
         whole = {number: vector for number, vector in change.whole.items() if number in present}
-        before = self._catalog.segments_by_number(gone, change.read_version)
+        before = self._catalog.segments_by_number(change.table_id, gone, change.read_version)
         for number in gone:
             bitmap = change.positions.get(number)
             if bitmap is None:
@@ -152,11 +152,11 @@ class Committer:
         waiting = [(number, deletion_vector.to_array(positions), change.read_version)]
         while waiting:
             segment, rows, after = waiting.pop()
-            if segment in self._catalog.segments_by_number([segment], version):
+            if segment in self._catalog.segments_by_number(change.table_id, [segment], version):
                 moved = deletion_vector.from_positions(rows)
                 result[segment] = result.get(segment, BitMap64()) | moved
                 continue
-            compactions = self._catalog.compactions_of([segment], after)
+            compactions = self._catalog.compactions_of(change.table_id, [segment], after)
             if not compactions or not compactions[0].journals:
                 raise _retry(change, segment)
             targets, where = self._journals(compactions[0].journals).lookup(segment, rows)
@@ -170,7 +170,7 @@ class Committer:
         An input that is gone stays expected at first, so that the catalog judges by what; only when it says that a
         rebase helps was it emptied by deletes, and then all its rows count as deleted.
         """
-        live = self._catalog.segments_by_number(change.inputs, self._catalog.version())
+        live = self._catalog.segments_by_number(change.table_id, change.inputs, self._catalog.version())
         outputs = {facts.number: facts for facts in change.added}
         moved: dict[int, BitMap64] = {}
         journals: JournalSet | None = None
@@ -221,7 +221,7 @@ class Committer:
         return self._vectors.get(self._store, segment.vector, segment.facts.rows)
 
     def _live(self, change: DataChange, numbers: Sequence[int], version: int) -> dict[int, LiveSegment]:
-        live = self._catalog.segments_by_number(numbers, version)
+        live = self._catalog.segments_by_number(change.table_id, numbers, version)
         for number in numbers:
             if number not in live:
                 raise _retry(change, number)

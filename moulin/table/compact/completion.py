@@ -90,7 +90,7 @@ def _outputs(context: Context, claim: Claim, done: tuple[int, list[str]]) -> lis
 
 def _inputs(context: Context, claimed: ClaimedTask) -> list[LiveSegment]:
     """The inputs with the deletion vectors that the claim gave out, whatever became of them since."""
-    found = context.own_catalog().maintenance.segments_with_vectors(claimed.inputs)
+    found = context.own_catalog().maintenance.segments_with_vectors(claimed.table_id, claimed.inputs)
     if len(found) < len(claimed.inputs):
         raise FailedPrecondition("Inputs of the merge task are gone; drop what was written and ask for another task.")
     return found

@@ -60,7 +60,7 @@ def _pages(context: Context, state: TableState, wanted: Filter, least: int) -> I
         page = catalog.maintenance.compactable_segments(
             state.id, wanted, small=small, least=least, limit=_AT_ONCE, after=after
         )
-        yield catalog.segments_by_number(page.numbers, state.version, with_columns=False).values()
+        yield catalog.segments_by_number(state.id, page.numbers, state.version, with_columns=False).values()
         if (after := page.last) is None:
             return
 

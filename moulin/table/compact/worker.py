@@ -128,7 +128,7 @@ class CompactionWorker:
     def _run(self, claimed: ClaimedTask, stopped: Callable[[], bool]) -> DoneTask:
         catalog = self._context.catalog
         state = catalog.table_by_id(claimed.table_id)
-        live = catalog.segments_by_number(claimed.inputs, state.version)
+        live = catalog.segments_by_number(claimed.table_id, claimed.inputs, state.version)
         if len(live) < len(claimed.inputs):
             raise Conflict("Inputs of the merge task are gone; it is planned again from what there is.")
         group = Group(tuple(live[number] for number in sorted(live)), claimed.level)

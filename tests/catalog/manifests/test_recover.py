@@ -139,8 +139,8 @@ def keep_busy(catalog: Catalog) -> TableState:
     e = segment(catalog, other.id, key_min=b"a", key_max=b"b")
     commit(catalog, state.id, Append(added=(a, b, c)), request_id="first")
     commit(catalog, state.id, Delete(vectors=(vector(state.id, a.number, 2), vector(state.id, b.number, 3))))
-    seen = {n: x.vector.id for n, x in catalog.segments_by_number([a.number, b.number], catalog.version()).items()
-            if x.vector}  # fmt: skip
+    found = catalog.segments_by_number(state.id, [a.number, b.number], catalog.version())
+    seen = {n: x.vector.id for n, x in found.items() if x.vector}
     target = catalog.version()
     merge = Compact(
         removed=(Expected(a.number, seen[a.number]), Expected(b.number, seen[b.number])),

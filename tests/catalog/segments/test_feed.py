@@ -30,7 +30,7 @@ from tests.contract.samples import commit, make_table, segment, vector
 __all__ = ["backend", "postgres_databases", "sqlite_template"]
 
 Seen = tuple[int | None, int | None]
-SEARCH = "SEARCH segment_spans USING INDEX spans_removed (table_id=? AND branch=? AND removed_version"
+SEARCH = "SEARCH segment_spans USING INDEX spans_removed (table_id=? AND removed_version"
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def listed(catalog: Catalog, table_id: UUID, since: int, until: int | None = Non
     return {change.version: seen(change) for change in catalog.feed(table_id, since, last)}
 
 
-def vector_of(catalog: Catalog, number: int) -> int:
-    found = catalog.segments_by_number([number], catalog.version())[number].vector
+def vector_of(catalog: Catalog, table_id: UUID, number: int) -> int:
+    found = catalog.segments_by_number(table_id, [number], catalog.version())[number].vector
     return found.id if found else 0
 
 
@@ -77,11 +77,13 @@ def test_each_version_names_the_segments_it_touched(catalog: Catalog, table: Tab
     added = commit(catalog, table.id, Append(added=(one, two))).version
     marked = commit(catalog, table.id, Delete(vectors=(vector(table.id, one.number, 3),))).version
     again = commit(
-        catalog, table.id, Delete(vectors=(vector(table.id, one.number, 5, vector_of(catalog, one.number)),))
+        catalog, table.id, Delete(vectors=(vector(table.id, one.number, 5, vector_of(catalog, table.id, one.number)),))
     ).version
     commit(catalog, table.id, SetProperties({"a": "b"}))
     removed = commit(
-        catalog, table.id, Overwrite(added=(three,), removed=(Expected(one.number, vector_of(catalog, one.number)),))
+        catalog,
+        table.id,
+        Overwrite(added=(three,), removed=(Expected(one.number, vector_of(catalog, table.id, one.number)),)),
     ).version
     back = commit(catalog, table.id, Restore(marked)).version
     assert listed(catalog, table.id, table.version) == {

@@ -81,7 +81,11 @@ def test_completion_swaps_inputs_for_outputs(shop: Shop) -> None:
     assert shop.list() == []
     assert len(shop.live.catalog.segments(state.id, before)) == 3, "an older version sees the inputs, and only them"
     assert (
-        len(shop.live.catalog.compactions_of([s.facts.number for s in shop.live.catalog.segments(state.id, before)], 0))
+        len(
+            shop.live.catalog.compactions_of(
+                state.id, [s.facts.number for s in shop.live.catalog.segments(state.id, before)], 0
+            )
+        )
         == 3
     )
     kinds = [commit.kind for commit in shop.table.history(limit=1)]

@@ -12,7 +12,7 @@ that are open at it.
 
 # Decisions: docs/decisions/0205
 
-from moulin.catalog.sql.schema.base import FORMAT, IS_OPEN, MAIN, OPEN, Id, complete_metadata, metadata
+from moulin.catalog.sql.schema.base import FORMAT, IS_OPEN, OPEN, Id, complete_metadata, metadata
 from moulin.catalog.sql.schema.file import outbox, trash
 from moulin.catalog.sql.schema.index import index_coverage, index_files, indexes, projection_files, projections
 from moulin.catalog.sql.schema.ingest import (
@@ -50,7 +50,6 @@ from moulin.catalog.sql.schema.version import counter, incarnations, lake, reque
 __all__ = [
     "FORMAT",
     "IS_OPEN",
-    "MAIN",
     "OPEN",
     "SPAN_STATISTICS",
     "Id",

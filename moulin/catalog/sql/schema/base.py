@@ -10,7 +10,6 @@ from sqlalchemy.types import TypeEngine
 
 FORMAT = 1  # the lake format that this version writes; a higher one found is refused
 OPEN = (1 << 63) - 1
-MAIN = 0  # the number of the main branch
 IS_OPEN = f"removed_version = {OPEN}"  # the condition of indexes over what is live now
 _WHERE = "where"
 

@@ -1,7 +1,8 @@
 """Segments and the versions they are live in, deletion vectors, compactions, and the regions of keyed tables.
 
-A row of `segment_spans` says that a segment, with one deletion vector, belongs to the table from `added_version` until
-`removed_version`. Everything else about a segment never changes.
+A row of `segment_spans` says that a segment, with one deletion vector, belongs to a table from `added_version` until
+`removed_version`, and how it joined that table: its first row id, its sequence number and the version. Everything else
+about a segment never changes.
 """
 
 from __future__ import annotations
@@ -57,9 +58,7 @@ segments = Table(
     Column("key_max", LargeBinary),
     Column("region", BigInteger, nullable=False, server_default="0"),
     Column("index_size", BigInteger, nullable=False, server_default="0"),
-    Column("first_row_id", BigInteger, nullable=False),
-    Column("sequence", BigInteger, nullable=False),
-    Column("added_version", BigInteger, nullable=False),
+    Column("added_version", BigInteger, nullable=False),  # the version that brought it to the lake
 )
 
 segment_spans = Table(
@@ -67,9 +66,11 @@ segment_spans = Table(
     metadata,
     Column("id", serial, primary_key=True, autoincrement=True),
     Column("table_id", Id, nullable=False),
-    Column("branch", Integer, nullable=False),
     Column("segment", BigInteger, ForeignKey("segments.number"), nullable=False),
     Column("vector_id", BigInteger, nullable=False),  # 0: no row is deleted
+    Column("first_row_id", BigInteger, nullable=False, server_default="0"),
+    Column("sequence", BigInteger, nullable=False, server_default="0"),
+    Column("joined_version", BigInteger, nullable=False, server_default="0"),
     Column("added_version", BigInteger, nullable=False),
     Column("removed_version", BigInteger, nullable=False),
     # Copies of facts of the segment, so that one index answers a time range or a partition. See segments/live.py.
@@ -78,9 +79,9 @@ segment_spans = Table(
     Column("time_min", BigInteger, nullable=False),
     Column("time_max", BigInteger, nullable=False, server_default="0"),
     Index("spans_segment", "segment", "removed_version"),
-    Index("spans_time", "table_id", "branch", "time_class", "time_min", "removed_version"),
-    Index("spans_partition", "table_id", "branch", "partition_id", "removed_version"),
-    Index("spans_removed", "table_id", "branch", "removed_version", "added_version"),
+    Index("spans_time", "table_id", "time_class", "time_min", "removed_version"),
+    Index("spans_partition", "table_id", "partition_id", "removed_version"),
+    Index("spans_removed", "table_id", "removed_version", "added_version"),
     partial_index("spans_warm", "time_max", "segment", where=IS_OPEN),
 )
 
@@ -88,9 +89,9 @@ segment_spans = Table(
 # the index's first column, first two columns, and so on. Without it, it takes an index by the number of its columns.
 SPAN_STATISTICS = {
     "spans_segment": "1000000 2 1",
-    "spans_time": "1000000 1000000 1000000 200000 2 1",
-    "spans_partition": "1000000 1000000 1000000 100 20",
-    "spans_removed": "1000000 1000000 1000000 500000 10",
+    "spans_time": "1000000 1000000 200000 2 1",
+    "spans_partition": "1000000 1000000 100 20",
+    "spans_removed": "1000000 1000000 500000 10",
     "spans_warm": "1000000 2 1",
 }
 

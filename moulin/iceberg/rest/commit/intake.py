@@ -237,7 +237,7 @@ class _Intake:
             if parsed is None:
                 raise InvalidInput(f"{where} is no data file of the table.")
             numbers[parsed[1]] = path
-        live = self.context.catalog.segments_by_number(numbers, self.state.version)
+        live = self.context.catalog.segments_by_number(self.state.id, numbers, self.state.version)
         for number, path in numbers.items():
             if number not in live or live[number].facts.path != path:
                 raise InvalidInput(f"{path} is no live data file of the table.")

@@ -83,10 +83,10 @@ def fetch_tasks(lake: LakeOf, namespace: str, table: str, body: Body) -> Respons
     task = _Task.unpack(state, field(body, "plan-task", str))
     try:
         if task.appended:
-            as_added = lake.own_catalog().maintenance.segments_with_vectors(dict.fromkeys(task.numbers, 0))
+            as_added = lake.own_catalog().maintenance.segments_with_vectors(state.id, dict.fromkeys(task.numbers, 0))
             live, found = {one.facts.number: one for one in as_added}, None
         else:
-            live = lake.catalog.segments_by_number(task.numbers, task.version)
+            live = lake.catalog.segments_by_number(state.id, task.numbers, task.version)
             found = project(lake.context, state.id, task.version)
     except NotFound as error:
         raise _no_such_task(error.message) from error

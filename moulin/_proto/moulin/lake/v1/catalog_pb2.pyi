@@ -853,12 +853,14 @@ class SegmentPage(_message.Message):
     def __init__(self, segments: _Optional[_Iterable[_Union[_manifest_pb2.DataFileRef, _Mapping]]] = ...) -> None: ...
 
 class GetSegmentsRequest(_message.Message):
-    __slots__ = ("numbers", "version")
+    __slots__ = ("numbers", "version", "table_id")
     NUMBERS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     numbers: _containers.RepeatedScalarFieldContainer[int]
     version: int
-    def __init__(self, numbers: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ...) -> None: ...
+    table_id: str
+    def __init__(self, numbers: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ..., table_id: _Optional[str] = ...) -> None: ...
 
 class CountRowsRequest(_message.Message):
     __slots__ = ("table_id", "version")
@@ -875,12 +877,14 @@ class CountRowsResponse(_message.Message):
     def __init__(self, rows: _Optional[int] = ...) -> None: ...
 
 class ListMergesRequest(_message.Message):
-    __slots__ = ("numbers", "after")
+    __slots__ = ("numbers", "after", "table_id")
     NUMBERS_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     numbers: _containers.RepeatedScalarFieldContainer[int]
     after: int
-    def __init__(self, numbers: _Optional[_Iterable[int]] = ..., after: _Optional[int] = ...) -> None: ...
+    table_id: str
+    def __init__(self, numbers: _Optional[_Iterable[int]] = ..., after: _Optional[int] = ..., table_id: _Optional[str] = ...) -> None: ...
 
 class ListMergesResponse(_message.Message):
     __slots__ = ("merges",)
