@@ -124,9 +124,11 @@ def test_a_new_catalog_is_what_the_migrations_make(tmp_path: Path) -> None:
 
 def test_the_planner_finds_its_way(catalog: Catalog) -> None:
     """Each question about spans is answered from the index that was made for it, however large the table grows."""
-    table = "table_id = x'00' AND branch = 0"
+    table = "table_id = x'00'"
     for where, index in (
         ("removed_version = 9 AND segment IN (1, 2, 3, 4, 5, 6, 7, 8)", "spans_segment"),
+        (f"{table} AND removed_version = 9 AND segment IN (1, 2, 3, 4, 5, 6, 7, 8)", "spans_segment"),
+        (f"{table} AND added_version <= 5 AND removed_version > 5 AND segment IN (1, 2, 3)", "spans_segment"),
         (f"{table} AND added_version <= 5 AND removed_version > 5", "spans_removed"),
         (f"{table} AND removed_version = 9 AND added_version > 5", "spans_removed"),
         (f"{table} AND added_version <= 5 AND removed_version > 5 AND partition_id IN (1, 2, 3)", "spans_partition"),

@@ -92,7 +92,7 @@ def test_reading_with_a_damaged_deletion_vector_is_an_error(lake: Lake, table: T
     ("damage", "rule"),
     [
         (s.tables.update().values(rows=7), "a table's sums are those of its live segments"),
-        (s.segments.update().values(first_row_id=0), "row-id ranges do not overlap"),
+        (s.segment_spans.update().values(first_row_id=0), "row-id ranges do not overlap"),
         (s.segment_spans.update().values(vector_id=999), "a span's vector is known"),
         (s.segment_spans.update().values(removed_version=s.OPEN), "a segment is live once"),
         (s.deletion_vectors.update().values(cardinality=10_000), "a vector marks no more rows than there are"),
