@@ -118,6 +118,9 @@ class CatalogBackend(Protocol):
         Segments of first rows lie in the folder of the id that `new` has.
         """
 
+    def clone_table(self, source_id: UUID, database: str, name: str, *, version: int | None = None) -> TableState:
+        """Make a table of the rows that another one has at `version`, by default now, without copying a file."""
+
     def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]: ...
     def table(self, database: str, name: str, version: int | None = None) -> TableState: ...
     def table_by_id(self, table_id: UUID, version: int | None = None) -> TableState: ...

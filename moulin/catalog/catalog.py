@@ -11,8 +11,8 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from moulin.catalog.commit import clones, indexes, regions, requests
 from moulin.catalog.commit import commit as commits
-from moulin.catalog.commit import indexes, regions, requests
 from moulin.catalog.commit.indexes import Coverage, IndexSize
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
@@ -172,6 +172,13 @@ class Catalog:
             grace = self.config.table_grace if replace else None
             state = commits.create(draft, database, name, new, first, replaced_for=grace)
         self._settle(() if first is None else first.segments)
+        return state
+
+    def clone_table(self, source_id: UUID, database: NameOrId, name: str, *, version: int | None = None) -> TableState:
+        """Make a table of the rows that another one has at `version`, by default now, without copying a file."""
+        with self._mutation("clone-table") as draft:
+            state = clones.clone(draft, source_id, database, name, version)
+        self._settle(())
         return state
 
     def tables(self, database: NameOrId, *, include_dropped: bool = False) -> list[TableEntry]:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from moulin.catalog.segments import bases
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft, add_rows
@@ -68,6 +69,7 @@ def oldest_kept(
     ).scalar_one()
     candidates = [version for version in (kept, pinned, pinned_here) if version is not None]
     candidates += [ref.version for ref in refs_of(row.properties).values()]
+    candidates += bases.dependents(connection, row.id)
     if kept is None:
         return int(row.oldest_version)
     return int(max(row.oldest_version, min([row.head_version, *candidates])))
@@ -175,10 +177,13 @@ def _forget_vectors(connection: sa.Connection, ids: set[int]) -> list[Garbage]:
 
 
 def doomed(now: int, read_here: Collection[UUID] = ()) -> sa.ColumnElement[bool]:
-    """Tables past their grace window that nobody reads. `read_here` are those that living processes have pinned."""
+    """Tables past their grace window that nobody reads and no clone needs.
+
+    `read_here` are those that living processes have pinned.
+    """
     t, p = s.tables, s.pins
     is_read = sa.exists().where(p.c.table_id == t.c.id, p.c.expires_at > now)
-    return sa.and_(t.c.delete_at <= now, ~is_read, t.c.id.not_in(read_here))
+    return sa.and_(t.c.delete_at <= now, ~is_read, t.c.id.not_in(read_here), ~bases.is_needed())
 
 
 def purge(
@@ -257,6 +262,7 @@ def _purge_table(connection: sa.Connection, table_id: UUID) -> list[Garbage]:
         s.index_coverage,
         s.index_files,
         s.indexes,
+        s.span_masks,
         s.partitions,
         s.table_commits,
         s.table_schemas,

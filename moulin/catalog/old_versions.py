@@ -18,6 +18,8 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import history
+from moulin.catalog.segments import bases
+from moulin.catalog.segments.bases import Level
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
 
@@ -87,7 +89,10 @@ def _pack(connection: sa.Connection, table_id: UUID, rows: Collection[Any]) -> N
 def _sequences_in_use(connection: sa.Connection, table_id: UUID) -> list[tuple[int, int]]:
     """The ranges, ascending and apart, in which lie all sequence numbers that rows of a table have."""
     g, p = s.segments, s.segment_spans
+    base = bases.base_level(connection, table_id, 0)
     mine = p.c.table_id == table_id
+    if base is not None:
+        mine = sa.or_(mine, sa.and_(*bases.in_level(p, Level(base.table_id, base.version))))
     own = sa.select(p.c.sequence, p.c.sequence).where(mine)  # of rows that have none stored
     stored = sa.select(g.c.seq_min, g.c.seq_max).join(p, p.c.segment == g.c.number).where(mine, g.c.has_lineage)
     query = sa.union(own, stored)
@@ -115,7 +120,7 @@ def past_versions(connection: sa.Connection, limit: int | None = None) -> list[i
     if older <= int(segments) * 9 // 8:
         return []
     needed: set[int] = set()
-    for column in (t.c.head_version, t.c.oldest_version, p.c.added_version):
+    for column in (t.c.head_version, t.c.oldest_version, t.c.base_version, p.c.added_version):
         needed.update(connection.execute(sa.select(column).where(column < before).distinct()).scalars())
     every = connection.execute(sa.select(v.c.version).where(v.c.version < before).order_by(v.c.version)).scalars()
     gone: list[int] = []

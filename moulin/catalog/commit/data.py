@@ -11,6 +11,8 @@ from moulin.catalog.commit import arrivals, required
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.commit.table_commit import Stale
 from moulin.catalog.objects import tables
+from moulin.catalog.segments import live as segments
+from moulin.catalog.segments.bases import in_level, levels
 from moulin.catalog.segments.live import time_class
 from moulin.catalog.segments.sql_rows import (
     CARRIED,
@@ -69,12 +71,19 @@ def _require_no_new_segments(change: TableChange) -> None:
 def open_spans(change: TableChange, numbers: Iterable[int] | None = None) -> Iterator[Any]:
     """Open spans of the table with what the sums need, all or those of the segments `numbers`."""
     p = s.segment_spans
-    query = select_spans().where(p.c.table_id == change.table_id, p.c.removed_version == s.OPEN)
-    if numbers is None:
-        yield from change.connection.execute(query).all()
-        return
-    for chunk in chunks(list(numbers)):
-        yield from change.connection.execute(query.where(p.c.segment.in_(chunk))).all()
+    wanted = None if numbers is None else set(numbers)
+    sources = [in_level(p, levels(change.row, s.OPEN - 1)[0])]
+    if change.row.base_id is not None:
+        sources.append(in_level(p, levels(change.row, s.OPEN)[1]))
+    for source in sources:
+        query = select_spans().where(*source)
+        if wanted is None:
+            yield from change.connection.execute(query).all()
+            continue
+        for chunk in chunks(sorted(wanted)):
+            for span in change.connection.execute(query.where(p.c.segment.in_(chunk))).all():
+                wanted.discard(span.segment)
+                yield span
 
 
 def _expected_spans(change: TableChange, expected: Sequence[Expected]) -> dict[int, Any]:
@@ -93,13 +102,21 @@ def _versions_that_touched(change: TableChange, segment: int) -> set[int]:
     p = s.segment_spans
     query = sa.select(p.c.added_version, p.c.removed_version)
     query = query.where(p.c.segment == segment, p.c.table_id == change.table_id)
-    return {version for span in change.connection.execute(query) for version in span if version < s.OPEN}
+    m = s.span_masks
+    masked = sa.select(m.c.added_version).where(m.c.segment == segment, m.c.table_id == change.table_id)
+    spans = [*change.connection.execute(query), *change.connection.execute(masked)]
+    return {version for span in spans for version in span if version < s.OPEN}
 
 
 def close_spans(change: TableChange, spans: Sequence[Any]) -> None:
-    p = s.segment_spans
-    for chunk in chunks([span.id for span in spans]):
-        change.connection.execute(p.update().where(p.c.id.in_(chunk)).values(removed_version=change.draft.version))
+    """End spans of the table with this version; those of its base stay as they are, and are masked."""
+    p, version = s.segment_spans, change.draft.version
+    for chunk in chunks([span.id for span in spans if span.table_id == change.table_id]):
+        change.connection.execute(p.update().where(p.c.id.in_(chunk)).values(removed_version=version))
+    based = [span.segment for span in spans if span.table_id != change.table_id]
+    if based:
+        rows = [{"table_id": change.table_id, "segment": number, "added_version": version} for number in based]
+        change.connection.execute(s.span_masks.insert(), rows)
 
 
 def inline(spans: Sequence[Any]) -> int:
@@ -134,16 +151,27 @@ def _replace_vectors(change: TableChange, vectors: Sequence[tuple[Any, NewVector
     reopened = []
     for span, vector in zip(spans, stored, strict=True):
         reopened.append(reopen_span(change, span, vector.id))
-        ref = pb.DataFileRef(
-            path=span.path, number=span.segment, status=codec.EXISTING, dv_version=change.draft.version
-        )
-        codec.set_vector(ref, vector)
-        change.manifest.data_files.append(ref)
+        if span.table_id == change.table_id:
+            ref = pb.DataFileRef(
+                path=span.path, number=span.segment, status=codec.EXISTING, dv_version=change.draft.version
+            )
+            codec.set_vector(ref, vector)
+            change.manifest.data_files.append(ref)
     change.connection.execute(s.segment_spans.insert(), reopened)
+    _describe(change, [span.segment for span in spans if span.table_id != change.table_id])
     rows = sum(vector.cardinality - span.deleted for span, vector in zip(spans, stored, strict=True))
     change.add(rows=-rows)
     change.count("deleted-records", rows)
     change.count("changed-deletion-vectors", len(vectors))
+
+
+def _describe(change: TableChange, numbers: Sequence[int]) -> None:
+    """Put all about segments of the base into the manifest: the table's own manifests have not described them."""
+    live = segments.by_number(change.connection, change.table_id, numbers, change.draft.version) if numbers else {}
+    for segment in live.values():
+        ref = segments.existing_ref(change.table_id, segment)
+        ref.dv_version = change.draft.version
+        change.manifest.data_files.append(ref)
 
 
 def reopen_span(change: TableChange, span: Any, vector_id: int) -> dict[str, Any]:
@@ -245,17 +273,10 @@ def require_cast(change: TableChange) -> None:
     """After a cast, every live segment must be in the new schema, and every region of a keyed table be held."""
     p, g = s.segment_spans, s.segments
     row = tables.find_by_id(change.connection, change.table_id)
-    older = (
-        sa.select(g.c.number)
-        .join(p, p.c.segment == g.c.number)
-        .where(
-            p.c.table_id == change.table_id,
-            p.c.removed_version == s.OPEN,
-            g.c.schema_id != row.schema_id,
-        )
-    )
-    if (found := change.connection.execute(older.limit(1)).scalar()) is not None:
-        raise _prepared_before_cast(change, f"segment {found}", "rewritten by the cast", "as it was")
+    older = sa.select(g.c.number).join(p, p.c.segment == g.c.number).where(g.c.schema_id != row.schema_id).limit(1)
+    for level in levels(row, s.OPEN - 1):
+        if (found := change.connection.execute(older.where(*in_level(p, level))).scalar()) is not None:
+            raise _prepared_before_cast(change, f"segment {found}", "rewritten by the cast", "as it was")
     required.require_held(change, "the cast")
 
 

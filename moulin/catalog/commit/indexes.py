@@ -179,10 +179,11 @@ def _require(change: TableChange, operation: UpdateIndex | DropIndex) -> None:
 
 def _add_files(change: TableChange, index_id: UUID, files: Sequence[IndexFile]) -> None:
     g = s.segments
+    owners = [change.table_id, *([] if change.row.base_id is None else [change.row.base_id])]
     for file in files:
         known: set[int] = set()
         for block in chunks(sorted(file.segments)):
-            mine = sa.select(g.c.number).where(g.c.table_id == change.table_id, g.c.number.in_(block))
+            mine = sa.select(g.c.number).where(g.c.table_id.in_(owners), g.c.number.in_(block))
             known.update(change.connection.execute(mine).scalars())
         entry = pb.IndexFile(
             index_id=index_id.bytes,

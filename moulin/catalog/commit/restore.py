@@ -14,6 +14,7 @@ from moulin.catalog.commit.data import close_spans, inline, reopen_span
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.segments import live as segments
+from moulin.catalog.segments.bases import Level, in_level
 from moulin.catalog.segments.sql_rows import select_spans
 from moulin.catalog.sql import schema as s
 from moulin.formats import manifest as codec
@@ -29,20 +30,27 @@ def apply_restore(change: TableChange, operation: Restore) -> None:
     indexes.drop_without_column(change, state.schema)
 
     p = s.segment_spans
-    mine = sa.and_(p.c.table_id == change.table_id)
+    mine = p.c.table_id == change.table_id
     newer = change.connection.execute(
         select_spans().where(mine, p.c.added_version > target, p.c.removed_version == s.OPEN)
     ).all()
-    older = change.connection.execute(
-        select_spans().where(
-            mine, p.c.removed_version > target, p.c.removed_version < s.OPEN, p.c.added_version <= target
-        )
-    ).all()
+    ended = sa.and_(p.c.removed_version > target, p.c.removed_version < s.OPEN, p.c.added_version <= target)
+    older = [*change.connection.execute(select_spans().where(mine, ended)), *_masked_since(change, target)]
     same = {(r.segment, r.vector_id) for r in newer} & {(r.segment, r.vector_id) for r in older}
     closed = [row for row in newer if (row.segment, row.vector_id) not in same]
     opened = [row for row in older if (row.segment, row.vector_id) not in same]
     _close(change, closed)
     _open(change, opened)
+
+
+def _masked_since(change: TableChange, target: int) -> list[Any]:
+    """Spans of the base that were in the table at `target` and have been masked since."""
+    if change.row.base_id is None:
+        return []
+    p, m = s.segment_spans, s.span_masks
+    since = sa.exists().where(m.c.table_id == change.table_id, m.c.segment == p.c.segment, m.c.added_version > target)
+    base = Level(change.row.base_id, change.row.base_version)
+    return list(change.connection.execute(select_spans().where(*in_level(p, base), since)))
 
 
 def _close(change: TableChange, rows: list[Any]) -> None:
@@ -65,7 +73,7 @@ def _open(change: TableChange, rows: list[Any]) -> None:
     # With all facts: a reader of manifests may have started after these segments were last live.
     live = segments.by_number(change.connection, change.table_id, [row.segment for row in rows], change.draft.version)
     for segment in live.values():
-        change.manifest.data_files.append(codec.segment_to_ref(segment, codec.EXISTING))
+        change.manifest.data_files.append(segments.existing_ref(change.table_id, segment))
     live_rows = sum(row.rows - row.deleted for row in rows)
     change.add(segments=len(rows), rows=live_rows, bytes=sum(row.size for row in rows), inline=inline(rows))
     if inline(rows):

@@ -6,6 +6,7 @@ two promises of publish.py: manifests appear in version order, and all of a vers
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,7 @@ from moulin.catalog.manifests.lake_replay import LakeReplay, database_row, entry
 from moulin.catalog.manifests.recover import insert_versions
 from moulin.catalog.manifests.replay import Span, TableReplay
 from moulin.catalog.old_versions import delete_versions, forget_commits, past_versions
+from moulin.catalog.segments.bases import Level
 from moulin.catalog.segments.sql_rows import CARRIED, select_spans
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import table_entry
@@ -233,6 +235,8 @@ class _TableFollow(TableReplay):
         self._before = {name: getattr(row, name) for name in ("segments", "rows", "bytes", "inline")}
         self._loaded: dict[int, int] = {}  # open spans: segment -> id of the row
         self._closed: list[dict[str, int]] = []
+        self._is_new = self._snapshot_id is None
+        self._newly_masked: list[int] = []
 
     def extend(self, manifest: pb.Manifest) -> bool:
         self._load(manifest)
@@ -258,9 +262,17 @@ class _TableFollow(TableReplay):
                 live = {"segments": 1, "rows": row.rows - row.deleted, "bytes": row.size, "inline": int(row.inline)}
                 for name, amount in live.items():
                     self._before[name] -= amount
+            m = s.span_masks
+            masked = sa.select(m.c.segment).where(m.c.table_id == self._table_id, m.c.segment.in_(chunk))
+            self._masks.update(self._connection.execute(masked).scalars())
         for chunk in chunks(vectors):
             found = self._connection.execute(sa.select(d.c.id, d.c.cardinality).where(d.c.id.in_(chunk)))
             self._vectors.update({row.id: row.cardinality for row in found})
+
+    def _mask(self, number: int, version: int) -> None:
+        if number not in self._masks:
+            self._newly_masked.append(number)
+        super()._mask(number, version)
 
     def _insert_span(self, number: int, span: Span, removed_version: int) -> None:
         span_id = self._loaded.pop(number, None)
@@ -283,5 +295,17 @@ class _TableFollow(TableReplay):
             self._connection.execute(r.delete().where(r.c.table_id == self._table_id, r.c.number == number))
         super()._insert_regions()
 
-    def _sums(self) -> dict[str, int]:
-        return {name: amount + self._before[name] for name, amount in super()._sums().items()}
+    def _sums(self, state: pb.TableState) -> dict[str, int]:
+        return {name: amount + self._before[name] for name, amount in super()._sums(state).items()}
+
+    def _based(self, base: Level, numbers: Sequence[int] | None = None) -> tuple[int, int, int, int]:
+        """Of a table that was known before, what the masks that came since take away."""
+        if self._is_new:
+            return super()._based(base)
+        segments, rows, size, inline = 0, 0, 0, 0
+        for chunk in chunks(self._newly_masked):
+            one = super()._based(Level(base.table_id, base.version), chunk)
+            segments, rows, size, inline = (
+                was - gone for was, gone in zip((segments, rows, size, inline), one, strict=True)
+            )
+        return segments, rows, size, inline

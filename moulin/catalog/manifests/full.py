@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from moulin.catalog.commit import indexes, regions
 from moulin.catalog.objects import tables
 from moulin.catalog.objects.history import sequence_versions
+from moulin.catalog.segments import bases
 from moulin.catalog.segments import live as segments
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import add_view, database_entry, start_manifest, stream_entry, table_entry, token_entry
@@ -67,6 +68,7 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
     manifest.commits[-1].properties_json = json.dumps(dict(row.properties), sort_keys=True)
     manifest.sequence_versions.update(zip(*sequence_versions(connection, table_id), strict=True))
     manifest.data_files.extend(segments.refs_at_version(connection, table_id, version))
+    manifest.masks.extend(bases.masks(connection, table_id))
     if row.inline:
         codec.require_feature(manifest, codec.FEATURE_INLINE_SEGMENTS)
     manifest.regions.extend(regions.stored(connection, table_id))

@@ -53,7 +53,9 @@ class LakeReplay:
             self.versions[manifest.version] = (manifest.timestamp_ns, manifest.kind)
 
     def tables(self) -> Iterator[tuple[UUID, pb.TableEntry]]:
-        return ((UUID(bytes=key), entry) for key, entry in self.entries.items())
+        """In the order in which they were made: a clone comes after the table that it was cloned from."""
+        made = sorted(self.entries.items(), key=lambda item: item[1].created_version)
+        return ((UUID(bytes=key), entry) for key, entry in made)
 
     def insert_databases(self, connection: sa.Connection) -> None:
         _insert(connection, s.databases, [database_row(row) for row in self.databases.values()])

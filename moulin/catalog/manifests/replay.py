@@ -7,6 +7,7 @@ clean-up removed that, with a full manifest.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -17,12 +18,14 @@ from moulin.catalog.expiry import forget
 from moulin.catalog.objects import tables
 from moulin.catalog.objects.history import packed_rows
 from moulin.catalog.old_versions import forget_commits
+from moulin.catalog.segments.bases import Level, in_level
 from moulin.catalog.segments.live import time_class
 from moulin.catalog.segments.sql_rows import (
     input_rows,
     journal_rows,
     partition_ids,
     segment_row,
+    select_spans,
     span_row,
     vector_row,
 )
@@ -43,6 +46,7 @@ _FILLED = (
     s.segments,
     s.deletion_vectors,
     s.segment_spans,
+    s.span_masks,
     s.merge_inputs,
     s.journals,
     s.regions,
@@ -89,20 +93,19 @@ class TableReplay:
         self._rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in _FILLED}
         self._time_classes = 0
         self._regions: dict[int, pb.Region] = {}
+        self._masks: set[int] = set()
 
     def begin(self, manifest: pb.Manifest) -> None:
         """Start with a full manifest, or anew with it after a gap."""
         self._forget()
-        version = manifest.version
         self._set_head(manifest)
         self._number_partitions(manifest)
+        self._add_masks(manifest)
         for ref in manifest.data_files:
             self._add_segment(ref)
             self._add_vector(ref, ref.dv_version)
             self._open_span(ref.number, ref.dv_id, ref.since_version)
-        past = ((sequence, first) for sequence, first in manifest.sequence_versions.items() if first != version)
-        for row in packed_rows(self._table_id, sorted(past)):
-            self._insert(s.table_commits, row)
+        self._add_past(manifest)
 
     def extend(self, manifest: pb.Manifest) -> bool:
         """Take in the next delta; False when it does not follow what was taken in before."""
@@ -112,10 +115,13 @@ class TableReplay:
         version = manifest.version
         self._set_head(manifest)
         self._number_partitions(manifest)
+        self._add_masks(manifest)
         for ref in manifest.data_files:
             if ref.status == codec.DELETED:
                 self._close_span(ref.number, version)
             elif ref.status == codec.ADDED or ref.added_version:
+                if ref.owner and ref.owner == manifest.table.base_id:
+                    self._mask(ref.number, version)
                 self._add_segment(ref)
                 self._add_vector(ref, version)
                 self._open_span(ref.number, ref.dv_id, version)
@@ -123,11 +129,18 @@ class TableReplay:
                 self._add_vector(ref, version)
                 self._close_span(ref.number, version)
                 self._open_span(ref.number, ref.dv_id, version)
+        self._add_past(manifest)
         for row in input_rows(self._table_id, version, manifest.merge_inputs):
             self._insert(s.merge_inputs, row)
         for row in journal_rows(self._table_id, version, manifest.journals):
             self._insert(s.journals, row)
         return True
+
+    def _add_past(self, manifest: pb.Manifest) -> None:
+        """Which versions older sequence numbers were given in: full manifests say it, and the first one of a clone."""
+        past = ((number, first) for number, first in manifest.sequence_versions.items() if first != manifest.version)
+        for row in packed_rows(self._table_id, sorted(past)):
+            self._insert(s.table_commits, row)
 
     def _set_head(self, manifest: pb.Manifest) -> None:
         if self.base is None:
@@ -148,14 +161,16 @@ class TableReplay:
 
     def _add_segment(self, ref: pb.DataFileRef) -> None:
         partition_id = self._partitions[_partition(ref)]
-        row = segment_row(self._table_id, ref, partition_id)
+        owner = UUID(bytes=ref.owner) if ref.owner else self._table_id
+        row = segment_row(owner, ref, partition_id)
         k = time_class(row["time_min"], row["time_max"])
         times = row["time_min"] or 0, row["time_max"] or 0
         joined = ref.first_row_id, ref.sequence, ref.added_version
         self._carried[ref.number] = (partition_id, k, *times, *joined)
         if ref.number in self._facts:
             return
-        self._insert(s.segments, row)
+        if not ref.owner or not self._is_known(s.segments.c.number, ref.number):
+            self._insert(s.segments, row)
         self._time_classes |= 1 << k if k >= 0 else 0
         self._facts[ref.number] = (ref.num_rows, ref.file_size, row["inline"])
         self.highest_segment = max(self.highest_segment, ref.number)
@@ -165,8 +180,23 @@ class TableReplay:
         vector = codec.ref_to_vector(ref)
         if vector is not None and vector.id not in self._vectors:
             self._vectors[vector.id] = vector.cardinality
-            self._insert(s.deletion_vectors, vector_row(self._table_id, vector, version))
+            if not ref.owner or not self._is_known(s.deletion_vectors.c.id, vector.id):
+                self._insert(s.deletion_vectors, vector_row(self._table_id, vector, version))
             self.highest_vector = max(self.highest_vector, vector.id)
+
+    def _is_known(self, column: sa.Column[int], number: int) -> bool:
+        """Whether the table that a segment or vector was made for brought it; it may have no use for it any more."""
+        return self._connection.execute(sa.select(column).where(column == number)).first() is not None
+
+    def _add_masks(self, manifest: pb.Manifest) -> None:
+        for mask in manifest.masks:
+            self._mask(mask.segment, mask.added_version)
+
+    def _mask(self, number: int, version: int) -> None:
+        """A segment of the base is no longer in the table as the base had it."""
+        if number not in self._masks:
+            self._masks.add(number)
+            self._insert(s.span_masks, {"segment": number, "added_version": version})
 
     def _open_span(self, number: int, vector_id: int, version: int) -> None:
         if number in self._open or number not in self._carried:
@@ -176,9 +206,12 @@ class TableReplay:
 
     def _close_span(self, number: int, version: int) -> None:
         span = self._open.pop(number, None)
-        if span is None:
+        if span is not None:
+            self._insert_span(number, span, version)
+        elif self._state is not None and self._state.base_id and number not in self._masks:
+            self._mask(number, version)
+        else:
             raise self.damaged(f"segment {number} is removed and was not there")
-        self._insert_span(number, span, version)
 
     def _insert_span(self, number: int, span: Span, removed_version: int) -> None:
         row = span_row(self._table_id, number, span.vector_id, span.added_version, span.carried, removed_version)
@@ -233,7 +266,9 @@ class TableReplay:
                 last_sequence=state.last_sequence,
                 next_row_id=state.next_row_id,
                 properties=json.loads(state.properties_json),
-                **self._sums(),
+                base_id=UUID(bytes=state.base_id) if state.base_id else None,
+                base_version=state.base_version or None,
+                **self._sums(state),
                 time_classes=self._time_classes,
                 deltas=deltas,
             )
@@ -243,12 +278,26 @@ class TableReplay:
         for row in regions.recovered(self._table_id, self._regions.values()):
             self._insert(s.regions, row)
 
-    def _sums(self) -> dict[str, int]:
-        """What the open spans add up to."""
+    def _sums(self, state: pb.TableState) -> dict[str, int]:
+        """What the open spans, and those of the base, add up to."""
         spans = self._open.values()
         rows = sum(span.rows - span.deleted for span in spans)
         sums = {"segments": len(spans), "rows": rows, "bytes": sum(span.size for span in spans)}
-        return sums | {"inline": sum(span.inline for span in spans)}
+        sums["inline"] = sum(span.inline for span in spans)
+        if state.base_id:
+            base = Level(UUID(bytes=state.base_id), state.base_version, self._table_id, s.OPEN)
+            sums = {name: amount + more for (name, amount), more in zip(sums.items(), self._based(base), strict=True)}
+        return sums
+
+    def _based(self, base: Level, numbers: Sequence[int] | None = None) -> tuple[int, int, int, int]:
+        """Segments, rows, bytes and inline segments of a level, all or those of `numbers`; notes their time classes."""
+        query = select_spans().where(*in_level(s.segment_spans, base))
+        query = query if numbers is None else query.where(s.segment_spans.c.segment.in_(numbers))
+        rows = self._connection.execute(query).all()
+        for row in rows:
+            self._time_classes |= 1 << row.time_class if row.time_class >= 0 else 0
+        live = sum(row.rows - row.deleted for row in rows)
+        return len(rows), live, sum(row.size for row in rows), sum(bool(row.inline) for row in rows)
 
     def damaged(self, what: str) -> Corrupt:
         return Corrupt(

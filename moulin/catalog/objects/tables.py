@@ -19,6 +19,7 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, NotFound
+from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.entities import TableEntry, TableState
 from moulin.model.ids import new_id, new_snapshot_id
@@ -182,6 +183,9 @@ def fill_state(manifest: pb.Manifest, row: Any) -> None:
     state.last_column_id, state.last_partition_id = row.last_column_id, row.last_partition_id
     state.last_sequence, state.next_row_id = row.last_sequence, row.next_row_id
     state.properties_json = json.dumps(dict(row.properties), sort_keys=True)
+    if row.base_id is not None:
+        state.base_id, state.base_version = row.base_id.bytes, row.base_version
+        codec.require_feature(manifest, codec.FEATURE_BASES)
 
 
 def _up_to(*columns: Any) -> sa.Select[Any]:

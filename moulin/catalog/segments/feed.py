@@ -270,7 +270,17 @@ def _touched(connection: sa.Connection, table_id: UUID, since: int, until: int) 
         query = sa.select(p.c.id, p.c.segment, p.c.added_version, p.c.removed_version)
         query = query.where(p.c.table_id == table_id, condition)
         found.update({row.id: row for row in connection.execute(query)})
-    return list(found.values())
+    return [*found.values(), *_masked(connection, table_id, since, until)]
+
+
+def _masked(connection: sa.Connection, table_id: UUID, since: int, until: int) -> list[Any]:
+    """Masks that came in (since, until], as spans that were there since the table was made and closed then."""
+    m, t = s.span_masks, s.tables
+    query = sa.select(
+        m.c.segment, t.c.created_version.label("added_version"), m.c.added_version.label("removed_version")
+    )
+    query = query.join(t, t.c.id == m.c.table_id).where(m.c.table_id == table_id)
+    return list(connection.execute(query.where(m.c.added_version > since, m.c.added_version <= until)))
 
 
 def _pairs(

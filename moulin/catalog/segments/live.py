@@ -12,17 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from moulin.catalog.objects import tables
+from moulin.catalog.segments.bases import Level, base_level, in_level, levels, unmasked
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
+from moulin.storage import paths
 
 NO_TIME = -1
 _LAST_CLASS = 62
@@ -76,43 +78,77 @@ def at_version(
     """
     table = tables.find_by_id(connection, table_id)
     tables.require_kept(table, version)
-    query, parameters = _LIVE, [{"table_id": table_id, "version": version}]
-    ask_first = partition_filter
+    found = levels(table, version)
+    asked = _Asked(
+        [level.table_id for level in found],
+        table.time_classes,
+        None if time_range == (None, None) else time_range,
+        partition_filter,
+        partition_ids,
+    )
+    rows = [row for level in found for row in _rows(connection, level, asked)]
+    rows.sort(key=_number)
+    return [_to_live(row, with_columns, columns) for row in rows]
+
+
+class _Asked(NamedTuple):
+    """What is asked of each level of a table; `table_ids` are those of all its levels, which share partitions."""
+
+    table_ids: list[UUID]
+    time_classes: int
+    time_range: TimeRange | None
+    partition_filter: PartitionFilter | None
+    partition_ids: Collection[int] | None
+
+
+def _rows(connection: sa.Connection, level: Level, asked: _Asked) -> list[Any]:
+    masked = level.mask_of is not None
+    query, parameters = _live(masked), [level.parameters()]
+    partition_filter = ask_first = asked.partition_filter
     rows: list[Any] | None = None
-    if time_range is not None and time_range != (None, None):
-        query = _LIVE_IN_RANGE
-        parameters = [{**parameters[0], **bounds} for bounds in time_bounds(table.time_classes, time_range)]
-        if ask_first is not None and None not in time_range:
-            rows = _few(connection, parameters)
-            if rows is not None or _has_many_partitions(connection, table_id):
+    if asked.time_range is not None:
+        query = _live_in_range(masked)
+        parameters = [{**parameters[0], **bounds} for bounds in time_bounds(asked.time_classes, asked.time_range)]
+        if ask_first is not None and None not in asked.time_range:
+            rows = _few(connection, parameters, masked)
+            if rows is not None or _has_many_partitions(connection, asked.table_ids):
                 ask_first = None
     if ask_first is not None:
-        partitions = connection.execute(_PARTITIONS, {"table_id": table_id}).all()
-        asked = [row[0] for row in partitions if ask_first(*_decoded(row[1:]))]
-        if len(asked) < len(partitions):
+        partitions = connection.execute(_PARTITIONS, {"table_ids": asked.table_ids}).all()
+        wanted = [row[0] for row in partitions if ask_first(*_decoded(row[1:]))]
+        if len(wanted) < len(partitions):
             query = query.where(_IN_PARTITIONS)
-            parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chunks(asked)]
-    if partition_ids is not None:
+            parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chunks(wanted)]
+    if asked.partition_ids is not None:
         query, rows = query.where(_IN_PARTITIONS), None
-        chosen = list(chunks(sorted(partition_ids)))
+        chosen = list(chunks(sorted(asked.partition_ids)))
         parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chosen]
     if rows is None:
         rows = [row for values in parameters for row in connection.execute(query, values).all()]
     if partition_filter is not None and ask_first is None:
         kept = {one for one in {_partition(row) for row in rows} if partition_filter(*_decoded(one))}
         rows = [row for row in rows if _partition(row) in kept]
-    rows.sort(key=_number)
-    return [_to_live(row, with_columns, columns) for row in rows]
+    return rows
 
 
 def by_number(
     connection: sa.Connection, table_id: UUID, numbers: Iterable[int], version: int, *, with_columns: bool = True
 ) -> dict[int, LiveSegment]:
     """Those of the segments `numbers` that are live in a table at `version`."""
+    wanted = list(numbers)
+    found = _in_level(connection, wanted, Level(table_id, version), with_columns)
+    if len(found) < len(set(wanted)) and (base := base_level(connection, table_id, version)) is not None:
+        found |= _in_level(connection, [number for number in wanted if number not in found], base, with_columns)
+    return found
+
+
+def _in_level(
+    connection: sa.Connection, numbers: Sequence[int], level: Level, with_columns: bool
+) -> dict[int, LiveSegment]:
     p = s.segment_spans
     found: dict[int, LiveSegment] = {}
-    for chunk in chunks(list(numbers)):
-        query = _query().where(p.c.segment.in_(chunk), p.c.table_id == table_id, *_at(version))
+    for chunk in chunks(numbers):
+        query = _query().where(p.c.segment.in_(chunk), *in_level(p, level))
         found.update({row.number: _to_live(row, with_columns) for row in connection.execute(query)})
     return found
 
@@ -129,18 +165,21 @@ def partitions_of_table(
     connection: sa.Connection, table_id: UUID, limit: int | None = None
 ) -> list[tuple[int, tuple[bytes | None, ...]]]:
     """Spec id and values of every partition of a table, in the order in which they came; at most `limit`."""
-    p = s.partitions
-    query = sa.select(p.c.spec_id, p.c.tuple).where(p.c.table_id == table_id).order_by(p.c.id).limit(limit)
-    return [(row[0], decode_partition(row[1])) for row in connection.execute(query)]
+    p, base = s.partitions, base_level(connection, table_id, 0)
+    mine = p.c.table_id == table_id if base is None else p.c.table_id.in_([table_id, base.table_id])
+    query = sa.select(p.c.spec_id, p.c.tuple).where(mine).order_by(p.c.id).limit(limit)
+    return list(dict.fromkeys((row[0], decode_partition(row[1])) for row in connection.execute(query)))
 
 
 def with_vectors(connection: sa.Connection, table_id: UUID, vectors: Mapping[int, int]) -> list[LiveSegment]:
     """Segments of a table, by number, with the deletion vectors (0: none) that some kept version saw them with."""
     p = s.segment_spans
     found: dict[int, Any] = {}
-    for chunk in chunks(sorted(vectors)):
-        rows = connection.execute(_query().where(p.c.segment.in_(chunk), p.c.table_id == table_id))
-        found.update({row.number: row for row in rows if (row.vector_id or 0) == vectors[row.number]})
+    base = base_level(connection, table_id, 0)  # a mask hides nothing here: some version saw what it hides now
+    for source in (p.c.table_id == table_id, *([] if base is None else [sa.and_(*in_level(p, base))])):
+        for chunk in chunks(sorted(vectors.keys() - found.keys())):
+            rows = connection.execute(_query().where(p.c.segment.in_(chunk), source))
+            found.update({row.number: row for row in rows if (row.vector_id or 0) == vectors[row.number]})
     return [_to_live(row, True) for _, row in sorted(found.items())]
 
 
@@ -151,24 +190,33 @@ def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
     if version >= table.head_version:
         return int(table.rows)
     p, g, d = s.segment_spans, s.segments, s.deletion_vectors
-    query = (
-        sa.select(sa.func.sum(g.c.rows - sa.func.coalesce(d.c.cardinality, 0)))
-        .select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
-        .where(p.c.table_id == table_id, *_at(version))
+    query = sa.select(sa.func.sum(g.c.rows - sa.func.coalesce(d.c.cardinality, 0))).select_from(
+        p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True)
     )
-    return int(connection.execute(query).scalar_one() or 0)
+    return sum(
+        int(connection.execute(query.where(*in_level(p, one))).scalar_one() or 0) for one in levels(table, version)
+    )
 
 
 def refs_at_version(connection: sa.Connection, table_id: UUID, version: int) -> Iterator[pb.DataFileRef]:
-    """The live segments of a table at `version` as a full manifest holds them."""
-    query = _LIVE.order_by(s.segments.c.number)
+    """The live segments of a table at `version` as a full manifest holds them: those of its base are not among them."""
+    query = _live(False).order_by(s.segments.c.number)
     for row in connection.execute(query, {"table_id": table_id, "version": version}).all():
-        ref = codec.segment_to_ref(_to_live(row, False), codec.EXISTING)
+        ref = existing_ref(table_id, _to_live(row, False))
         ref.columns.MergeFromString(row.facts)
         ref.since_version = row.since_version
         if row.vector_id:
             ref.dv_version = row.vector_version
         yield ref
+
+
+def existing_ref(table_id: UUID, segment: LiveSegment) -> pb.DataFileRef:
+    """All about a segment that a table has, for whoever did not see it join, or when it was made for another table."""
+    ref = codec.segment_to_ref(segment, codec.EXISTING)
+    parsed = paths.parse_segment_path(segment.facts.path)
+    if parsed is not None and parsed[0] != table_id:
+        ref.owner = parsed[0].bytes
+    return ref
 
 
 def _at(version: int | sa.BindParameter[int]) -> tuple[sa.ColumnElement[bool], ...]:
@@ -208,12 +256,19 @@ def _query(p: sa.FromClause = s.segment_spans) -> sa.Select[Any]:
 
 
 # Built once: putting a statement together takes longer than running it.
-_LIVE = _query().where(
-    s.segment_spans.c.table_id == sa.bindparam("table_id"),
-    *_at(sa.bindparam("version")),
-)
+@cache
+def _live(masked: bool) -> sa.Select[Any]:
+    p = s.segment_spans
+    query = _query().where(p.c.table_id == sa.bindparam("table_id"), *_at(sa.bindparam("version")))
+    return query.where(_unmasked(p)) if masked else query
+
+
+def _unmasked(p: sa.FromClause) -> sa.ColumnElement[bool]:
+    return unmasked(p, sa.bindparam("mask_of", type_=s.Id()), sa.bindparam("mask_version"))
+
+
 _PARTITIONS = sa.select(s.partitions.c.id, s.partitions.c.spec_id, s.partitions.c.tuple).where(
-    s.partitions.c.table_id == sa.bindparam("table_id")
+    s.partitions.c.table_id.in_(sa.bindparam("table_ids", expanding=True))
 )
 _IN_PARTITIONS = s.segment_spans.c.partition_id.in_(sa.bindparam("partition_ids", expanding=True))
 _IN_RANGE = (
@@ -224,11 +279,13 @@ _IN_RANGE = (
 )
 
 
-_LIVE_IN_RANGE = _LIVE.where(*_IN_RANGE)
+@cache
+def _live_in_range(masked: bool) -> sa.Select[Any]:
+    return _live(masked).where(*_IN_RANGE)
 
 
 @cache
-def _few_in_range(classes: int) -> sa.Select[Any]:
+def _few_in_range(classes: int, masked: bool) -> sa.Select[Any]:
     """One statement for so many time classes: asked one by one, the way to and fro would be most of the time."""
     p = s.segment_spans
     spans = sa.union_all(
@@ -239,6 +296,7 @@ def _few_in_range(classes: int) -> sa.Select[Any]:
                 p.c.time_class == sa.bindparam(f"time_class_{index}"),
                 p.c.time_min >= sa.bindparam(f"first_start_{index}"),
                 p.c.time_min <= sa.bindparam("last_start"),
+                *([_unmasked(p)] if masked else []),
             )
             for index in range(classes)
         )
@@ -246,7 +304,7 @@ def _few_in_range(classes: int) -> sa.Select[Any]:
     return _query(spans).where(s.segments.c.time_max >= sa.bindparam("first_end")).limit(_FEW + 1)
 
 
-def _few(connection: sa.Connection, parameters: Sequence[Mapping[str, Any]]) -> list[Any] | None:
+def _few(connection: sa.Connection, parameters: Sequence[Mapping[str, Any]], masked: bool) -> list[Any] | None:
     """The segments of a time range, when they are few: then it is their partitions that need a look, not all."""
     if not parameters:
         return []
@@ -254,7 +312,7 @@ def _few(connection: sa.Connection, parameters: Sequence[Mapping[str, Any]]) -> 
     for index, bounds in enumerate(parameters):
         values |= {f"{name}_{index}": bounds[name] for name in ("time_class", "first_start")}
     del values["time_class"], values["first_start"]
-    rows = connection.execute(_few_in_range(len(parameters)), values).all()
+    rows = connection.execute(_few_in_range(len(parameters), masked), values).all()
     return list(rows) if len(rows) <= _FEW else None
 
 
@@ -273,9 +331,9 @@ def _decoded(partition: Sequence[Any]) -> tuple[int, tuple[bytes | None, ...]]:
     return spec_id, decode_partition(values)
 
 
-def _has_many_partitions(connection: sa.Connection, table_id: UUID) -> bool:
+def _has_many_partitions(connection: sa.Connection, table_ids: Collection[UUID]) -> bool:
     """Whether to ask about the partitions of what a time range found, rather than about all there are."""
-    some = sa.select(s.partitions.c.id).where(s.partitions.c.table_id == table_id).offset(_MANY).limit(1)
+    some = sa.select(s.partitions.c.id).where(s.partitions.c.table_id.in_(table_ids)).offset(_MANY).limit(1)
     return connection.execute(some).first() is not None
 
 

@@ -13,7 +13,7 @@ import binascii
 import json
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Any
 from uuid import UUID
@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from moulin.catalog.objects import tables
 from moulin.catalog.objects.names import check_text
+from moulin.catalog.segments import bases
 from moulin.catalog.segments import live as segments
 from moulin.catalog.segments import pages as segment_pages
 from moulin.catalog.sql import schema as s
@@ -99,7 +100,7 @@ def find(
     position = [int(found[0].lake_version), asked, 0, segments.NO_TIME, 0, -1]
     if cursor:
         position = _decode(cursor, 6)
-        if position[1] != asked or not 0 <= position[2] < len(found):
+        if position[1] != asked or not 0 <= position[2] < 2 * len(found):
             raise InvalidInput("The cursor belongs to another search; start again without one.")
     version = position[0]
     for row in found:
@@ -110,9 +111,10 @@ def find(
     wanted = check_limit(limit)
     rows: list[Any] = []
     where: list[tuple[int, int]] = []
-    for block in chunks(list(_scans(found, time_range, position)), segment_pages.MAX_SCANS):
+    levels = [(row, level) for row in found for level in bases.levels(row, version)]
+    for block in chunks(list(_scans(levels, time_range, position)), segment_pages.MAX_SCANS):
         room = wanted + 1 - len(rows)
-        more_rows = segment_pages.first_rows(connection, [scan for _, _, scan in block], version, room)
+        more_rows = segment_pages.first_rows(connection, [scan for _, _, scan in block], room)
         rows += more_rows
         where += [block[row.scan - 1][:2] for row in more_rows]
         if len(rows) > wanted:
@@ -121,7 +123,11 @@ def find(
     if len(rows) > wanted:
         rows = rows[:wanted]
         more = _encode([version, asked, *where[wanted - 1], rows[-1].time_min, rows[-1].number])
-    page = _found(connection, rows, {row.id: _ingest_field(row.json) for row in found}, live=True)
+    fields = {level.table_id: _ingest_field(row.json) for row, level in reversed(levels)}
+    page = tuple(
+        one if one.table_id == (asked_for := levels[at][0].id) else replace(one, table_id=asked_for)
+        for one, (at, _) in zip(_found(connection, rows, fields, live=True), where, strict=False)
+    )
     ids = tuple(row.id for row in found)
     return Page(page, more, version, ids, routing_seq=0 if cursor else int(found[0].routing_seq))
 
@@ -129,6 +135,8 @@ def find(
 _NAMED = (
     sa.select(
         *(s.tables.c[name] for name in ("id", "name", "created_version", "oldest_version", "time_classes")),
+        s.tables.c.base_id,
+        s.tables.c.base_version,
         s.databases.c.name.label("database"),
         s.table_schemas.c.json,
         s.counter.c.version.label("lake_version"),
@@ -161,17 +169,18 @@ def _named(connection: sa.Connection, database_id: UUID, names: Sequence[str]) -
 
 
 def _scans(
-    found: Sequence[Any], time_range: tuple[int, int] | None, position: Sequence[int]
+    levels: Sequence[tuple[Any, bases.Level]], time_range: tuple[int, int] | None, position: Sequence[int]
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """What to ask, from `position` on: for each table, for each class that it uses."""
+    """What to ask, from `position` on: for each level of each table, for each class that the table uses."""
     _, _, first_table, first_class, first_start, after = position
-    for at in range(first_table, len(found)):
-        here = {"table_id": found[at].id}
+    for at in range(first_table, len(levels)):
+        row, level = levels[at]
+        here = {"mask_of": level.table_id, "mask_version": -1, **level.parameters()}
         if time_range is None:
             timeless = {"time_class": segments.NO_TIME, "first_start": 0, "last_start": 0, "first_end": 0}
-            scans = [timeless, *segments.time_bounds(found[at].time_classes, (None, None))]
+            scans = [timeless, *segments.time_bounds(row.time_classes, (None, None))]
         else:
-            scans = list(segments.time_bounds(found[at].time_classes, time_range))
+            scans = list(segments.time_bounds(row.time_classes, time_range))
         for scan in scans:
             k = scan["time_class"]
             if at == first_table and k < first_class:
@@ -211,6 +220,7 @@ _WARM = (
     segment_pages.with_facts(_p)
     .where(
         _p.c.removed_version == sa.literal_column(str(s.OPEN)),  # as the index on what is live says it
+        _p.c.table_id == _g.c.table_id,  # a clone has the files of its base, which are listed once
         _p.c.table_id.not_in(sa.select(s.tables.c.id).where(s.tables.c.tombstoned_at.is_not(None))),
         sa.tuple_(_p.c.time_max, _p.c.segment) < sa.tuple_(sa.bindparam("time_max"), sa.bindparam("segment")),
     )

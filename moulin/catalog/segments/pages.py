@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from moulin.catalog.segments.bases import unmasked
 from moulin.catalog.sql import schema as s
 
 MAX_SCANS = 40  # index scans that one statement makes
@@ -17,6 +18,9 @@ MAX_SCANS = 40  # index scans that one statement makes
 # What one scan of the index on times is bounded by.
 _BOUNDS: dict[str, Any] = {
     "table_id": sa.Uuid(),
+    "version": sa.BigInteger(),
+    "mask_of": sa.Uuid(),
+    "mask_version": sa.BigInteger(),
     "time_class": sa.SmallInteger(),
     "first_start": sa.BigInteger(),
     "last_start": sa.BigInteger(),
@@ -26,18 +30,17 @@ _BOUNDS: dict[str, Any] = {
 _SPAN = ("table_id", "segment", "vector_id", "time_min", "time_max", "removed_version")
 
 
-def first_rows(
-    connection: sa.Connection, scans: Sequence[dict[str, Any]], version: int, limit: int
-) -> Sequence[sa.Row[Any]]:
-    """The first rows of several scans at a version, in their order, with the number of the scan, from 1, as `scan`.
+def first_rows(connection: sa.Connection, scans: Sequence[dict[str, Any]], limit: int) -> Sequence[sa.Row[Any]]:
+    """The first rows of several scans, each of a level of a table, in their order.
 
-    A statement for PostgreSQL takes any number of scans, so that it is parsed and planned once. SQLite has no LATERAL.
+    Each has the number of its scan, from 1, as `scan`. A statement for PostgreSQL takes any number of scans, so
+    that it is parsed and planned once. SQLite has no LATERAL.
     """
     if connection.dialect.name == "postgresql":
         bounds = {name: [scan[name] for scan in scans] for name in _BOUNDS}
-        return connection.execute(_lateral(), {**bounds, "version": version, "limit": limit}).all()
+        return connection.execute(_lateral(), {**bounds, "limit": limit}).all()
     bounds = {f"{name}_{n}": scan[name] for n, scan in enumerate(scans) for name in _BOUNDS}
-    return connection.execute(_union(len(scans)), {**bounds, "version": version, "limit": limit}).all()
+    return connection.execute(_union(len(scans)), {**bounds, "limit": limit}).all()
 
 
 def with_facts(spans: Any, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
@@ -53,10 +56,10 @@ def with_facts(spans: Any, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 def _scan(bound: Any) -> sa.Select[Any]:
     """The first spans of one scan; `bound` gives its bounds by name."""
-    p, first_start = s.segment_spans, bound["first_start"]
-    version: sa.BindParameter[int] = sa.bindparam("version")
+    p, first_start, version = s.segment_spans, bound["first_start"], bound["version"]
     return (
         sa.select(*(p.c[name] for name in _SPAN))
+        .where(unmasked(p, bound["mask_of"], bound["mask_version"]))
         .where(p.c.table_id == bound["table_id"], p.c.time_class == bound["time_class"])
         .where(p.c.added_version <= version, p.c.removed_version > version)
         .where(p.c.time_min >= first_start, p.c.time_min <= bound["last_start"], p.c.time_max >= bound["first_end"])

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
+from moulin.catalog.segments import bases
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import Pool
 from moulin.errors import InvalidInput
@@ -40,7 +42,7 @@ def find(pool: Pool, limit: int = AT_ONCE) -> Iterator[Expiring]:
     with pool.read() as connection:
         t, d = s.tables, s.databases
         rows = connection.execute(
-            sa.select(t.c.id, t.c.name, t.c.properties, t.c.time_classes, d.c.name.label("database"))
+            sa.select(t, d.c.name.label("database"))
             .join(d, d.c.id == t.c.database_id)
             .where(t.c.tombstoned_at.is_(None), d.c.tombstoned_at.is_(None), t.c.event_time.is_not(None))
         ).all()
@@ -60,14 +62,14 @@ def _find_in(pool: Pool, row: Any, limit: int) -> Expiring | None:
             return None
         version = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
         found: list[Expected] = []
-        for k in range(row.time_classes.bit_length()):
+        for level, k in product(bases.levels(row, s.OPEN - 1), range(row.time_classes.bit_length())):
             if row.time_classes >> k & 1 and len(found) < limit:
-                query = _expired(row.id, k, now - kept, now).limit(limit - len(found))
+                query = _expired(level, k, now - kept, now).limit(limit - len(found))
                 found += [Expected(span.segment, span.vector_id) for span in connection.execute(query)]
     return Expiring(row.id, f"{row.database}.{row.name}", version, tuple(found)) if found else None
 
 
-def _expired(table_id: UUID, k: int, before: int, now: int) -> sa.Select[Any]:
+def _expired(level: bases.Level, k: int, before: int, now: int) -> sa.Select[Any]:
     p, i, t = s.segment_spans, s.merge_task_inputs, s.merge_tasks
     in_work = (
         sa.exists()
@@ -76,7 +78,7 @@ def _expired(table_id: UUID, k: int, before: int, now: int) -> sa.Select[Any]:
     )
     return (
         sa.select(p.c.segment, p.c.vector_id)
-        .where(p.c.table_id == table_id, p.c.time_class == k)
-        .where(p.c.time_min < before, p.c.time_max < before, p.c.removed_version == s.OPEN, ~in_work)
+        .where(*bases.in_level(p, level), p.c.time_class == k)
+        .where(p.c.time_min < before, p.c.time_max < before, ~in_work)
         .order_by(p.c.time_min)
     )

@@ -119,8 +119,9 @@ def compactable(
 ) -> Compactable:
     """Live segments that a filter lets through, that no task has, and of which a partition has at least `least`.
 
-    `versions` are those of the filter. With `small`, only segments that are fresh, shorter than that or have deleted
-    rows: no compaction is due for others. Costs what the filter lets through, and `limit` rows of answer.
+    Segments of a base are left to it. `versions` are those of the filter. With `small`, only segments that are fresh,
+    shorter than that or have deleted rows: no compaction is due for others. Costs what the filter lets through, and
+    `limit` rows of answer.
     """
     p, g, i = s.segment_spans, s.segments, s.merge_task_inputs
     together = sa.func.count().over(partition_by=p.c.partition_id).label("together")
@@ -128,7 +129,7 @@ def compactable(
         sa.select(p.c.partition_id, p.c.time_min, p.c.segment, together)
         .join(g, g.c.number == p.c.segment)
         .join(i, i.c.segment == p.c.segment, isouter=True)
-        .where(p.c.table_id == table_id, p.c.removed_version == s.OPEN, i.c.segment.is_(None))
+        .where(p.c.table_id == table_id, g.c.table_id == table_id, p.c.removed_version == s.OPEN, i.c.segment.is_(None))
         .where(p.c.added_version > versions[0], g.c.added_version > versions[0], g.c.added_version <= versions[1])
     )
     if wanted.max_size is not None:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.identity import read_marker
 from moulin.catalog.manifests.index import ManifestIndex
+from moulin.catalog.segments.bases import in_level, levels
 from moulin.catalog.sql import schema as s
 from moulin.catalog.upkeep.published import published_line
 from moulin.catalog.upkeep.verification import KnownFile, known_files, projection_files
@@ -84,23 +85,22 @@ def vectors_are_there(connection: sa.Connection) -> Iterator[Finding]:
 
 def sums_are_right(connection: sa.Connection) -> Iterator[Finding]:
     p, g, d, t = s.segment_spans, s.segments, s.deletion_vectors, s.tables
-    live = (
-        sa.select(
-            p.c.table_id,
-            sa.func.count().label("segments"),
-            sa.func.sum(g.c.rows - sa.func.coalesce(d.c.cardinality, 0)).label("rows"),
-            sa.func.sum(g.c.size).label("bytes"),
-        )
-        .select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
-        .where(p.c.removed_version == s.OPEN)
-        .group_by(p.c.table_id)
-        .subquery()
-    )
+    sums = sa.select(
+        p.c.table_id,
+        sa.func.count().label("segments"),
+        sa.func.sum(g.c.rows - sa.func.coalesce(d.c.cardinality, 0)).label("rows"),
+        sa.func.sum(g.c.size).label("bytes"),
+    ).select_from(p.join(g, g.c.number == p.c.segment).join(d, d.c.id == p.c.vector_id, isouter=True))
+    live = sums.where(p.c.removed_version == s.OPEN).group_by(p.c.table_id).subquery()
     query = sa.select(t, live.c.segments.label("s"), live.c.rows.label("r"), live.c.bytes.label("b")).join(
         live, live.c.table_id == t.c.id, isouter=True
     )
     for row in connection.execute(query):
         kept, found = (row.segments, row.rows, row.bytes), (row.s or 0, row.r or 0, row.b or 0)
+        if row.base_id is not None:
+            base = levels(row, s.OPEN)[1]
+            more = connection.execute(sums.where(*in_level(p, base)).group_by(p.c.table_id)).first()
+            found = found if more is None else (found[0] + more[1], found[1] + more[2], found[2] + more[3])
         if kept != tuple(int(value) for value in found):
             yield Finding("a table's sums are those of its live segments", f"table {row.name}", f"{kept}, not {found}")
 

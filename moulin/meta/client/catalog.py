@@ -117,6 +117,10 @@ class ClientCatalog:
         call = "CreateFilledTable" if replace or (first is not None and first.segments) else "CreateTable"
         return from_message_state(self._call(call, to_message_new_table, **fields))
 
+    def clone_table(self, source_id: UUID, database: str, name: str, *, version: int | None = None) -> TableState:
+        fields = {"source_id": str(source_id), "database": database, "name": name, "version": version}
+        return from_message_state(self._call("CloneTable", pb.CloneTableRequest, **fields))
+
     def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]:
         found = self._call("ListTables", pb.ListTablesRequest, database=database, include_dropped=include_dropped)
         return list(map(from_message_entry, found.tables))

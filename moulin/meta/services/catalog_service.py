@@ -112,6 +112,11 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             self._catalog.create_table(request.database, request.name, new, first, replace=request.replace)
         )
 
+    def CloneTable(self, request: pb.CloneTableRequest, context: Any) -> pb.TableState:
+        source = from_message_id(request.source_id, "source_id")
+        version = request.version if request.HasField("version") else None
+        return to_message_state(self._catalog.clone_table(source, request.database, request.name, version=version))
+
     def ListTables(self, request: pb.ListTablesRequest, context: Any) -> pb.ListTablesResponse:
         found = self._catalog.tables(request.database, include_dropped=request.include_dropped)
         return pb.ListTablesResponse(tables=map(to_message_entry, found))

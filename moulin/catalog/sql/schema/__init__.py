@@ -43,6 +43,7 @@ from moulin.catalog.sql.schema.segment import (
     regions,
     segment_spans,
     segments,
+    span_masks,
 )
 from moulin.catalog.sql.schema.task import leases, merge_task_inputs, merge_tasks, pins, staged_segments
 from moulin.catalog.sql.schema.version import counter, incarnations, lake, requests, reserves, versions
@@ -81,6 +82,7 @@ __all__ = [
     "segment_spans",
     "segments",
     "set_asides",
+    "span_masks",
     "staged_segments",
     "stream_checkpoints",
     "stream_tables",

@@ -45,6 +45,9 @@ tables = Table(
     Column("deltas", BigInteger, nullable=False),  # delta manifests since the last full one
     Column("tombstoned_at", BigInteger),
     Column("delete_at", BigInteger),
+    # Of a clone: the table whose segments at `base_version` it reads besides its own, unless a mask hides them.
+    Column("base_id", Id, index=True),
+    Column("base_version", BigInteger),
     partial_index("tables_live_name", "database_id", "name", unique=True, where="tombstoned_at IS NULL"),
 )
 

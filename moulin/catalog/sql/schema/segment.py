@@ -85,6 +85,17 @@ segment_spans = Table(
     partial_index("spans_warm", "time_max", "segment", where=IS_OPEN),
 )
 
+# Segments of a table's base that the table no longer has as the base had them: it removed them, or opened spans of its
+# own for them. A mask stays: what a restore brings back is a span of the table's own.
+span_masks = Table(
+    "span_masks",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("segment", BigInteger, primary_key=True, autoincrement=False),
+    Column("added_version", BigInteger, nullable=False),
+    Index("span_masks_version", "table_id", "added_version"),
+)
+
 # What SQLite's planner should believe about the spans of a large table: rows in all, then rows per distinct value of
 # the index's first column, first two columns, and so on. Without it, it takes an index by the number of its columns.
 SPAN_STATISTICS = {

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DataFileRef(_message.Message):
-    __slots__ = ("path", "file_size", "num_rows", "level", "seq_min", "seq_max", "key_min", "key_max", "dv_path", "dv_offset", "dv_length", "status", "format", "number", "schema_id", "spec_id", "partition", "sort_order_id", "sha256", "columns", "time_min", "time_max", "has_lineage", "first_row_id", "sequence", "added_version", "dv_id", "dv_cardinality", "since_version", "dv_version", "region", "index_size")
+    __slots__ = ("path", "file_size", "num_rows", "level", "seq_min", "seq_max", "key_min", "key_max", "dv_path", "dv_offset", "dv_length", "status", "format", "number", "schema_id", "spec_id", "partition", "sort_order_id", "sha256", "columns", "time_min", "time_max", "has_lineage", "first_row_id", "sequence", "added_version", "dv_id", "dv_cardinality", "since_version", "dv_version", "region", "index_size", "owner")
     PATH_FIELD_NUMBER: _ClassVar[int]
     FILE_SIZE_FIELD_NUMBER: _ClassVar[int]
     NUM_ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,7 @@ class DataFileRef(_message.Message):
     DV_VERSION_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
     INDEX_SIZE_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     path: str
     file_size: int
     num_rows: int
@@ -72,7 +73,8 @@ class DataFileRef(_message.Message):
     dv_version: int
     region: int
     index_size: int
-    def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., num_rows: _Optional[int] = ..., level: _Optional[int] = ..., seq_min: _Optional[int] = ..., seq_max: _Optional[int] = ..., key_min: _Optional[bytes] = ..., key_max: _Optional[bytes] = ..., dv_path: _Optional[str] = ..., dv_offset: _Optional[int] = ..., dv_length: _Optional[int] = ..., status: _Optional[int] = ..., format: _Optional[int] = ..., number: _Optional[int] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., partition: _Optional[_Iterable[_Union[PartitionValue, _Mapping]]] = ..., sort_order_id: _Optional[int] = ..., sha256: _Optional[bytes] = ..., columns: _Optional[_Union[SegmentColumns, _Mapping]] = ..., time_min: _Optional[int] = ..., time_max: _Optional[int] = ..., has_lineage: _Optional[bool] = ..., first_row_id: _Optional[int] = ..., sequence: _Optional[int] = ..., added_version: _Optional[int] = ..., dv_id: _Optional[int] = ..., dv_cardinality: _Optional[int] = ..., since_version: _Optional[int] = ..., dv_version: _Optional[int] = ..., region: _Optional[int] = ..., index_size: _Optional[int] = ...) -> None: ...
+    owner: bytes
+    def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., num_rows: _Optional[int] = ..., level: _Optional[int] = ..., seq_min: _Optional[int] = ..., seq_max: _Optional[int] = ..., key_min: _Optional[bytes] = ..., key_max: _Optional[bytes] = ..., dv_path: _Optional[str] = ..., dv_offset: _Optional[int] = ..., dv_length: _Optional[int] = ..., status: _Optional[int] = ..., format: _Optional[int] = ..., number: _Optional[int] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., partition: _Optional[_Iterable[_Union[PartitionValue, _Mapping]]] = ..., sort_order_id: _Optional[int] = ..., sha256: _Optional[bytes] = ..., columns: _Optional[_Union[SegmentColumns, _Mapping]] = ..., time_min: _Optional[int] = ..., time_max: _Optional[int] = ..., has_lineage: _Optional[bool] = ..., first_row_id: _Optional[int] = ..., sequence: _Optional[int] = ..., added_version: _Optional[int] = ..., dv_id: _Optional[int] = ..., dv_cardinality: _Optional[int] = ..., since_version: _Optional[int] = ..., dv_version: _Optional[int] = ..., region: _Optional[int] = ..., index_size: _Optional[int] = ..., owner: _Optional[bytes] = ...) -> None: ...
 
 class PartitionValue(_message.Message):
     __slots__ = ("value",)
@@ -125,7 +127,7 @@ class DeleteFileRef(_message.Message):
     def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., content: _Optional[int] = ...) -> None: ...
 
 class Manifest(_message.Message):
-    __slots__ = ("snapshot_id", "sequence_number", "schema_id", "partition_spec_id", "data_files", "delete_files", "previous_snapshot_id", "table_uuid", "last_updated_ms", "properties", "last_column_id", "version", "reader_features", "writer_features", "lake_uuid", "incarnation", "timestamp_ns", "kind", "tables", "lake", "commits", "table", "journals", "merge_inputs", "sequence_versions", "regions", "indexes", "index_files", "dropped_indexes", "databases", "table_entries", "views", "purged", "requests", "state", "ingest_tokens", "streams", "set_asides", "routing_changed", "checksum")
+    __slots__ = ("snapshot_id", "sequence_number", "schema_id", "partition_spec_id", "data_files", "delete_files", "previous_snapshot_id", "table_uuid", "last_updated_ms", "properties", "last_column_id", "version", "reader_features", "writer_features", "lake_uuid", "incarnation", "timestamp_ns", "kind", "tables", "lake", "commits", "table", "journals", "merge_inputs", "sequence_versions", "regions", "indexes", "index_files", "dropped_indexes", "masks", "databases", "table_entries", "views", "purged", "requests", "state", "ingest_tokens", "streams", "set_asides", "routing_changed", "checksum")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -169,6 +171,7 @@ class Manifest(_message.Message):
     INDEXES_FIELD_NUMBER: _ClassVar[int]
     INDEX_FILES_FIELD_NUMBER: _ClassVar[int]
     DROPPED_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    MASKS_FIELD_NUMBER: _ClassVar[int]
     DATABASES_FIELD_NUMBER: _ClassVar[int]
     TABLE_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     VIEWS_FIELD_NUMBER: _ClassVar[int]
@@ -209,6 +212,7 @@ class Manifest(_message.Message):
     indexes: _containers.RepeatedCompositeFieldContainer[Index]
     index_files: _containers.RepeatedCompositeFieldContainer[IndexFile]
     dropped_indexes: _containers.RepeatedScalarFieldContainer[bytes]
+    masks: _containers.RepeatedCompositeFieldContainer[Mask]
     databases: _containers.RepeatedCompositeFieldContainer[Database]
     table_entries: _containers.RepeatedCompositeFieldContainer[TableEntry]
     views: _containers.RepeatedCompositeFieldContainer[View]
@@ -220,7 +224,15 @@ class Manifest(_message.Message):
     set_asides: _containers.RepeatedCompositeFieldContainer[SetAside]
     routing_changed: bool
     checksum: int
-    def __init__(self, snapshot_id: _Optional[int] = ..., sequence_number: _Optional[int] = ..., schema_id: _Optional[int] = ..., partition_spec_id: _Optional[int] = ..., data_files: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., delete_files: _Optional[_Iterable[_Union[DeleteFileRef, _Mapping]]] = ..., previous_snapshot_id: _Optional[int] = ..., table_uuid: _Optional[str] = ..., last_updated_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., last_column_id: _Optional[int] = ..., version: _Optional[int] = ..., reader_features: _Optional[int] = ..., writer_features: _Optional[int] = ..., lake_uuid: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., tables: _Optional[_Iterable[bytes]] = ..., lake: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., table: _Optional[_Union[TableState, _Mapping]] = ..., journals: _Optional[_Iterable[str]] = ..., merge_inputs: _Optional[_Iterable[int]] = ..., sequence_versions: _Optional[_Mapping[int, int]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., indexes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., index_files: _Optional[_Iterable[_Union[IndexFile, _Mapping]]] = ..., dropped_indexes: _Optional[_Iterable[bytes]] = ..., databases: _Optional[_Iterable[_Union[Database, _Mapping]]] = ..., table_entries: _Optional[_Iterable[_Union[TableEntry, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., purged: _Optional[_Iterable[bytes]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., state: _Optional[_Union[LakeState, _Mapping]] = ..., ingest_tokens: _Optional[_Iterable[_Union[IngestToken, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., set_asides: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., routing_changed: _Optional[bool] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, snapshot_id: _Optional[int] = ..., sequence_number: _Optional[int] = ..., schema_id: _Optional[int] = ..., partition_spec_id: _Optional[int] = ..., data_files: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., delete_files: _Optional[_Iterable[_Union[DeleteFileRef, _Mapping]]] = ..., previous_snapshot_id: _Optional[int] = ..., table_uuid: _Optional[str] = ..., last_updated_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., last_column_id: _Optional[int] = ..., version: _Optional[int] = ..., reader_features: _Optional[int] = ..., writer_features: _Optional[int] = ..., lake_uuid: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., tables: _Optional[_Iterable[bytes]] = ..., lake: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., table: _Optional[_Union[TableState, _Mapping]] = ..., journals: _Optional[_Iterable[str]] = ..., merge_inputs: _Optional[_Iterable[int]] = ..., sequence_versions: _Optional[_Mapping[int, int]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., indexes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., index_files: _Optional[_Iterable[_Union[IndexFile, _Mapping]]] = ..., dropped_indexes: _Optional[_Iterable[bytes]] = ..., masks: _Optional[_Iterable[_Union[Mask, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[Database, _Mapping]]] = ..., table_entries: _Optional[_Iterable[_Union[TableEntry, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., purged: _Optional[_Iterable[bytes]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., state: _Optional[_Union[LakeState, _Mapping]] = ..., ingest_tokens: _Optional[_Iterable[_Union[IngestToken, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., set_asides: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., routing_changed: _Optional[bool] = ..., checksum: _Optional[int] = ...) -> None: ...
+
+class Mask(_message.Message):
+    __slots__ = ("segment", "added_version")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    ADDED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    segment: int
+    added_version: int
+    def __init__(self, segment: _Optional[int] = ..., added_version: _Optional[int] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ("version", "ordinal", "timestamp_ns", "kind", "schema_id", "spec_id", "sort_order_id", "sequence", "snapshot_id", "first_row_id", "added_rows", "properties_json", "summary_json")
@@ -253,7 +265,7 @@ class Commit(_message.Message):
     def __init__(self, version: _Optional[int] = ..., ordinal: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., sort_order_id: _Optional[int] = ..., sequence: _Optional[int] = ..., snapshot_id: _Optional[int] = ..., first_row_id: _Optional[int] = ..., added_rows: _Optional[int] = ..., properties_json: _Optional[str] = ..., summary_json: _Optional[str] = ...) -> None: ...
 
 class TableState(_message.Message):
-    __slots__ = ("created_version", "oldest_version", "schema_id", "spec_id", "sort_order_id", "event_time", "last_column_id", "last_partition_id", "last_sequence", "next_row_id", "properties_json", "schemas", "specs", "sort_orders")
+    __slots__ = ("created_version", "oldest_version", "schema_id", "spec_id", "sort_order_id", "event_time", "last_column_id", "last_partition_id", "last_sequence", "next_row_id", "properties_json", "schemas", "specs", "sort_orders", "base_id", "base_version")
     CREATED_VERSION_FIELD_NUMBER: _ClassVar[int]
     OLDEST_VERSION_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
@@ -268,6 +280,8 @@ class TableState(_message.Message):
     SCHEMAS_FIELD_NUMBER: _ClassVar[int]
     SPECS_FIELD_NUMBER: _ClassVar[int]
     SORT_ORDERS_FIELD_NUMBER: _ClassVar[int]
+    BASE_ID_FIELD_NUMBER: _ClassVar[int]
+    BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
     created_version: int
     oldest_version: int
     schema_id: int
@@ -282,7 +296,9 @@ class TableState(_message.Message):
     schemas: _containers.RepeatedCompositeFieldContainer[Setting]
     specs: _containers.RepeatedCompositeFieldContainer[Setting]
     sort_orders: _containers.RepeatedCompositeFieldContainer[Setting]
-    def __init__(self, created_version: _Optional[int] = ..., oldest_version: _Optional[int] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., sort_order_id: _Optional[int] = ..., event_time: _Optional[int] = ..., last_column_id: _Optional[int] = ..., last_partition_id: _Optional[int] = ..., last_sequence: _Optional[int] = ..., next_row_id: _Optional[int] = ..., properties_json: _Optional[str] = ..., schemas: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., specs: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., sort_orders: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ...) -> None: ...
+    base_id: bytes
+    base_version: int
+    def __init__(self, created_version: _Optional[int] = ..., oldest_version: _Optional[int] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., sort_order_id: _Optional[int] = ..., event_time: _Optional[int] = ..., last_column_id: _Optional[int] = ..., last_partition_id: _Optional[int] = ..., last_sequence: _Optional[int] = ..., next_row_id: _Optional[int] = ..., properties_json: _Optional[str] = ..., schemas: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., specs: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., sort_orders: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ..., base_id: _Optional[bytes] = ..., base_version: _Optional[int] = ...) -> None: ...
 
 class Setting(_message.Message):
     __slots__ = ("id", "json")

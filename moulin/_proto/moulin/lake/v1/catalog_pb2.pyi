@@ -362,6 +362,18 @@ class TableRef(_message.Message):
     name: str
     def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
+class CloneTableRequest(_message.Message):
+    __slots__ = ("source_id", "database", "name", "version")
+    SOURCE_ID_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    source_id: str
+    database: str
+    name: str
+    version: int
+    def __init__(self, source_id: _Optional[str] = ..., database: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
+
 class CreateTableRequest(_message.Message):
     __slots__ = ("database", "name", "schema_json", "last_column_id", "spec_json", "last_partition_id", "sort_order_json", "event_time", "properties", "first", "regions", "replace")
     class PropertiesEntry(_message.Message):

@@ -66,6 +66,11 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateTableRequest.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
                 _registered_method=True)
+        self.CloneTable = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/CloneTable',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CloneTableRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
+                _registered_method=True)
         self.ListTables = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/ListTables',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListTablesRequest.SerializeToString,
@@ -399,6 +404,13 @@ class CatalogServiceServicer:
     def CreateFilledTable(self, request, context):
         """Makes a table with its first rows, in place of one that has the name if that is asked for, as one version. A server
         that does not know this call must not make the table without them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CloneTable(self, request, context):
+        """Makes a table of the rows that another one has at a version, by default the newest, without copying a file.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -799,6 +811,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
             'CreateFilledTable': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateFilledTable,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateTableRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.SerializeToString,
+            ),
+            'CloneTable': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloneTable,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CloneTableRequest.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.SerializeToString,
             ),
             'ListTables': grpc.unary_unary_rpc_method_handler(
@@ -1341,6 +1358,33 @@ class CatalogService:
             target,
             '/moulin.lake.v1.CatalogService/CreateFilledTable',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateTableRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloneTable(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/CloneTable',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.CloneTableRequest.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
             options,
             channel_credentials,

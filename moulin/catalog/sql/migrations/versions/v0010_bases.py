@@ -1,4 +1,4 @@
-"""Spans say how a segment joined their table; they name no branch, since a branch of a table is a table.
+"""Spans say how a segment joined their table, and a table may have a base whose segments it reads, too.
 
 The first revision makes the tables as they are today, so in a new catalog there is nothing left to do.
 """
@@ -32,6 +32,11 @@ def upgrade() -> None:
             op.drop_column("segments", name)
     if "branch" in spans:
         _drop_branch(connection)
+    s.span_masks.create(connection, checkfirst=True)
+    if "base_id" not in {column["name"] for column in sa.inspect(connection).get_columns("tables")}:
+        op.add_column("tables", sa.Column("base_id", s.Id))
+        op.add_column("tables", sa.Column("base_version", sa.BigInteger))
+        op.create_index("ix_tables_base_id", "tables", ["base_id"])
 
 
 def _drop_branch(connection: sa.Connection) -> None:

@@ -1,0 +1,146 @@
+"""Clones: tables that begin with the rows of another table at one version, and copy none of its files."""
+
+# Decisions: docs/decisions/0410
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog.objects import databases, tables
+from moulin.catalog.objects.history import packed_rows, sequence_versions
+from moulin.catalog.objects.names import NameOrId, require_free_name
+from moulin.catalog.segments import bases
+from moulin.catalog.segments import live as segments
+from moulin.catalog.segments.sql_rows import CARRIED, select_spans, span_row
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.draft import Draft, add_rows
+from moulin.formats import messages as pb
+from moulin.model.entities import TableState
+from moulin.model.ids import new_id, new_snapshot_id
+from moulin.model.names import check_name
+from moulin.model.tags import shown
+
+CLONE = "clone"
+
+
+def clone(draft: Draft, source_id: UUID, database: NameOrId, name: str, version: int | None = None) -> TableState:
+    """Make a table with the rows, columns and settings that another one has at `version`, by default now.
+
+    Row ids, sequence numbers and what they say of versions are those of the source; names of versions are not taken
+    over. Costs what the settings of the source and its commits take, however many segments it has.
+    """
+    check_name(name, "table")
+    connection = draft.connection
+    row = tables.find_by_id(connection, source_id)
+    at = row.lake_version if version is None else version
+    state = tables.load(connection, row, version)
+    parent = databases.find_parent(connection, database)
+    require_free_name(connection, parent, name)
+    table_id, base = new_id(), _base(row, at)
+    sums = _sums(connection, row, at)
+    connection.execute(
+        s.tables.insert().values(
+            id=table_id,
+            database_id=parent.id,
+            name=name,
+            created_at=draft.now,
+            created_version=draft.version,
+            head_version=draft.version,
+            oldest_version=draft.version,
+            schema_id=state.schema_id,
+            spec_id=state.spec_id,
+            sort_order_id=state.sort_order_id,
+            event_time=state.event_time,
+            last_column_id=state.last_column_id,
+            last_partition_id=state.last_partition_id,
+            last_sequence=state.last_sequence,
+            next_row_id=state.next_row_id,
+            properties=shown(state.properties),
+            time_classes=row.time_classes,
+            deltas=0,
+            base_id=base.table_id,
+            base_version=base.version,
+            **sums,
+        )
+    )
+    for source in tables.SETTINGS.values():
+        for setting_id, text in connection.execute(
+            sa.select(source.c[1], source.c.json).where(source.c.table_id == source_id).order_by(source.c[1])
+        ).all():
+            tables.store_setting(draft, source, table_id, setting_id, text)
+    _copy_regions(draft, source_id, table_id)
+    _copy_sequences(draft, source_id, table_id, state.last_sequence)
+    made = connection.execute(sa.select(s.tables).where(s.tables.c.id == table_id)).one()
+    if base.table_id != source_id:
+        _copy_own(draft, source_id, table_id, at)
+    summary = {"cloned-table": f"{row.database}.{row.name}", "cloned-version": str(at)}
+    snapshot_id = new_snapshot_id()
+    tables.record_commit(draft, made, 0, CLONE, snapshot_id, made.next_row_id, 0, summary, properties_changed=True)
+    add_rows(draft, s.tables, [table_id])
+    tables.fill_state(draft.table(table_id), made)
+    draft.reroute()
+    return tables.made(draft, table_id)
+
+
+def _base(row: Any, version: int) -> bases.Level:
+    """A clone of a clone has the base that the first one has."""
+    return bases.levels(row, version)[-1]
+
+
+def _sums(connection: sa.Connection, row: Any, version: int) -> dict[str, int]:
+    """Segments, rows, bytes and inline segments at a version; at the newest they are known."""
+    if version >= row.head_version:
+        return {name: getattr(row, name) for name in ("segments", "rows", "bytes", "inline")}
+    spans = [
+        span
+        for level in bases.levels(row, version)
+        for span in connection.execute(select_spans().where(*bases.in_level(s.segment_spans, level)))
+    ]
+    return {
+        "segments": len(spans),
+        "rows": sum(span.rows - span.deleted for span in spans),
+        "bytes": sum(span.size for span in spans),
+        "inline": sum(bool(span.inline) for span in spans),
+    }
+
+
+def _copy_regions(draft: Draft, source_id: UUID, table_id: UUID) -> None:
+    """Segments name the regions that wrote them; the clone's have logs of their own, which are empty."""
+    r = s.regions
+    for row in draft.connection.execute(sa.select(r).where(r.c.table_id == source_id).order_by(r.c.number)).all():
+        new = {"table_id": table_id, "number": row.number, "value": row.value, "owner": ""}
+        draft.connection.execute(r.insert().values(**new, epoch=0, covered=0, generation=1))
+        draft.table(table_id).regions.append(pb.Region(number=row.number, value=row.value, generation=1))
+
+
+def _copy_sequences(draft: Draft, source_id: UUID, table_id: UUID, last: int) -> None:
+    """Which version each sequence number of the source was given in: rows say by it when they were last changed."""
+    pairs = [pair for pair in zip(*sequence_versions(draft.connection, source_id), strict=True) if 0 < pair[0] <= last]
+    draft.table(table_id).sequence_versions.update(pairs)
+    for row in packed_rows(table_id, pairs):
+        draft.connection.execute(s.table_commits.insert(), row)
+
+
+def _copy_own(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> None:
+    """What a clone has of its own at a version, and its masks, for a clone of it."""
+    connection, m, p = draft.connection, s.span_masks, s.segment_spans
+    masked = sa.select(m.c.segment).where(m.c.table_id == source_id, m.c.added_version <= version)
+    numbers = connection.execute(masked.order_by(m.c.segment)).scalars().all()
+    if numbers:
+        rows = [{"table_id": table_id, "segment": number, "added_version": draft.version} for number in numbers]
+        connection.execute(m.insert(), rows)
+        draft.table(table_id).masks.extend(bases.masks(connection, table_id))
+    own = connection.execute(select_spans().where(*bases.in_level(p, bases.Level(source_id, version)))).all()
+    if own:
+        spans = [
+            span_row(table_id, row.segment, row.vector_id, draft.version, [getattr(row, name) for name in CARRIED])
+            for row in own
+        ]
+        connection.execute(p.insert(), spans)
+    for segment in segments.by_number(connection, table_id, [row.segment for row in own], draft.version).values():
+        ref = segments.existing_ref(table_id, segment)
+        ref.dv_version = draft.version
+        draft.table(table_id).data_files.append(ref)
