@@ -26,6 +26,8 @@ from moulin.storage.store import Store, open_store
 from moulin.table.properties import check_properties
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame, SparkSession
 
@@ -192,6 +194,22 @@ class Lake:
                 raise
             return self.table(name)
         return self._table(state.id)
+
+    def clone_table(
+        self, source: str | Table, name: str, *, at: int | str | datetime | None = None, copy: bool = False
+    ) -> Table:
+        """Make a table of the rows, columns and settings that another one has now, or `at` a version, tag or time.
+
+        No row is copied: the clone reads the files of its source, which stay as long as it needs them, and what is
+        written to either goes into files of its own. With `copy` the rows are written anew; then the source may be a
+        table of another lake.
+        """
+        from moulin.table.cloning import clone
+
+        database, table = parse_table_name(name)
+        self._open_catalog()
+        found = self.table(source) if isinstance(source, str) else source
+        return self._table(clone(self.context, found.as_of(at), database, table, copy=copy).id)
 
     def table(self, name: str, read_only: bool = False) -> Table:
         """A table. One opened `read_only` shows the version of now until its `refresh` is called."""

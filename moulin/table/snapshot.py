@@ -48,6 +48,10 @@ class Snapshot:
     def state(self) -> TableState:
         return self._state
 
+    def is_in(self, context: Context) -> bool:
+        """Whether the table is in the lake of `context`."""
+        return self._context.catalog.uuid == context.catalog.uuid
+
     def scan(
         self,
         columns: Sequence[str] | None = None,

@@ -41,6 +41,16 @@ class TableVersions(TableHandle):
             version = self._ref(tag).version
         return Snapshot(self._context, self._state(version))
 
+    def as_of(self, at: int | str | datetime | None = None) -> Snapshot:
+        """The table at a version, a tag or a time; by default now, with all that was put before this call."""
+        if at is None:
+            if not self._read_only and (keyed := self._keyed()) is not None:
+                keyed.flush()
+            return Snapshot(self._context, self._state())
+        if isinstance(at, datetime):
+            return self.at(timestamp=at)
+        return self.at(tag=at) if isinstance(at, str) else self.at(version=at)
+
     def tag(self, name: str, version: int | None = None) -> Outcome:
         """Give a name to a version, by default the newest; a tag of that name moves. Clean-up leaves it readable."""
         state = self._writable()

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.manifests.recover import recover
 from moulin.catalog.replica import ReplicaCatalog
-from moulin.catalog.upkeep.check import check
-from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
 from moulin.errors import AlreadyExists, NotFound
-from moulin.model.facts import LiveSegment
 from moulin.model.operations import Append, Delete, Expected, Overwrite, Restore
 from tests.contract.conftest import Backend, HandClock, memory_store
 from tests.contract.samples import commit, live, make_table, segment, vector
@@ -35,20 +30,18 @@ class CloneModel(Model):
         self.versions = {self.table.version: self.now}
 
 
-steps = st.tuples(
-    st.integers(0, 9),
-    st.sampled_from([*STEPS, "append", "delete", "restore", "clone", "clone"]),
-    st.integers(0, 99),
-    st.integers(0, 9),
-)
+_STEPS = [*STEPS, "append", "delete", "restore", "clone", "clone"]
+Step = tuple[int, str, int, int]
 
 
-def joined(catalog: Catalog, table_id: UUID, version: int) -> list[LiveSegment]:
-    """What each segment is, how it joined its table, and its vector."""
-    return catalog.segments(table_id, version)
+def steps(seed: int, count: int) -> list[Step]:
+    chance = random.Random(seed)
+    return [
+        (chance.randrange(10), chance.choice(_STEPS), chance.randrange(100), chance.randrange(10)) for _ in range(count)
+    ]
 
 
-def play(models: list[Model], plan: list[tuple[int, str, int, int]]) -> None:
+def play(models: list[Model], plan: list[Step]) -> None:
     for which, step, a, b in plan:
         model = models[which % len(models)]
         if step == "clone":
@@ -57,33 +50,104 @@ def play(models: list[Model], plan: list[tuple[int, str, int, int]]) -> None:
             model.commit(step, a, b)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(plan=st.lists(steps, min_size=8, max_size=30), more=st.lists(steps, max_size=12))
-def test_clones_and_their_sources_go_their_own_ways(
-    backend: Backend, plan: list[tuple[int, str, int, int]], more: list[tuple[int, str, int, int]]
-) -> None:
-    backend.close()
-    store = memory_store()
+def histories(backend: Backend, seed: int, count: int) -> None:
+    """A table, its clones and their clones: every version of each, then from a replica and after a recovery."""
+    store, plan = memory_store(), steps(seed, count)
     catalog = backend.open(backend.new_uri(), store)
     models: list[Model] = [Model(catalog, "one")]
-    play(models, plan)
+    play(models, plan[: seed % count])
     replica = ReplicaCatalog.from_manifests(store, Config())
-    play(models, more)
+    play(models, plan[seed % count :])
     for model in models:
         require_equal(catalog, model)
-    states = {
-        (model.table.id, version): joined(catalog, model.table.id, version)
-        for model in models
-        for version in model.versions
-    }
+    seen = {(model.table.id, version): None for model in models for version in model.versions}
+    states = {key: catalog.segments(*key) for key in seen}
     catalog.close()
     replica.refresh()
     uri = backend.new_uri()
     recover(store, uri, Config())
-    again = backend.open(uri, store)
-    for other in (replica, again):
+    for other in (replica, backend.open(uri, store)):
         for model in models:
             require_equal(other, model)
-        found = {key: joined(other, *key) for key in states}
-        assert found == states
+        assert {key: other.segments(*key) for key in seen} == states
     replica.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_clones_and_their_sources_go_their_own_ways(backend: Backend, seed: int) -> None:
+    histories(backend, seed, 20)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_long_histories_of_clones(backend: Backend, seed: int) -> None:
+    histories(backend, seed, 120)
+
+
+def test_a_clone_starts_as_its_source_was_and_neither_sees_the_other_change(catalog: Catalog) -> None:
+    source = make_table(catalog)
+    a, b = segment(catalog, source.id), segment(catalog, source.id)
+    old = commit(catalog, source.id, Append(added=(a,))).version
+    commit(catalog, source.id, Append(added=(b,)))
+    clone = catalog.clone_table(source.id, "d", "copy", version=old)
+    assert (live(catalog, clone.id), clone.next_row_id, clone.last_sequence) == ({a.number: 10}, 10, 1)
+    assert catalog.segments(clone.id, clone.version) == catalog.segments(source.id, old)
+    own = segment(catalog, clone.id)
+    commit(catalog, clone.id, Append(added=(own,)))
+    commit(catalog, clone.id, Delete(vectors=(vector(clone.id, a.number, 3),)))
+    commit(catalog, source.id, Overwrite(everything=True))
+    assert live(catalog, clone.id) == {a.number: 7, own.number: 10}
+    assert live(catalog, source.id) == {}
+    assert live(catalog, source.id, old) == {a.number: 10}
+    assert [s.first_row_id for s in catalog.segments(clone.id, catalog.version())] == [0, 10]
+    with pytest.raises(NotFound, match="was created at version"):
+        catalog.segments(clone.id, old)
+
+
+def test_the_feed_of_a_clone_tells_what_it_did_to_the_segments_of_its_base(catalog: Catalog) -> None:
+    source = make_table(catalog)
+    a, b = segment(catalog, source.id), segment(catalog, source.id)
+    commit(catalog, source.id, Append(added=(a, b)))
+    clone = catalog.clone_table(source.id, "d", "copy")
+    marked = commit(catalog, clone.id, Delete(vectors=(vector(clone.id, a.number, 3),))).version
+    removed = commit(catalog, clone.id, Delete(removed=(Expected(b.number, 0),))).version
+    back = commit(catalog, clone.id, Restore(clone.version)).version
+    told = {
+        entry.version: [
+            (one.before.live_rows if one.before else None, one.after.live_rows if one.after else None)
+            for one in entry.segments
+        ]
+        for entry in catalog.feed(clone.id, clone.version, catalog.version())
+    }
+    assert told == {marked: [(10, 7)], removed: [(10, None)], back: [(7, 10), (None, 10)]}
+    (net,) = catalog.feed(clone.id, clone.version, catalog.version(), net=True)
+    assert net.segments == ()
+
+
+def test_a_dropped_source_stays_until_its_last_clone_is_gone(catalog: Catalog, clock: HandClock) -> None:
+    source = make_table(catalog)
+    a = segment(catalog, source.id)
+    commit(catalog, source.id, Append(added=(a,)))
+    clone = catalog.clone_table(source.id, "d", "copy")
+    second = catalog.clone_table(clone.id, "d", "another")
+    catalog.drop_table("d", "t", immediate=True)
+    catalog.drop_table("d", "copy", immediate=True)
+    for _ in range(3):
+        clock.forward(30 * DAY)
+        catalog.collect_garbage()
+    assert live(catalog, second.id) == {a.number: 10}
+    catalog.drop_table("d", "another", immediate=True)
+    for _ in range(3):
+        clock.forward(30 * DAY)
+        catalog.collect_garbage()
+    with pytest.raises(NotFound, match="purged"):
+        catalog.resurrect_table("d", str(source.id))
+
+
+def test_a_clone_needs_a_name_of_its_own_and_a_version_that_is_there(catalog: Catalog) -> None:
+    source = make_table(catalog)
+    with pytest.raises(AlreadyExists, match="'t'"):
+        catalog.clone_table(source.id, "d", "t")
+    with pytest.raises(NotFound, match="does not exist yet"):
+        catalog.clone_table(source.id, "d", "copy", version=99)
+    assert [entry.name for entry in catalog.tables("d")] == ["t"]

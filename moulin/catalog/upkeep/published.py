@@ -70,7 +70,8 @@ def is_whole(catalog: Catalog, index: ManifestIndex, after: int, until: int) -> 
 def _table_parts(catalog: Catalog, after: int, until: int) -> dict[int, set[str]]:
     """The deltas of the versions in (after, until] of tables that are still there."""
     c = s.table_commits
-    query = sa.select(c.c.table_id, c.c.version).where(c.c.version > after, c.c.version <= until).distinct()
+    told = sa.and_(c.c.version > after, c.c.version <= until, c.c.ordinal >= 0)  # packed ones name no manifest
+    query = sa.select(c.c.table_id, c.c.version).where(told).distinct()
     parts: dict[int, set[str]] = defaultdict(set)
     with catalog.pool.read() as connection:
         for table_id, version in connection.execute(query):

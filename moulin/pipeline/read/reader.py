@@ -43,7 +43,7 @@ from moulin.pipeline.read.columns import (
 from moulin.pipeline.read.files import scan_files
 from moulin.pipeline.read.hidden import add_hidden, hidden_of, lineage_columns, stored_lineage
 from moulin.pipeline.read.segment_scan import planned_scan
-from moulin.pipeline.read.staging import Staging
+from moulin.pipeline.read.staging import Staging, by_owner
 from moulin.pipeline.session import frame_of, is_local
 from moulin.sized_cache import SizedCache
 from moulin.table.context import Context
@@ -155,10 +155,13 @@ class TableReader:
     def _scan(
         self, state: TableState, plans: Sequence[ColumnPlan], segments: Sequence[LiveSegment], *more: StructField
     ) -> DataFrame:
-        base, files = self._staging.locate(state.id, [s.facts for s in segments])
         declared = [plan.declared for plan in plans if plan.declared is not None]
         columns, number = StructType([*declared, *more]), StructType([StructField(SEGMENT, LongType())])
-        return scan_files(self._spark, base, files, columns, number)
+        scans = []
+        for owner, facts in by_owner(state.id, [s.facts for s in segments]).items():  # of a clone there may be two
+            base, files = self._staging.locate(owner, facts)
+            scans.append(scan_files(self._spark, base, files, columns, number))
+        return reduce(DataFrame.union, scans)
 
     def _bitmap(self, segments: Sequence[LiveSegment]) -> _Bitmap:
         """The deletion vectors of these segments, which all have one."""

@@ -22,6 +22,15 @@ _THREADS = 8
 _CHUNK = 16 << 20
 
 
+def by_owner(table_id: UUID, segments: Sequence[SegmentFacts]) -> dict[UUID, list[SegmentFacts]]:
+    """Segments of a table by the table in whose folder they lie: a clone has those of its base, too."""
+    found: dict[UUID, list[SegmentFacts]] = {}
+    for facts in segments:
+        parsed = paths.parse_segment_path(facts.path)
+        found.setdefault(table_id if parsed is None else parsed[0], []).append(facts)
+    return found
+
+
 class Staging:
     """Gives local paths for segments. Each object is copied once and kept until `close`. Thread-safe."""
 

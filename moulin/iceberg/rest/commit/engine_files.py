@@ -60,6 +60,10 @@ class Folder:
                     return paths.checked(where.removeprefix(root))
         raise InvalidInput(f"{where!r} does not lie below the table's location, {self.location}.")
 
+    def data_path(self, where: object) -> str:
+        """The path behind the location of a data file."""
+        return self.path(where)
+
     def read(self, where: object) -> bytes:
         path = self.path(where)
         try:
@@ -85,6 +89,15 @@ class TableFolder(Folder):
 
     def __init__(self, store: Store, table_id: UUID) -> None:
         super().__init__(store, paths.table_prefix(table_id))
+
+    def data_path(self, where: object) -> str:
+        """The same; a segment may be one of the table's base. REQUIRES: the caller checks that it is the table's."""
+        if isinstance(where, str):
+            for root in self._roots:
+                path = where.removeprefix(root)
+                if where.startswith(root) and paths.parse_segment_path(path) is not None:
+                    return paths.checked(path)
+        return self.path(where)
 
 
 def check_statistics(folder: Folder, files: Iterable[Json | None]) -> None:

@@ -232,7 +232,7 @@ class _Intake:
     def _live(self, locations: Sequence[str]) -> dict[int, LiveSegment]:
         numbers: dict[int, str] = {}
         for where in locations:
-            path = self.folder.path(where)
+            path = self.folder.data_path(where)
             parsed = paths.parse_segment_path(path)
             if parsed is None:
                 raise InvalidInput(f"{where} is no data file of the table.")
@@ -251,7 +251,7 @@ class _Intake:
         whole: list[LiveSegment] = []
         by_path = {segment.facts.path: segment for segment in touched.values()}
         for where, found in positions.items():
-            segment = by_path.get(self.folder.path(where))
+            segment = by_path.get(self.folder.data_path(where))
             if segment is None or segment.facts.number in removed:
                 continue
             before = self._deleted(segment)
@@ -280,9 +280,9 @@ class _Intake:
         touched: Mapping[int, LiveSegment],
     ) -> None:
         """A delete file may go when its data file goes, or when a new one names all of its rows."""
-        given = {self.folder.path(where): found for where, found in positions.items()}
+        given = {self.folder.data_path(where): found for where, found in positions.items()}
         for record in undone:
-            path = self.folder.path(record.get("referenced_data_file"))
+            path = self.folder.data_path(record.get("referenced_data_file"))
             parsed = paths.parse_segment_path(path)
             if parsed is not None and parsed[1] in removed:
                 continue
