@@ -12,11 +12,9 @@ from moulin.catalog.replica import ReplicaCatalog
 from moulin.config import Config
 from moulin.errors import AlreadyExists, NotFound
 from moulin.model.operations import Append, Delete, Expected, Overwrite, Restore
-from tests.contract.conftest import Backend, HandClock, memory_store
+from tests.contract.conftest import Backend, memory_store
 from tests.contract.samples import commit, live, make_table, segment, vector
 from tests.contract.test_model import STEPS, Model, require_equal
-
-DAY = 86400
 
 
 class CloneModel(Model):
@@ -122,26 +120,6 @@ def test_the_feed_of_a_clone_tells_what_it_did_to_the_segments_of_its_base(catal
     assert told == {marked: [(10, 7)], removed: [(10, None)], back: [(7, 10), (None, 10)]}
     (net,) = catalog.feed(clone.id, clone.version, catalog.version(), net=True)
     assert net.segments == ()
-
-
-def test_a_dropped_source_stays_until_its_last_clone_is_gone(catalog: Catalog, clock: HandClock) -> None:
-    source = make_table(catalog)
-    a = segment(catalog, source.id)
-    commit(catalog, source.id, Append(added=(a,)))
-    clone = catalog.clone_table(source.id, "d", "copy")
-    second = catalog.clone_table(clone.id, "d", "another")
-    catalog.drop_table("d", "t", immediate=True)
-    catalog.drop_table("d", "copy", immediate=True)
-    for _ in range(3):
-        clock.forward(30 * DAY)
-        catalog.collect_garbage()
-    assert live(catalog, second.id) == {a.number: 10}
-    catalog.drop_table("d", "another", immediate=True)
-    for _ in range(3):
-        clock.forward(30 * DAY)
-        catalog.collect_garbage()
-    with pytest.raises(NotFound, match="purged"):
-        catalog.resurrect_table("d", str(source.id))
 
 
 def test_a_clone_needs_a_name_of_its_own_and_a_version_that_is_there(catalog: Catalog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -198,6 +199,32 @@ def rename(context: typer.Context, name: TableName, new_name: str) -> None:
     with open_lake(context) as lake:
         lake.rename_table(name, new_name)
         say(f"Table {name} is now {new_name}.")
+
+
+@app.command()
+def clone(
+    context: typer.Context,
+    source: TableName,
+    name: str,
+    at: Annotated[str | None, typer.Option(help="A version, a tag or a time of the source; by default now.")] = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Write the rows anew instead of sharing files.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a table of the rows that another one has, without copying its files."""
+    with open_lake(context) as lake:
+        made = lake.clone_table(source, name, at=_moment_of(at), copy=copy)
+        say(f"Table {name} is a clone of {source}.", as_json, table=name, version=made.state().version)
+
+
+def _moment_of(text: str | None) -> int | str | datetime | None:
+    """A version where it is a number, a time where it reads as one, else a tag."""
+    if text is None or (text.isascii() and text.isdigit()):
+        return None if text is None else int(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 @app.command()
