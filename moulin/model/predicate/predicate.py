@@ -21,6 +21,7 @@ from moulin.model.facts import ColumnFacts
 from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.predicate.condition import FALSE, TRUE, Column, Condition, columns_of, complement, expression_of
 from moulin.model.predicate.evaluation import evaluate
+from moulin.model.predicate.outline import outline
 from moulin.model.predicate.prune import narrow, possible, state_of_facts, state_of_partition, time_range
 from moulin.model.predicate.terms import Term, terms_of
 from moulin.model.schema.values import Schema
@@ -127,9 +128,12 @@ class Predicate:
         return frozenset(column.field_id for column in self._columns)
 
     def describe(self) -> str:
-        """What the user wrote, on one line, cut to a length that fits a summary."""
-        line = " ".join(self.text.split())
-        return line if len(line) <= _DESCRIPTION else line[: _DESCRIPTION - 3] + "..."
+        """What the user wrote, on one line, cut to a length that fits an error."""
+        return _cut(" ".join(self.text.split()))
+
+    def outline(self) -> str:
+        """The same without values, for what is kept: see `outline.py`."""
+        return _cut(outline(self.condition))
 
     @cached_property
     def _columns(self) -> tuple[Column, ...]:
@@ -138,3 +142,7 @@ class Predicate:
     @cached_property
     def _complement(self) -> Condition:
         return complement(self.condition)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _DESCRIPTION else line[: _DESCRIPTION - 3] + "..."

@@ -65,7 +65,7 @@ def update(
     """Give columns new values in the rows that match, in one version."""
     first = newest()
     assignments(first, given)  # refused before the table is held
-    summary = {"statement": "UPDATE", "where": parse_where(where, first.schema).describe()}
+    summary = {"statement": "UPDATE", "where": parse_where(where, first.schema).outline()}
 
     def compute(state: TableState) -> Edits:
         values = assignments(state, given)

@@ -92,7 +92,7 @@ def prepare_delete(
     predicate = parse_delete(where, state)
     found = find_matches(context, state, predicate)
     whole = {segment.facts.number: segment.vector.id if segment.vector else 0 for segment in found.whole}
-    summary = {"where": predicate.describe()[:200]}
+    summary = {"where": predicate.outline()}
     return DataChange(state.id, state.version, kind, (), found.positions, whole, summary=summary), found.rows
 
 
