@@ -46,6 +46,7 @@ from moulin.model.schema.values import (
     UnknownType,
     UUIDType,
 )
+from moulin.model.texts import check_text
 
 PartitionTuple = tuple[bytes | None, ...]
 
@@ -69,6 +70,7 @@ _PLAIN: Mapping[str, Callable[[], Transform]] = MappingProxyType(
 _WITH_NUMBER: Mapping[str, Callable[[int], Transform]] = MappingProxyType(
     {"bucket": BucketTransform, "truncate": TruncateTransform}
 )
+_NAMED = re.compile(r"(.+?)\s+as\s+(\w+)\s*", re.IGNORECASE | re.DOTALL)
 _CALL = re.compile(r"\s*(\w+)\s*\(\s*(?:(\d{1,10})\s*,)?\s*([^,()]+?)\s*\)\s*")
 
 
@@ -79,29 +81,47 @@ def parse_spec(
     previous: Sequence[PartitionSpec] = (),
     last_partition_id: int = FIRST_FIELD_ID - 1,
 ) -> tuple[PartitionSpec, int]:
-    """The spec that `fields` describe, such as ["day(ts)", "bucket(16, id)", "region"], and the last field id given.
+    """The spec that `fields` describe, such as ["day(ts) as d", "bucket(16, id)"], and the last field id given.
 
-    A field that one of the `previous` specs has keeps its id and name; a spec equal to one of them is that one.
+    A field that one of the `previous` specs has keeps its id, and its name unless another one is given; a spec equal to
+    one of them is that one.
     """
     if isinstance(fields, str):
         raise InvalidInput(f"Partitioning is a list of transforms: write [{fields!r}].")
-    wanted = [_parse_field(text, schema) for text in fields]
+    given = [_split_name(text, schema) for text in fields]
+    wanted = [_parse_field(text, schema) for text, _ in given]
     _check_redundant(wanted, schema)
     for spec in previous:
-        if [(field.source_id, field.transform) for field in spec.fields] == wanted:
+        if [(field.source_id, field.transform) for field in spec.fields] == wanted and all(
+            name in (None, field.name) for (_, name), field in zip(given, spec.fields, strict=True)
+        ):
             return spec, last_partition_id
     earlier = {(field.source_id, str(field.transform)): field for spec in previous for field in spec.fields}
     names = {field.name.lower() for field in earlier.values()}
     result: list[PartitionField] = []
-    for source_id, transform in wanted:
+    for (source_id, transform), (_, chosen) in zip(wanted, given, strict=True):
         field = earlier.get((source_id, str(transform)))
         if field is None:
             last_partition_id = max(last_partition_id, FIRST_FIELD_ID - 1) + 1
-            field = PartitionField(source_id, last_partition_id, transform, _name(source_id, transform, schema, names))
-            names.add(field.name.lower())
+            name = chosen or _name(source_id, transform, schema, names)
+            field = PartitionField(source_id, last_partition_id, transform, name)
+        elif chosen is not None:
+            field = PartitionField(source_id, field.field_id, transform, chosen)
+        names.add(field.name.lower())
         result.append(field)
     spec_id = max((spec.spec_id for spec in previous), default=-1) + 1
-    return PartitionSpec(*result, spec_id=spec_id), last_partition_id
+    made = PartitionSpec(*result, spec_id=spec_id)
+    if any(name is not None for _, name in given):
+        _check_names(made, schema)
+    return made, last_partition_id
+
+
+def _split_name(text: object, schema: Schema) -> tuple[object, str | None]:
+    """A field and the name that is given to it, as in "day(ts) as d"."""
+    found = _NAMED.fullmatch(text) if isinstance(text, str) else None
+    if found is None or (isinstance(text, str) and text.strip() in schema.column_names):
+        return text, None
+    return found[1], check_text(found[2], "name of a partition field", 1024)
 
 
 def adopt_spec(

@@ -81,6 +81,20 @@ def test_a_column_wins_over_a_transform_of_the_same_look() -> None:
     assert fields(parse_spec(["day(ts)"], schema)[0]) == [("day(ts)", 1000, "identity")]
 
 
+def test_a_field_takes_the_name_that_it_is_given() -> None:
+    first, last = parse_spec(["day(ts) as d", "bucket(16, id) AS spread", "region"], SCHEMA)
+    assert [name for name, _, _ in fields(first)] == ["d", "spread", "region"]
+    again, last = parse_spec(["day(ts)", "bucket(16, id)", "region"], SCHEMA, previous=[first], last_partition_id=last)
+    assert again is first, "without a name a field keeps the one it has"
+    renamed, _ = parse_spec(["day(ts) as on_day"], SCHEMA, previous=[first], last_partition_id=last)
+    assert fields(renamed) == [("on_day", 1000, "day")]
+    for wrong in ("day(ts) as region", "day(ts) as "):
+        with pytest.raises((InvalidInput, NotFound)):
+            parse_spec([wrong], SCHEMA)
+    with pytest.raises(InvalidInput, match="given twice"):
+        parse_spec(["day(ts) as d", "bucket(4, id) as d"], SCHEMA)
+
+
 def test_equal_fields_keep_their_ids_and_equal_specs_are_reused() -> None:
     first, last = parse_spec(["day(ts)", "bucket(16, id)"], SCHEMA)
     second, last = parse_spec(["bucket(16, id)", "region"], SCHEMA, previous=[first], last_partition_id=last)
