@@ -53,9 +53,9 @@ def test_engines_read_a_clone_at_every_version(lake: Lake, clone: Table) -> None
 def test_engines_change_a_clone_and_not_its_source(lake: Lake, clone: Table) -> None:
     with served(lake) as address:
         connection = duckdb_attached(address)
-        connection.execute("DELETE FROM lake.shop.trial WHERE id < 20")
-        connection.execute("INSERT INTO lake.shop.trial VALUES (300, 'x')")
-        connection.execute("UPDATE lake.shop.trial SET v = 'y' WHERE id = 70")
+        connection.execute("DELETE FROM ice.shop.trial WHERE id < 20")
+        connection.execute("INSERT INTO ice.shop.trial VALUES (300, 'x')")
+        connection.execute("UPDATE ice.shop.trial SET v = 'y' WHERE id = 70")
         connection.close()
         pyiceberg_catalog(address).load_table("shop.trial").delete("id = 99")
     assert ids(clone.scan().to_arrow()) == [*range(20, 99), 300]
