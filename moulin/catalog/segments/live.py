@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
+from moulin.catalog.sql.prepared import Prepared
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
@@ -77,6 +78,7 @@ def at_version(
     table = tables.find_by_id(connection, table_id)
     tables.require_kept(table, version)
     query, parameters = _LIVE, [{"table_id": table_id, "version": version}]
+    in_partitions = False
     ask_first = partition_filter
     rows: list[Any] | None = None
     if time_range is not None and time_range != (None, None):
@@ -87,22 +89,32 @@ def at_version(
             if rows is not None or _has_many_partitions(connection, table_id):
                 ask_first = None
     if ask_first is not None:
-        partitions = connection.execute(_PARTITIONS, {"table_id": table_id}).all()
+        partitions = _PARTITIONS.all(connection, {"table_id": table_id})
         asked = [row[0] for row in partitions if ask_first(*_decoded(row[1:]))]
         if len(asked) < len(partitions):
-            query = query.where(_IN_PARTITIONS)
+            in_partitions = True
             parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chunks(asked)]
     if partition_ids is not None:
-        query, rows = query.where(_IN_PARTITIONS), None
+        in_partitions, rows = True, None
         chosen = list(chunks(sorted(partition_ids)))
         parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chosen]
     if rows is None:
-        rows = [row for values in parameters for row in connection.execute(query, values).all()]
+        rows = _rows(connection, query, parameters, in_partitions)
     if partition_filter is not None and ask_first is None:
         kept = {one for one in {_partition(row) for row in rows} if partition_filter(*_decoded(one))}
         rows = [row for row in rows if _partition(row) in kept]
     rows.sort(key=_number)
     return [_to_live(row, with_columns, columns) for row in rows]
+
+
+def _rows(
+    connection: sa.Connection, query: sa.Select[Any], parameters: Sequence[Mapping[str, Any]], in_partitions: bool
+) -> list[Any]:
+    if in_partitions:
+        query = query.where(_IN_PARTITIONS)
+        return [row for values in parameters for row in connection.execute(query, values).all()]
+    prepared = _PREPARED[query]
+    return [row for values in parameters for row in prepared.all(connection, values)]
 
 
 def by_number(
@@ -212,8 +224,10 @@ _LIVE = _query().where(
     s.segment_spans.c.branch == s.MAIN,
     *_at(sa.bindparam("version")),
 )
-_PARTITIONS = sa.select(s.partitions.c.id, s.partitions.c.spec_id, s.partitions.c.tuple).where(
-    s.partitions.c.table_id == sa.bindparam("table_id")
+_PARTITIONS = Prepared(
+    sa.select(s.partitions.c.id, s.partitions.c.spec_id, s.partitions.c.tuple).where(
+        s.partitions.c.table_id == sa.bindparam("table_id")
+    )
 )
 _IN_PARTITIONS = s.segment_spans.c.partition_id.in_(sa.bindparam("partition_ids", expanding=True))
 _IN_RANGE = (
@@ -225,10 +239,11 @@ _IN_RANGE = (
 
 
 _LIVE_IN_RANGE = _LIVE.where(*_IN_RANGE)
+_PREPARED = {query: Prepared(query) for query in (_LIVE, _LIVE_IN_RANGE)}
 
 
 @cache
-def _few_in_range(classes: int) -> sa.Select[Any]:
+def _few_in_range(classes: int) -> Prepared:
     """One statement for so many time classes: asked one by one, the way to and fro would be most of the time."""
     p = s.segment_spans
     spans = sa.union_all(
@@ -244,7 +259,7 @@ def _few_in_range(classes: int) -> sa.Select[Any]:
             for index in range(classes)
         )
     ).subquery("spans")
-    return _query(spans).where(s.segments.c.time_max >= sa.bindparam("first_end")).limit(_FEW + 1)
+    return Prepared(_query(spans).where(s.segments.c.time_max >= sa.bindparam("first_end")).limit(_FEW + 1))
 
 
 def _few(connection: sa.Connection, parameters: Sequence[Mapping[str, Any]]) -> list[Any] | None:
@@ -255,7 +270,7 @@ def _few(connection: sa.Connection, parameters: Sequence[Mapping[str, Any]]) -> 
     for index, bounds in enumerate(parameters):
         values |= {f"{name}_{index}": bounds[name] for name in ("time_class", "first_start")}
     del values["time_class"], values["first_start"]
-    rows = connection.execute(_few_in_range(len(parameters)), values).all()
+    rows = _few_in_range(len(parameters)).all(connection, values)
     return list(rows) if len(rows) <= _FEW else None
 
 
