@@ -18,6 +18,7 @@ import pyarrow.types as pt
 from moulin.formats.segment.opened import OpenedFile
 from moulin.formats.segment.options import Range, bare_rows
 from moulin.formats.segment.page_reader import PageReader, taken
+from moulin.formats.segment.page_search import PageSearch
 from moulin.model.columns.arrays import Integers
 
 # Pages this close together are read at once.
@@ -34,6 +35,7 @@ class Decoder:
         self._files: dict[tuple[bool, tuple[str, ...]], pq.ParquetFile] = {}
         near = _NEAR_LOCAL if isinstance(source, pa.OSFile | pa.BufferReader) else _NEAR_REMOTE
         self._pages = PageReader(opened, self._read, near=near, verify=verify, trust=trust)
+        self._search = PageSearch(opened, self._read, verify=verify, trust=trust)
 
     def ranges(self, ranges: Sequence[Range], leaves: Sequence[int], *, use_threads: bool = False) -> pa.Table:
         """The rows of the ranges, one after the other."""
@@ -87,6 +89,20 @@ class Decoder:
             return False
         chunks = (self._opened.map.chunk(group, leaf.index) for group in groups)
         return all(0 < chunk.data_start - chunk.start <= _DICTIONARY_BYTES for chunk in chunks)
+
+    def containing(self, groups: Sequence[int], leaf: int, text: bytes) -> Integers | None:
+        """Positions in row groups, among which are all those of values of a flat column that have `text` in them; None
+        if these are not to be had without decoding, or are many."""
+        opened = self._opened
+        if not opened.own or len(opened.map.columns[opened.leaves[leaf].column]) != 1:
+            return None
+        found = [np.empty(0, np.int64)]
+        for group in groups:
+            rows = self._search.rows(group, leaf, text) if self._search.can_search(group, leaf) else None
+            if rows is None:
+                return None
+            found.append(rows + opened.group_starts[group])
+        return np.concatenate(found)
 
     def coded(self, ranges: Sequence[Range], leaf: int) -> pa.ChunkedArray:
         """A column that `is_coded`, of whole row groups, as dictionaries and indexes."""

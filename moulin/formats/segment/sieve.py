@@ -42,6 +42,10 @@ class Source(Protocol):
     def coded(self, ranges: Sequence[Range], name: str) -> pa.ChunkedArray | None:
         """A column as dictionaries and indexes; None if it is not stored so, or has to be converted."""
 
+    def containing(self, ranges: Sequence[Range], name: str, text: bytes) -> Integers | None:
+        """Positions, ascending, among which are those of all rows whose column `name` has these bytes in it; None if
+        they are many, or not known without decoding the column."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
@@ -64,6 +68,8 @@ def sift(
     first `most` of them."""
     held: dict[str, pa.ChunkedArray] = {}
     for term in terms:
+        if positions is None and term.within:
+            positions = source.containing(ranges, term.columns[0], term.within)
         if positions is None:
             positions, held = _first(source, term, ranges, deleted)
             deleted = None
