@@ -17,13 +17,14 @@ import pyarrow.types as pt
 
 from moulin.formats.segment.opened import OpenedFile
 from moulin.formats.segment.options import Range, bare_rows
-from moulin.formats.segment.page_reader import PageReader, taken
+from moulin.formats.segment.page_reader import PageReader, Rows, taken
 from moulin.formats.segment.page_search import PageSearch
 from moulin.model.columns.arrays import Integers
 
 # Pages this close together are read at once.
 _NEAR_LOCAL = 64 << 10
 _NEAR_REMOTE = 512 << 10
+_FEW_ROWS = 16  # of a row group: if there are more, each is decoded by itself, in memory that is used again
 _DICTIONARY_BYTES = 128 << 10  # one that is larger may have been full, and then values follow that are not in it
 
 
@@ -56,27 +57,30 @@ class Decoder:
         row groups."""
         if not leaves:
             return bare_rows(len(positions))
-        columns: dict[int, list[int]] = {}
-        for leaf in leaves:
-            columns.setdefault(self._opened.leaves[leaf].column, []).append(leaf)
         edges = np.searchsorted(positions, np.asarray([*self._opened.group_starts, self._opened.rows]))
         groups = np.flatnonzero(np.diff(edges)).tolist()
         if not groups:
             return self._empty(leaves)
         rows = {g: positions[edges[g] : edges[g + 1]] - self._opened.group_starts[g] for g in groups}
+        if len(positions) < _FEW_ROWS * len(groups):
+            return self._rows_at(rows, leaves)
+        return pa.concat_tables([self._rows_at({group: local}, leaves) for group, local in rows.items()])
+
+    def _rows_at(self, rows: Rows, leaves: Sequence[int]) -> pa.Table:
+        columns: dict[int, list[int]] = {}
+        for leaf in leaves:
+            columns.setdefault(self._opened.leaves[leaf].column, []).append(leaf)
+        groups = list(rows)
         coded = [column for column, of in columns.items() if self.is_coded(of, groups)]
         flat = [(column, of[0]) for column, of in columns.items() if len(of) == 1]
         found = {column: plain(values) for column, values in self._pages.columns(rows, flat, coded).items()}
         left = [column for column in columns if column not in found]
-        if left:
-            starts = np.cumsum([0, *(self._opened.group_rows[group] for group in groups)])
-            places = np.concatenate([local + start for local, start in zip(rows.values(), starts, strict=False)])
-            for as_codes in (True, False):
-                some = [column for column in left if (column in coded) is as_codes]
+        for as_codes in (True, False):
+            if some := [column for column in left if (column in coded) is as_codes]:
                 wanted = [leaf for column in some for leaf in columns[column]]
-                if wanted:
-                    whole = taken(self._groups(groups, wanted, coded=as_codes), places)
-                    found |= {column: plain(values) for column, values in zip(some, whole.columns, strict=True)}
+                parts = [taken(self._groups([group], wanted, coded=as_codes), at) for group, at in rows.items()]
+                whole = pa.concat_tables(parts)
+                found |= {column: plain(whole.column(at)) for at, column in enumerate(some)}
         names = [self._opened.arrow.field(column).name for column in columns]
         return pa.table([found[column] for column in columns], names=names)
 
