@@ -120,6 +120,18 @@ class Contender:
     prepare: Callable[[], object] | None = None
 
 
+def _settle(most: float = 0.25) -> None:
+    """Wait until the threads of this process are idle, at most `most` seconds: some are meant to be busy."""
+    end = time.monotonic() + most
+    before = time.process_time()
+    while time.monotonic() < end:
+        time.sleep(0.005)
+        now = time.process_time()
+        if now - before < 0.0005:
+            return
+        before = now
+
+
 def take_turns(
     contenders: Mapping[str, Contender],
     runs: int,
@@ -131,11 +143,13 @@ def take_turns(
     """Run all contenders in turns, `warm_up` times unmeasured and then `runs` times measured.
 
     What was written before a run is on disk when its clock starts: an fsync of one contender would otherwise pay for
-    what another left in the page cache.
+    what another left in the page cache. Threads that a contender left at work are done by then, too: polars, for one,
+    goes on for some milliseconds after it has found enough rows.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(warm_up + runs):
         for name, contender in contenders.items():
+            _settle()
             if contender.prepare is not None:
                 contender.prepare()
             os.sync()

@@ -18,6 +18,7 @@ from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
+from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, NotFound
 from moulin.formats import messages as pb
 from moulin.model.entities import Index
@@ -25,6 +26,9 @@ from moulin.model.operations import CreateIndex, DropIndex, IndexFile, IndexOper
 from moulin.model.schema.values import Schema
 
 _NAMED = 2000
+_OF_TABLE = Prepared(
+    sa.select(s.indexes).where(s.indexes.c.table_id == sa.bindparam("table_id")).order_by(s.indexes.c.name)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,7 @@ def drop_without_column(change: TableChange, schema: Schema) -> None:
 
 def list_all(connection: sa.Connection, table_id: UUID) -> list[Index]:
     """The indexes of a table, by name."""
-    i = s.indexes
-    rows = connection.execute(sa.select(i).where(i.c.table_id == table_id).order_by(i.c.name))
+    rows = _OF_TABLE.all(connection, {"table_id": table_id})
     return [Index(row.id, row.name, row.kind, row.field_id, row.created_version) for row in rows]
 
 

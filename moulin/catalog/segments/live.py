@@ -21,6 +21,7 @@ from moulin.catalog.objects import tables
 from moulin.catalog.segments.bases import Level, base_level, in_level, levels, unmasked
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
+from moulin.catalog.sql.prepared import Prepared
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
@@ -103,28 +104,34 @@ class _Asked(NamedTuple):
 
 def _rows(connection: sa.Connection, level: Level, asked: _Asked) -> list[Any]:
     masked = level.mask_of is not None
-    query, parameters = _live(masked), [level.parameters()]
+    in_range = in_partitions = False
+    parameters = [level.parameters()]
     partition_filter = ask_first = asked.partition_filter
     rows: list[Any] | None = None
     if asked.time_range is not None:
-        query = _live_in_range(masked)
+        in_range = True
         parameters = [{**parameters[0], **bounds} for bounds in time_bounds(asked.time_classes, asked.time_range)]
         if ask_first is not None and None not in asked.time_range:
             rows = _few(connection, parameters, masked)
             if rows is not None or _has_many_partitions(connection, asked.table_ids):
                 ask_first = None
     if ask_first is not None:
-        partitions = connection.execute(_PARTITIONS, {"table_ids": asked.table_ids}).all()
+        partitions = [row for one in asked.table_ids for row in _PARTITIONS.all(connection, {"table_id": one})]
         wanted = [row[0] for row in partitions if ask_first(*_decoded(row[1:]))]
         if len(wanted) < len(partitions):
-            query = query.where(_IN_PARTITIONS)
+            in_partitions = True
             parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chunks(wanted)]
     if asked.partition_ids is not None:
-        query, rows = query.where(_IN_PARTITIONS), None
+        in_partitions, rows = True, None
         chosen = list(chunks(sorted(asked.partition_ids)))
         parameters = [{**values, "partition_ids": chunk} for values in parameters for chunk in chosen]
     if rows is None:
-        rows = [row for values in parameters for row in connection.execute(query, values).all()]
+        if in_partitions:
+            query = _live(masked, in_range).where(_IN_PARTITIONS)
+            rows = [row for values in parameters for row in connection.execute(query, values).all()]
+        else:
+            prepared = _prepared(masked, in_range)
+            rows = [row for values in parameters for row in prepared.all(connection, values)]
     if partition_filter is not None and ask_first is None:
         kept = {one for one in {_partition(row) for row in rows} if partition_filter(*_decoded(one))}
         rows = [row for row in rows if _partition(row) in kept]
@@ -200,7 +207,7 @@ def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
 
 def refs_at_version(connection: sa.Connection, table_id: UUID, version: int) -> Iterator[pb.DataFileRef]:
     """The live segments of a table at `version` as a full manifest holds them: those of its base are not among them."""
-    query = _live(False).order_by(s.segments.c.number)
+    query = _live(False, False).order_by(s.segments.c.number)
     for row in connection.execute(query, {"table_id": table_id, "version": version}).all():
         ref = existing_ref(table_id, _to_live(row, False))
         ref.columns.MergeFromString(row.facts)
@@ -257,18 +264,27 @@ def _query(p: sa.FromClause = s.segment_spans) -> sa.Select[Any]:
 
 # Built once: putting a statement together takes longer than running it.
 @cache
-def _live(masked: bool) -> sa.Select[Any]:
+def _live(masked: bool, in_range: bool) -> sa.Select[Any]:
     p = s.segment_spans
     query = _query().where(p.c.table_id == sa.bindparam("table_id"), *_at(sa.bindparam("version")))
+    if in_range:
+        query = query.where(*_IN_RANGE)
     return query.where(_unmasked(p)) if masked else query
+
+
+@cache
+def _prepared(masked: bool, in_range: bool) -> Prepared:
+    return Prepared(_live(masked, in_range))
 
 
 def _unmasked(p: sa.FromClause) -> sa.ColumnElement[bool]:
     return unmasked(p, sa.bindparam("mask_of", type_=s.Id()), sa.bindparam("mask_version"))
 
 
-_PARTITIONS = sa.select(s.partitions.c.id, s.partitions.c.spec_id, s.partitions.c.tuple).where(
-    s.partitions.c.table_id.in_(sa.bindparam("table_ids", expanding=True))
+_PARTITIONS = Prepared(
+    sa.select(s.partitions.c.id, s.partitions.c.spec_id, s.partitions.c.tuple).where(
+        s.partitions.c.table_id == sa.bindparam("table_id")
+    )
 )
 _IN_PARTITIONS = s.segment_spans.c.partition_id.in_(sa.bindparam("partition_ids", expanding=True))
 _IN_RANGE = (
@@ -280,12 +296,7 @@ _IN_RANGE = (
 
 
 @cache
-def _live_in_range(masked: bool) -> sa.Select[Any]:
-    return _live(masked).where(*_IN_RANGE)
-
-
-@cache
-def _few_in_range(classes: int, masked: bool) -> sa.Select[Any]:
+def _few_in_range(classes: int, masked: bool) -> Prepared:
     """One statement for so many time classes: asked one by one, the way to and fro would be most of the time."""
     p = s.segment_spans
     spans = sa.union_all(
@@ -301,7 +312,7 @@ def _few_in_range(classes: int, masked: bool) -> sa.Select[Any]:
             for index in range(classes)
         )
     ).subquery("spans")
-    return _query(spans).where(s.segments.c.time_max >= sa.bindparam("first_end")).limit(_FEW + 1)
+    return Prepared(_query(spans).where(s.segments.c.time_max >= sa.bindparam("first_end")).limit(_FEW + 1))
 
 
 def _few(connection: sa.Connection, parameters: Sequence[Mapping[str, Any]], masked: bool) -> list[Any] | None:
@@ -312,7 +323,7 @@ def _few(connection: sa.Connection, parameters: Sequence[Mapping[str, Any]], mas
     for index, bounds in enumerate(parameters):
         values |= {f"{name}_{index}": bounds[name] for name in ("time_class", "first_start")}
     del values["time_class"], values["first_start"]
-    rows = connection.execute(_few_in_range(len(parameters), masked), values).all()
+    rows = _few_in_range(len(parameters), masked).all(connection, values)
     return list(rows) if len(rows) <= _FEW else None
 
 

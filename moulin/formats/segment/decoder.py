@@ -17,12 +17,14 @@ import pyarrow.types as pt
 
 from moulin.formats.segment.opened import OpenedFile
 from moulin.formats.segment.options import Range, bare_rows
-from moulin.formats.segment.page_reader import PageReader, taken
+from moulin.formats.segment.page_reader import PageReader, Rows, taken
+from moulin.formats.segment.page_search import PageSearch
 from moulin.model.columns.arrays import Integers
 
 # Pages this close together are read at once.
 _NEAR_LOCAL = 64 << 10
 _NEAR_REMOTE = 512 << 10
+_FEW_ROWS = 16  # of a row group: if there are more, each is decoded by itself, in memory that is used again
 _DICTIONARY_BYTES = 128 << 10  # one that is larger may have been full, and then values follow that are not in it
 
 
@@ -34,6 +36,7 @@ class Decoder:
         self._files: dict[tuple[bool, tuple[str, ...]], pq.ParquetFile] = {}
         near = _NEAR_LOCAL if isinstance(source, pa.OSFile | pa.BufferReader) else _NEAR_REMOTE
         self._pages = PageReader(opened, self._read, near=near, verify=verify, trust=trust)
+        self._search = PageSearch(opened, self._read, verify=verify, trust=trust)
 
     def ranges(self, ranges: Sequence[Range], leaves: Sequence[int], *, use_threads: bool = False) -> pa.Table:
         """The rows of the ranges, one after the other."""
@@ -54,27 +57,27 @@ class Decoder:
         row groups."""
         if not leaves:
             return bare_rows(len(positions))
-        columns: dict[int, list[int]] = {}
-        for leaf in leaves:
-            columns.setdefault(self._opened.leaves[leaf].column, []).append(leaf)
         edges = np.searchsorted(positions, np.asarray([*self._opened.group_starts, self._opened.rows]))
         groups = np.flatnonzero(np.diff(edges)).tolist()
         if not groups:
             return self._empty(leaves)
         rows = {g: positions[edges[g] : edges[g + 1]] - self._opened.group_starts[g] for g in groups}
+        if len(positions) < _FEW_ROWS * len(groups):
+            return self._rows_at(rows, leaves)
+        return pa.concat_tables([self._rows_at({group: local}, leaves) for group, local in rows.items()])
+
+    def _rows_at(self, rows: Rows, leaves: Sequence[int]) -> pa.Table:
+        columns: dict[int, list[int]] = {}
+        for leaf in leaves:
+            columns.setdefault(self._opened.leaves[leaf].column, []).append(leaf)
+        groups = list(rows)
         coded = [column for column, of in columns.items() if self.is_coded(of, groups)]
         flat = [(column, of[0]) for column, of in columns.items() if len(of) == 1]
         found = {column: plain(values) for column, values in self._pages.columns(rows, flat, coded).items()}
-        left = [column for column in columns if column not in found]
-        if left:
-            starts = np.cumsum([0, *(self._opened.group_rows[group] for group in groups)])
-            places = np.concatenate([local + start for local, start in zip(rows.values(), starts, strict=False)])
-            for as_codes in (True, False):
-                some = [column for column in left if (column in coded) is as_codes]
-                wanted = [leaf for column in some for leaf in columns[column]]
-                if wanted:
-                    whole = taken(self._groups(groups, wanted, coded=as_codes), places)
-                    found |= {column: plain(values) for column, values in zip(some, whole.columns, strict=True)}
+        for column, of in columns.items():
+            if column not in found:
+                parts = [taken(self._groups([group], of, coded=column in coded), at) for group, at in rows.items()]
+                found[column] = plain(pa.concat_tables(parts).column(0))
         names = [self._opened.arrow.field(column).name for column in columns]
         return pa.table([found[column] for column in columns], names=names)
 
@@ -87,6 +90,20 @@ class Decoder:
             return False
         chunks = (self._opened.map.chunk(group, leaf.index) for group in groups)
         return all(0 < chunk.data_start - chunk.start <= _DICTIONARY_BYTES for chunk in chunks)
+
+    def containing(self, groups: Sequence[int], leaf: int, text: bytes) -> Integers | None:
+        """Positions in row groups, among which are all those of values of a flat column that have `text` in them; None
+        if these are not to be had without decoding, or are many."""
+        opened = self._opened
+        if not opened.own or len(opened.map.columns[opened.leaves[leaf].column]) != 1:
+            return None
+        found = [np.empty(0, np.int64)]
+        for group in groups:
+            rows = self._search.rows(group, leaf, text) if self._search.can_search(group, leaf) else None
+            if rows is None:
+                return None
+            found.append(rows + opened.group_starts[group])
+        return np.concatenate(found)
 
     def coded(self, ranges: Sequence[Range], leaf: int) -> pa.ChunkedArray:
         """A column that `is_coded`, of whole row groups, as dictionaries and indexes."""

@@ -23,6 +23,7 @@ from moulin.formats.segment.footer import (
 )
 from moulin.formats.segment.page_index import FooterMap, Pages
 from moulin.formats.segment.row_mapping import RowMapping
+from moulin.model.columns.arrays import Integers
 from moulin.model.schema.arrow import Leaf, leaves
 from moulin.model.schema.values import Schema
 
@@ -45,6 +46,7 @@ class OpenedFile:
         self.group_rows: tuple[int, ...] = tuple(self.metadata.row_group(group).num_rows for group in groups)
         self.group_starts: tuple[int, ...] = tuple(accumulate(self.group_rows, initial=0))[:-1]
         self.pages: dict[tuple[int, int], Pages | None] = {}
+        self.bodies: dict[tuple[int, int], Integers] = {}  # of pages that were searched, see page_search.py
         self.verified: set[tuple[int, int]] = set()  # row group and leaf of chunks whose checksums were right
         self._schemas: dict[int, _WithSchema] = {}
         if sum(self.group_rows) != self.rows or len(self.leaves) != self.metadata.num_columns:

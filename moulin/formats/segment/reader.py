@@ -12,6 +12,7 @@ from typing import TypeVar, Unpack
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from moulin.errors import Closed, Corrupt, InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
 from moulin.formats.segment.decoder import Decoder
@@ -299,12 +300,24 @@ class SegmentReader:
     def coded(self, ranges: Sequence[Range], name: str) -> pa.ChunkedArray | None:
         """A column of text as it is stored, if that is by dictionaries, and if the ranges are whole row groups."""
         mapping, groups = self._mapping((name,)), [one.group for one in ranges]
-        whole = sum(one.stop - one.start for one in ranges) == sum(self.group_rows[group] for group in groups)
         with self._decoding() as decoder:
-            if not whole or not mapping.leaves or not decoder.is_coded(mapping.leaves, groups):
+            if not self._whole(ranges) or not mapping.leaves or not decoder.is_coded(mapping.leaves, groups):
                 return None
             found = decoder.coded(ranges, mapping.leaves[0])
         return found if found.type.value_type == mapping.schema.field(0).type else None
+
+    def containing(self, ranges: Sequence[Range], name: str, text: bytes) -> Integers | None:
+        """Positions in the ranges, among which are all those of rows whose column `name` has these bytes in it; None if
+        they are many, or not known without decoding the column."""
+        leaves = self._mapping((name,)).leaves
+        if len(leaves) != 1 or not pt.is_string(self._leaves[leaves[0]].type) or not self._whole(ranges):
+            return None
+        with self._decoding() as decoder:
+            return decoder.containing([one.group for one in ranges], leaves[0], text)
+
+    def _whole(self, ranges: Sequence[Range]) -> bool:
+        """Whether the ranges are whole row groups."""
+        return all(one.stop - one.start == self.group_rows[one.group] for one in ranges)
 
     def _stored_leaves(self, read: Options) -> list[int]:
         """The leaf columns to decode."""

@@ -42,6 +42,10 @@ class Source(Protocol):
     def coded(self, ranges: Sequence[Range], name: str) -> pa.ChunkedArray | None:
         """A column as dictionaries and indexes; None if it is not stored so, or has to be converted."""
 
+    def containing(self, ranges: Sequence[Range], name: str, text: bytes) -> Integers | None:
+        """Positions, ascending, among which are those of all rows whose column `name` has these bytes in it; None if
+        they are many, or not known without decoding the column."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
@@ -64,6 +68,8 @@ def sift(
     first `most` of them."""
     held: dict[str, pa.ChunkedArray] = {}
     for term in terms:
+        if positions is None and term.within:
+            positions = source.containing(ranges, term.columns[0], term.within)
         if positions is None:
             positions, held = _first(source, term, ranges, deleted)
             deleted = None
@@ -125,9 +131,19 @@ def _indexes(found: pa.ChunkedArray | pa.Array) -> Integers:
     parts, start = [_NONE], 0
     for chunk in found.chunks if isinstance(found, pa.ChunkedArray) else (found,):
         if chunk.true_count:
-            parts.append(np.asarray(pc.indices_nonzero(chunk)).astype(np.int64) + start)
+            parts.append(_true_bits(pc.fill_null(chunk, False) if chunk.null_count else chunk) + start)
         start += len(chunk)
     return np.concatenate(parts)
+
+
+def _true_bits(mask: pa.BooleanArray) -> Integers:
+    """Where a mask without nulls is true. Arrow looks at each bit, and most bytes have none that is set."""
+    skipped = mask.offset % 8
+    data = np.frombuffer(mask.buffers()[1], np.uint8)[mask.offset // 8 : (mask.offset + len(mask) + 7) // 8]
+    some = np.flatnonzero(data)
+    row, bit = np.nonzero(np.unpackbits(data[some, np.newaxis], axis=1, bitorder="little"))
+    places: Integers = some[row] * 8 + bit - skipped
+    return places[(places >= 0) & (places < len(mask))]
 
 
 def _evaluated(term: Term, table: pa.Table) -> pa.ChunkedArray:

@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.errors import InvalidInput
-from moulin.formats.segment.reader import SegmentReader
 from moulin.model.assignments import computed
 from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
@@ -31,7 +30,6 @@ from moulin.model.schema.arrow import POSITION as ROW_POSITION
 from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.values import Schema
 from moulin.model.where.join import of_column, of_side
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector
 from moulin.table.context import Context
@@ -40,6 +38,7 @@ from moulin.table.edit.edits import Action, Edits, EditSlices, edit_batch
 from moulin.table.edit.matching import SourceKeys, as_key, common_type
 from moulin.table.edit.merge_statement import Match, MergeRule, MergeStatement
 from moulin.table.edit.slices import cut, segments_for
+from moulin.table.read.footers import open_reader
 
 _PAIRS = 1 << 17  # pairs, and rows to insert, that are looked at together
 _SENT_BYTES = 16 << 20  # of a source that is sent to tasks; a larger one is merged in this process
@@ -87,8 +86,7 @@ class MergeSlice:
     def _batches(self, segment: LiveSegment) -> Iterator[pa.RecordBatch]:
         facts, columns = segment.facts, self.statement.target_columns()
         deleted = None if segment.vector is None else read_vector(self.store, segment.vector, facts.rows)
-        source = open_segment(self.store, facts)
-        with SegmentReader(source, self.statement.schema, columns=columns, name=facts.path) as reader:
+        with open_reader(self.store, facts, self.statement.schema, columns=columns) as reader:
             yield from reader.batches(
                 deleted=deleted,
                 predicate=self.predicate,

@@ -29,6 +29,7 @@ from moulin.table.find.index_files import KINDS, SecondaryIndexes
 Found = dict[int, Integers]
 """Positions that may match, ascending, by segment. Of segments that are not there nothing is known."""
 
+_Searched = Compare | In | IsNan | Like
 _NONE: Integers = np.empty(0, np.int64)
 _FEW = 1 << 16  # entries that are always worth reading
 _SHARE = 8  # more are, up to this part of a file: beyond it, reading the rows is as fast
@@ -51,7 +52,7 @@ def narrow(
     segments: Sequence[LiveSegment],
 ) -> Narrowed:
     """What is left of `segments` after asking the indexes of the table."""
-    fields = {leaf.column.field_id for leaf in leaves(predicate.condition) if _spans(leaf) is not None}  # type: ignore[union-attr]
+    fields = {leaf.column.field_id for leaf in leaves(predicate.condition) if isinstance(leaf, _Searched)}
     numbers = [segment.facts.number for segment in segments]
     coverage = catalog.index_coverage(state.id, numbers, fields) if fields and numbers else []
     if not coverage:
@@ -77,7 +78,7 @@ class _Search:
             case Or(children):
                 return self._any(children, segments)
         spans = _spans(condition)
-        if spans is None or not isinstance(condition, Compare | In | IsNan | Like):
+        if spans is None or not isinstance(condition, _Searched):
             return {}
         found: Found = {}
         for covering in self._by_field.get(condition.column.field_id, ()):

@@ -19,14 +19,14 @@ from pyroaring import BitMap64
 from moulin.catalog.segments.feed import FeedEntry, FeedSegment
 from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader
-from moulin.model.columns.arrays import Integers, distinct
+from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import ROW_ID, arrow_field
 from moulin.model.schema.values import Schema
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
+from moulin.table.read.footers import open_reader
 
 CHANGE_TYPE = "_change_type"
 VERSION = "_version"
@@ -45,11 +45,11 @@ _LINEAGE_ROWS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a segment: those not in `left_out`; `only` are the same ones, when they are few."""
+    """Rows of a segment: those not in `left_out`, or those at `positions`."""
 
     segment: LiveSegment
     left_out: BitMap64 | None
-    only: BitMap64 | None = None
+    positions: Integers | None = None
 
 
 @dataclass(frozen=True)
@@ -111,16 +111,12 @@ class _OneVersion:
         rows = self._came(pair) if came else self._went(pair)
         if rows is None:
             return
-        predicate = self._reader.predicate
-        filtered = not predicate.is_true
         with self._open(rows, self._reader.columns) as reader:
             for batch in reader.batches(
                 batch_rows=self._reader.batch_rows,
-                row_groups=_groups(reader, rows),
+                positions=rows.positions,
                 deleted=rows.left_out,
-                expression=predicate.expression if filtered else None,
-                extra_columns=predicate.columns if filtered else (),
-                keep_group=predicate.may_match if filtered else None,
+                predicate=self._reader.predicate,
                 row_id=True,
                 first_row_id=rows.segment.first_row_id,
                 sequence=True,
@@ -180,6 +176,9 @@ class _OneVersion:
     def _lineage(self, rows: _Rows) -> Iterator[tuple[Integers, Integers]]:
         """Row ids and sequence numbers; not from the file when it stores none."""
         segment = rows.segment
+        if not segment.facts.has_lineage and rows.positions is not None:
+            yield rows.positions + segment.first_row_id, np.full(len(rows.positions), segment.sequence, np.int64)
+            return
         if not segment.facts.has_lineage:
             for start in range(0, segment.facts.rows, _LINEAGE_ROWS):
                 count = min(_LINEAGE_ROWS, segment.facts.rows - start)
@@ -190,7 +189,7 @@ class _OneVersion:
             return
         with self._open(rows, ()) as reader:
             for batch in reader.batches(
-                row_groups=_groups(reader, rows),
+                positions=rows.positions,
                 deleted=rows.left_out,
                 row_id=True,
                 first_row_id=segment.first_row_id,
@@ -200,9 +199,7 @@ class _OneVersion:
                 yield _integers(batch.column(0)), _integers(batch.column(1))
 
     def _open(self, rows: _Rows, columns: Sequence[str]) -> SegmentReader:
-        facts = rows.segment.facts
-        source = open_segment(self._reader.store, facts)
-        return SegmentReader(source, self._reader.schema, columns=columns, name=facts.path)
+        return open_reader(self._reader.store, rows.segment.facts, self._reader.schema, columns=columns)
 
     def _went(self, pair: FeedSegment) -> _Rows | None:
         return self._only_in(pair.before, pair.after)
@@ -221,7 +218,7 @@ class _OneVersion:
         only = only - left_out if left_out else only
         if not only:
             return None
-        return _Rows(here, BitMap64(range(here.facts.rows)) - only, only)
+        return _Rows(here, None, deletion_vector.to_array(only))
 
     def _deleted(self, segment: LiveSegment) -> BitMap64 | None:
         if segment.vector is None:
@@ -258,15 +255,6 @@ class _Matches:
     def _indexes(self, ids: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
         indexes = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         return indexes, self._ids[indexes] == ids
-
-
-def _groups(reader: SegmentReader, rows: _Rows) -> list[int] | None:
-    """The row groups that hold any of the rows; None for all."""
-    if rows.only is None:
-        return None
-    groups = np.searchsorted(np.array(reader.group_starts), deletion_vector.to_array(rows.only), side="right") - 1
-    found: list[int] = distinct(groups).tolist()
-    return found
 
 
 def _integers(column: pa.Array) -> Integers:

@@ -73,6 +73,7 @@ def plan_segments(
     if time_range is None:
         return []
     filtered = not predicate.is_true
+    partitioned = any(spec.fields for spec in state.specs.values())
 
     def may_hold(spec_id: int, partition: tuple[bytes | None, ...]) -> bool:
         return predicate.may_match_partition(state.specs[spec_id], state.schema, partition)
@@ -80,7 +81,7 @@ def plan_segments(
     found = catalog.segments(
         state.id,
         state.version,
-        partition_filter=may_hold if filtered else None,
+        partition_filter=may_hold if filtered and partitioned else None,
         time_range=time_range,
         with_columns=filtered or bool(facts_of),
         columns=predicate.field_ids | facts_of,

@@ -8,14 +8,13 @@ import numpy as np
 from pyroaring import BitMap64
 
 from moulin.formats import deletion_vector
-from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import POSITION
 from moulin.model.schema.values import Schema
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import read_vector
+from moulin.table.read.footers import open_reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ def match_positions(
     store: Store, schema: Schema, predicate: Predicate, segment: LiveSegment, deleted: BitMap64 | None
 ) -> BitMap64:
     """Live positions of a segment that match."""
-    reader = SegmentReader(open_segment(store, segment.facts), schema, columns=[], name=segment.facts.path)
-    batches = reader.batches(deleted=deleted, predicate=predicate, position=True)
-    positions = [batch.column(POSITION).to_numpy() for batch in batches]
+    with open_reader(store, segment.facts, schema, columns=[]) as reader:
+        batches = reader.batches(deleted=deleted, predicate=predicate, position=True)
+        positions = [batch.column(POSITION).to_numpy() for batch in batches]
     return deletion_vector.from_positions(np.concatenate(positions)) if positions else BitMap64()
