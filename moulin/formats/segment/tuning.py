@@ -87,7 +87,8 @@ def _all_differ(column: pa.ChunkedArray) -> bool:
     first = column.slice(0, _SAMPLE_ROWS).drop_null()
     if len(first) < _LEAST_SAMPLE:
         return False
-    storage = first.cast(pa.binary()) if pt.is_fixed_size_binary(first.type) else first
+    storage = first.cast(first.type.storage_type) if isinstance(first.type, pa.BaseExtensionType) else first
+    storage = storage.cast(pa.binary()) if pt.is_fixed_size_binary(storage.type) else storage
     return bool(pc.count_distinct(storage).as_py() > _MOSTLY * len(first))
 
 
