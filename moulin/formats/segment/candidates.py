@@ -16,6 +16,8 @@ from moulin.model.columns.arrays import Integers
 from moulin.model.predicate.condition import Column, Condition
 from moulin.model.schema.values import IcebergType, Schema
 
+_FEW = 8  # rows of a row group for each one that may match
+
 
 class Candidates:
     """`read(start, length)` reads bytes of the file; it is called once for parts at most `near` bytes apart.
@@ -29,22 +31,29 @@ class Candidates:
     def of(
         self, condition: Condition, schema: Schema, ranges: Sequence[Range]
     ) -> tuple[Sequence[Range], Integers | None]:
-        """The ranges with rows that may match; and the positions of these rows, if they are less than half of the rows
-        of their row groups, else None."""
+        """The ranges with rows that may match; and the positions of these rows, if they are few, else None: more are
+        faster to decode with all others."""
         if not ranges or not self._opened.own or not self._opened.checksums.has_pages:
             return ranges, None
-        groups = [one.group for one in ranges]
-        found = may_match(
-            condition,
-            [(self._opened.group_starts[g], self._opened.group_starts[g] + self._opened.group_rows[g]) for g in groups],
-            lambda column: self._bounds(column, schema, groups),
-        )
+        if len(ranges) > 2 and self._may_match(condition, schema, [ranges[0], ranges[-1]]) is None:
+            return ranges, None  # values lie as they come: the others would tell nothing, too
+        found = self._may_match(condition, schema, ranges)
         if found is None:
             return ranges, None
-        found = within(found, [(one.start, one.stop) for one in ranges])
         ranges = _touched(ranges, found)
-        few = 2 * found.rows < sum(self._opened.group_rows[one.group] for one in ranges)
+        few = _FEW * found.rows < sum(self._opened.group_rows[one.group] for one in ranges)
         return ranges, found.positions() if few else None
+
+    def _may_match(self, condition: Condition, schema: Schema, ranges: Sequence[Range]) -> Stretches | None:
+        """The rows of the ranges that may match; None if these are all of them."""
+        starts, rows = self._opened.group_starts, self._opened.group_rows
+        groups = [one.group for one in ranges]
+        spans = [(starts[group], starts[group] + rows[group]) for group in groups]
+        found = may_match(condition, spans, lambda column: self._bounds(column, schema, groups))
+        if found is None:
+            return None
+        found = within(found, [(one.start, one.stop) for one in ranges])
+        return found if found.rows < sum(one.stop - one.start for one in ranges) else None
 
     def _bounds(self, column: Column, schema: Schema, groups: Sequence[int]) -> Sequence[Bounds | None]:
         stored = self._opened.columns(schema).get(column.field_id)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,24 +46,27 @@ def parse_bounds(data: bytes, first_rows: Integers, column: pq.ColumnSchema, kin
     """The bounds in a column index; None when it is not one for these pages, or if it is of no use for the type."""
     decode = _decoder(column, kind)
     pages = len(first_rows) - 1
-    lists: dict[int, tuple[int, int]] = {}
+    empty = nulls = np.ones(pages, np.bool_)
+    ends: dict[int, Ends] = {}
     walk = thrift.Walk(data, 0)
     try:
-        while walk.next():
-            if walk.number in (1, 2, 3, 5):
-                count, _, at = thrift.elements(data, walk.at)
-                lists[walk.number] = (count, at)
-            walk.skip()
-        if decode is None or not {1, 2, 3} <= lists.keys() or any(count != pages for count, _ in lists.values()):
-            return None
-        empty = np.frombuffer(data, np.uint8, pages, lists[1][1]) == 1
-        nulls = np.ones(pages, np.bool_)
-        if 5 in lists:
-            nulls = thrift.unsigned_array(data, lists[5][1], pages) != 0
-        lower, upper = (decode(data, lists[number][1], empty) for number in (2, 3))
+        while decode is not None and walk.next() and walk.number <= 5:
+            if walk.number == 4:
+                walk.skip()
+                continue
+            count, _, at = thrift.elements(data, walk.at)
+            if count != pages:
+                return None
+            if walk.number == 1:
+                empty, walk.at = np.frombuffer(data, np.uint8, pages, at) == 1, at + pages
+            elif walk.number == 5:
+                nulls = thrift.unsigned_array(data, at, pages) != 0
+                break
+            else:
+                ends[walk.number], walk.at = decode(data, at, empty)
     except (ValueError, IndexError):
         return None
-    return None if lower is None or upper is None else Bounds(first_rows, ~empty, nulls, lower, upper)
+    return Bounds(first_rows, ~empty, nulls, ends[2], ends[3]) if len(ends) == 2 else None
 
 
 def comparands_in(values: Sequence[Any], kind: IcebergType) -> list[Any]:
@@ -70,7 +74,8 @@ def comparands_in(values: Sequence[Any], kind: IcebergType) -> list[Any]:
     return [value.encode() for value in values] if isinstance(kind, StringType) else list(values)
 
 
-_Decoder = Callable[[bytes, int, Flags], "Ends | None"]
+_Decoder = Callable[[bytes, int, Flags], tuple[Ends, int]]
+"""The values of a list, by where it lies and which pages have none, and where it ends."""
 
 
 def _decoder(column: pq.ColumnSchema, kind: IcebergType) -> _Decoder | None:
@@ -78,41 +83,41 @@ def _decoder(column: pq.ColumnSchema, kind: IcebergType) -> _Decoder | None:
     physical = column.physical_type
     if physical in _NUMBERS:
         ratio = time_ratio(json.loads(column.logical_type.to_json()), kind)
-        if ratio is None:
-            return None
-        stored = np.dtype(_NUMBERS[physical])
-        return lambda data, at, empty: _numbers(data, at, empty, stored, ratio)
-    if isinstance(kind, DecimalType):
-        return lambda data, at, empty: [int.from_bytes(one, "big", signed=True) for one in _texts(data, at, len(empty))]
-    return lambda data, at, empty: _texts(data, at, len(empty))
+        return None if ratio is None else partial(_numbers, np.dtype(_NUMBERS[physical]), ratio)
+    return _decimals if isinstance(kind, DecimalType) else _texts
 
 
-def _numbers(data: bytes, at: int, empty: Flags, stored: np.dtype[Any], ratio: int) -> Ends | None:
-    """None if one of them does not fit into 64 bits."""
+def _numbers(stored: np.dtype[Any], ratio: int, data: bytes, at: int, empty: Flags) -> tuple[Ends, int]:
+    """ValueError if one of them does not fit into 64 bits."""
     width, pages = stored.itemsize, len(empty)
     if empty.any():
-        body = b"".join(one or bytes(width) for one in _texts(data, at, pages))
+        texts, end = _texts(data, at, empty)
+        body = b"".join(one or bytes(width) for one in texts)
     else:
-        every = np.frombuffer(data, np.uint8, pages * (width + 1), at).reshape(pages, width + 1)
+        end = at + pages * (width + 1)
+        every = np.frombuffer(data, np.uint8, end - at, at).reshape(pages, width + 1)
         if (every[:, 0] != width).any():
-            return None
+            raise ValueError("a bound has another width")
         body = every[:, 1:].tobytes()
-    if len(body) != pages * width:
-        return None
     values = np.frombuffer(body, stored).astype(np.float64 if stored.kind == "f" else np.int64)
-    if ratio == 1:
-        return values
     most = np.iinfo(np.int64).max // ratio
-    return None if ((values > most) | (values < -most)).any() else values * ratio
+    if len(values) != pages or (ratio > 1 and ((values > most) | (values < -most)).any()):
+        raise ValueError("a bound does not fit")
+    return (values if ratio == 1 else values * ratio), end
 
 
-def _texts(data: bytes, at: int, count: int) -> list[bytes]:
+def _decimals(data: bytes, at: int, empty: Flags) -> tuple[Ends, int]:
+    texts, end = _texts(data, at, empty)
+    return [int.from_bytes(one, "big", signed=True) for one in texts], end
+
+
+def _texts(data: bytes, at: int, empty: Flags) -> tuple[list[bytes], int]:
     found = []
-    for _ in range(count):
+    for _ in range(len(empty)):
         length, at = thrift.unsigned(data, at)
         found.append(data[at : at + length])
         at += length
-    return found
+    return found, at
 
 
 __all__ = ["Bounds", "Ends", "Flags", "comparands_in", "parse_bounds"]

@@ -48,7 +48,7 @@ _AS_THE_LEVEL = FileSettings()
 # A row group of more pieces than one per so many rows is copied together first: each piece costs the encoder a restart.
 _ROWS_PER_PIECE = 8192
 # Pages of fewer rows than this are faster to decode than to choose: their indexes get no checksums.
-_LEAST_CHECKED = 2048
+_LEAST_CHECKED = 16_384
 
 
 @dataclass(frozen=True, slots=True)
