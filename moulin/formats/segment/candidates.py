@@ -1,12 +1,13 @@
-"""The rows of some ranges of a segment that may match a condition, as far as page indexes say."""
+"""The rows of some ranges of a segment that may match a condition, as far as page indexes and bloom filters say."""
 
-# Decisions: docs/decisions/0370
+# Decisions: docs/decisions/0370, docs/decisions/0371
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
 
+from moulin.formats.segment.filter_reader import FilterReader
 from moulin.formats.segment.opened import OpenedFile
 from moulin.formats.segment.options import Range
 from moulin.formats.segment.page_bounds import Bounds, parse_bounds
@@ -25,24 +26,30 @@ class Candidates:
     What lacks a checksum, or has a wrong one, is not used: all rows may match then.
     """
 
-    def __init__(self, opened: OpenedFile, read: Callable[[int, int], bytes], near: int) -> None:
+    def __init__(self, opened: OpenedFile, read: Callable[[int, int], bytes], near: int, *, trust: bool) -> None:
         self._opened, self._read, self._near = opened, read, near
+        self._filters = FilterReader(opened, read, trust=trust)
 
     def of(
         self, condition: Condition, schema: Schema, ranges: Sequence[Range]
     ) -> tuple[Sequence[Range], Integers | None]:
         """The ranges with rows that may match; and the positions of these rows, if they are few, else None: more are
         faster to decode with all others."""
-        if not ranges or not self._opened.own or not self._opened.checksums.has_pages:
+        checksums = self._opened.checksums
+        if not ranges or not checksums.has_pages:
             return ranges, None
-        if len(ranges) > 2 and self._may_match(condition, schema, [ranges[0], ranges[-1]]) is None:
-            return ranges, None  # values lie as they come: the others would tell nothing, too
-        found = self._may_match(condition, schema, ranges)
-        if found is None:
-            return ranges, None
-        ranges = _touched(ranges, found)
-        few = _FEW * found.rows < sum(self._opened.group_rows[one.group] for one in ranges)
-        return ranges, found.positions() if few else None
+        # Where values lie as they come, bounds of other row groups would tell nothing, too.
+        ends = [ranges[0], ranges[-1]]
+        found = None
+        if len(ranges) <= 2 or self._may_match(condition, schema, ends) is not None:
+            found = self._may_match(condition, schema, ranges)
+        if found is not None:
+            ranges = _touched(ranges, found)
+        if checksums.has_filters:
+            ranges = [one for one in ranges if self._filters.may_match(condition, schema, one.group)]
+            found = None if found is None else within(found, [(one.start, one.stop) for one in ranges])
+        few = found is not None and _FEW * found.rows < sum(self._opened.group_rows[one.group] for one in ranges)
+        return ranges, found.positions() if found is not None and few else None
 
     def _may_match(self, condition: Condition, schema: Schema, ranges: Sequence[Range]) -> Stretches | None:
         """The rows of the ranges that may match; None if these are all of them."""

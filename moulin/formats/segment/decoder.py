@@ -35,7 +35,7 @@ class Decoder:
         self._files: dict[tuple[bool, tuple[str, ...]], pq.ParquetFile] = {}
         near = _NEAR_LOCAL if isinstance(source, pa.OSFile | pa.BufferReader) else _NEAR_REMOTE
         self._pages = PageReader(opened, self._read, near=near, verify=verify, trust=trust)
-        self.candidates = Candidates(opened, self._read, near)
+        self.candidates = Candidates(opened, self._read, near, trust=trust)
 
     def ranges(self, ranges: Sequence[Range], leaves: Sequence[int], *, use_threads: bool = False) -> pa.Table:
         """The rows of the ranges, one after the other."""

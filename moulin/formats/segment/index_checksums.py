@@ -17,20 +17,19 @@ PAGES_KEY = "moulin.page_index_crc32"
 """Footer key: for each column chunk the CRC32 of its column index followed by its offset index."""
 
 BLOOM_KEY = "moulin.bloom_filter_crc32"
-"""Footer key: for each column chunk that has a bloom filter the CRC32 of that."""
+"""Footer key, where columns have bloom filters: for each column chunk the CRC32 of its filter, zero if it has none."""
 
 _DIGITS = 8
 _TAIL = 8  # the length of the footer, and Parquet's mark
 
 
-def placeholders(chunks: int, filters: int) -> dict[str, str]:
-    """Entries of a footer for so many column chunks, and so many of them with a bloom filter: zeros."""
-    found = {PAGES_KEY: "0" * _DIGITS * chunks}
-    return {**found, BLOOM_KEY: "0" * _DIGITS * filters} if filters else found
+def placeholders(chunks: int, *, filters: bool) -> dict[str, str]:
+    """Entries of a footer for so many column chunks, some of them with bloom filters or not: zeros."""
+    return dict.fromkeys((PAGES_KEY, BLOOM_KEY) if filters else (PAGES_KEY,), "0" * _DIGITS * chunks)
 
 
-def with_checksums(end: bytes, base: int, groups: int, leaves: int) -> bytes:
-    """The last bytes of a Parquet file, from byte `base` on, with checksums in the place of zeros.
+def with_checksums(end: bytes, base: int, groups: int, leaves: int, *, filters: bool) -> bytes:
+    """The last bytes of a Parquet file, from byte `base` on, with checksums in the place of `placeholders`.
 
     Page indexes, bloom filters and the whole footer lie in `end`.
     """
@@ -42,9 +41,10 @@ def with_checksums(end: bytes, base: int, groups: int, leaves: int) -> bytes:
         return end[first - base : first - base + size]
 
     pages = [pages_checksum(chunk, read) for chunk in chunks]
-    filters = [zlib.crc32(read(*chunk.bloom)) for chunk in chunks if chunk.bloom.size]
     end = _filled(end, start, PAGES_KEY, pages)
-    return _filled(end, start, BLOOM_KEY, filters) if filters else end
+    if not filters:
+        return end
+    return _filled(end, start, BLOOM_KEY, [zlib.crc32(read(*chunk.bloom)) for chunk in chunks])
 
 
 def pages_checksum(chunk: Chunk, read: Callable[[int, int], bytes]) -> int:
@@ -55,13 +55,11 @@ def pages_checksum(chunk: Chunk, read: Callable[[int, int], bytes]) -> int:
 class IndexChecksums:
     """The checksums that a footer has, by row group and leaf. Entries that do not fit the file count as absent."""
 
-    def __init__(self, entries: Mapping[bytes, bytes], footer: FooterMap, groups: int, leaves: int) -> None:
-        self._leaves, self._map = leaves, footer
-        self._pages = _numbers(entries.get(PAGES_KEY.encode(), b""), groups * leaves)
-        self._bloom: dict[tuple[int, int], int] = {}
-        if stored := entries.get(BLOOM_KEY.encode()):
-            places = [(g, leaf) for g in range(groups) for leaf in range(leaves) if footer.chunk(g, leaf).bloom.size]
-            self._bloom = dict(zip(places, _numbers(stored, len(places)), strict=False))
+    def __init__(self, entries: Mapping[bytes, bytes], groups: int, leaves: int) -> None:
+        self._leaves = leaves
+        self._pages, self._bloom = (
+            _numbers(entries.get(key.encode(), b""), groups * leaves) for key in (PAGES_KEY, BLOOM_KEY)
+        )
 
     @property
     def has_pages(self) -> bool:
@@ -71,13 +69,13 @@ class IndexChecksums:
     def has_filters(self) -> bool:
         return bool(self._bloom)
 
-    def pages(self, group: int, leaf: int) -> int | None:
-        """That of the column index and the offset index of a column chunk."""
-        return self._pages[group * self._leaves + leaf] if self._pages else None
+    def pages(self, group: int, leaf: int) -> int:
+        """That of the column index and the offset index of a column chunk, if `has_pages`."""
+        return self._pages[group * self._leaves + leaf]
 
-    def bloom(self, group: int, leaf: int) -> int | None:
-        """That of a bloom filter; None if the column chunk has none."""
-        return self._bloom.get((group, leaf))
+    def bloom(self, group: int, leaf: int) -> int:
+        """That of the bloom filter of a column chunk, if `has_filters`."""
+        return self._bloom[group * self._leaves + leaf]
 
 
 def _filled(end: bytes, start: int, key: str, checksums: list[int]) -> bytes:

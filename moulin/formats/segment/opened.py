@@ -48,6 +48,7 @@ class OpenedFile:
         self.group_starts: tuple[int, ...] = tuple(accumulate(self.group_rows, initial=0))[:-1]
         self.pages: dict[tuple[int, int], Pages | None] = {}
         self.bounds: dict[tuple[int, int, IcebergType], Bounds | None] = {}
+        self.filters: set[tuple[int, int]] = set()  # row group and leaf of bloom filters whose checksums were right
         self.verified: set[tuple[int, int]] = set()  # row group and leaf of chunks whose checksums were right
         self._schemas: dict[int, _WithSchema] = {}
         if sum(self.group_rows) != self.rows or len(self.leaves) != self.metadata.num_columns:
@@ -66,7 +67,7 @@ class OpenedFile:
     def checksums(self) -> IndexChecksums:
         """Those of page indexes and bloom filters."""
         entries = (self.metadata.metadata or {}) if self.own else {}
-        return IndexChecksums(entries, self.map, len(self.group_rows), len(self.leaves))
+        return IndexChecksums(entries, len(self.group_rows), len(self.leaves))
 
     def mapping(self, schema: Schema, columns: tuple[str, ...]) -> RowMapping:
         """How rows of the file become those of `schema`."""

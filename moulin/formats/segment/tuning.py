@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from moulin.model.bloom_settings import BloomSetting
 from moulin.model.columns import compute as pc
 from moulin.model.file_settings import FileSettings
 from moulin.model.schema.arrow import leaves
@@ -31,6 +32,7 @@ class LevelTuning:
     dictionary_bytes: int = _DICTIONARY_BYTES
     row_group_rows: int | None = None
     page_rows: int | None = None
+    bloom: tuple[BloomSetting, ...] = ()
 
 
 LEVELS: tuple[LevelTuning, ...] = (
@@ -56,6 +58,7 @@ def tuning(level: int, settings: FileSettings | None = None) -> LevelTuning:
         dictionary_bytes=settings.dictionary_bytes or tuned.dictionary_bytes,
         row_group_rows=settings.row_group_rows,
         page_rows=settings.page_rows,
+        bloom=settings.bloom,
     )
 
 

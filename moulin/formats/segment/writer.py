@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from moulin.errors import Closed, InvalidInput
+from moulin.formats.segment.bloom_filter import filter_options
 from moulin.formats.segment.footer import (
     CHECKSUM_KEY,
     LEVEL_KEY,
@@ -99,6 +100,7 @@ class SegmentWriter:
         self._plan = writer_plan(schema, lineage=lineage, positions=self._tuning.encoded)
         self._lineage = lineage
         self._rows = self._groups = 0
+        self._filters = False
         self._metadata = {
             **(metadata or {}),
             SCHEMA_KEY: self._plan.document,
@@ -157,7 +159,9 @@ class SegmentWriter:
     def _close(self, file: pq.ParquetWriter) -> None:
         """Write page indexes and footer, with their checksums. The last entry of the footer is its own."""
         leaves = len(self._plan.leaves)
-        checked = placeholders(self._groups * leaves, 0) if self._rows >= _LEAST_CHECKED else {}
+        checked = {}
+        if self._rows >= _LEAST_CHECKED:
+            checked = placeholders(self._groups * leaves, filters=self._filters)
         file.add_key_value_metadata({**self._metadata, **checked, CHECKSUM_KEY: NO_CHECKSUM})
         with self._sink.accepting():
             self._stream.flush()
@@ -166,7 +170,7 @@ class SegmentWriter:
             self._stream.flush()
         end = bytes(held)
         if checked:
-            end = with_checksums(end, self._sink.size, self._groups, leaves)
+            end = with_checksums(end, self._sink.size, self._groups, leaves, filters=self._filters)
         with self._sink.accepting():
             self._sink.write(sealed(end))
 
@@ -193,18 +197,22 @@ class SegmentWriter:
         if self._file is None:
             if self._nan_fields is None:
                 self._nan_fields = nan_fields(table) if everything else frozenset(self._floats)
-            self._open(table)
+            self._open(table, step)
         for start in range(0, end, step):
             self._write_group(table.slice(start, min(step, end - start)))
         rest = table.slice(end)
         self._held = [rest] if rest.num_rows else []
         self._held_bytes = rest.nbytes if rest.num_rows else 0
 
-    def _open(self, sample: pa.Table) -> None:
+    def _open(self, sample: pa.Table, group_rows: int) -> None:
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _SINK_BYTES)
         widest = max(column.nbytes for column in sample.columns) / sample.num_rows
         batch = max(_LEAST_BATCH, min(_MOST_BATCH, -int(-self._tuning.page_bytes // max(widest, 1))))
         batch = min(batch, self._tuning.page_rows or batch)
+        filters = {}
+        if self._tuning.bloom and sample.num_rows >= _LEAST_CHECKED:
+            filters = filter_options(self._tuning.bloom, self._plan.leaves, sample, group_rows)
+        self._filters = bool(filters)
         self._file = pq.ParquetWriter(
             self._stream,
             self._plan.stored,
@@ -221,6 +229,7 @@ class SegmentWriter:
             store_decimal_as_integer=True,
             metadata_collector=self._footer,
             max_rows_per_page=self._tuning.page_rows,
+            bloom_filter_options=filters or None,
             **encodings(self._plan.stored, self._tuning, sample),
         )
 
