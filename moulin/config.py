@@ -89,7 +89,8 @@ class Config:
     # Rows per batch of a streamed scan, and bytes it may read ahead.
     scan_batch_rows: int = 131_072
     scan_ahead_bytes: int = 256 * MIB
-    # With `scan_by_pages` on, scans read the columns of their filter first, and only pages with matches of the others.
+    # With `scan_by_pages` on, scans read the columns of their filter first, and only pages with matches of the others;
+    # page bounds and bloom filters leave out what cannot match.
     scan_by_pages: str = "on"
     # With `sql_pruning` on, `lake.sql` asks the catalog which segments a statement needs, of tables that have at least
     # `sql_pruning_segments` of them or an index: it plans a statement twice, which takes longer than to look into few.

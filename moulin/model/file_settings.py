@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from moulin.errors import InvalidInput
+from moulin.model.bloom_settings import BLOOM_PROPERTIES, BloomSetting, bloom_settings, check_bloom_property
 from moulin.model.names import did_you_mean
 
 TARGET_BYTES = "write.target-file-size-bytes"
@@ -57,8 +58,9 @@ FOLLOWED = (
     _PAGE_BYTES,
     _PAGE_ROWS,
     _DICTIONARY_BYTES,
+    *BLOOM_PROPERTIES,
 )
-"""The properties that every writer follows."""
+"""The properties that every writer follows; those with a dot at the end are followed by the name of a column."""
 
 ENGINES = (
     "write.distribution-mode",
@@ -89,10 +91,6 @@ ENGINES = (
     "write.folder-storage.path",
     "write.parquet.row-group-check-min-record-count",
     "write.parquet.row-group-check-max-record-count",
-    "write.parquet.bloom-filter-max-bytes",
-    "write.parquet.bloom-filter-enabled.",
-    "write.parquet.bloom-filter-fpp.",
-    "write.parquet.bloom-filter-ndv.",
     "write.parquet.stats-enabled.",
     "write.parquet.shred-variants",
     "write.parquet.variant-inference-buffer-size",
@@ -123,6 +121,7 @@ class FileSettings:
     page_bytes: int | None = None
     page_rows: int | None = None
     dictionary_bytes: int | None = None
+    bloom: tuple[BloomSetting, ...] = ()
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> FileSettings:
@@ -137,6 +136,7 @@ class FileSettings:
             page_bytes=_number(properties, _PAGE_BYTES),
             page_rows=_number(properties, _PAGE_ROWS),
             dictionary_bytes=_number(properties, _DICTIONARY_BYTES),
+            bloom=bloom_settings(properties),
         )
 
     def compression(self, codec: str, level: int | None) -> tuple[str, int | None]:
@@ -160,7 +160,7 @@ def check_file_property(name: str, text: str, others: Mapping[str, object]) -> N
 
     `others` are the properties given with it.
     """
-    if not name.startswith(_PREFIX):
+    if not name.startswith(_PREFIX) or check_bloom_property(name, text):
         return
     if name in _CHECKS:
         _CHECKS[name](name, text)

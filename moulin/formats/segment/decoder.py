@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from moulin.formats.segment.candidates import Candidates
 from moulin.formats.segment.opened import OpenedFile
 from moulin.formats.segment.options import Range, bare_rows
 from moulin.formats.segment.page_reader import PageReader, Rows, taken
@@ -37,6 +38,7 @@ class Decoder:
         near = _NEAR_LOCAL if isinstance(source, pa.OSFile | pa.BufferReader) else _NEAR_REMOTE
         self._pages = PageReader(opened, self._read, near=near, verify=verify, trust=trust)
         self._search = PageSearch(opened, self._read, verify=verify, trust=trust)
+        self.candidates = Candidates(opened, self._read, near, trust=trust)
 
     def ranges(self, ranges: Sequence[Range], leaves: Sequence[int], *, use_threads: bool = False) -> pa.Table:
         """The rows of the ranges, one after the other."""

@@ -26,6 +26,7 @@ from moulin.model.schema.values import (
     DoubleType,
     FixedType,
     FloatType,
+    IcebergType,
     IntegerType,
     LongType,
     PrimitiveType,
@@ -311,6 +312,16 @@ def _bounds(column: pq.ColumnSchema, kind: PrimitiveType) -> _Bounds | None:
         lambda value: _fitting(whole.lower, value * stored // wanted),
         lambda value: _fitting(whole.upper, -(-value * stored // wanted)),
     )
+
+
+def time_ratio(logical: Mapping[str, Any], kind: IcebergType) -> int | None:
+    """How many units of the type `kind` are one of a stored column; None if that is not a whole number. 1 for what is
+    no time."""
+    wanted = _TYPE_NS.get(type(kind))
+    if wanted is None:
+        return 1
+    stored = _DAY_NS if logical["Type"] == "Date" else _UNIT_NS.get(logical.get("timeUnit", ""))
+    return None if stored is None or stored % wanted else stored // wanted
 
 
 def _itself(value: Any) -> Any:

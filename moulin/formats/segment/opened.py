@@ -21,11 +21,13 @@ from moulin.formats.segment.footer import (
     footer_columns,
     read_whole_footer,
 )
+from moulin.formats.segment.index_checksums import IndexChecksums
+from moulin.formats.segment.page_bounds import Bounds
 from moulin.formats.segment.page_index import FooterMap, Pages
 from moulin.formats.segment.row_mapping import RowMapping
 from moulin.model.columns.arrays import Integers
 from moulin.model.schema.arrow import Leaf, leaves
-from moulin.model.schema.values import Schema
+from moulin.model.schema.values import IcebergType, Schema
 
 _SCHEMAS = 8  # a file is rarely read with more of them at a time
 
@@ -47,6 +49,8 @@ class OpenedFile:
         self.group_starts: tuple[int, ...] = tuple(accumulate(self.group_rows, initial=0))[:-1]
         self.pages: dict[tuple[int, int], Pages | None] = {}
         self.bodies: dict[tuple[int, int], Integers] = {}  # of pages that were searched, see page_search.py
+        self.bounds: dict[tuple[int, int, IcebergType], Bounds | None] = {}
+        self.filters: set[tuple[int, int]] = set()  # row group and leaf of bloom filters whose checksums were right
         self.verified: set[tuple[int, int]] = set()  # row group and leaf of chunks whose checksums were right
         self._schemas: dict[int, _WithSchema] = {}
         if sum(self.group_rows) != self.rows or len(self.leaves) != self.metadata.num_columns:
@@ -61,6 +65,12 @@ class OpenedFile:
     def map(self) -> FooterMap:
         return FooterMap(self._footer)
 
+    @cached_property
+    def checksums(self) -> IndexChecksums:
+        """Those of page indexes and bloom filters."""
+        entries = (self.metadata.metadata or {}) if self.own else {}
+        return IndexChecksums(entries, len(self.group_rows), len(self.leaves))
+
     def mapping(self, schema: Schema, columns: tuple[str, ...]) -> RowMapping:
         """How rows of the file become those of `schema`."""
         found = self._with(schema)
@@ -72,10 +82,15 @@ class OpenedFile:
         """Facts of a row group by field id."""
         found = self._with(schema)
         if group not in found.facts:
-            if found.columns is None:
-                found.columns = footer_columns(self.metadata, schema)
-            found.facts[group] = GroupFacts(found.columns, self.metadata.row_group(group))
+            found.facts[group] = GroupFacts(self.columns(schema), self.metadata.row_group(group))
         return found.facts[group]
+
+    def columns(self, schema: Schema) -> Mapping[int, FooterColumn]:
+        """The leaf columns that the file shares with `schema`, by field id."""
+        found = self._with(schema)
+        if found.columns is None:
+            found.columns = footer_columns(self.metadata, schema)
+        return found.columns
 
     def _with(self, schema: Schema) -> _WithSchema:
         found = self._schemas.get(id(schema))

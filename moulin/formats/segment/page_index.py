@@ -2,17 +2,18 @@
 
 The offset index has no checksum of its own. It is used only if it fits the footer (pages follow one another from the
 first byte of the column chunk to its last), and the rows of each page that is read are compared with the page's
-header. Bounds of pages (the column index) are not used: a wrong one would hide rows.
+header. Bounds of pages are used if the footer has a checksum of them: `page_bounds.py`.
 """
 
 # Decisions: docs/decisions/0310
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,13 @@ _LOCATION = np.asarray([0x16, 0x15, 0x16, 0])  # what stands around the three nu
 _DATA_PAGE = 0
 
 
+class Span(NamedTuple):
+    """Bytes of a file; none if there is no such part."""
+
+    start: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A column chunk: `head` is its type, encodings, path and codec as they are written in a footer."""
@@ -33,8 +41,9 @@ class Chunk:
     start: int  # of the first byte, that of the dictionary if there is one
     data_start: int
     size: int
-    index_start: int
-    index_size: int
+    index: Span  # its offset index
+    bounds: Span  # its column index
+    bloom: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +123,8 @@ class FooterMap:
 
     def _walk_chunk(self, group: thrift.Walk) -> Chunk:
         walk = thrift.Walk(self._footer, group.at)
-        places = {4: 0, 5: 0}
-        head, numbers = b"", {5: 0, 7: 0, 9: 0, 11: 0}
+        places = {4: 0, 5: 0, 6: 0, 7: 0}
+        head, numbers = b"", {5: 0, 7: 0, 9: 0, 11: 0, 14: 0, 15: 0}
         while walk.next():
             if walk.number == 3:
                 start, inner = walk.at, thrift.Walk(self._footer, walk.at)
@@ -134,14 +143,40 @@ class FooterMap:
         group.at = walk.at
         data_start, dictionary = numbers[9], numbers[11]
         start = min(dictionary, data_start) if dictionary else data_start
-        return Chunk(head, numbers[5], start, data_start, numbers[7], places[4], places[5])
+        return Chunk(
+            head,
+            numbers[5],
+            start,
+            data_start,
+            numbers[7],
+            Span(places[4], places[5]),
+            Span(places[6], places[7]),
+            Span(numbers[14], numbers[15]),
+        )
 
 
 def read_pages(chunk: Chunk, rows: int, read: Callable[[int, int], bytes]) -> Pages | None:
     """The pages of a chunk of `rows` rows; None when its offset index is missing or does not fit the footer."""
-    if not chunk.index_size:
-        return None
-    data = read(chunk.index_start, chunk.index_size)
+    return parse_pages(chunk, rows, read(*chunk.index)) if chunk.index.size else None
+
+
+def read_spans(read: Callable[[int, int], bytes], spans: Sequence[tuple[int, int]], near: int) -> Iterator[memoryview]:
+    """The bytes of each span, which ascend; those that are at most `near` bytes apart are read at once."""
+    at = 0
+    while at < len(spans):
+        start, end = spans[at][0], sum(spans[at])
+        stop = at + 1
+        while stop < len(spans) and spans[stop][0] - end <= near:
+            end = sum(spans[stop])
+            stop += 1
+        data = memoryview(read(start, end - start))
+        for first, size in spans[at:stop]:
+            yield data[first - start : first - start + size]
+        at = stop
+
+
+def parse_pages(chunk: Chunk, rows: int, data: bytes) -> Pages | None:
+    """The same of an offset index that was read already."""
     try:
         if data[0] != 0x10 | thrift.LIST:
             return None
@@ -183,4 +218,4 @@ def values_of(header: bytes, size: int) -> int:
     return values if kind == _DATA_PAGE and body + walk.at == size else -1
 
 
-__all__ = ["Chunk", "FooterMap", "Pages", "read_pages", "values_of"]
+__all__ = ["Chunk", "FooterMap", "Pages", "Span", "parse_pages", "read_pages", "read_spans", "values_of"]

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from moulin.formats.segment import thrift
 from moulin.formats.segment.opened import OpenedFile
-from moulin.formats.segment.page_index import Chunk, Pages, read_pages, values_of
+from moulin.formats.segment.page_index import Chunk, Pages, read_pages, read_spans, values_of
 from moulin.model.columns.arrays import Integers
 from moulin.model.rows.numbers import int64_array
 
@@ -126,7 +126,7 @@ class PageReader:
         chunk, pages, touched = part.chunk, part.pages, part.touched
         spans = [(chunk.start, chunk.data_start - chunk.start)] if chunk.start < chunk.data_start else []
         spans += zip(pages.offsets[touched].tolist(), pages.sizes[touched].tolist(), strict=True)
-        found = list(self._bytes(spans))
+        found = list(read_spans(self._read, spans, self._near))
         if not (self._trust and pages.checked[touched].all()):
             counts = np.diff(pages.first_rows)[touched].tolist()
             if any(_values(page) != count for page, count in zip(found[-len(counts) :], counts, strict=True)):
@@ -136,20 +136,6 @@ class PageReader:
         body.add(found)
         dictionary = chunk.data_start - chunk.start
         return write_chunk(chunk, part.needed, body.size - start, start + dictionary, start)
-
-    def _bytes(self, spans: Sequence[tuple[int, int]]) -> Iterable[memoryview]:
-        """The bytes of each span; spans that are near one another are read at once."""
-        at = 0
-        while at < len(spans):
-            start, end = spans[at][0], sum(spans[at])
-            stop = at + 1
-            while stop < len(spans) and spans[stop][0] - end <= self._near:
-                end = sum(spans[stop])
-                stop += 1
-            data = memoryview(self._read(start, end - start))
-            for first, size in spans[at:stop]:
-                yield data[first - start : first - start + size]
-            at = stop
 
 
 class _Body:

@@ -248,10 +248,13 @@ class SegmentReader:
 
     def _read_sifted(self, ranges: Sequence[Range], read: Options) -> pa.Table:
         """The rows that match: columns of the predicate first, then the others of these rows alone."""
-        if not ranges:
-            return self._nothing(read)
         terms = () if read.predicate is None else read.predicate.terms
         positions = read.positions
+        if read.predicate is not None and positions is None:
+            with self._decoding() as decoder:
+                ranges, positions = decoder.candidates.of(read.predicate.condition, self._schema, ranges)
+        if not ranges:
+            return self._nothing(read)
         if positions is not None:
             spans = [positions[slice(*np.searchsorted(positions, [r.start, r.stop]))] for r in ranges]
             positions = np.concatenate([np.empty(0, np.int64), *spans])

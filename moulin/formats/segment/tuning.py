@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from moulin.model.bloom_settings import BloomSetting
 from moulin.model.columns import compute as pc
 from moulin.model.file_settings import FileSettings
 from moulin.model.schema.arrow import leaves
@@ -31,6 +32,7 @@ class LevelTuning:
     dictionary_bytes: int = _DICTIONARY_BYTES
     row_group_rows: int | None = None
     page_rows: int | None = None
+    bloom: tuple[BloomSetting, ...] = ()
 
 
 LEVELS: tuple[LevelTuning, ...] = (
@@ -56,6 +58,7 @@ def tuning(level: int, settings: FileSettings | None = None) -> LevelTuning:
         dictionary_bytes=settings.dictionary_bytes or tuned.dictionary_bytes,
         row_group_rows=settings.row_group_rows,
         page_rows=settings.page_rows,
+        bloom=settings.bloom,
     )
 
 
@@ -87,7 +90,8 @@ def _all_differ(column: pa.ChunkedArray) -> bool:
     first = column.slice(0, _SAMPLE_ROWS).drop_null()
     if len(first) < _LEAST_SAMPLE:
         return False
-    storage = first.cast(pa.binary()) if pt.is_fixed_size_binary(first.type) else first
+    storage = first.cast(first.type.storage_type) if isinstance(first.type, pa.BaseExtensionType) else first
+    storage = storage.cast(pa.binary()) if pt.is_fixed_size_binary(storage.type) else storage
     return bool(pc.count_distinct(storage).as_py() > _MOSTLY * len(first))
 
 

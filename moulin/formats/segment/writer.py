@@ -1,6 +1,6 @@
 """Segments: immutable Parquet files, tuned for rows at level 0, for columns above. Layout: docs/formats/segment.md."""
 
-# Decisions: docs/decisions/0164, docs/decisions/0196
+# Decisions: docs/decisions/0164, docs/decisions/0196, docs/decisions/0370
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from moulin.errors import Closed, InvalidInput
+from moulin.formats.segment.bloom_filter import filter_options
 from moulin.formats.segment.footer import (
     CHECKSUM_KEY,
     LEVEL_KEY,
@@ -28,6 +29,7 @@ from moulin.formats.segment.footer import (
     sequence_range,
     split_offsets,
 )
+from moulin.formats.segment.index_checksums import placeholders, with_checksums
 from moulin.formats.segment.plan import writer_plan
 from moulin.formats.segment.tuning import LEVELS, LevelTuning, encodings, tuning
 from moulin.model.columns import compute as pc
@@ -46,6 +48,8 @@ _SINK_BYTES = 1 << 20
 _AS_THE_LEVEL = FileSettings()
 # A row group of more pieces than one per so many rows is copied together first: each piece costs the encoder a restart.
 _ROWS_PER_PIECE = 8192
+# Pages of fewer rows than this are faster to decode than to choose: their indexes get no checksums.
+_LEAST_CHECKED = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +99,12 @@ class SegmentWriter:
             self._group_bytes = min(row_group_bytes, self._group_bytes)
         self._plan = writer_plan(schema, lineage=lineage, positions=self._tuning.encoded)
         self._lineage = lineage
-        self._rows = 0
+        self._rows = self._groups = 0
+        self._filters = False
         self._metadata = {
             **(metadata or {}),
             SCHEMA_KEY: self._plan.document,
             LEVEL_KEY: str(level),
-            CHECKSUM_KEY: NO_CHECKSUM,
         }
         self._sink = _HashedSink(sink)
         self._file: pq.ParquetWriter | None = None
@@ -134,14 +138,7 @@ class SegmentWriter:
             self._drain(everything=True)
             if self._file is None:
                 raise InvalidInput("A segment without rows cannot be written; write at least one row, or no segment.")
-            self._file.add_key_value_metadata(self._metadata)
-            with self._sink.accepting():
-                self._stream.flush()
-            with self._sink.holding() as end:
-                self._file.close()
-                self._stream.flush()
-            with self._sink.accepting():
-                self._sink.write(sealed(bytes(end)))
+            self._close(self._file)
         except BaseException:
             self.abort()
             raise
@@ -158,6 +155,24 @@ class SegmentWriter:
             seq_min=lowest,
             seq_max=highest,
         )
+
+    def _close(self, file: pq.ParquetWriter) -> None:
+        """Write page indexes and footer, with their checksums. The last entry of the footer is its own."""
+        leaves = len(self._plan.leaves)
+        checked = {}
+        if self._rows >= _LEAST_CHECKED:
+            checked = placeholders(self._groups * leaves, filters=self._filters)
+        file.add_key_value_metadata({**self._metadata, **checked, CHECKSUM_KEY: NO_CHECKSUM})
+        with self._sink.accepting():
+            self._stream.flush()
+        with self._sink.holding() as held:
+            file.close()
+            self._stream.flush()
+        end = bytes(held)
+        if checked:
+            end = with_checksums(end, self._sink.size, self._groups, leaves, filters=self._filters)
+        with self._sink.accepting():
+            self._sink.write(sealed(end))
 
     def abort(self) -> None:
         """Close the writer without a footer. Allowed at any time; after `finish` it does nothing."""
@@ -182,18 +197,22 @@ class SegmentWriter:
         if self._file is None:
             if self._nan_fields is None:
                 self._nan_fields = nan_fields(table) if everything else frozenset(self._floats)
-            self._open(table)
+            self._open(table, step)
         for start in range(0, end, step):
             self._write_group(table.slice(start, min(step, end - start)))
         rest = table.slice(end)
         self._held = [rest] if rest.num_rows else []
         self._held_bytes = rest.nbytes if rest.num_rows else 0
 
-    def _open(self, sample: pa.Table) -> None:
+    def _open(self, sample: pa.Table, group_rows: int) -> None:
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _SINK_BYTES)
         widest = max(column.nbytes for column in sample.columns) / sample.num_rows
         batch = max(_LEAST_BATCH, min(_MOST_BATCH, -int(-self._tuning.page_bytes // max(widest, 1))))
         batch = min(batch, self._tuning.page_rows or batch)
+        filters = {}
+        if self._tuning.bloom and sample.num_rows >= _LEAST_CHECKED:
+            filters = filter_options(self._tuning.bloom, self._plan.leaves, sample, group_rows)
+        self._filters = bool(filters)
         self._file = pq.ParquetWriter(
             self._stream,
             self._plan.stored,
@@ -210,6 +229,7 @@ class SegmentWriter:
             store_decimal_as_integer=True,
             metadata_collector=self._footer,
             max_rows_per_page=self._tuning.page_rows,
+            bloom_filter_options=filters or None,
             **encodings(self._plan.stored, self._tuning, sample),
         )
 
@@ -220,7 +240,7 @@ class SegmentWriter:
         counted = _float_facts(table, self._nan_fields or ())
         for number, facts in self._floats.items():
             facts.append(counted.get(number))
-        first, self._rows = self._rows, self._rows + table.num_rows
+        first, self._rows, self._groups = self._rows, self._rows + table.num_rows, self._groups + 1
         if self._plan.stored is not self._plan.arrow:
             table = table.append_column(stored_position_field(), pa.array(np.arange(first, self._rows)))
         try:

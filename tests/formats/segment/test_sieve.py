@@ -293,14 +293,15 @@ def test_an_offset_index_that_does_not_fit_is_not_used() -> None:
     opened = OpenedFile(pa.BufferReader(FILES[0]), "the file")
     for leaf in range(2):
         chunk = opened.map.chunk(0, leaf)
-        whole = FILES[0][chunk.index_start : chunk.index_start + chunk.index_size]
+        start, size = chunk.index
+        whole = FILES[0][start : start + size]
         good = read_pages(chunk, opened.group_rows[0], lambda start, length: FILES[0][start : start + length])
         assert good is not None
         for bit in range(leaf, len(whole) * 8, 5):
             damaged = bytearray(whole)
             damaged[bit // 8] ^= 1 << bit % 8
             data = bytearray(FILES[0])
-            data[chunk.index_start : chunk.index_start + chunk.index_size] = damaged
+            data[start : start + size] = damaged
             name = FIELDS[leaf].name
             with SegmentReader(pa.BufferReader(bytes(data)), SCHEMA, columns=[name]) as reader:
                 found = reader.table(positions=np.asarray([9, 10, 55]))
