@@ -52,28 +52,47 @@ class Pages:
 
 
 class FooterMap:
-    """Column chunks of a Parquet footer, and its schema, by where they lie in the bytes of the footer."""
+    """Column chunks of a Parquet footer, and its schema, by where they lie in the bytes of the footer.
+
+    `schema` is the schema as it is written, `rows` and `groups` are how many rows and row groups the file has.
+    """
 
     def __init__(self, footer: bytes) -> None:
         self._footer, self._walking = footer, Lock()
-        self._schema_at = self._next_group = self._count = 0
+        self._schema_at = self._next_group = self.rows = self.groups = 0
         self._groups: list[list[Chunk]] = []
+        self._group_rows: list[int] = []
+        self.schema = b""
         walk = thrift.Walk(footer, 0)
         while walk.next():
             if walk.number == 2:
                 self._schema_at = walk.at
+                walk.skip()
+                self.schema = footer[self._schema_at : walk.at]
+            elif walk.number == 3:
+                self.rows = walk.integer()
             elif walk.number == 4:
-                self._count, _, self._next_group = thrift.elements(footer, walk.at)
+                self.groups, _, self._next_group = thrift.elements(footer, walk.at)
                 break
-            walk.skip()
+            else:
+                walk.skip()
 
     def chunk(self, group: int, leaf: int) -> Chunk:
-        """A column chunk. The footer is walked up to its row group, once."""
+        """A column chunk."""
+        self._walk_to(group)
+        return self._groups[group][leaf]
+
+    def group_rows(self, group: int) -> int:
+        """How many rows a row group has."""
+        self._walk_to(group)
+        return self._group_rows[group]
+
+    def _walk_to(self, group: int) -> None:
+        """The footer is walked up to each row group once."""
         if group >= len(self._groups):
             with self._walking:
-                while len(self._groups) <= group < self._count:
+                while len(self._groups) <= group < self.groups:
                     self._walk_group()
-        return self._groups[group][leaf]
 
     @cached_property
     def columns(self) -> list[tuple[bytes, ...]]:
@@ -100,16 +119,19 @@ class FooterMap:
         return found
 
     def _walk_group(self) -> None:
-        footer, chunks = self._footer, []
+        footer, chunks, rows = self._footer, [], 0
         walk = thrift.Walk(footer, self._next_group)
         while walk.next():
             if walk.number == 1:
                 count, _, walk.at = thrift.elements(footer, walk.at)
                 for _ in range(count):
                     chunks.append(self._walk_chunk(walk))
+            elif walk.number == 3:
+                rows = walk.integer()
             else:
                 walk.skip()
         self._next_group = walk.at
+        self._group_rows.append(rows)
         self._groups.append(chunks)
 
     def _walk_chunk(self, group: thrift.Walk) -> Chunk:
