@@ -3,7 +3,7 @@
 A call of pyarrow costs more than to decode some hundred rows. Pages are as stored, and so are their checksums.
 """
 
-# Decisions: docs/decisions/0312
+# Decisions: docs/decisions/0312, docs/decisions/0380
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SmallFile = tuple[bytes, OpenedFile]
 def can_join(files: Sequence[SmallFile]) -> bool:
     """Whether these are segments that store the same columns in the same way."""
     first = files[0][1]
-    return first.own and all(opened.is_sealed and opened.map.schema == first.map.schema for _, opened in files[1:])
+    return first.own and all(opened.is_sealed and opened.map.start == first.map.start for _, opened in files[1:])
 
 
 def read_joined(files: Sequence[SmallFile], mapping: RowMapping, *, trust: bool) -> pa.Table:

@@ -1,6 +1,6 @@
 """What the footer of a file says, decoded once: readers of the same file share it."""
 
-# Decisions: docs/decisions/0310
+# Decisions: docs/decisions/0310, docs/decisions/0380
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ _SCHEMAS = 8  # a file is rarely read with more of them at a time
 class OpenedFile:
     """The footer of a Parquet file. Raises Corrupt, naming the file, when it is damaged. Thread-safe.
 
-    A footer whose checksum is right is decoded when it is asked for: `map` needs only its bytes.
+    A footer whose checksum is right is decoded when it is asked for: `map` needs only its bytes. `like` is a file that
+    may have the same columns.
     """
 
-    def __init__(self, source: pa.NativeFile, name: str) -> None:
-        self._name = name
+    def __init__(self, source: pa.NativeFile, name: str, *, like: OpenedFile | None = None) -> None:
+        self._name, self._like = name, like
         self._footer, self.is_sealed = read_footer_bytes(source, name)
         self.pages: dict[tuple[int, int], Pages | None] = {}
         self.verified: set[tuple[int, int]] = set()  # row group and leaf of chunks whose checksums were right
@@ -86,7 +87,8 @@ class OpenedFile:
 
     @cached_property
     def map(self) -> FooterMap:
-        return FooterMap(self._footer)
+        like, self._like = self._like, None
+        return FooterMap(self._footer, None if like is None else like.map)
 
     def mapping(self, schema: Schema, columns: tuple[str, ...]) -> RowMapping:
         """How rows of the file become those of `schema`."""

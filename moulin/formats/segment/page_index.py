@@ -9,7 +9,7 @@ header. Bounds of pages (the column index) are not used: a wrong one would hide 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -54,21 +54,28 @@ class Pages:
 class FooterMap:
     """Column chunks of a Parquet footer, and its schema, by where they lie in the bytes of the footer.
 
-    `schema` is the schema as it is written, `rows` and `groups` are how many rows and row groups the file has.
+    `start` is all up to the end of the schema, as it is written; `rows` and `groups` are how many rows and row groups
+    the file has. A footer that starts as that of `like`, a file of the same columns, is walked faster.
     """
 
-    def __init__(self, footer: bytes) -> None:
+    def __init__(self, footer: bytes, like: FooterMap | None = None) -> None:
         self._footer, self._walking = footer, Lock()
         self._schema_at = self._next_group = self.rows = self.groups = 0
         self._groups: list[list[Chunk]] = []
         self._group_rows: list[int] = []
-        self.schema = b""
+        self._heads: Sequence[bytes] = ()
+        self.start = b""
         walk = thrift.Walk(footer, 0)
+        if like is not None and like.start and footer.startswith(like.start):
+            self._schema_at, self.start, walk.at, walk.number = like._schema_at, like.start, len(like.start), 2
+            if like.groups:
+                like._walk_to(0)
+                self._heads = [chunk.head for chunk in like._groups[0]]
         while walk.next():
             if walk.number == 2:
                 self._schema_at = walk.at
                 walk.skip()
-                self.schema = footer[self._schema_at : walk.at]
+                self.start = footer[: walk.at]
             elif walk.number == 3:
                 self.rows = walk.integer()
             elif walk.number == 4:
@@ -124,8 +131,8 @@ class FooterMap:
         while walk.next():
             if walk.number == 1:
                 count, _, walk.at = thrift.elements(footer, walk.at)
-                for _ in range(count):
-                    chunks.append(self._walk_chunk(walk))
+                for index in range(count):
+                    chunks.append(self._walk_chunk(walk, self._heads[index] if index < len(self._heads) else b""))
             elif walk.number == 3:
                 rows = walk.integer()
             else:
@@ -134,13 +141,16 @@ class FooterMap:
         self._group_rows.append(rows)
         self._groups.append(chunks)
 
-    def _walk_chunk(self, group: thrift.Walk) -> Chunk:
+    def _walk_chunk(self, group: thrift.Walk, guess: bytes) -> Chunk:
+        """The column chunk at which `group` stands; `guess` is its head, if it is that of most."""
         walk = thrift.Walk(self._footer, group.at)
         places = {4: 0, 5: 0}
         head, numbers = b"", {5: 0, 7: 0, 9: 0, 11: 0}
         while walk.next():
             if walk.number == 3:
                 start, inner = walk.at, thrift.Walk(self._footer, walk.at)
+                if guess and self._footer.startswith(guess, start):
+                    inner.at, inner.number = start + len(guess), 4
                 while inner.next():
                     if inner.number == 5:
                         head = self._footer[start : inner.at - 1]  # up to the number of values

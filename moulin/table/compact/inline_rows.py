@@ -1,6 +1,6 @@
 """The rows of many inline segments at once: a reader for each would cost a compaction more than all else."""
 
-# Decisions: docs/decisions/0322
+# Decisions: docs/decisions/0322, docs/decisions/0380
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def read_inline(schema: Schema, segments: Sequence[LiveSegment]) -> pa.Table | N
     None when they have to be read one by one, which also says what is wrong. Checksums are checked.
     """
     try:
-        files = [_open(segment) for segment in segments]
+        first = _open(segments[0])
+        files = [first, *(_open(segment, first[1]) for segment in segments[1:])]
         if not can_join(files):
             return None
         mapping = files[0][1].mapping(schema, tuple(field.name for field in schema.fields))
@@ -37,11 +38,11 @@ def read_inline(schema: Schema, segments: Sequence[LiveSegment]) -> pa.Table | N
     return pa.Table.from_arrays(columns, schema=arrow_schema(schema, lineage=True))
 
 
-def _open(segment: LiveSegment) -> SmallFile:
+def _open(segment: LiveSegment, like: OpenedFile | None = None) -> SmallFile:
     facts = segment.facts
     if facts.inline is None or facts.has_lineage or segment.vector is not None:
         raise ValueError(f"{facts.path} is not a fresh inline segment")
-    opened = OpenedFile(pa.BufferReader(facts.inline), facts.path)
+    opened = OpenedFile(pa.BufferReader(facts.inline), facts.path, like=like)
     if opened.map.rows != facts.rows:
         raise ValueError(f"{facts.path} has other rows")
     return facts.inline, opened

@@ -23,7 +23,7 @@ from pyroaring import BitMap64
 
 from moulin.errors import MoulinError
 from moulin.formats.deletion_vector import keep_mask
-from moulin.formats.segment.joined import can_join, read_joined
+from moulin.formats.segment.joined import SmallFile, can_join, read_joined
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
@@ -156,9 +156,13 @@ class UnitReader:
         columns = self._schema_columns if self._columns is None else self._columns
         names = (*columns, *(name for name in self._predicate.columns if name not in columns))
         try:
-            files = [open_small(self._store, unit.segment.facts) for unit in units]
-            known = [file for file in files if file is not None]
-            if len(known) < len(files) or not can_join(known):
+            known: list[SmallFile] = []
+            for unit in units:
+                file = open_small(self._store, unit.segment.facts, known[0][1] if known else None)
+                if file is None:
+                    return None
+                known.append(file)
+            if not can_join(known):
                 return None
             mapping = known[0][1].mapping(self._state.schema, names)
             table = read_joined(known, mapping, trust=self._store.is_local)
