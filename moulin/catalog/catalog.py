@@ -394,7 +394,7 @@ class Catalog:
             result = CommitResult(draft.version, draft.now, digest=digest)
         added = [change.operation.added for change in changes if isinstance(change.operation, DataOperation)]
         self._settle([facts for some in added for facts in some if facts.inline is None])
-        self._publish(draft, [change.table_id for change in changes], soon=all(change.is_inline for change in changes))
+        self._publish(draft, [change.table_id for change in changes], soon=all(change.may_lag for change in changes))
         return result
 
     def _settle(self, added: Sequence[SegmentFacts]) -> None:

@@ -316,6 +316,70 @@ def test_a_killed_process_loses_no_inline_append(tmp_path: Path) -> None:
             assert check(seen.own_catalog()) == []
 
 
+@pytest.mark.crash
+def test_the_manifests_of_a_killed_process_are_those_of_its_first_appends(tmp_path: Path) -> None:
+    """Appends and their compactions are published in the background: a lost catalog takes the last ones with it."""
+    import os
+    import signal
+    import time
+
+    for number in range(4):
+        folder = tmp_path / str(number)
+        with moulin.connect(folder, **SMALL, inline_segments=4) as lake:
+            lake.create_database("shop")
+            table_of(lake)
+        child = os.fork()
+        if child == 0:
+            with moulin.connect(folder, **SMALL, inline_segments=4) as mine:
+                for start in range(1000):
+                    mine.table("shop.events").append(rows(start, 1))
+            os._exit(0)
+        time.sleep(0.6 + 0.1 * number)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        for file in folder.glob("catalog.sqlite*"):
+            file.unlink()
+        recover(open_store(folder), f"sqlite:///{folder / 'catalog.sqlite'}", Config())
+        with moulin.connect(folder, **SMALL) as found:
+            kept = ids(found.table("shop.events").scan())
+            assert kept == list(range(len(kept)))
+            assert kept
+            assert check(found.own_catalog()) == []
+
+
+def test_a_compaction_of_inline_segments_is_published_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with moulin.connect(tmp_path / "lake", **SMALL, inline_segments=4) as lake:
+        lake.create_database("shop")
+        table = table_of(lake)
+        published = lake.own_catalog().published_version()
+        with monkeypatch.context() as patched:
+            patched.setattr("moulin.catalog.manifests.publish.Publisher.publish_soon", lambda self: None)
+            for start in range(4):
+                table.append(rows(start, 1))
+            assert inline_count(table) == 0
+            assert lake.own_catalog().published_version() == published
+        table.delete_where("id = 1")
+        assert lake.own_catalog().published_version() == lake.own_catalog().version()
+
+
+def test_fresh_inline_segments_are_read_at_once_by_their_compaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a segment was read alone")
+
+    with moulin.connect(tmp_path / "lake", **SMALL, inline_segments=8) as lake:
+        lake.create_database("shop")
+        table = table_of(lake)
+        monkeypatch.setattr("moulin.table.compact.kernel._Reading.pieces", refuse)
+        for start in range(8):
+            table.append(rows(3 * start))
+        assert inline_count(table) == 0
+        assert ids(table.scan()) == list(range(24))
+
+
 def _in_children(count: int, work: Callable[[int], None]) -> None:
     """Run `work` in so many processes that begin at once; all must end well."""
     import os

@@ -19,7 +19,7 @@ from moulin.catalog.objects import tables
 from moulin.catalog.objects.names import NameOrId
 from moulin.catalog.objects.new_table import FirstRows, NewTable
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.draft import Draft
+from moulin.catalog.sql.draft import MOST_DELTAS, SEQUENCES_PER_DELTA, Draft
 from moulin.errors import InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.ids import new_snapshot_id
@@ -112,7 +112,8 @@ def _apply(draft: Draft, commits: Sequence[TableCommit], ordinals: dict[UUID, in
             properties_changed="properties" in change.updates,
         )
         tables.fill_state(change.manifest, row)
-        draft.longest_chain = max(draft.longest_chain, row.deltas - row.inline)
+        if row.deltas > min(row.last_sequence // SEQUENCES_PER_DELTA, MOST_DELTAS):
+            draft.longest_chain = max(draft.longest_chain, row.deltas - row.inline)
     for commit in commits:
         if isinstance(commit.operation, AlterSchema) and any(
             isinstance(c, CastColumn) for c in commit.operation.changes

@@ -1,5 +1,7 @@
 """What a caller hands to a commit and gets back: the operation on one table, its result, and the refusal."""
 
+# Decisions: docs/decisions/0380
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -26,12 +28,15 @@ class TableCommit:
     # What engines of other formats ask for: that nothing changed the table since, and the id of their snapshot.
     expected_head: int | None = None
     snapshot_id: int | None = None
+    # It compacts inline segments alone: its manifest follows theirs, in the background.
+    of_inline: bool = False
 
     @property
-    def is_inline(self) -> bool:
-        """Whether it brings inline segments alone: it names no file, and need not wait for one."""
+    def may_lag(self) -> bool:
+        """Whether its manifest may be published in the background: it adds inline segments alone, or compacts them."""
         operation = self.operation
-        return isinstance(operation, Append) and all(facts.inline is not None for facts in operation.added)
+        appends = isinstance(operation, Append) and all(facts.inline is not None for facts in operation.added)
+        return appends or self.of_inline
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ import sqlalchemy as sa
 from moulin.catalog.identity import beyond
 from moulin.catalog.manifests import full as full_manifests
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.draft import MOST_DELTAS, SEQUENCES_PER_DELTA
 from moulin.catalog.sql.pool import Pool
 from moulin.errors import AlreadyExists, Fenced, MoulinError
 from moulin.storage import paths
@@ -119,6 +120,8 @@ class Publisher:
         due: list[UUID | None] = []
         with self._pool.read() as connection:
             long = sa.and_(t.c.deltas > limit + t.c.inline, t.c.deltas > t.c.segments / _SEGMENTS_PER_DELTA)
+            grown = sa.or_(t.c.deltas > t.c.last_sequence / SEQUENCES_PER_DELTA, t.c.deltas > MOST_DELTAS)
+            long = sa.and_(long, grown)
             due.extend(connection.execute(sa.select(t.c.id).where(t.c.id.in_(table_ids), long)).scalars())
             if connection.execute(sa.select(s.counter.c.deltas)).scalar_one() > limit:
                 due.append(None)

@@ -4,6 +4,8 @@ Storage gets them afterwards, from the outbox (manifests/publish.py). A mutation
 asks for `version`, and then none is taken.
 """
 
+# Decisions: docs/decisions/0380
+
 from __future__ import annotations
 
 import json
@@ -18,6 +20,11 @@ from moulin.catalog.sql.prepared import Prepared
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.storage import paths
+
+# A full manifest lists every sequence number of its table, so it waits for as many deltas as are in proportion to them,
+# but for no more than the most.
+SEQUENCES_PER_DELTA = 64
+MOST_DELTAS = 4096
 
 _OUTBOX = Prepared(s.outbox.insert())
 

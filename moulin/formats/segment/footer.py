@@ -81,9 +81,16 @@ def read_footer(source: pa.NativeFile, name: str) -> pq.FileMetaData:
 
 
 def read_whole_footer(source: pa.NativeFile, name: str) -> tuple[bytes, pq.FileMetaData]:
-    """The footer of a Parquet file, as bytes and decoded. Raises Corrupt, naming the file, when it is damaged.
+    """The footer of a Parquet file, as bytes and decoded. Raises Corrupt, naming the file, when it is damaged."""
+    footer, is_sealed = read_footer_bytes(source, name)
+    return footer, decode_footer(footer, name, is_sealed=is_sealed)
 
-    Every byte of the footer of a segment is covered by its checksum; files of other engines have none.
+
+def read_footer_bytes(source: pa.NativeFile, name: str) -> tuple[bytes, bool]:
+    """The bytes of a footer, and whether it is sealed: it has a checksum, which is right.
+
+    Every byte of the footer of a segment is covered by its checksum; files of other engines have none. Raises Corrupt,
+    naming the file, when the checksum is wrong or the file does not end like a Parquet file.
     """
     size = source.size()
     guess = min(size, _FIRST_READ)
@@ -95,12 +102,17 @@ def read_whole_footer(source: pa.NativeFile, name: str) -> tuple[bytes, pq.FileM
         raise Corrupt(f"{name} is damaged: its footer would be {length} bytes long, the file has {size}. {RESTORE}")
     if length > len(end):
         end = source.read_at(length, size - length)
-    footer = end[-length:]
-    checked = _check(footer[:-_TAIL], name)
-    metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer))
-    if LEVEL_KEY.encode() in (metadata.metadata or {}) and not checked:
+    footer = end[-length:-_TAIL]
+    return footer, _check(footer, name)
+
+
+def decode_footer(footer: bytes, name: str, *, is_sealed: bool) -> pq.FileMetaData:
+    """The footer that `read_footer_bytes` read, decoded."""
+    tail = len(footer).to_bytes(4, "little") + _MAGIC
+    metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + tail))
+    if LEVEL_KEY.encode() in (metadata.metadata or {}) and not is_sealed:
         raise Corrupt(f"{name} is damaged: its footer has lost its checksum. {RESTORE}")
-    return footer[:-_TAIL], metadata
+    return metadata
 
 
 def _check(footer: bytes, name: str) -> bool:

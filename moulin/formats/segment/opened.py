@@ -1,6 +1,6 @@
 """What the footer of a file says, decoded once: readers of the same file share it."""
 
-# Decisions: docs/decisions/0310
+# Decisions: docs/decisions/0310, docs/decisions/0380
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from moulin.formats.segment.footer import (
     RESTORE,
     FooterColumn,
     GroupFacts,
+    decode_footer,
     footer_columns,
-    read_whole_footer,
+    read_footer_bytes,
 )
 from moulin.formats.segment.index_checksums import IndexChecksums
 from moulin.formats.segment.page_bounds import Bounds
@@ -33,28 +34,57 @@ _SCHEMAS = 8  # a file is rarely read with more of them at a time
 
 
 class OpenedFile:
-    """The footer of a Parquet file. Raises Corrupt, naming the file, when it is damaged. Thread-safe."""
+    """The footer of a Parquet file. Raises Corrupt, naming the file, when it is damaged. Thread-safe.
 
-    def __init__(self, source: pa.NativeFile, name: str) -> None:
-        self._name = name
-        self._footer, self.metadata = read_whole_footer(source, name)
-        self.own = LEVEL_KEY.encode() in (self.metadata.metadata or {})
-        self.arrow: pa.Schema = pq.ParquetFile(
-            source, metadata=self.metadata, arrow_extensions_enabled=True
-        ).schema_arrow
-        self.leaves: Sequence[Leaf] = leaves(self.arrow)
-        self.rows: int = self.metadata.num_rows
-        groups = range(self.metadata.num_row_groups)
-        self.group_rows: tuple[int, ...] = tuple(self.metadata.row_group(group).num_rows for group in groups)
-        self.group_starts: tuple[int, ...] = tuple(accumulate(self.group_rows, initial=0))[:-1]
+    A footer whose checksum is right is decoded when it is asked for: `map` needs only its bytes. `like` is a file that
+    may have the same columns.
+    """
+
+    def __init__(self, source: pa.NativeFile, name: str, *, like: OpenedFile | None = None) -> None:
+        self._name, self._like = name, like
+        self._footer, self.is_sealed = read_footer_bytes(source, name)
         self.pages: dict[tuple[int, int], Pages | None] = {}
         self.bodies: dict[tuple[int, int], Integers] = {}  # of pages that were searched, see page_search.py
         self.bounds: dict[tuple[int, int, IcebergType], Bounds | None] = {}
         self.filters: set[tuple[int, int]] = set()  # row group and leaf of bloom filters whose checksums were right
         self.verified: set[tuple[int, int]] = set()  # row group and leaf of chunks whose checksums were right
         self._schemas: dict[int, _WithSchema] = {}
-        if sum(self.group_rows) != self.rows or len(self.leaves) != self.metadata.num_columns:
-            raise Corrupt(f"{name} is damaged: its footer contradicts itself. {RESTORE}")
+        if not self.is_sealed:
+            _ = self.leaves
+
+    @cached_property
+    def metadata(self) -> pq.FileMetaData:
+        return decode_footer(self._footer, self._name, is_sealed=self.is_sealed)
+
+    @cached_property
+    def own(self) -> bool:
+        """Whether it is a segment that Moulin wrote."""
+        return LEVEL_KEY.encode() in (self.metadata.metadata or {})
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        nothing = pa.BufferReader(b"")  # the footer is given
+        return pq.ParquetFile(nothing, metadata=self.metadata, arrow_extensions_enabled=True).schema_arrow
+
+    @cached_property
+    def leaves(self) -> Sequence[Leaf]:
+        found = leaves(self.arrow)
+        if sum(self.group_rows) != self.rows or len(found) != self.metadata.num_columns:
+            raise Corrupt(f"{self._name} is damaged: its footer contradicts itself. {RESTORE}")
+        return found
+
+    @property
+    def rows(self) -> int:
+        return int(self.metadata.num_rows)
+
+    @cached_property
+    def group_rows(self) -> tuple[int, ...]:
+        groups = range(self.metadata.num_row_groups)
+        return tuple(self.metadata.row_group(group).num_rows for group in groups)
+
+    @cached_property
+    def group_starts(self) -> tuple[int, ...]:
+        return tuple(accumulate(self.group_rows, initial=0))[:-1]
 
     @property
     def nbytes(self) -> int:
@@ -63,7 +93,8 @@ class OpenedFile:
 
     @cached_property
     def map(self) -> FooterMap:
-        return FooterMap(self._footer)
+        like, self._like = self._like, None
+        return FooterMap(self._footer, None if like is None else like.map)
 
     @cached_property
     def checksums(self) -> IndexChecksums:

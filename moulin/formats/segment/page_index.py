@@ -61,28 +61,54 @@ class Pages:
 
 
 class FooterMap:
-    """Column chunks of a Parquet footer, and its schema, by where they lie in the bytes of the footer."""
+    """Column chunks of a Parquet footer, and its schema, by where they lie in the bytes of the footer.
 
-    def __init__(self, footer: bytes) -> None:
+    `start` is all up to the end of the schema, as it is written; `rows` and `groups` are how many rows and row groups
+    the file has. A footer that starts as that of `like`, a file of the same columns, is walked faster.
+    """
+
+    def __init__(self, footer: bytes, like: FooterMap | None = None) -> None:
         self._footer, self._walking = footer, Lock()
-        self._schema_at = self._next_group = self._count = 0
+        self._schema_at = self._next_group = self.rows = self.groups = 0
         self._groups: list[list[Chunk]] = []
+        self._group_rows: list[int] = []
+        self._heads: Sequence[bytes] = ()
+        self.start = b""
         walk = thrift.Walk(footer, 0)
+        if like is not None and like.start and footer.startswith(like.start):
+            self._schema_at, self.start, walk.at, walk.number = like._schema_at, like.start, len(like.start), 2
+            if like.groups:
+                like._walk_to(0)
+                self._heads = [chunk.head for chunk in like._groups[0]]
         while walk.next():
             if walk.number == 2:
                 self._schema_at = walk.at
+                walk.skip()
+                self.start = footer[: walk.at]
+            elif walk.number == 3:
+                self.rows = walk.integer()
             elif walk.number == 4:
-                self._count, _, self._next_group = thrift.elements(footer, walk.at)
+                self.groups, _, self._next_group = thrift.elements(footer, walk.at)
                 break
-            walk.skip()
+            else:
+                walk.skip()
 
     def chunk(self, group: int, leaf: int) -> Chunk:
-        """A column chunk. The footer is walked up to its row group, once."""
+        """A column chunk."""
+        self._walk_to(group)
+        return self._groups[group][leaf]
+
+    def group_rows(self, group: int) -> int:
+        """How many rows a row group has."""
+        self._walk_to(group)
+        return self._group_rows[group]
+
+    def _walk_to(self, group: int) -> None:
+        """The footer is walked up to each row group once."""
         if group >= len(self._groups):
             with self._walking:
-                while len(self._groups) <= group < self._count:
+                while len(self._groups) <= group < self.groups:
                     self._walk_group()
-        return self._groups[group][leaf]
 
     @cached_property
     def columns(self) -> list[tuple[bytes, ...]]:
@@ -109,25 +135,31 @@ class FooterMap:
         return found
 
     def _walk_group(self) -> None:
-        footer, chunks = self._footer, []
+        footer, chunks, rows = self._footer, [], 0
         walk = thrift.Walk(footer, self._next_group)
         while walk.next():
             if walk.number == 1:
                 count, _, walk.at = thrift.elements(footer, walk.at)
-                for _ in range(count):
-                    chunks.append(self._walk_chunk(walk))
+                for index in range(count):
+                    chunks.append(self._walk_chunk(walk, self._heads[index] if index < len(self._heads) else b""))
+            elif walk.number == 3:
+                rows = walk.integer()
             else:
                 walk.skip()
         self._next_group = walk.at
+        self._group_rows.append(rows)
         self._groups.append(chunks)
 
-    def _walk_chunk(self, group: thrift.Walk) -> Chunk:
+    def _walk_chunk(self, group: thrift.Walk, guess: bytes) -> Chunk:
+        """The column chunk at which `group` stands; `guess` is its head, if it is that of most."""
         walk = thrift.Walk(self._footer, group.at)
         places = {4: 0, 5: 0, 6: 0, 7: 0}
         head, numbers = b"", {5: 0, 7: 0, 9: 0, 11: 0, 14: 0, 15: 0}
         while walk.next():
             if walk.number == 3:
                 start, inner = walk.at, thrift.Walk(self._footer, walk.at)
+                if guess and self._footer.startswith(guess, start):
+                    inner.at, inner.number = start + len(guess), 4
                 while inner.next():
                     if inner.number == 5:
                         head = self._footer[start : inner.at - 1]  # up to the number of values

@@ -199,7 +199,8 @@ class Committer:
             journal_outputs=change.journal_outputs,
             claim=change.claim,
         )
-        return TableCommit(change.table_id, change.read_version, operation, change.summary)
+        inline = bool(live) and all(segment.facts.inline is not None for segment in live.values())
+        return TableCommit(change.table_id, change.read_version, operation, change.summary, of_inline=inline)
 
     def _newly_deleted(
         self, journals: JournalSet, number: int, segment: LiveSegment | None, used: VectorFacts | None

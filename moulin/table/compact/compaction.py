@@ -204,6 +204,9 @@ def _forget(context: Context, claim: Claim) -> None:
 def _run_all(run: Callable[[Group], None], groups: Sequence[Group]) -> None:
     """Groups share no segment, so small ones run at once; a large one keeps all cores busy by itself."""
     small = [group for group in groups if group.size < _SMALL]
+    if len(groups) == 1:
+        run(groups[0])
+        return
     with side_by_side("moulin-compact") as pool:
         for _ in in_turn(pool, run, small):
             pass

@@ -45,13 +45,16 @@ def open_reader(
     return reader
 
 
-def open_small(store: Store, facts: SegmentFacts) -> SmallFile | None:
-    """All bytes of a small segment, and its footer; None when its size is not what the catalog says."""
+def open_small(store: Store, facts: SegmentFacts, like: OpenedFile | None = None) -> SmallFile | None:
+    """All bytes of a small segment, and its footer; None when its size is not what the catalog says.
+
+    `like` is a segment that may have the same columns.
+    """
     known = _key(store, facts)
     data = store.get(facts.path) if facts.inline is None else facts.inline
     if len(data) != facts.size or known is None:
         return None
-    return data, _FOOTERS.get(known, lambda: OpenedFile(pa.BufferReader(data), facts.path))
+    return data, _FOOTERS.get(known, lambda: OpenedFile(pa.BufferReader(data), facts.path, like=like))
 
 
 def forget_footers() -> None:

@@ -23,7 +23,7 @@ from pyroaring import BitMap64
 
 from moulin.errors import MoulinError
 from moulin.formats.deletion_vector import keep_mask
-from moulin.formats.segment.joined import can_join, read_joined
+from moulin.formats.segment.joined import SmallFile, can_join, read_joined
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
@@ -112,7 +112,8 @@ class UnitReader:
         size, most = 0, min(_TOGETHER_BYTES, limit // _UNITS_AHEAD)
         for segment in segments:
             for unit in self.cut(segment, 0, segment.facts.rows, limit, share):
-                if held and (size + unit.size > most or len(held) == _TOGETHER):
+                full = size + unit.size > most or len(held) == _TOGETHER
+                if held and (full or _is_small(held[-1]) != _is_small(unit)):
                     yield UnitGroup(tuple(held), size)
                     held, size = [], 0
                 held.append(unit)
@@ -150,14 +151,18 @@ class UnitReader:
         """Small segments decoded at once; None when they have to be read one by one, which also says what is wrong."""
         units = group.units
         plain = self._by_pages and not self._hidden.names and not self._positions
-        if not plain or len(units) == 1 or any(unit.segment.facts.size > _SMALL_BYTES for unit in units):
+        if not plain or len(units) == 1 or not all(map(_is_small, units)):
             return None
         columns = self._schema_columns if self._columns is None else self._columns
         names = (*columns, *(name for name in self._predicate.columns if name not in columns))
         try:
-            files = [open_small(self._store, unit.segment.facts) for unit in units]
-            known = [file for file in files if file is not None]
-            if len(known) < len(files) or not can_join(known):
+            known: list[SmallFile] = []
+            for unit in units:
+                file = open_small(self._store, unit.segment.facts, known[0][1] if known else None)
+                if file is None:
+                    return None
+                known.append(file)
+            if not can_join(known):
                 return None
             mapping = known[0][1].mapping(self._state.schema, names)
             table = read_joined(known, mapping, trust=self._store.is_local)
@@ -230,6 +235,10 @@ class UnitReader:
     def _open(self, segment: LiveSegment, extra: Sequence[str] = ()) -> SegmentReader:
         columns = self._columns if self._columns is None else [*self._columns, *extra]
         return open_reader(self._store, segment.facts, self._state.schema, columns=columns)
+
+
+def _is_small(unit: Unit) -> bool:
+    return unit.segment.facts.size <= _SMALL_BYTES
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
