@@ -1,5 +1,7 @@
 """Batches into pieces of bounded size, each of which is written at once."""
 
+# Decisions: docs/decisions/0392
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
