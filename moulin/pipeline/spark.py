@@ -28,7 +28,7 @@ from moulin.pipeline.read.reader import NamedFrame
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
-from moulin.pipeline.sql.deferred import DeferredFrame
+from moulin.pipeline.sql.deferred import DeferredFrame, Fill
 from moulin.pipeline.sql.names import Query, Reference, databases_in, reference_of
 from moulin.pipeline.sql.optimizer import StandIn, without_place
 from moulin.pipeline.sql.pruning import Pruning
@@ -292,11 +292,7 @@ class LakeSpark:
     def _deferred(self, draft: DataFrame, pruning: Pruning, holds: list[Hold]) -> DataFrame:
         """A frame that reads what is asked of it. Its versions are pinned while it lives, or a frame made of it."""
         assert self._catalyst is not None
-        catalyst = self._catalyst
-
-        def fill(asked: DataFrame) -> DataFrame:
-            return catalyst.run(pruning.filled(asked._jdf.queryExecution().analyzed()))
-
+        fill = Fill(self._catalyst, pruning)
         hold_for(self._lake.context.pins, fill, holds)
         return DeferredFrame(draft, fill)
 

@@ -1,9 +1,11 @@
 """A table as a Spark DataFrame: native Parquet scans over the live segments, deleted rows left out in generated code.
 
 Segments are grouped by what their scan must do: those without a deletion vector are read as they are, those with one
-are tested by row index against a bitmap that every task gets; files of older schemas that need converting are scanned
-apart. The result is the union.
+are tested by row index against a bitmap that every task gets, and so are few rows without one where that saves a scan;
+files of older schemas that need converting are scanned apart. The result is the union.
 """
+
+# Decisions: docs/decisions/0164, docs/decisions/0391
 
 from __future__ import annotations
 
@@ -59,7 +61,8 @@ _NO_POSITION = (
 )
 _FRAMES = 64
 _BITMAPS = 64
-_MARKED = 256  # segments with deletion vectors in one scan: with more, a slot for each takes too large a table
+_MARKED = 256  # segments that one scan tests: with more, a slot for each takes too large a table
+_FEW_ROWS = 1 << 18  # so many rows are tested in less time than a scan of their own takes to plan and to start
 
 
 class TableReader:
@@ -137,20 +140,21 @@ class TableReader:
         stored = lineage and segments[0].facts.has_lineage
         more = stored_lineage() if stored else ()
         tail = lineage_columns(stored=stored) if lineage else ()
-        plain = [s for s in segments if s.vector is None]
-        marked = [s for s in segments if s.vector is not None]
-        if plain and not located:
-            yield self._scan(state, plans, plain).select(*columns)
-        for position, same in _by_position_column(plain) if located else ():
-            if same:
-                scan = self._scan(state, plans, same, StructField(position, LongType()), *more)
+        plain: list[LiveSegment] = []
+        for position, same in _by_position_column(segments):
+            whole, tested = _tested(same)
+            if whole and located:
+                scan = self._scan(state, plans, whole, StructField(position, LongType()), *more)
                 yield scan.select(*columns, *_place(position), *tail)
-        for position, same in _by_position_column(marked):
-            for start in range(0, len(same), _MARKED):
-                part = same[start : start + _MARKED]
+            elif whole:
+                plain += whole
+            for start in range(0, len(tested), _MARKED):
+                part = tested[start : start + _MARKED]
                 scan = self._scan(state, plans, part, StructField(position, LongType()), *more)
                 live = scan.where(self._bitmap(part).is_live(F.col(position)))
                 yield live.select(*columns, *(_place(position) if located else ()), *tail)
+        if plain:
+            yield self._scan(state, plans, plain).select(*columns)
 
     def _scan(
         self, state: TableState, plans: Sequence[ColumnPlan], segments: Sequence[LiveSegment], *more: StructField
@@ -164,20 +168,22 @@ class TableReader:
         return reduce(DataFrame.union, scans)
 
     def _bitmap(self, segments: Sequence[LiveSegment]) -> _Bitmap:
-        """The deletion vectors of these segments, which all have one."""
-        key = frozenset(s.vector.id for s in segments if s.vector is not None)
+        """The deletion vectors of these segments."""
+        key = frozenset((s.facts.number, None if s.vector is None else s.vector.id) for s in segments)
         return self._bitmaps.get(key, lambda: self._build_bitmap(segments))
 
     def _build_bitmap(self, segments: Sequence[LiveSegment]) -> _Bitmap:
         slots = _slots(np.asarray([segment.facts.number for segment in segments]))
-        words = [np.zeros(slots, np.int64)]
-        start = slots
+        none = max((segment.facts.rows for segment in segments if segment.vector is None), default=0)
+        words = [np.zeros(slots, np.int64), np.zeros(-(-none // 64), np.int64)]  # shared by those without a vector
+        words[0][:] = slots
+        start = slots + len(words[1])
         for segment in segments:
-            assert segment.vector is not None
-            vector = self._context.vectors.get(self._context.store, segment.vector, segment.facts.rows)
-            words[0][segment.facts.number % slots] = start
-            words.append(deletion_vector.words(vector, segment.facts.rows))
-            start += len(words[-1])
+            if segment.vector is not None:
+                vector = self._context.vectors.get(self._context.store, segment.vector, segment.facts.rows)
+                words[0][segment.facts.number % slots] = start
+                words.append(deletion_vector.words(vector, segment.facts.rows))
+                start += len(words[-1])
         row = pa.ListArray.from_arrays(pa.array([0, start], pa.int32()), pa.array(np.concatenate(words)))
         schema = StructType([StructField("words", ArrayType(LongType(), containsNull=False), nullable=False)])
         return _Bitmap(frame_of(self._spark, pa.table({"words": row}), schema), slots)
@@ -230,8 +236,8 @@ class _Bitmap:
         code that asks once is faster.
         """
         words = self.frame.scalar()
-        start = F.get(words, F.col(SEGMENT) % self.slots)
-        word = F.get(words, start + F.shiftright(position, 6))
+        start = words[F.col(SEGMENT) % self.slots]  # unlike F.get, this takes a long without a checked cast
+        word = words[start + F.shiftright(position, 6)]
         bit = F.call_function("shiftright", word, position.bitwiseAND(F.lit(63)).cast("int"))
         live = bit.bitwiseAND(F.lit(1).cast("bigint")) == 0
         return F.coalesce(live, F.raise_error(F.lit(_NO_POSITION)).cast("boolean"))
@@ -246,6 +252,18 @@ def _by_lineage(segments: Sequence[LiveSegment]) -> Iterator[list[LiveSegment]]:
     for stored in (True, False):
         if same := [s for s in segments if s.facts.has_lineage is stored]:
             yield same
+
+
+def _tested(segments: Sequence[LiveSegment]) -> tuple[list[LiveSegment], list[LiveSegment]]:
+    """Segments that are read as they are, and those whose rows are tested.
+
+    Those with a deletion vector are, and beside them few rows without one.
+    """
+    plain = [s for s in segments if s.vector is None]
+    marked = [s for s in segments if s.vector is not None]
+    if marked and len(segments) <= _MARKED and sum(s.facts.rows for s in plain) <= _FEW_ROWS:
+        return [], list(segments)
+    return plain, marked
 
 
 def _by_position_column(segments: Sequence[LiveSegment]) -> Iterator[tuple[str, list[LiveSegment]]]:

@@ -72,13 +72,17 @@ class StandIns:
         self._kept: SizedCache[Hashable, StandIn] = SizedCache(_KEPT)
 
     def get(self, key: Hashable, columns: StructType) -> StandIn:
-        return self._kept.get(key, lambda: make_stand_in(self._spark, columns))
+        return self._kept.get(key, lambda: self.make(columns))
+
+    def make(self, columns: StructType) -> StandIn:
+        """One that nobody else has."""
+        return make_stand_in(self._spark, columns)
 
 
 class Pruning:
     """The tables of one statement that wait for what it asks of them: the large ones, or every one.
 
-    With `own`, its leaves have attributes of their own, even where the session has stand-ins for the tables already.
+    With `own`, its stand-ins are its own, even where the session has some for the tables already.
     """
 
     def __init__(self, catalyst: Catalyst, stand_ins: StandIns, *, every: bool = False, own: bool = False) -> None:
@@ -88,15 +92,19 @@ class Pruning:
 
     def stand_in(self, key: Hashable, table: Waiting) -> StandIn:
         """What stands for the rows of a table. REQUIRES: tables of one key have the same columns."""
-        found = self._stand_ins.get((key, 0), table.columns)
+        found = self._stand_ins.make(table.columns) if self._own else self._stand_ins.get((key, 0), table.columns)
         others = 0
         while found.number in self._waiting:  # the same table, at another version
             others += 1
             found = self._stand_ins.get((key, others), table.columns)
         self._waiting[found.number] = table
-        if not self._own:
-            return found
-        return StandIn(self._catalyst.run(found.frame._jdf.logicalPlan().newInstance()), found.number)
+        return found
+
+    def together(self, other: Pruning) -> Pruning:
+        """For plans over the stand-ins of both. REQUIRES: both have stand-ins of their own."""
+        found = Pruning(self._catalyst, self._stand_ins, own=True)
+        found._waiting = {**self._waiting, **other._waiting}
+        return found
 
     @property
     def is_waiting(self) -> bool:

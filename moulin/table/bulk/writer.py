@@ -114,6 +114,8 @@ def write_runs(
     for rows in pieces(batches, plan.source, plan.segment_bytes):
         for value, part in plan.spec.split(rows):
             _write(plan, tools, drafts.setdefault(value, UpsertDraft()), value, part, numbers)
+            del part
+        del rows
     return [RegionRun(value, draft) for value, draft in drafts.items()]
 
 

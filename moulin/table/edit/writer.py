@@ -45,6 +45,7 @@ def write_edits(plan: EditPlan, rows: Iterable[pa.RecordBatch], numbers: NumberS
     drafts: _Drafts = {}
     for piece in pieces(rows, plan.source, plan.segment_bytes):
         _write_piece(plan, tools, drafts, piece, numbers)
+        del piece
     return [RegionRun(value, draft) for value, draft in drafts.items()]
 
 

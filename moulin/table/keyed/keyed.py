@@ -169,6 +169,8 @@ class KeyedTable(LogSettler):
                 for value, part in self.spec.split(newest(Key.of(state.schema) or self.key, rows)):
                     number = self._context.catalog.region(self.id, value).number
                     put_rows(self._context, state, draft, seen.of_region(number), part, numbers, region=number)
+                    del part
+                del piece, rows
             if not draft.added:
                 return seen.state.head_version, draft
             version = commit(draft.change(seen.state, uses))

@@ -1,5 +1,7 @@
 """Batches into pieces of bounded size, each of which is written at once."""
 
+# Decisions: docs/decisions/0392
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -12,11 +14,21 @@ from moulin.model.schema.values import Schema
 
 
 def pieces(batches: Iterable[pa.RecordBatch], schema: Schema, limit: int) -> Iterator[pa.Table]:
-    """The rows of batches of `schema`, in their order, as tables of about `limit` bytes each; none is empty."""
+    """The rows of batches of `schema`, in their order, as tables of about `limit` bytes each; none is empty.
+
+    One piece is in memory at a time if the caller lets go of it (`del`) before it asks for the next.
+    """
     whole = arrow_schema(schema)
     filled = (part for batch in batches if batch.num_rows for part in _cut(batch, limit))
     for held in packed(filled, lambda batch: int(batch.nbytes), limit):
-        yield pa.Table.from_batches(held, whole)
+        yield _taken(held, whole)
+
+
+def _taken(held: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """The batches as a table, and no longer in the list."""
+    table = pa.Table.from_batches(held, schema)
+    held.clear()
+    return table
 
 
 def _cut(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:

@@ -92,6 +92,8 @@ def write_batches(
         for partition, part in parts:
             chosen = bulk_level(part) if level is None else level
             written += write_sorted(store, layout, part, partition, numbers, level=chosen, inline=is_inline)
+            del part
+        del table, parts
     return written
 
 

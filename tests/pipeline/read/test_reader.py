@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import sqlite3
 import uuid
@@ -18,6 +19,7 @@ import moulin
 from moulin import Lake, Table
 from moulin.errors import Closed, NotFound
 from moulin.formats import deletion_vector
+from moulin.model.predicate import Predicate
 from moulin.pipeline.read import reader
 
 if TYPE_CHECKING:
@@ -112,7 +114,8 @@ def whole_plans(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("whole_plans")
-def test_filters_and_columns_reach_the_parquet_scan(orders: Table, rows: Rows) -> None:
+def test_filters_and_columns_reach_the_parquet_scan(orders: Table, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_FEW_ROWS", 0)
     orders.append(rows(0, 100))
     orders.append(rows(100, 100))
     query = "amount > 50 and region = 'eu'"
@@ -171,10 +174,55 @@ def test_a_compacted_segment_without_positions_stops_the_query(orders: Table, ro
         orders.to_spark().collect()
 
 
+@pytest.mark.usefixtures("whole_plans")
+def test_few_rows_beside_deleted_ones_need_no_scan_of_their_own(orders: Table, rows: Rows, ids: Ids) -> None:
+    for start in range(0, 300, 100):
+        orders.append(rows(start, 100))
+    orders.delete_where("id in (7, 99, 163)")
+    assert executed_plan(orders.to_spark()).count("FileScan parquet") == 1
+    assert ids(orders.to_spark()) == [number for number in range(300) if number not in (7, 99, 163)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_are_the_same_however_many_are_tested(
+    lake: Lake, orders: Table, rows: Rows, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Referee: a set of ids in Python, and plain Spark over the rows of `scan`."""
+    chance = random.Random(f"tested rows {seed}")
+    live: set[int] = set()
+    for turn in range(5):
+        for _ in range(chance.randrange(1, 4)):
+            first, count = max(live, default=0) + 1, chance.choice((1, 63, 64, 65, 200))
+            orders.append(rows(first, count))
+            live |= set(range(first, first + count))
+        if chance.random() < 0.3:
+            orders.compact(everything=True)
+        gone = set(chance.sample(sorted(live), chance.randrange(1, 20))) if len(live) > 20 else set()
+        if gone:
+            orders.delete_where(f"id in ({', '.join(map(str, gone))})")
+            live -= gone
+        state = lake.catalog.state_until(orders.id, lake.version, lake.version)
+        plain = spark.createDataFrame(orders.scan().to_arrow()).groupBy("region").agg({"amount": "sum"})
+        sums = sorted((row[0], round(row[1], 6)) for row in plain.collect())
+        for few in (0, 100, 1 << 18):
+            monkeypatch.setattr(reader, "_FEW_ROWS", few)
+            tables = reader.TableReader(spark, lake.context)
+            everything = Predicate.everything(state.schema)
+            frame, located = tables.frame(state).frame, tables.located(state, everything).frame
+            assert {row.id for row in frame.select("id").collect()} == live, (turn, few)
+            found = frame.groupBy("region").agg({"amount": "sum"}).collect()
+            assert sorted((row[0], round(row[1], 6)) for row in found) == sums
+            assert {row.id for row in located.select("id").collect()} == live
+            places = located.select("_moulin_segment", "_moulin_at").distinct()
+            assert places.count() == len(live)
+            tables.close()
+
+
 def test_bitmaps_are_built_once_for_a_set_of_vectors(
     orders: Table, rows: Rows, ids: Ids, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = []
+    monkeypatch.setattr(reader, "_FEW_ROWS", 0)
     monkeypatch.setattr(reader.deletion_vector, "words", lambda *a: built.append(a) or WORDS(*a))
     orders.append(rows(0, 10))
     orders.delete_where("id = 3")

@@ -93,6 +93,50 @@ def test_a_frame_joins_itself_as_other_frames_do(lake: Lake, daily: Table) -> No
     assert sorted(row.id for row in joined.collect()) == list(range(6, 15))
 
 
+def test_filters_after_a_join_choose_the_segments_of_both_sides(lake: Lake, daily: Table, spark: SparkSession) -> None:
+    left, right = daily.to_spark(), daily.to_spark()
+    joined = left.join(right.withColumnRenamed("amount", "other"), "id").filter("id < 15")
+    assert (_files(joined), _ids(joined)) == (2, list(range(15)))
+    both = left.join(right, (left.id == right.id) & (left.region == right.region)).where(right.region == "r4")
+    assert (_files(both), both.select(left.id).count()) == (1, 10)
+    few = spark.createDataFrame([(3, "x"), (14, "y")], "id long, name string")
+    named = left.join(few, "id", "left").where("id < 15 and name is not null")
+    assert sorted(row.name for row in named.collect()) == ["x", "y"]
+    assert _files(left.join(few, "id").where("region = 'r1'")) == 1
+    assert _files(few.join(left.where("region = 'r1'"), "id")) == 1, (
+        "a frame of Spark's own takes what was asked before"
+    )
+
+
+def test_filters_after_an_aggregate_choose_the_segments(lake: Lake, daily: Table) -> None:
+    frame = daily.to_spark()
+    for groups in (
+        frame.groupBy("region"),
+        frame.groupby(frame.region),
+        frame.select("region", "id").groupBy("region"),
+    ):
+        counted = groups.count().where("region = 'r2'")
+        assert (_files(counted), [tuple(row) for row in counted.collect()]) == (1, [("r2", 10)])
+    totals = frame.groupBy("region").agg({"id": "max"}).filter("region > 'r7'")
+    assert (_files(totals), sorted(row[1] for row in totals.collect())) == (2, [89, 99])
+    assert frame.agg({"id": "max"}).collect()[0][0] == 99
+
+
+def test_groups_do_what_groups_of_spark_do(lake: Lake, daily: Table) -> None:
+    from pyspark.errors import AnalysisException
+
+    frame = daily.to_spark().filter("id < 30")
+    pivoted = frame.groupBy().pivot("region").count().collect()
+    assert [row.asDict() for row in pivoted] == [{"r0": 10, "r1": 10, "r2": 10}]
+    first = frame.groupBy("region").applyInPandas(lambda rows: rows.head(1)[["id"]], "id long")
+    assert _ids(first.select("id")) == [0, 10, 20]
+    assert len(frame.rollup("region").count().collect()) == 4
+    with pytest.raises(AnalysisException, match="nothing"):
+        frame.groupBy("nothing").count()
+    with pytest.raises(AnalysisException, match="nothing"):
+        frame.groupBy("region").sum("nothing")
+
+
 def test_what_is_cached_is_used(lake: Lake, daily: Table) -> None:
     frame = daily.to_spark().filter("id < 50").cache()
     try:
@@ -171,6 +215,9 @@ def _step(chance: random.Random, frame: DataFrame) -> DataFrame:
         lambda f: f.unionByName(f.filter("id < 20")),
         lambda f: f.alias("a").filter("a.id > 3"),
         lambda f: f.drop("more"),
+        lambda f: f.join(f.groupBy("k").agg(F.max("id").alias("id")), ["k", "id"], chance.choice(["left", "inner"])),
+        lambda f: f.join(f.select("id"), "id", chance.choice(["semi", "anti", "inner", "left", "right"])),
+        lambda f: f.groupBy("id", "k").count().drop("count").join(f.drop("k"), "id"),
     ]
     assert "id" in has
     return chance.choice(steps)(frame)  # type: ignore[no-any-return]
