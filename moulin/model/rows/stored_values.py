@@ -57,6 +57,7 @@ Many = Callable[[Sequence[Any]], list[Any]]
 _WIDE: Final = Context(prec=80)
 _FLOAT: Final = struct.Struct("<f")
 _VECTORS: Final = frozenset(map(np.dtype, ("float32", "float64", "int32", "int64")))
+_NUMBERS: Final = (IntegerType, LongType, FloatType, DoubleType)
 _NONE: Final = type(None)
 
 
@@ -77,7 +78,8 @@ def _of(kind: IcebergType) -> Stores | None:
     match kind:
         case ListType(element_field=element, length=length):
             inside = _field(element)
-            return None if inside is None else _list(inside.many, length)
+            vectors = isinstance(element.field_type, _NUMBERS)
+            return None if inside is None else _list(inside.many, length, vectors)
         case MapType(key_field=key, value_field=value):
             keys, values = _field(key), _field(value)
             # A dict holds no keys that are lists or dicts.
@@ -232,9 +234,9 @@ def _nano_moment(zoned: bool) -> Callable[[IcebergType], Stores]:
     return lambda _: _each(one)
 
 
-def _list(inside: Many, length: int | None) -> Stores:
+def _list(inside: Many, length: int | None, vectors: bool) -> Stores:
     def one(value: Any) -> Any:
-        if type(value) is np.ndarray and value.ndim == 1 and value.dtype in _VECTORS:
+        if vectors and type(value) is np.ndarray and value.ndim == 1 and value.dtype in _VECTORS:
             value = value.tolist()
         elif type(value) is not list and type(value) is not tuple:
             raise _refuse(value)
