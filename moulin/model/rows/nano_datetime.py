@@ -111,7 +111,7 @@ def to_rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
     for index in indexes:
         name = table.schema.names[index]
         for row in found:
-            row[name] = _to_times(row[name], kinds[index])
+            row[name] = to_times(row[name], kinds[index])
     return found
 
 
@@ -127,7 +127,7 @@ class SingleRows:
     def row(self, index: int) -> dict[str, Any]:
         row = {name: value(index) for name, value in self._values}
         for name, kind in self._nanos:
-            row[name] = _to_times(row[name], kind)
+            row[name] = to_times(row[name], kind)
         return row
 
 
@@ -160,16 +160,17 @@ def _as_numbers(kind: pa.DataType) -> pa.DataType:
     return pa.int64()
 
 
-def _to_times(value: Any, kind: pa.DataType) -> Any:
+def to_times(value: Any, kind: pa.DataType) -> Any:
+    """A value of Arrow's type `kind` whose times in nanoseconds are numbers, with NanoDatetime for those."""
     if value is None or not _has_nanos(kind):
         return value
     if pt.is_struct(kind):
-        return {field.name: _to_times(value[field.name], field.type) for field in kind}
+        return {field.name: to_times(value[field.name], field.type) for field in kind}
     if pt.is_map(kind):
-        return [(_to_times(key, kind.key_type), _to_times(item, kind.item_type)) for key, item in value]
+        return [(to_times(key, kind.key_type), to_times(item, kind.item_type)) for key, item in value]
     if pt.is_nested(kind):
-        return [_to_times(element, kind.value_type) for element in value]
+        return [to_times(element, kind.value_type) for element in value]
     return NanoDatetime.of(value, zoned=kind.tz is not None)
 
 
-__all__ = ["NanoDatetime", "SingleRows", "to_rows"]
+__all__ = ["NanoDatetime", "SingleRows", "to_rows", "to_times"]

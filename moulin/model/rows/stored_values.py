@@ -24,8 +24,8 @@ from uuid import UUID
 
 import numpy as np
 
+from moulin.model.rows.conversion import Target
 from moulin.model.rows.nano_datetime import NanoDatetime
-from moulin.model.schema.defaults import default_value
 from moulin.model.schema.times import datetime_to_nanos
 from moulin.model.schema.values import (
     BinaryType,
@@ -264,7 +264,7 @@ def _map(keys: Many, values: Many) -> Stores:
 
 
 def _struct(fields: Sequence[NestedField]) -> Stores | None:
-    inside = [(field.name, _field(field), _default(field)) for field in fields]
+    inside = [(field.name, _field(field), written_default(field)) for field in fields]
     if any(stores is None for _, stores, _ in inside):
         return None
     checks = [(name, stores.one, default) for name, stores, default in inside if stores is not None]
@@ -278,8 +278,9 @@ def _struct(fields: Sequence[NestedField]) -> Stores | None:
     return _each(one)
 
 
-def _default(field: NestedField) -> Any:
-    return default_value(field, write=True) if field.field_type.is_primitive else None
+def written_default(field: NestedField) -> Any:
+    """What a row that lacks a field is given, as a value that `storing` takes; None when there is no default."""
+    return Target.of(field).python_default
 
 
 _LEAVES: Final[dict[type[IcebergType], Callable[[Any], Stores]]] = {
@@ -302,4 +303,4 @@ _LEAVES: Final[dict[type[IcebergType], Callable[[Any], Stores]]] = {
 }
 
 
-__all__ = ["One", "storing"]
+__all__ = ["One", "storing", "written_default"]

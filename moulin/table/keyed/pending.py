@@ -38,9 +38,7 @@ class Pending:
         self._key, self._keys = key, keys
 
     @classmethod
-    def of(
-        cls, context: Context, keyed: KeyedReader, *, ordered: bool = False
-    ) -> tuple[KeyedVersion, Pending | None]:
+    def of(cls, context: Context, keyed: KeyedReader, *, ordered: bool = False) -> tuple[KeyedVersion, Pending | None]:
         """One moment of a table, whose rows will be asked for in the order of the key if `ordered`."""
         seen, sources = keyed.pending()
         if not sources:

@@ -166,6 +166,23 @@ def test_columns_are_kept_unless_that_is_switched_off(table: Table, request: pyt
     assert (held[0] is held[1]) == ("on" in request.node.name)
 
 
+@pytest.mark.parametrize("table", ["on", "off"], indirect=True)
+def test_columns_that_are_kept_take_room_from_the_rows(table: Table, request: pytest.FixtureRequest) -> None:
+    table.put_batch(rows(0, 3000))
+    writer = table._keyed_only()._writer(())
+    (memtable,) = writer.memtables
+    room = memtable.room
+    for _ in range(2):
+        table.put(row(1, "again"))
+        made = table.scan(ordered=True).to_arrow()
+    assert room - memtable.room == (made.nbytes if "on" in request.node.name else 0)
+    memtable.room -= room - memtable.size
+    assert writer.memtables == (memtable,)
+    table.put(row(2, "again"))
+    assert memtable not in writer.memtables[:1], "the memtable is full, and another was begun"
+    assert table.scan().count() == 3000
+
+
 def _compare(table: Table, expected: dict[int, dict[str, Any]], chosen: Random) -> None:
     assert by_id(table.scan().to_arrow()) == expected
     assert table.scan().count() == len(expected)
