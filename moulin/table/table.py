@@ -134,7 +134,8 @@ class Table(TableVersions, TableSettings):
         state = self._known_state(version)
         keyed = self._to_scan() if version is None and (state is None or state.schema.identifier_field_ids) else None
         if keyed is not None:
-            seen, pending = Pending.of(self._context, keyed)
+            by_key = ordered or reverse or not (start is None and end is None and prefix is None)
+            seen, pending = Pending.of(self._context, keyed, ordered=by_key)
             return KeyScan(self._context, seen, pending, columns=columns, where=where, limit=limit, **options)
         snapshot = Snapshot(self._context, self._state(version) if state is None else state)
         return snapshot.scan(columns, where, limit, **options)

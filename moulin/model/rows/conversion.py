@@ -14,6 +14,7 @@ import pyarrow.types as pt
 from moulin.model.columns import compute as pc
 from moulin.model.names import did_you_mean
 from moulin.model.rows.leaf_conversion import convert_leaf
+from moulin.model.rows.nano_datetime import to_times
 from moulin.model.schema.arrow import arrow_type, list_values
 from moulin.model.schema.defaults import default_value
 from moulin.model.schema.values import ListType, MapType, NestedField, StructType
@@ -52,6 +53,11 @@ class Target:
         strict = length is not None or any(child.strict or child.required for child in inner)
         kind = field.field_type
         return cls(path, field.name, arrow_type(kind), str(kind), field.required, default, inner, strict, length)
+
+    @property
+    def python_default(self) -> Any:
+        """The default as Python's rows have it."""
+        return to_times(self.default, self.type)
 
 
 class Misfit(Exception):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Any, Self
@@ -110,8 +111,31 @@ def to_rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
     for index in indexes:
         name = table.schema.names[index]
         for row in found:
-            row[name] = _to_times(row[name], kinds[index])
+            row[name] = to_times(row[name], kinds[index])
     return found
+
+
+class SingleRows:
+    """The rows of a batch one at a time, each as `to_rows` gives it, for whoever asks for a few of many."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        kinds, names = batch.schema.types, batch.schema.names
+        self._nanos = [(name, kind) for name, kind in zip(names, kinds, strict=True) if _has_nanos(kind)]
+        columns = (column.cast(_as_numbers(kind)) for column, kind in zip(batch.columns, kinds, strict=True))
+        self._values = [(name, _value_of(column)) for name, column in zip(names, columns, strict=True)]
+
+    def row(self, index: int) -> dict[str, Any]:
+        row = {name: value(index) for name, value in self._values}
+        for name, kind in self._nanos:
+            row[name] = to_times(row[name], kind)
+        return row
+
+
+def _value_of(column: pa.Array) -> Callable[[int], Any]:
+    if (pt.is_integer(column.type) or pt.is_float64(column.type)) and not column.null_count:
+        value: Callable[[int], Any] = memoryview(column.to_numpy()).__getitem__
+        return value
+    return lambda index: column[index].as_py()
 
 
 @lru_cache(maxsize=4096)
@@ -136,16 +160,17 @@ def _as_numbers(kind: pa.DataType) -> pa.DataType:
     return pa.int64()
 
 
-def _to_times(value: Any, kind: pa.DataType) -> Any:
+def to_times(value: Any, kind: pa.DataType) -> Any:
+    """A value of Arrow's type `kind` whose times in nanoseconds are numbers, with NanoDatetime for those."""
     if value is None or not _has_nanos(kind):
         return value
     if pt.is_struct(kind):
-        return {field.name: _to_times(value[field.name], field.type) for field in kind}
+        return {field.name: to_times(value[field.name], field.type) for field in kind}
     if pt.is_map(kind):
-        return [(_to_times(key, kind.key_type), _to_times(item, kind.item_type)) for key, item in value]
+        return [(to_times(key, kind.key_type), to_times(item, kind.item_type)) for key, item in value]
     if pt.is_nested(kind):
-        return [_to_times(element, kind.value_type) for element in value]
+        return [to_times(element, kind.value_type) for element in value]
     return NanoDatetime.of(value, zoned=kind.tz is not None)
 
 
-__all__ = ["NanoDatetime", "to_rows"]
+__all__ = ["NanoDatetime", "SingleRows", "to_rows", "to_times"]

@@ -55,7 +55,8 @@ def _build_struct(values: Sequence[Any], present: Sequence[Any], target: Target,
     missing = len(values) - len(present)
     children = []
     for child in target.inner:
-        column = [None if value is None else value.get(child.name, child.default) for value in values]
+        default = child.python_default
+        column = [None if value is None else value.get(child.name, default) for value in values]
         children.append(check_required(_build(column, child), child, missing))
     return build_struct(children, target, mask)
 

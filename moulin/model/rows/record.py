@@ -23,9 +23,8 @@ import pyarrow.types as pt
 from moulin.model.rows.conversion import Target
 from moulin.model.rows.python_values import from_python
 from moulin.model.rows.shown_values import showing, with_numbers
-from moulin.model.rows.stored_values import storing
+from moulin.model.rows.stored_values import storing, written_default
 from moulin.model.schema.arrow import arrow_schema
-from moulin.model.schema.defaults import default_value
 from moulin.model.schema.values import (
     BinaryType,
     BooleanType,
@@ -177,7 +176,7 @@ class _Columns:
 def _field(index: int, field: NestedField, types: Mapping[type[IcebergType], Any]) -> tuple[Any, ...]:
     name, kind = f"_{index}", types.get(type(field.field_type))
     if kind is None:
-        default = default_value(field, write=True) if field.field_type.is_primitive else None
+        default = written_default(field)
         return (name, Any) if field.required and default is None else (name, Any, default)
     if field.required and field.write_default is None:
         return (name, kind)

@@ -132,8 +132,9 @@ class _Intake:
                 if not row.keys() <= self._names:
                     name = next(key for key in row if key not in self._names)
                     raise InvalidInput(f"Row {self._row + index} has {self._unknown(name)}")
+            defaults = [(target.name, target.python_default) for target in self._targets]
             yield from self._python_batch(
-                {target.name: [row.get(target.name, target.default) for row in chunk] for target in self._targets}
+                {name: [row.get(name, default) for row in chunk] for name, default in defaults}
             )
 
     def _arrow_batches(self, batches: Iterable[pa.RecordBatch], indexes: Mapping[str, int]) -> Iterator[pa.RecordBatch]:

@@ -24,8 +24,8 @@ from uuid import UUID
 
 import numpy as np
 
+from moulin.model.rows.conversion import Target
 from moulin.model.rows.nano_datetime import NanoDatetime
-from moulin.model.schema.defaults import default_value
 from moulin.model.schema.times import datetime_to_nanos
 from moulin.model.schema.values import (
     BinaryType,
@@ -57,6 +57,7 @@ Many = Callable[[Sequence[Any]], list[Any]]
 _WIDE: Final = Context(prec=80)
 _FLOAT: Final = struct.Struct("<f")
 _VECTORS: Final = frozenset(map(np.dtype, ("float32", "float64", "int32", "int64")))
+_NUMBERS: Final = (IntegerType, LongType, FloatType, DoubleType)
 _NONE: Final = type(None)
 
 
@@ -77,7 +78,8 @@ def _of(kind: IcebergType) -> Stores | None:
     match kind:
         case ListType(element_field=element, length=length):
             inside = _field(element)
-            return None if inside is None else _list(inside.many, length)
+            vectors = isinstance(element.field_type, _NUMBERS)
+            return None if inside is None else _list(inside.many, length, vectors)
         case MapType(key_field=key, value_field=value):
             keys, values = _field(key), _field(value)
             # A dict holds no keys that are lists or dicts.
@@ -232,9 +234,9 @@ def _nano_moment(zoned: bool) -> Callable[[IcebergType], Stores]:
     return lambda _: _each(one)
 
 
-def _list(inside: Many, length: int | None) -> Stores:
+def _list(inside: Many, length: int | None, vectors: bool) -> Stores:
     def one(value: Any) -> Any:
-        if type(value) is np.ndarray and value.ndim == 1 and value.dtype in _VECTORS:
+        if vectors and type(value) is np.ndarray and value.ndim == 1 and value.dtype in _VECTORS:
             value = value.tolist()
         elif type(value) is not list and type(value) is not tuple:
             raise _refuse(value)
@@ -262,7 +264,7 @@ def _map(keys: Many, values: Many) -> Stores:
 
 
 def _struct(fields: Sequence[NestedField]) -> Stores | None:
-    inside = [(field.name, _field(field), _default(field)) for field in fields]
+    inside = [(field.name, _field(field), written_default(field)) for field in fields]
     if any(stores is None for _, stores, _ in inside):
         return None
     checks = [(name, stores.one, default) for name, stores, default in inside if stores is not None]
@@ -276,8 +278,9 @@ def _struct(fields: Sequence[NestedField]) -> Stores | None:
     return _each(one)
 
 
-def _default(field: NestedField) -> Any:
-    return default_value(field, write=True) if field.field_type.is_primitive else None
+def written_default(field: NestedField) -> Any:
+    """What a row that lacks a field is given, as a value that `storing` takes; None when there is no default."""
+    return Target.of(field).python_default
 
 
 _LEAVES: Final[dict[type[IcebergType], Callable[[Any], Stores]]] = {
@@ -300,4 +303,4 @@ _LEAVES: Final[dict[type[IcebergType], Callable[[Any], Stores]]] = {
 }
 
 
-__all__ = ["One", "storing"]
+__all__ = ["One", "storing", "written_default"]

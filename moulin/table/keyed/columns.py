@@ -1,22 +1,19 @@
 """What a memtable holds, as Arrow: made for the first scan, kept, and extended by what came since.
 
-Keys come into a memtable and never go, a deleted one neither. So each has a position that stays: the first key that
-came is at 0. What changed since the columns were made is found by comparing what each position held then with what it
-holds now: every write puts an object of its own there. Whatever moment a scan asks for, older or newer than the kept
-one, is made from it by replacing the rows of the positions that differ.
+The writes of a memtable are numbered as they come. A moment is two counts: how many writes there were, and how many of
+them another write of the same key had replaced. Whatever moment a scan asks for, older or newer than the kept one, is
+made from the kept columns: rows that are not in it are left out, those that lack are made.
 """
 
-# Decisions: docs/decisions/0330
+# Decisions: docs/decisions/0330, docs/decisions/0400
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
-from operator import is_not
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,103 +23,107 @@ from moulin.model.columns.arrays import Integers
 from moulin.model.key.key import Key
 from moulin.model.rows.numbers import int64_array
 
-_COMPARED: Final = 1 << 14  # positions at a time: other threads get their turn in between
 _CHUNKS: Final = 16  # of a kept table; more are put together
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Some writes as Arrow. `numbers` has the write of each row, `deleted` those that deleted a key.
+
+    `own` counts the bytes that nothing else holds.
+    """
+
+    rows: pa.Table
+    numbers: Integers
+    deleted: Integers
+    own: int
 
 
 @dataclass(frozen=True)
 class Columns:
-    """A memtable at one moment: its rows, each key once, in the order of the key if `in_order`.
+    """A memtable after `writes` writes, of which others had replaced the first `replaced` ones of its list.
 
-    `values` is what each position held, and `index` which of the rows that is: -1 where the key is deleted. `writes`
-    counts those that came until then.
+    Each key comes once: as a row, or in `deleted`. Rows are in the order of the key if `in_order`.
     """
 
-    rows: pa.Table
-    index: Integers
-    values: Sequence[Any]
+    key: Key
+    made: Made
     writes: int
+    replaced: int
     in_order: bool = False
 
+    @property
+    def rows(self) -> pa.Table:
+        return self.made.rows
+
     @cached_property
-    def deleted(self) -> list[int]:
-        """The positions of deleted keys."""
-        found: list[int] = np.flatnonzero(self.index < 0).tolist()
-        return found
+    def keys(self) -> pa.Array:
+        """The encoded keys of the rows."""
+        return self.key.encode(self.rows.select(list(self.key.names)))
 
 
 class KeptColumns:
     """The newest columns of one memtable that a scan asked for. Thread-safe.
 
-    `make` gives rows of a list of what positions hold, and which of them each one is, -1 for none. Unless it `keeps`
-    them, columns are made again each time.
+    `make` converts writes by their numbers, which ascend; `replaced` lists the writes that were replaced, and grows.
+    `note` is called with the bytes that are kept. Unless it `keeps` them, columns are made again each time.
     """
 
-    def __init__(self, empty: pa.Table, make: Callable[[Sequence[Any]], tuple[pa.Table, Integers]]) -> None:
+    def __init__(
+        self,
+        key: Key,
+        make: Callable[[Integers], Made],
+        replaced: Sequence[int],
+        note: Callable[[int], None] = lambda size: None,
+    ) -> None:
         self.keeps = True
-        self._make, self._lock = make, threading.Lock()
-        self._kept = Columns(empty, np.empty(0, np.int64), (), 0)
+        self._make, self._replaced, self._note, self._lock = make, replaced, note, threading.Lock()
+        self._kept = Columns(key, make(np.empty(0, np.int64)), 0, 0, in_order=True)
 
-    def found(self, writes: int) -> Columns | None:
-        """The columns after that many writes, if they are there."""
-        return self._kept if self._kept.writes == writes else None
-
-    def at(self, values: Sequence[Any], writes: int) -> Columns:
-        """The columns after that many writes, when these values are what positions hold."""
+    def at(self, writes: int, replaced: int, *, ordered: bool) -> Columns:
+        """The columns of a moment, in the order of the key if `ordered`."""
         with self._lock:
             kept = self._kept
-            if kept.writes == writes:
+            if (kept.writes, kept.replaced) == (writes, replaced) and (kept.in_order or not ordered):
                 return kept
-            columns = self._changed(kept, values, writes)
-            self._keep(columns)
+            columns = self._changed(kept, writes, replaced, ordered)
+            if self.keeps and columns.writes >= kept.writes:
+                self._kept = columns
+                self._note(columns.made.own)
             return columns
 
-    def in_order(self, columns: Columns, key: Key) -> Columns:
-        """The same rows in the order of the key. They are kept in this order, which leaves little to sort next time."""
-        if columns.in_order:
-            return columns
-        order = key_order(key.encode(columns.rows))
-        turned = np.empty(len(order) + 1, np.int64)
-        turned[order], turned[-1] = np.arange(len(order)), -1
-        rows = columns.rows.take(int64_array(order))
-        ordered = replace(columns, rows=rows, index=turned[columns.index], in_order=True)
-        with self._lock:
-            self._keep(ordered)
-        return ordered
+    def _changed(self, kept: Columns, writes: int, replaced: int, ordered: bool) -> Columns:
+        there = np.zeros(max(writes, kept.writes), np.bool_)
+        there[:writes] = True
+        there[self._replaced[kept.replaced : replaced]] = False
+        again = np.sort(np.asarray(self._replaced[replaced : kept.replaced], np.int64))
+        fresh = np.flatnonzero(there[kept.writes :]) + kept.writes
+        added = self._make(np.concatenate([again[again < writes], fresh]))
+        deleted = np.concatenate([kept.made.deleted[there[kept.made.deleted]], added.deleted])
+        numbers = np.concatenate([kept.made.numbers, added.numbers])
+        live = np.append(there[kept.made.numbers], np.ones(len(added.numbers), np.bool_))
+        rows = pa.concat_tables([kept.rows, added.rows]) if added.rows.num_rows else kept.rows
+        made = Made(rows, numbers, deleted, kept.made.own + added.own)
+        if not ordered:
+            return Columns(kept.key, _live(made, live), writes, replaced)
+        return self._in_order(kept, made, live, writes, replaced)
 
-    def _keep(self, columns: Columns) -> None:
-        """REQUIRES: lock is held."""
-        if self.keeps and columns.writes >= self._kept.writes:
-            self._kept = columns
+    def _in_order(self, kept: Columns, made: Made, live: np.ndarray, writes: int, replaced: int) -> Columns:
+        """The live rows of `made`, which begins with those of `kept`, in the order of the key.
 
-    def _changed(self, kept: Columns, values: Sequence[Any], writes: int) -> Columns:
-        known = min(len(kept.values), len(values))
-        again = writes - kept.writes - (len(values) - len(kept.values))  # writes of keys that were there
-        changed = differing(kept.values, values) if again else []
-        fresh = [*map(values.__getitem__, changed), *values[known:]]
-        added, places = self._make(fresh)
-        index = np.concatenate([kept.index[:known], places[len(changed) :]])
-        index[known:][index[known:] >= 0] += kept.rows.num_rows
-        index[changed] = np.where(places[: len(changed)] < 0, -1, places[: len(changed)] + kept.rows.num_rows)
-        rows = pa.concat_tables([kept.rows, added]) if added.num_rows else kept.rows
-        rows, index = _live(rows, index)
-        if rows.num_columns and rows.column(0).num_chunks > _CHUNKS:
-            rows = rows.combine_chunks()
-        return Columns(rows, index, values, writes)
-
-
-def differing(before: Sequence[Any], now: Sequence[Any]) -> list[int]:
-    """The positions of both at which not the same object is. Equal rows may differ: 0.0 equals -0.0."""
-    found: list[int] = []
-    compared = map(is_not, before, now)
-    start = 0
-    while flags := bytes(islice(compared, _COMPARED)):
-        at = flags.find(1)
-        while at >= 0:
-            found.append(start + at)
-            at = flags.find(1, at + 1)
-        start += len(flags)
-    return found
+        Rows are kept in this order, so the next time only those that came since are left to sort.
+        """
+        key, names = kept.key, list(kept.key.names)
+        encoded = [kept.keys, key.encode(made.rows.slice(kept.rows.num_rows).select(names))]
+        keys = pa.concat_arrays([part for part in encoded if len(part)] or encoded[:1])
+        chosen = np.flatnonzero(live)
+        order = chosen[key_order(keys if len(chosen) == len(keys) else keys.take(int64_array(chosen)))]
+        index = int64_array(order)
+        rows = made.rows.take(index)
+        ordered = Made(rows, made.numbers[order], made.deleted, rows.nbytes)
+        columns = Columns(key, ordered, writes, replaced, in_order=True)
+        columns.__dict__["keys"] = keys.take(index)
+        return columns
 
 
 def key_order(keys: pa.Array) -> Integers:
@@ -134,15 +135,16 @@ def key_order(keys: pa.Array) -> Integers:
     return order
 
 
-def _live(rows: pa.Table, index: Integers) -> tuple[pa.Table, Integers]:
-    """The rows that a position has, and the index for those."""
-    held = index[index >= 0]
-    if len(held) == rows.num_rows:
-        return rows, index
-    mask = np.zeros(rows.num_rows, np.bool_)
-    mask[held] = True
-    turned = np.append(np.cumsum(mask) - 1, -1)
-    return rows.filter(pa.array(mask)), turned[index]
+def _live(made: Made, live: np.ndarray) -> Made:
+    """Those rows alone, in few chunks."""
+    rows, numbers, own = made.rows, made.numbers, made.own
+    if not live.all():
+        rows, numbers = rows.filter(pa.array(live)), numbers[live]
+        own = rows.nbytes
+    if rows.num_columns and rows.column(0).num_chunks > _CHUNKS:
+        rows = rows.combine_chunks()
+        own = rows.nbytes
+    return Made(rows, numbers, made.deleted, own)
 
 
-__all__ = ["Columns", "KeptColumns", "key_order"]
+__all__ = ["Columns", "KeptColumns", "Made", "key_order"]

@@ -28,7 +28,7 @@ from moulin.table.context import Context
 from moulin.table.keyed.claim import check_left, log_folder
 from moulin.table.keyed.log import owner
 from moulin.table.keyed.log.log_reader import LocalLogReader, LogReader, StoreLogReader
-from moulin.table.keyed.memtable import MISSING, Memtable, Moment
+from moulin.table.keyed.memtable import Memtable, Moment
 from moulin.table.keyed.replay import replay
 from moulin.table.properties import effective
 
@@ -139,12 +139,12 @@ class Tail:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def find(self, key: Any) -> tuple[Memtable, Any] | None:
-        """The newest write of a key, and the memtable it is in."""
+    def find(self, key: Any) -> tuple[Memtable, int] | None:
+        """The memtable with the newest write of a key, and the number of that write."""
         for memtable in self._memtables:
-            found = memtable.rows.get(key, MISSING)
-            if found is not MISSING:
-                return memtable, found
+            number = memtable.rows.get(key)
+            if number is not None:
+                return memtable, number
         return None
 
     def moments(self) -> list[Moment]:

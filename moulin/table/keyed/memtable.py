@@ -1,9 +1,14 @@
 """The memtable: the newest writes of a region, by key, until they are flushed into a segment."""
 
+# Decisions: docs/decisions/0330, docs/decisions/0400
+
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from typing import Any, Final
 
@@ -16,124 +21,148 @@ from moulin.formats.segment.writer import SegmentWriter
 from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.model.key.key import Key
-from moulin.model.rows.nano_datetime import to_rows
+from moulin.model.rows.nano_datetime import SingleRows, to_rows
 from moulin.model.rows.numbers import int64_array
 from moulin.model.rows.record import RecordType
 from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.values import Schema
-from moulin.table.keyed.columns import Columns, KeptColumns
+from moulin.table.keyed.columns import Columns, KeptColumns, Made
 
-DELETED: Final = None
-MISSING: Final = object()
-
-ENTRY_BYTES = 200  # what one entry of the dict takes, with a short row
+ENTRY_BYTES = 240  # what one write takes in memory beside the bytes of its row, with a few short values
 
 
 @dataclass(frozen=True, slots=True)
 class Hides:
-    """The positions of segments that hold older rows of the first `keys` keys of a memtable."""
+    """The positions of segments that hold older rows of the keys of the first `writes` writes of a memtable."""
 
     segments: Sequence[LiveSegment]
-    keys: int
+    writes: int
     positions: Mapping[int, BitMap64]
 
 
-NOTHING_HIDDEN: Final = Hides((), 0, {})
+@dataclass(frozen=True)
+class _Together:
+    """Writes that came together, from number `start` on: rows as Arrow, or keys that were deleted."""
+
+    start: int
+    rows: pa.RecordBatch | None
+    keys: Sequence[Any]
+
+    @cached_property
+    def single(self) -> SingleRows:
+        return SingleRows(self.rows)
+
+
+_NOTHING_HIDDEN: Final = Hides((), 0, {})
+_NOTHING: Final = _Together(0, None, ())
 
 
 class Memtable:
-    """Rows by key: a tuple of values in the schema's order, the number of a row of `batches`, or DELETED.
+    """The writes of a region in the order in which they came, and by key the number of the newest one.
 
-    Changed by one thread at a time, read by any. It holds log positions up to `reached`. All rows have one schema.
+    `written` has for each write a tuple of values in the schema's order, or the `_Together` that it is part of.
+    `replaced` has the numbers of writes that another one of the same key followed, in the order of those others.
+    Neither shrinks: a moment of the memtable is the lengths of both. A write is in `written` before it is in `rows`.
+
+    Changed by one thread at a time, read by any. It holds log positions up to `reached`. All rows have one schema. It
+    is full when its `size` is above its `room`: what is left of `limit` beside the columns that scans made.
     """
 
-    def __init__(self, record: RecordType, key: Key, reached: int) -> None:
+    def __init__(self, record: RecordType, key: Key, reached: int, limit: int = sys.maxsize) -> None:
         self.record, self.key = record, key
-        self.rows: dict[Any, Any] = {}
+        self.rows: dict[Any, int] = {}
+        self.written: list[Any] = []
+        self.replaced: list[int] = []
         self.reached = reached
         self.size = 0
-        self._batches: list[pa.RecordBatch] = []
-        self._starts: list[int] = [0]
-        self._more = -reached  # writes, less positions of the log
-        self.columns = KeptColumns(empty_table(arrow_schema(record.schema)), self._make)
-        self.hides = NOTHING_HIDDEN
+        self.room = self._limit = limit
+        self._together, self._starts = [_NOTHING], [0]
+        self.columns = KeptColumns(key, self._make, self.replaced, self._leave_room)
+        self.hides = _NOTHING_HIDDEN
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def put_rows(self, keys: Iterable[Any], rows: Sequence[tuple[Any, ...]], size: int) -> None:
-        self.rows.update(zip(keys, rows, strict=True))
+    def _leave_room(self, taken: int) -> None:
+        self.room = self._limit - taken
+
+    def put_rows(self, keys: Sequence[Any], rows: Sequence[tuple[Any, ...]], size: int) -> None:
+        self.written += rows
+        self._number(keys)
         self.size += size + ENTRY_BYTES * len(rows)
-        self._more += len(rows) - 1
 
     def put_batch(self, keys: Sequence[Any], batch: pa.RecordBatch) -> None:
-        start = self._starts[-1]
-        self._batches.append(batch)
-        self._starts.append(start + batch.num_rows)
-        self.rows.update(zip(keys, range(start, start + batch.num_rows), strict=True))
+        self._write_together(_Together(len(self.written), batch, keys))
         self.size += batch.nbytes + ENTRY_BYTES * batch.num_rows
-        self._more += batch.num_rows - 1
 
     def delete(self, keys: Sequence[Any]) -> None:
-        self.rows.update(dict.fromkeys(keys, DELETED))
+        self._write_together(_Together(len(self.written), None, keys))
         self.size += ENTRY_BYTES * len(keys)
-        self._more += len(keys) - 1
+
+    def _write_together(self, writes: _Together) -> None:
+        self._together.append(writes)
+        self._starts.append(writes.start)
+        self.written += [writes] * len(writes.keys)
+        self._number(writes.keys)
+
+    def _number(self, keys: Sequence[Any]) -> None:
+        """Note the newest writes by their keys, of which one may come twice."""
+        rows, stop, before = self.rows, len(self.written), len(self.rows)
+        numbers = range(stop - len(keys), stop)
+        known = () if rows.keys().isdisjoint(keys) else {rows[key] for key in keys if key in rows}
+        rows.update(zip(keys, numbers, strict=True))
+        self.replaced += known
+        if len(rows) - before + len(known) < len(keys):
+            self.replaced += [number for number, key in zip(numbers, keys, strict=True) if rows[key] != number]
 
     def moment(self) -> Moment:
         """What it holds now. REQUIRES: it is not being changed."""
-        writes = self.reached + self._more
-        columns = self.columns.found(writes)
-        return Moment(self, [] if columns else list(self.rows.values()), writes, columns)
+        return Moment(self, len(self.written), len(self.replaced))
 
-    def row(self, found: Any, schema: Schema) -> dict[str, Any] | None:
-        """What `rows` holds for a key, as a row of `schema`."""
-        if found is DELETED:
-            return None
-        if schema.schema_id != self.record.schema.schema_id:
-            rows, _ = self._make([found])
-            return to_rows(to_schema(rows, self.record.schema, schema))[0]
-        if type(found) is tuple:
-            return self.record.to_dict(found)
-        return to_rows(self._take([found]))[0]
+    def row(self, number: int, schema: Schema) -> dict[str, Any] | None:
+        """What a write put, as a row of `schema`; None if it deleted a key."""
+        written = self.written[number]
+        if schema.schema_id == self.record.schema.schema_id:
+            if type(written) is tuple:
+                return self.record.to_dict(written)
+            return None if written.rows is None else written.single.row(number - written.start)
+        rows = self._make(np.asarray([number])).rows
+        return to_rows(to_schema(rows, self.record.schema, schema))[0] if rows.num_rows else None
 
     def contents(self) -> tuple[pa.Table, list[Any]]:
         """All rows, in no order, and the keys that are deleted. REQUIRES: it is not being changed."""
-        columns = self.moment().columns()
-        return columns.rows, self.keys_at(columns.deleted)
+        made = self.moment().columns().made
+        return made.rows, self.deleted_keys(made.deleted)
 
-    def keys_at(self, positions: Sequence[int]) -> list[Any]:
-        """The keys at these positions."""
-        return list(map(list(self.rows).__getitem__, positions)) if positions else []
+    def deleted_keys(self, numbers: Integers) -> list[Any]:
+        """The keys that these writes deleted."""
+        found = ((number, self.written[number]) for number in numbers.tolist())
+        return [writes.keys[number - writes.start] for number, writes in found]
 
-    def _make(self, values: Sequence[Any]) -> tuple[pa.Table, Integers]:
-        """Rows of what `rows` holds for some keys, and which of them each one is; -1 for DELETED."""
-        kinds = list(map(type, values))
-        if kinds.count(tuple) == len(kinds):
-            return self.record.to_arrow(values), np.arange(len(values))
-        if kinds.count(int) == len(kinds):
-            return self._take(values), np.arange(len(values))
-        tuples = [number for number, kind in enumerate(kinds) if kind is tuple]
-        numbers = [number for number, kind in enumerate(kinds) if kind is int]
-        parts = [
-            self._take([values[number] for number in numbers]),
-            self.record.to_arrow([values[number] for number in tuples]),
-        ]
-        index = np.full(len(values), -1, np.int64)
-        index[numbers], index[tuples] = np.arange(len(numbers)), np.arange(len(tuples)) + len(numbers)
-        return pa.concat_tables(parts), index
+    def _make(self, numbers: Integers) -> Made:
+        """Writes as Arrow. REQUIRES: numbers ascend."""
+        first, last = (numbers[0], numbers[-1]) if len(numbers) else (0, 0)
+        low, high = max(bisect_right(self._starts, first) - 1, 0), bisect_right(self._starts, last)
+        together, starts = self._together[low:high], np.asarray(self._starts[low:high])
+        sizes = np.asarray([len(writes.keys) for writes in together])
+        has_rows = np.asarray([writes.rows is not None for writes in together])
+        among = np.searchsorted(starts, numbers, side="right") - 1
+        offsets = numbers - starts[among]
+        inside = offsets < sizes[among]
+        single, in_batch = numbers[~inside], inside & has_rows[among]
+        batches = [writes.rows for writes in together if writes.rows is not None]
+        rows_before = np.cumsum(sizes * has_rows) - sizes * has_rows
+        taken, own = _take(batches, (offsets + rows_before[among])[in_batch], arrow_schema(self.record.schema))
+        made = self.record.to_arrow(self._values(single))
+        rows = pa.concat_tables([taken, made]) if taken.num_rows else made
+        kept = np.concatenate([numbers[in_batch], single])
+        return Made(rows, kept, numbers[inside & ~has_rows[among]], own + made.nbytes)
 
-    def _take(self, numbers: Sequence[int]) -> pa.Table:
-        """Rows of the batches: a part of them as it is, without a copy."""
-        schema = arrow_schema(self.record.schema)
-        if not numbers:
-            return empty_table(schema)
-        if len(numbers) == 1:
-            index = int(np.searchsorted(self._starts, numbers[0], side="right")) - 1
-            return pa.Table.from_batches([self._batches[index].slice(numbers[0] - self._starts[index], 1)])
-        whole, wanted = pa.Table.from_batches(self._batches, schema), np.asarray(numbers, np.int64)
-        if (np.diff(wanted) == 1).all():
-            return whole.slice(numbers[0], len(numbers))
-        return whole.take(int64_array(wanted))
+    def _values(self, numbers: Integers) -> list[tuple[Any, ...]]:
+        """The rows of writes that came one by one."""
+        if len(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1:
+            return self.written[numbers[0] : numbers[-1] + 1]
+        return list(map(self.written.__getitem__, numbers.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +170,23 @@ class Moment:
     """What a memtable held after a number of writes. Nothing of it changes when the memtable does."""
 
     memtable: Memtable
-    _values: Sequence[Any]
     _writes: int
-    _columns: Columns | None
+    _replaced: int
 
-    def columns(self) -> Columns:
+    def columns(self, *, ordered: bool = False) -> Columns:
         """To be called without the locks that the moment was taken under: the first scan takes a while."""
-        return self._columns or self.memtable.columns.at(self._values, self._writes)
+        return self.memtable.columns.at(self._writes, self._replaced, ordered=ordered)
+
+
+def _take(batches: Sequence[pa.RecordBatch], numbers: Integers, schema: pa.Schema) -> tuple[pa.Table, int]:
+    """Rows of batches, and the bytes that were copied: none for rows that follow one another."""
+    if not len(numbers):
+        return empty_table(schema), 0
+    whole = pa.Table.from_batches(batches, schema)
+    if numbers[-1] - numbers[0] == len(numbers) - 1:
+        return whole.slice(numbers[0], len(numbers)), 0
+    rows = whole.take(int64_array(numbers))
+    return rows, rows.nbytes
 
 
 def to_schema(rows: pa.Table, written: Schema, wanted: Schema) -> pa.Table:

@@ -1,13 +1,14 @@
 """Writes of a keyed table that are in no segment yet, as a scan sees them."""
 
-# Decisions: docs/decisions/0330
+# Decisions: docs/decisions/0330, docs/decisions/0400
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
@@ -31,18 +32,20 @@ class Pending:
     deletions. `rows` are in no order.
     """
 
-    def __init__(self, key: Key, rows: pa.Table, hidden: Hidden, sort: Callable[[], pa.Table] | None = None) -> None:
+    def __init__(self, key: Key, rows: pa.Table, hidden: Hidden, keys: pa.Array | None = None) -> None:
+        """`keys` are given with rows that are in the order of the key."""
         self.rows, self.hidden = rows, hidden
-        self._key, self._sort = key, sort
+        self._key, self._keys = key, keys
 
     @classmethod
-    def of(cls, context: Context, keyed: KeyedReader) -> tuple[KeyedVersion, Pending | None]:
-        """One moment of a table."""
+    def of(cls, context: Context, keyed: KeyedReader, *, ordered: bool = False) -> tuple[KeyedVersion, Pending | None]:
+        """One moment of a table, whose rows will be asked for in the order of the key if `ordered`."""
         seen, sources = keyed.pending()
         if not sources:
             return seen, None
         key = keyed.key
-        regions = [[_Part(moment, key, seen) for moment in moments] for moments in sources]
+        ordered = ordered and len(sources) == len(sources[0]) == 1
+        regions = [[_Part(moment, key, seen, ordered) for moment in moments] for moments in sources]
         hidden: dict[int, BitMap64] = {}
         tables: list[pa.Table] = []
         for parts in regions:
@@ -52,15 +55,14 @@ class Pending:
                 tables.append(part.without(newer))
                 newer += part.keys() if len(parts) > 1 else ()
         if len(tables) == 1:
-            return seen, cls(key, tables[0], hidden, regions[0][0].in_order)
+            return seen, cls(key, tables[0], hidden, regions[0][0].ordered_keys)
         return seen, cls(key, pa.concat_tables(tables), hidden)
 
     @cached_property
     def _ordered(self) -> tuple[pa.Table, pa.Array]:
         """The rows in the order of the key, and their keys."""
-        if self._sort is not None:
-            rows = self._sort()
-            return rows, self._key.encode(rows)
+        if self._keys is not None:
+            return self.rows, self._keys
         keys = self._key.encode(self.rows)
         order = int64_array(key_order(keys))
         return self.rows.take(order), keys.take(order)
@@ -82,51 +84,54 @@ class Pending:
 class _Part:
     """What one memtable adds."""
 
-    def __init__(self, moment: Moment, key: Key, seen: KeyedVersion) -> None:
+    def __init__(self, moment: Moment, key: Key, seen: KeyedVersion, ordered: bool) -> None:
         self._memtable: Memtable = moment.memtable
-        self._columns: Columns = moment.columns()
+        self._columns: Columns = moment.columns(ordered=ordered)
         self._key, self._seen = key, seen
         self._rows = to_schema(self._columns.rows, self._memtable.record.schema, seen.state.schema)
+
+    @cached_property
+    def _encoded(self) -> pa.Array:
+        """The keys of the rows."""
+        same = self._rows is self._columns.rows
+        return self._columns.keys if same else self._key.encode(self._rows)
+
+    @property
+    def ordered_keys(self) -> pa.Array | None:
+        """The keys of the rows, if those are in the order of the key."""
+        return self._encoded if self._columns.in_order else None
 
     def without(self, newer: Sequence[pa.Array]) -> pa.Table:
         """The rows whose keys are not among those that came later."""
         if not newer:
             return self._rows
         later = pa.concat_arrays(newer)
-        return self._rows.filter(pc.invert(pc.is_in(self._key.encode(self._rows), value_set=later)))
+        return self._rows.filter(pc.invert(pc.is_in(self._encoded, value_set=later)))
 
     def keys(self, start: int = 0) -> list[pa.Array]:
-        """The keys of rows and deletions, from a position on."""
-        columns, key = self._columns, self._key
-        live = columns.index[start:]
-        rows = self._rows.select(list(key.names))
+        """The keys of rows and deletions, of writes from a number on."""
+        made, keys = self._columns.made, self._encoded
         if start:
-            rows = rows.take(int64_array(live[live >= 0]))
-        deleted = self._memtable.keys_at([position for position in columns.deleted if position >= start])
-        return [key.encode(rows), key.encode(key.to_table(deleted))] if deleted else [key.encode(rows)]
+            keys = keys.take(int64_array(np.flatnonzero(made.numbers >= start)))
+        deleted = self._memtable.deleted_keys(made.deleted[made.deleted >= start])
+        return [keys, self._key.encode(self._key.to_table(deleted))] if deleted else [keys]
 
     def hidden(self, context: Context) -> Hidden:
         """The positions of older rows with these keys. Those of keys that were looked up before are remembered."""
         segments: Sequence[LiveSegment] = self._seen.segments
         if not segments:
             return {}
-        count, known = len(self._columns.index), self._memtable.hides
-        if known.segments is not segments or known.keys > count:
+        writes, known = self._columns.writes, self._memtable.hides
+        if known.segments is not segments or known.writes > writes:
             known = Hides(segments, 0, {})
-        if known.keys == count:
+        if known.writes == writes:
             return known.positions
-        keys = pa.concat_arrays(self.keys(known.keys))
+        keys = pa.concat_arrays(self.keys(known.writes))
         ordered = keys.take(int64_array(key_order(keys)))
         positions = dict(known.positions)
         mark(positions, locate(context.indexes, context.vectors, context.store, segments, ordered))
-        self._memtable.hides = Hides(segments, count, positions)
+        self._memtable.hides = Hides(segments, writes, positions)
         return positions
-
-    def in_order(self) -> pa.Table:
-        """The rows in the order of the key, which are kept so if they have the schema of the table."""
-        if self._rows is self._columns.rows:
-            return self._memtable.columns.in_order(self._columns, self._key).rows
-        return self._rows.take(int64_array(key_order(self._key.encode(self._rows))))
 
 
 def _unite(all_hidden: dict[int, BitMap64], more: Hidden) -> None:

@@ -24,7 +24,7 @@ from moulin.model.operations import RegionUse
 from moulin.model.rows.record import NATIVE, RecordType
 from moulin.model.rows.rows import to_batches
 from moulin.table.keyed.log.log import Log
-from moulin.table.keyed.memtable import ENTRY_BYTES, MISSING, Memtable, Moment
+from moulin.table.keyed.memtable import ENTRY_BYTES, Memtable, Moment
 from moulin.table.keyed.replay import replay
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class RegionWriter:
     def _start(self) -> None:
         """Begin a new memtable; an empty one gives way to it."""
         older = tuple(table for table in self.memtables if len(table))
-        self._active = Memtable(self._record, self._key, self.memtables[0].reached)
+        self._active = Memtable(self._record, self._key, self.memtables[0].reached, self._limit)
         self.memtables = (self._active, *older)
         for memtable in self.memtables:
             memtable.columns.keeps = self._keeps
@@ -121,7 +121,7 @@ class RegionWriter:
 
     def _make_put(self) -> Callable[[Any], None]:
         """`put` for rows of the present schema, with everything it needs at hand: it is called for every single row."""
-        record, key_of, always, limit = self._record, self._key_of, self._always, self._limit
+        record, key_of, always = self._record, self._key_of, self._always
         head = log_entry.row_head(self._schema_id, self.region.epoch)
         lock, append, commit = self.lock, self._log.append, self._log.commit
         struct, convert, astuple = record.struct, msgspec.convert, msgspec.structs.astuple
@@ -145,14 +145,19 @@ class RegionWriter:
                 active = self._active
                 if active.record is record:
                     position = active.reached = append(head + body)
-                    active.rows[key_of(values)] = values
+                    number, key = len(active.written), key_of(values)
+                    active.written.append(values)
+                    before = active.rows.setdefault(key, number)
+                    if before != number:
+                        active.replaced.append(before)
+                        active.rows[key] = number
                     active.size += len(body) + ENTRY_BYTES
             if active.record is not record:  # the schema changed meanwhile
                 self.put(row)
                 return
             if always:
                 commit(position)
-            if active.size > limit:
+            if active.size > active.room:
                 self._make_room()
 
         return put
@@ -184,7 +189,7 @@ class RegionWriter:
             with self.lock:
                 position = self._append([payload], record)
                 if position:
-                    self._active.put_rows(map(self._key_of, checked), checked, len(payload))
+                    self._active.put_rows(list(map(self._key_of, checked)), checked, len(payload))
             if not position:
                 self.put_rows(rows)
                 return
@@ -238,7 +243,7 @@ class RegionWriter:
 
     def _acknowledge(self, position: int) -> None:
         self._log.commit(position)
-        if self._active.size > self._limit:
+        if self._active.size > self._active.room:
             self._make_room()
 
     @property
@@ -253,12 +258,12 @@ class RegionWriter:
 
     # Reads
 
-    def find(self, key: Any) -> tuple[Memtable, Any] | None:
-        """The newest write of a key that is not in segments, and the memtable it is in."""
+    def find(self, key: Any) -> tuple[Memtable, int] | None:
+        """The memtable with the newest write of a key that is not in segments, and the number of that write."""
         for memtable in self.memtables:
-            found = memtable.rows.get(key, MISSING)
-            if found is not MISSING:
-                return memtable, found
+            number = memtable.rows.get(key)
+            if number is not None:
+                return memtable, number
         return None
 
     def moments(self) -> list[Moment]:
@@ -365,7 +370,7 @@ class RegionWriter:
     def _make_room(self) -> None:
         """Start a new memtable. The next writer waits when flushes or compactions do not keep pace."""
         with self._room:
-            if self._active.size <= self._limit:
+            if self._active.size <= self._active.room:
                 return
             self._start()
             self.look_for_room()

@@ -47,7 +47,7 @@ def _apply(memtable: Memtable, entry: log_entry.LogEntry) -> None:
     match entry.kind:
         case EntryKind.ROWS:
             rows = entry.rows(log_entry.python_types(schema.fields))
-            memtable.put_rows(map(_keys_of(memtable), rows), rows, len(entry.body))
+            memtable.put_rows(list(map(_keys_of(memtable), rows)), rows, len(entry.body))
         case EntryKind.ROW_BATCH:
             batch = entry.batch().cast(arrow_schema(schema))
             memtable.put_batch(key.values(batch), batch)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moulin.errors import InvalidInput
-from moulin.model.rows.nano_datetime import NanoDatetime, to_rows
+from moulin.model.rows.nano_datetime import NanoDatetime, SingleRows, to_rows
 from moulin.model.rows.record import RecordType
 from moulin.model.rows.rows import to_batches
 from moulin.model.schema.arrow import arrow_schema
@@ -166,6 +166,12 @@ def test_maps_whose_keys_no_dict_can_hold_go_through_arrow() -> None:
         ("timestamp", datetime(2024, 1, 1, 2)),
         ("timestamptz", datetime(2024, 1, 1, 2, tzinfo=UTC)),
         ("uuid", UUID(int=7)),
+        ("time", time(1, 2, 3)),
+        ("float", 1.5),
+        ("decimal(5, 2)", Decimal("1.50")),
+        ("fixed(2)", b"ab"),
+        ("timestamp_ns", NanoDatetime.of(1_700_000_000_123_456_789, zoned=False)),
+        ("timestamptz_ns", NanoDatetime.of(-1, zoned=True)),
     ],
 )
 @pytest.mark.parametrize("required", [True, False])
@@ -175,10 +181,31 @@ def test_a_missing_column_has_its_default(kind: str, default: Any, required: boo
     record = RecordType(schema)
     fast, slow = record.check({"a": 1}), by_rows({"a": 1}, schema)
     assert slow is not None
-    assert slow.column("c").to_pylist() == [default]
-    if fast is not None:
-        assert record.to_arrow([fast]).to_pydict() == slow.to_pydict()
-        assert fast == (1, default)
+    assert to_rows(slow) == [{"a": 1, "c": default}]
+    assert fast is not None
+    assert record.to_dict(fast) == {"a": 1, "c": default}
+    assert record.to_arrow([fast]).equals(slow)
     none, slowly = record.check({"a": 1, "c": None}), by_rows({"a": 1, "c": None}, schema)
     assert (slowly is None) == required
     assert none is None if required else none == (1, None)
+
+
+def test_a_missing_field_of_a_struct_has_its_default_in_nanoseconds() -> None:
+    change = AddColumn("s.c", to_type("timestamptz_ns", "c"), NanoDatetime.of(1, zoned=True), False, None)
+    schema, _ = apply_changes(make_schema([("a", "long", False), ("s", "struct<b: int>")]), 3, [change], schema_id=1)
+    record, row = RecordType(schema), {"a": 1, "s": {"b": 2}}
+    fast, slow = record.check(row), by_rows(row, schema)
+    assert fast is not None
+    assert slow is not None
+    assert to_rows(slow) == [record.to_dict(fast)] == [{"a": 1, "s": {"b": 2, "c": NanoDatetime.of(1, zoned=True)}}]
+    assert record.to_arrow([fast]).equals(slow)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_rows_of_a_batch_are_those_of_the_whole(kind: str) -> None:
+    schema = make_schema([("a", "long", False), ("c", kind)])
+    rows = [found for number, value in enumerate(VALUES) if (found := by_rows({"a": number, "c": value}, schema))]
+    whole = pa.concat_tables(rows).combine_chunks()
+    for batch in (part.to_batches()[0] for part in (whole, whole.slice(1), whole.slice(whole.num_rows - 1))):
+        one_by_one = [SingleRows(batch).row(index) for index in range(batch.num_rows)]
+        assert repr(one_by_one) == repr(to_rows(batch))

@@ -57,10 +57,8 @@ class Model:
             self.deleted |= set(given)
             return
         written = [given] if kind == "put" else given
-        if kind == "put":
-            memtable.rows[given[0]] = (*given,)  # a row of its own, as every put makes one
-        elif kind == "put_rows":
-            memtable.put_rows([one[0] for one in given], [(*one,) for one in given], 1)
+        if kind in ("put", "put_rows"):
+            memtable.put_rows([one[0] for one in written], written, 1)
         else:
             columns = [list(column) for column in zip(*given, strict=True)]
             batch = pa.RecordBatch.from_arrays(list(map(pa.array, columns)), schema=arrow_schema(SCHEMA))
@@ -95,20 +93,20 @@ def test_a_row_that_equals_the_one_before_and_is_another_is_seen() -> None:
 
 
 def _check(moment: Moment, expected: str, deleted: set[int], ordered: bool) -> None:
-    columns = moment.columns()
+    columns = moment.columns(ordered=ordered)
+    ids = columns.rows["id"].to_pylist()
     if ordered:
-        assert KEY is not None
-        columns = moment.memtable.columns.in_order(columns, KEY)
-        ids = columns.rows["id"].to_pylist()
         assert ids == sorted(ids)
     found = [tuple(one.values()) for one in columns.rows.to_pylist()]
     assert repr(sorted(found)) == expected
-    keys = moment.memtable.keys_at(columns.deleted)
-    assert set(keys) == deleted
-    assert len(keys) == len(deleted)
-    for position, key in enumerate(list(moment.memtable.rows)[: len(columns.index)]):
-        at = int(columns.index[position])
-        assert at < 0 or found[at][0] == key
+    assert KEY is not None
+    assert columns.keys.equals(KEY.encode(columns.rows))
+    keys = moment.memtable.deleted_keys(columns.made.deleted)
+    assert sorted(keys) == sorted(deleted)
+    for number, key in zip(columns.made.numbers.tolist(), ids, strict=True):
+        shown = moment.memtable.row(number, SCHEMA)
+        assert shown is not None
+        assert shown["id"] == key
 
 
 @pytest.fixture(params=["on", "off"])
@@ -166,6 +164,23 @@ def test_columns_are_kept_unless_that_is_switched_off(table: Table, request: pyt
     writer = table._keyed_only()._writer(())
     held = [table.scan().to_arrow() and writer.moments()[0].columns() for _ in range(2)]
     assert (held[0] is held[1]) == ("on" in request.node.name)
+
+
+@pytest.mark.parametrize("table", ["on", "off"], indirect=True)
+def test_columns_that_are_kept_take_room_from_the_rows(table: Table, request: pytest.FixtureRequest) -> None:
+    table.put_batch(rows(0, 3000))
+    writer = table._keyed_only()._writer(())
+    (memtable,) = writer.memtables
+    room = memtable.room
+    for _ in range(2):
+        table.put(row(1, "again"))
+        made = table.scan(ordered=True).to_arrow()
+    assert room - memtable.room == (made.nbytes if "on" in request.node.name else 0)
+    memtable.room -= room - memtable.size
+    assert writer.memtables == (memtable,)
+    table.put(row(2, "again"))
+    assert memtable not in writer.memtables[:1], "the memtable is full, and another was begun"
+    assert table.scan().count() == 3000
 
 
 def _compare(table: Table, expected: dict[int, dict[str, Any]], chosen: Random) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from moulin.errors import InvalidInput
@@ -114,6 +114,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Table, Ta
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(cell=CELLS)
+@example(cell=("c18", np.arange(2)))
+@example(cell=("c17", np.arange(2)))
 def test_both_paths_take_the_same_and_give_the_same(tables: tuple[Table, Table], cell: tuple[str, Any]) -> None:
     fast, plain = tables
     row = {"id": 1, cell[0]: cell[1]}
