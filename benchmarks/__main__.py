@@ -34,6 +34,7 @@ NAMES = (
     "small_appends",
     "commit_scale",
     "plan_scale",
+    "clones",
     "meta_scale",
     "startup",
     "cli_start",

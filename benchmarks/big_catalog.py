@@ -164,25 +164,13 @@ def _rows(
         "facts": _facts(time_min // 1000, time_max // 1000),
         "time_min": time_min,
         "time_max": time_max,
-        "first_row_id": place * 100_000,
         "seq_min": place // _PER_COMMIT + 1,
         "seq_max": place // _PER_COMMIT + 1,
-        "sequence": place // _PER_COMMIT + 1,
         "added_version": version,
     }
-    span = {
-        "table_id": state.id,
-        "branch": s.MAIN,
-        "segment": number,
-        "vector_id": 0,
-        "added_version": version,
-        "removed_version": s.OPEN,
-        "partition_id": partition,
-        "time_class": time_class(time_min, time_max),
-        "time_min": time_min,
-        "time_max": time_max,
-    }
-    return row, span
+    joined = place * 100_000, place // _PER_COMMIT + 1, version
+    carried = (partition, time_class(time_min, time_max), time_min, time_max, *joined)
+    return row, sql_rows.span_row(state.id, number, 0, version, carried)
 
 
 def _template(table_id: UUID) -> dict[str, Any]:

@@ -182,7 +182,15 @@ class _Asker:
             n.c.version < p.c.removed_version,
         )
         read = self.in_use.pins.get(table_id, s.OPEN)  # by a living process; it keeps all later versions, too
-        return sa.and_(p.c.table_id == table_id, sa.or_(p.c.removed_version > min(oldest, read), pinned))
+        clone, other = s.tables.alias("clone"), s.tables.alias("other")
+        cloned = sa.exists().where(
+            clone.c.base_id == p.c.table_id,
+            clone.c.base_version >= p.c.added_version,
+            clone.c.base_version < p.c.removed_version,
+        )
+        own = sa.and_(p.c.table_id == table_id, sa.or_(p.c.removed_version > min(oldest, read), pinned, cloned))
+        kept = sa.exists().where(other.c.id == p.c.table_id, other.c.oldest_version < p.c.removed_version)
+        return sa.or_(own, sa.and_(p.c.table_id != table_id, kept))  # clones have spans of segments of others
 
     def _segment(self, path: str, table_id: UUID, oldest: int) -> str:
         g, p = s.segments, s.segment_spans

@@ -137,7 +137,7 @@ def test_a_peer_none_of_whose_releases_starts_gives_the_reason_for_each(
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("name", ["commit_scale", "plan_scale"])
+@pytest.mark.parametrize("name", ["commit_scale", "plan_scale", "clones"])
 def test_catalog_benchmarks_run(small: Bench, name: str, postgres_server: str) -> None:
     small.shared("postgresql", lambda: Postgres(postgres_server))
     _check(small, name)

@@ -60,6 +60,7 @@ def histories(backend: Backend, seed: int, count: int) -> None:
         require_equal(catalog, model)
     seen = {(model.table.id, version): None for model in models for version in model.versions}
     states = {key: catalog.segments(*key) for key in seen}
+    sequences = {model.table.id: catalog.sequence_versions(model.table.id) for model in models}
     catalog.close()
     replica.refresh()
     uri = backend.new_uri()
@@ -68,6 +69,7 @@ def histories(backend: Backend, seed: int, count: int) -> None:
         for model in models:
             require_equal(other, model)
         assert {key: other.segments(*key) for key in seen} == states
+        assert {table_id: other.sequence_versions(table_id) for table_id in sequences} == sequences
     replica.close()
 
 
@@ -124,7 +126,7 @@ def test_the_feed_of_a_clone_tells_what_it_did_to_the_segments_of_its_base(catal
 
 def test_a_clone_needs_a_name_of_its_own_and_a_version_that_is_there(catalog: Catalog) -> None:
     source = make_table(catalog)
-    with pytest.raises(AlreadyExists, match="'t'"):
+    with pytest.raises(AlreadyExists, match="already exists"):
         catalog.clone_table(source.id, "d", "t")
     with pytest.raises(NotFound, match="does not exist yet"):
         catalog.clone_table(source.id, "d", "copy", version=99)

@@ -10,7 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import databases, tables
-from moulin.catalog.objects.history import packed_rows, sequence_versions
+from moulin.catalog.objects.history import own_sequences, packed_rows
 from moulin.catalog.objects.names import NameOrId, require_free_name
 from moulin.catalog.segments import bases
 from moulin.catalog.segments import live as segments
@@ -30,7 +30,7 @@ def clone(draft: Draft, source_id: UUID, database: NameOrId, name: str, version:
     """Make a table with the rows, columns and settings that another one has at `version`, by default now.
 
     Row ids, sequence numbers and what they say of versions are those of the source; names of versions are not taken
-    over. Costs what the settings of the source and its commits take, however many segments it has.
+    over. Costs what the settings of the source take, however many segments and commits it has.
     """
     check_name(name, "table")
     connection = draft.connection
@@ -72,10 +72,10 @@ def clone(draft: Draft, source_id: UUID, database: NameOrId, name: str, version:
         ).all():
             tables.store_setting(draft, source, table_id, setting_id, text)
     _copy_regions(draft, source_id, table_id)
-    _copy_sequences(draft, source_id, table_id, state.last_sequence)
     made = connection.execute(sa.select(s.tables).where(s.tables.c.id == table_id)).one()
     if base.table_id != source_id:
         _copy_own(draft, source_id, table_id, at)
+        _copy_sequences(draft, source_id, table_id, state.last_sequence)
     summary = {"cloned-table": f"{row.database}.{row.name}", "cloned-version": str(at)}
     snapshot_id = new_snapshot_id()
     tables.record_commit(draft, made, 0, CLONE, snapshot_id, made.next_row_id, 0, summary, properties_changed=True)
@@ -117,8 +117,9 @@ def _copy_regions(draft: Draft, source_id: UUID, table_id: UUID) -> None:
 
 
 def _copy_sequences(draft: Draft, source_id: UUID, table_id: UUID, last: int) -> None:
-    """Which version each sequence number of the source was given in: rows say by it when they were last changed."""
-    pairs = [pair for pair in zip(*sequence_versions(draft.connection, source_id), strict=True) if 0 < pair[0] <= last]
+    """Which versions the source itself gave sequence numbers in: rows say by them when they were last changed."""
+    given = own_sequences(draft.connection, source_id)
+    pairs = [(number, given[number]) for number in sorted(given) if 0 < number <= last]
     draft.table(table_id).sequence_versions.update(pairs)
     for row in packed_rows(table_id, pairs):
         draft.connection.execute(s.table_commits.insert(), row)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from moulin.catalog.commit import indexes, regions
 from moulin.catalog.objects import tables
-from moulin.catalog.objects.history import sequence_versions
+from moulin.catalog.objects.history import own_sequences
 from moulin.catalog.segments import bases
 from moulin.catalog.segments import live as segments
 from moulin.catalog.sql import schema as s
@@ -66,7 +66,7 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
     manifest.commits.extend(_commit(commit) for commit in last)
     # Whoever starts here needs the properties even if it was an older version that changed them.
     manifest.commits[-1].properties_json = json.dumps(dict(row.properties), sort_keys=True)
-    manifest.sequence_versions.update(zip(*sequence_versions(connection, table_id), strict=True))
+    manifest.sequence_versions.update(own_sequences(connection, table_id))
     manifest.data_files.extend(segments.refs_at_version(connection, table_id, version))
     manifest.masks.extend(bases.masks(connection, table_id))
     if row.inline:

@@ -75,7 +75,19 @@ def version_at(connection: sa.Connection, timestamp_ns: int) -> int:
 
 
 def sequence_versions(connection: sa.Connection, table_id: UUID) -> tuple[list[int], list[int]]:
-    """Sequence numbers of a table, ascending, and the version that each was committed as."""
+    """Sequence numbers of a table and of its base, ascending, and the version that each was committed as."""
+    t = s.tables
+    found = own_sequences(connection, table_id)
+    base = connection.execute(sa.select(t.c.base_id, t.c.base_version).where(t.c.id == table_id)).one()
+    if base.base_id is not None:
+        before = own_sequences(connection, base.base_id).items()
+        found |= {number: version for number, version in before if version <= base.base_version}
+    ordered = sorted(found)
+    return ordered, [found[sequence] for sequence in ordered]
+
+
+def own_sequences(connection: sa.Connection, table_id: UUID) -> dict[int, int]:
+    """Sequence numbers that commits of a table gave, and the version of each."""
     c = s.table_commits
     found: dict[int, int] = {}
     packed = sa.select(c.c.summary).where(c.c.table_id == table_id, c.c.ordinal == PACKED)
@@ -88,8 +100,7 @@ def sequence_versions(connection: sa.Connection, table_id: UUID) -> tuple[list[i
     )
     for sequence, version in connection.execute(rows):
         found[sequence] = min(version, found.get(sequence, version))
-    ordered = sorted(found)
-    return ordered, [found[sequence] for sequence in ordered]
+    return found
 
 
 def packed_rows(table_id: UUID, pairs: Sequence[tuple[int, int]]) -> Iterator[dict[str, Any]]:

@@ -60,12 +60,15 @@ def in_level(p: sa.FromClause, level: Level) -> tuple[sa.ColumnElement[bool], ..
     return *at, unmasked(p, level.mask_of, level.mask_version)
 
 
-def unmasked(p: sa.FromClause, mask_of: Any, mask_version: Any) -> sa.ColumnElement[bool]:
-    """The condition for a span of `p` not to be masked in the table `mask_of` at `mask_version`."""
+def unmasked(p: sa.FromClause, mask_of: Any, mask_version: Any, *around: sa.FromClause) -> sa.ColumnElement[bool]:
+    """The condition for a span of `p` not to be masked in the table `mask_of` at `mask_version`.
+
+    `around` are other tables of the query that the last two come from.
+    """
     m = s.span_masks
     return ~sa.exists().where(
         m.c.table_id == mask_of, m.c.segment == p.c.segment, m.c.added_version <= mask_version
-    ).correlate(p)
+    ).correlate(p, *around)
 
 
 def masks(connection: sa.Connection, table_id: UUID) -> list[pb.Mask]:

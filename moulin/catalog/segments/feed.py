@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from moulin.catalog.objects import tables
 from moulin.catalog.objects.history import EXPIRED
 from moulin.catalog.segments import live as segments
+from moulin.catalog.segments.bases import base_level
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import Pool
 from moulin.errors import FailedPrecondition, InvalidInput
@@ -270,7 +271,8 @@ def _touched(connection: sa.Connection, table_id: UUID, since: int, until: int) 
         query = sa.select(p.c.id, p.c.segment, p.c.added_version, p.c.removed_version)
         query = query.where(p.c.table_id == table_id, condition)
         found.update({row.id: row for row in connection.execute(query)})
-    return [*found.values(), *_masked(connection, table_id, since, until)]
+    masked = _masked(connection, table_id, since, until) if base_level(connection, table_id, 0) else []
+    return [*found.values(), *masked]
 
 
 def _masked(connection: sa.Connection, table_id: UUID, since: int, until: int) -> list[Any]:

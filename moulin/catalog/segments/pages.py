@@ -54,12 +54,12 @@ def with_facts(spans: Any, *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
     return sa.select(*taken, *span, has_time, held, *more).select_from(joined)
 
 
-def _scan(bound: Any) -> sa.Select[Any]:
-    """The first spans of one scan; `bound` gives its bounds by name."""
+def _scan(bound: Any, *around: sa.FromClause) -> sa.Select[Any]:
+    """The first spans of one scan; `bound` gives its bounds by name, which may be columns of `around`."""
     p, first_start, version = s.segment_spans, bound["first_start"], bound["version"]
     return (
         sa.select(*(p.c[name] for name in _SPAN))
-        .where(unmasked(p, bound["mask_of"], bound["mask_version"]))
+        .where(unmasked(p, bound["mask_of"], bound["mask_version"], *around))
         .where(p.c.table_id == bound["table_id"], p.c.time_class == bound["time_class"])
         .where(p.c.added_version <= version, p.c.removed_version > version)
         .where(p.c.time_min >= first_start, p.c.time_min <= bound["last_start"], p.c.time_max >= bound["first_end"])
@@ -84,7 +84,7 @@ def _lateral() -> sa.Select[Any]:
     arrays = [sa.bindparam(name, type_=sa.ARRAY(kind)) for name, kind in _BOUNDS.items()]
     columns = [sa.column(name, kind) for name, kind in _BOUNDS.items()]
     bounds = sa.func.unnest(*arrays).table_valued(*columns, with_ordinality="scan").render_derived("bounds")
-    found = _scan(bounds.c).lateral("found")
+    found = _scan(bounds.c, bounds).lateral("found")
     page = _page(found, bounds.c.scan).select_from(bounds.join(found, sa.true()))
     return _ordered(page.subquery("page"))
 
