@@ -47,6 +47,16 @@ def test_an_append_can_be_repeated_safely(lake: Run) -> None:
     assert lake("table", "list", "shop", "--json").json()[0]["rows"] == 3
 
 
+def test_a_table_is_cloned_now_and_as_it_was(lake: Run) -> None:
+    before = lake("table", "clone", "shop.orders", "shop.empty", "--json").json()["version"]
+    assert lake("append", "shop.orders", "-", stdin=ndjson(1, 3)).code == 0
+    assert lake("table", "clone", "shop.orders", "shop.full").out == "Table shop.full is a clone of shop.orders.\n"
+    assert lake("table", "clone", "shop.orders", "shop.old", "--at", str(before)).code == 0
+    rows = {row["name"]: row["rows"] for row in lake("table", "list", "shop", "--json").json()}
+    assert rows == {"empty": 0, "full": 3, "old": 0, "orders": 3}
+    assert "has no tag 'nope'" in lake("table", "clone", "shop.orders", "shop.x", "--at", "nope").err
+
+
 def test_tables_are_shown_renamed_dropped_and_brought_back(lake: Run) -> None:
     shown = lake("table", "show", "shop.orders")
     assert "timestamptz" in shown.out
