@@ -116,7 +116,8 @@ class TableState:
     """A table at one version: everything but its segments.
 
     `version` is the lake's version the state was read at; `head_version` the last one, up to it, that changed this
-    table. `inline` counts the inline segments that are live now, whatever the version.
+    table. `inline` counts the inline segments that are live now, whatever the version. A clone has a `base_id`: segments
+    of it may lie in the folder of that table.
     """
 
     id: UUID
@@ -140,6 +141,7 @@ class TableState:
     next_row_id: int
     properties: Mapping[str, str]
     inline: int = 0
+    base_id: UUID | None = None
 
     @property
     def full_name(self) -> str:

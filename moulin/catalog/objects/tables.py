@@ -250,6 +250,7 @@ def load(connection: sa.Connection, row: Any, version: int | None = None, *, cur
         next_row_id=next_row_id,
         properties={key: str(value) for key, value in properties.items()},
         inline=row.inline,
+        base_id=row.base_id,
     )
 
 

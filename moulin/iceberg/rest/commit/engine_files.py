@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -85,10 +84,18 @@ class Folder:
 
 
 class TableFolder(Folder):
-    """The folder of a table of the lake."""
+    """The folder of a table of the lake; of a clone also that of its base's data, beside which engines put deletes."""
 
-    def __init__(self, store: Store, table_id: UUID) -> None:
-        super().__init__(store, paths.table_prefix(table_id))
+    def __init__(self, store: Store, state: TableState) -> None:
+        super().__init__(store, paths.table_prefix(state.id))
+        self._base = None if state.base_id is None else paths.data_prefix(state.base_id) + "/"
+
+    def path(self, where: object) -> str:
+        if self._base is not None and isinstance(where, str):
+            for root in self._roots:
+                if where.startswith(root + self._base):
+                    return paths.checked(where.removeprefix(root))
+        return super().path(where)
 
     def data_path(self, where: object) -> str:
         """The same; a segment may be one of the table's base. REQUIRES: the caller checks that it is the table's."""

@@ -77,6 +77,7 @@ def to_message_state(state: TableState) -> pb.TableState:
         next_row_id=state.next_row_id,
         properties=dict(state.properties),
         inline=state.inline,
+        base_id="" if state.base_id is None else str(state.base_id),
     )
 
 
@@ -103,6 +104,7 @@ def from_message_state(m: pb.TableState) -> TableState:
         next_row_id=m.next_row_id,
         properties=dict(m.properties),
         inline=m.inline,
+        base_id=UUID(m.base_id) if m.base_id else None,
     )
 
 

@@ -159,7 +159,7 @@ class TableEntry(_message.Message):
     def __init__(self, id: _Optional[str] = ..., database: _Optional[str] = ..., name: _Optional[str] = ..., created_at: _Optional[int] = ..., head_version: _Optional[int] = ..., segments: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., database_id: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class TableState(_message.Message):
-    __slots__ = ("id", "database", "name", "version", "head_version", "created_version", "oldest_version", "created_at", "schemas", "schema_id", "specs", "spec_id", "sort_orders", "sort_order_id", "event_time", "last_column_id", "last_partition_id", "last_sequence", "next_row_id", "properties", "inline")
+    __slots__ = ("id", "database", "name", "version", "head_version", "created_version", "oldest_version", "created_at", "schemas", "schema_id", "specs", "spec_id", "sort_orders", "sort_order_id", "event_time", "last_column_id", "last_partition_id", "last_sequence", "next_row_id", "properties", "inline", "base_id")
     class SchemasEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -209,6 +209,7 @@ class TableState(_message.Message):
     NEXT_ROW_ID_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     INLINE_FIELD_NUMBER: _ClassVar[int]
+    BASE_ID_FIELD_NUMBER: _ClassVar[int]
     id: str
     database: str
     name: str
@@ -230,7 +231,8 @@ class TableState(_message.Message):
     next_row_id: int
     properties: _containers.ScalarMap[str, str]
     inline: int
-    def __init__(self, id: _Optional[str] = ..., database: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., head_version: _Optional[int] = ..., created_version: _Optional[int] = ..., oldest_version: _Optional[int] = ..., created_at: _Optional[int] = ..., schemas: _Optional[_Mapping[int, str]] = ..., schema_id: _Optional[int] = ..., specs: _Optional[_Mapping[int, str]] = ..., spec_id: _Optional[int] = ..., sort_orders: _Optional[_Mapping[int, str]] = ..., sort_order_id: _Optional[int] = ..., event_time: _Optional[int] = ..., last_column_id: _Optional[int] = ..., last_partition_id: _Optional[int] = ..., last_sequence: _Optional[int] = ..., next_row_id: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., inline: _Optional[int] = ...) -> None: ...
+    base_id: str
+    def __init__(self, id: _Optional[str] = ..., database: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., head_version: _Optional[int] = ..., created_version: _Optional[int] = ..., oldest_version: _Optional[int] = ..., created_at: _Optional[int] = ..., schemas: _Optional[_Mapping[int, str]] = ..., schema_id: _Optional[int] = ..., specs: _Optional[_Mapping[int, str]] = ..., spec_id: _Optional[int] = ..., sort_orders: _Optional[_Mapping[int, str]] = ..., sort_order_id: _Optional[int] = ..., event_time: _Optional[int] = ..., last_column_id: _Optional[int] = ..., last_partition_id: _Optional[int] = ..., last_sequence: _Optional[int] = ..., next_row_id: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., inline: _Optional[int] = ..., base_id: _Optional[str] = ...) -> None: ...
 
 class DropPreview(_message.Message):
     __slots__ = ("database", "tables", "views", "grace_seconds", "tokens")
