@@ -116,8 +116,8 @@ class TableState:
     """A table at one version: everything but its segments.
 
     `version` is the lake's version the state was read at; `head_version` the last one, up to it, that changed this
-    table. `inline` counts the inline segments that are live now, whatever the version. A clone has a `base_id`: segments
-    of it may lie in the folder of that table.
+    table. `inline` counts the inline segments that are live now, whatever the version. A clone has a `base_id`: some of
+    its segments lie in the folder of that table.
     """
 
     id: UUID
