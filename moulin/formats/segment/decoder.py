@@ -4,7 +4,7 @@ Pages that a reader of the same file has decoded whole, with their checksums rig
 says that the file lies on this machine: it is known by its times, so it has not changed since.
 """
 
-# Decisions: docs/decisions/0310, docs/decisions/0151
+# Decisions: docs/decisions/0310, docs/decisions/0151, docs/decisions/0361
 
 from __future__ import annotations
 
