@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +25,25 @@ def test_medians_and_quartiles() -> None:
     assert Sample((7.0,)).quartiles == (7.0, 7.0)
     with pytest.raises(ValueError, match="at least one"):
         Sample(())
+
+
+def test_what_a_contender_left_at_work_is_done_before_the_next_turn() -> None:
+    left: list[threading.Thread] = []
+
+    def busy() -> None:
+        end = time.process_time() + 0.05
+        while time.process_time() < end:
+            pass
+
+    def leave() -> None:
+        left.append(threading.Thread(target=busy))
+        left[-1].start()
+
+    def look() -> None:
+        assert not any(thread.is_alive() for thread in left)
+
+    take_turns({"leaves": Contender(leave), "looks": Contender(look)}, 2)
+    assert len(left) == 3
 
 
 @pytest.mark.parametrize(

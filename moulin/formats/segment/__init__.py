@@ -5,8 +5,8 @@ field ids. `footer` turns a footer into facts of columns. `row_mapping` brings r
 they are read with.
 
 A read with a filter goes `reader` > `sieve` (which rows match) > `decoder` (columns at their positions) > `page_reader`
-(single pages) > `opened` (the footer, decoded once) > `page_index` (where pages lie) > `thrift`. `joined` decodes small
-files together; `options` is what callers ask for.
+(single pages), `page_search` (pages that have a text) > `opened` (the footer, decoded once) > `page_index` (where pages
+lie) > `thrift`. `joined` decodes small files together; `options` is what callers ask for.
 
 May import: `moulin.model` and `formats.deletion_vector`.
 Read first: docs/formats/segment.md, then `writer.py` and `reader.py`.

@@ -4,7 +4,7 @@ Pages that a reader of the same file has decoded whole, with their checksums rig
 says that the file lies on this machine: it is known by its times, so it has not changed since.
 """
 
-# Decisions: docs/decisions/0310, docs/decisions/0151
+# Decisions: docs/decisions/0310, docs/decisions/0151, docs/decisions/0361
 
 from __future__ import annotations
 
@@ -76,10 +76,13 @@ class Decoder:
         coded = [column for column, of in columns.items() if self.is_coded(of, groups)]
         flat = [(column, of[0]) for column, of in columns.items() if len(of) == 1]
         found = {column: plain(values) for column, values in self._pages.columns(rows, flat, coded).items()}
-        for column, of in columns.items():
-            if column not in found:
-                parts = [taken(self._groups([group], of, coded=column in coded), at) for group, at in rows.items()]
-                found[column] = plain(pa.concat_tables(parts).column(0))
+        left = [column for column in columns if column not in found]
+        for as_codes in (True, False):
+            if some := [column for column in left if (column in coded) is as_codes]:
+                wanted = [leaf for column in some for leaf in columns[column]]
+                parts = [taken(self._groups([group], wanted, coded=as_codes), at) for group, at in rows.items()]
+                whole = pa.concat_tables(parts)
+                found |= {column: plain(whole.column(at)) for at, column in enumerate(some)}
         names = [self._opened.arrow.field(column).name for column in columns]
         return pa.table([found[column] for column in columns], names=names)
 

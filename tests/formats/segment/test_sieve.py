@@ -18,6 +18,7 @@ from moulin.formats.segment.footer import read_footer
 from moulin.formats.segment.opened import OpenedFile
 from moulin.formats.segment.page_index import read_pages
 from moulin.formats.segment.reader import SegmentReader
+from moulin.formats.segment.sieve import _indexes
 from moulin.formats.segment.writer import SegmentWriter, nan_fields
 from moulin.model.file_settings import FileSettings
 from moulin.model.schema.arrow import arrow_schema
@@ -307,3 +308,17 @@ def test_an_offset_index_that_does_not_fit_is_not_used() -> None:
                 found = reader.table(positions=np.asarray([9, 10, 55]))
             expected = rows(400, 1).select([name]).take(pa.array([9, 10, 55]))
             assert found.to_pydict() == expected.to_pydict(), bit
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    values=st.lists(st.sampled_from([True, False, False, False, None]), max_size=200),
+    cut=st.tuples(st.integers(0, 40), st.integers(0, 200)),
+    chunks=st.integers(1, 3),
+)
+def test_places_in_a_mask_are_those_where_it_is_true(
+    values: list[bool | None], cut: tuple[int, int], chunks: int
+) -> None:
+    part = pa.array(values, pa.bool_()).slice(*cut)
+    expected = [index for index, value in enumerate(part.to_pylist() * chunks) if value]
+    assert _indexes(pa.chunked_array([part] * chunks)).tolist() == expected
