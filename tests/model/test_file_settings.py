@@ -29,6 +29,11 @@ from moulin.table.properties import check_properties, effective
         ({"write.avro.compression-codec": "gzip"}, "Files are Parquet"),
         ({"write.delete.parquet.compression-codec": "zstd"}, "deletion vectors"),
         ({"write.metadata.compression-codec": "gzip"}, "takes none"),
+        ({"write.parquet.bloom-filter-enabled.column.id": "yes"}, "takes true or false, not 'yes'"),
+        ({"write.parquet.bloom-filter-fpp.column.id": "1"}, "takes a number between 0 and 1"),
+        ({"write.parquet.bloom-filter-ndv.column.id": "0"}, "takes a whole number above 0"),
+        ({"write.parquet.bloom-filter-max-bytes": "1 MB"}, "takes a number"),
+        ({"write.parquet.bloom-filter-max-bytes": "1"}, "takes a whole number from 32"),
     ],
 )
 def test_what_has_no_effect_is_refused(given: dict[str, object], told: str) -> None:
@@ -73,3 +78,22 @@ def test_the_target_size_is_that_of_appended_and_compacted_segments() -> None:
     assert (both.append_segment_bytes, both.merge_segment_bytes) == (1000, 1000)
     own = effective(Config(), {"write.target-file-size-bytes": "1000", "moulin.merge-segment-bytes": "5"})
     assert (own.append_segment_bytes, own.merge_segment_bytes) == (1000, 5)
+
+
+def test_bloom_filters_are_asked_for_by_column() -> None:
+    name = "write.parquet.bloom-filter-{}.column.{}"
+    given = {
+        name.format("enabled", "id"): "true",
+        name.format("enabled", "user.name"): "TRUE",
+        name.format("fpp", "user.name"): "0.1",
+        name.format("ndv", "user.name"): "1000",
+        name.format("enabled", "other"): "false",
+        name.format("fpp", "id"): "7",  # was stored before it was refused
+        "write.parquet.bloom-filter-max-bytes": "4096",
+    }
+    found = FileSettings.of(given).bloom
+    assert [(one.column, one.fpp, one.ndv, one.most_bytes) for one in found] == [
+        ("id", 0.01, None, 4096),
+        ("user.name", 0.1, 1000, 4096),
+    ]
+    assert FileSettings.of({}).bloom == ()
