@@ -43,6 +43,7 @@ _BLOCK_ROWS: Final = 4096
 _BLOCK_BYTES: Final = 64 << 10
 _TAIL: Final = 64 << 10  # read first: the footer, and of small indexes all the rest
 _LIMIT: Final = 1 << 31
+_PROBED: Final = 1 << 16  # hashes whose bits are computed at once: all of a large segment's would take 80 bytes a row
 
 Fetch = Callable[[int, int], bytes]
 
@@ -137,8 +138,9 @@ def make_filter(hashes: Hashes) -> bytes:
     """A Bloom filter of these hashes, in blocks of 64 bytes."""
     blocks = max(1, -(-len(hashes) * _FILTER_BITS // _FILTER_BLOCK))
     bits = np.zeros(blocks * _FILTER_BLOCK, np.bool_)
-    for position in _probes(hashes, blocks):
-        bits[position] = True
+    for start in range(0, len(hashes), _PROBED):
+        for position in _probes(hashes[start : start + _PROBED], blocks):
+            bits[position] = True
     return np.packbits(bits, bitorder="little").tobytes()
 
 
@@ -157,8 +159,10 @@ def _probes(hashes: Hashes, blocks: int) -> list[Integers]:
 def filter_holds(bloom: npt.NDArray[np.uint8], hashes: Hashes) -> npt.NDArray[np.bool_]:
     """False for hashes that a filter surely was not made of."""
     found = np.ones(len(hashes), np.bool_)
-    for position in _probes(hashes, len(bloom) * 8 // _FILTER_BLOCK):
-        found &= (bloom[position >> 3] >> (position & 7).astype(np.uint8)) & 1 == 1
+    for start in range(0, len(hashes), _PROBED):
+        part = found[start : start + _PROBED]
+        for position in _probes(hashes[start : start + _PROBED], len(bloom) * 8 // _FILTER_BLOCK):
+            part &= (bloom[position >> 3] >> (position & 7).astype(np.uint8)) & 1 == 1
     return found
 
 

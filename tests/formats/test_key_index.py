@@ -248,3 +248,17 @@ def test_keys_that_ascend_take_few_bytes() -> None:
     rows = 100_000
     sequence = pa.array([number.to_bytes(8, "big") for number in range(rows)], pa.binary(8))
     assert len(encode_key_index(sequence, np.arange(rows, dtype=np.int64) + 5)) < 1.5 * rows, "the filter takes 1.25"
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000, 5000])
+def test_filters_do_not_depend_on_how_many_hashes_are_probed_at_once(
+    monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    hashes = np.random.default_rng(5).integers(0, 1 << 32, 5000, dtype=np.uint32)
+    others = np.random.default_rng(6).integers(0, 1 << 32, 5000, dtype=np.uint32)
+    whole = key_index.make_filter(hashes)
+    held = key_index.filter_holds(np.frombuffer(whole, np.uint8), others)
+    monkeypatch.setattr(key_index, "_PROBED", step)
+    assert key_index.make_filter(hashes) == whole
+    assert key_index.filter_holds(np.frombuffer(whole, np.uint8), hashes).all()
+    assert np.array_equal(key_index.filter_holds(np.frombuffer(whole, np.uint8), others), held)
