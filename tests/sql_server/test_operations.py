@@ -39,7 +39,7 @@ def test_a_change_in_this_process_that_was_cancelled_is_not_committed(tmp_path: 
         def statement() -> Iterator[Any]:
             if cancelled:
                 operation.interrupt()
-            table.delete(where="id < 5")
+            table.delete_where("id < 5")
             yield from ()
 
         operation.run(statement)
@@ -49,7 +49,7 @@ def test_a_change_in_this_process_that_was_cancelled_is_not_committed(tmp_path: 
         else:
             assert len(list(operation.answers("", lambda: True))) == 1
         assert table.scan().count() == (10 if cancelled else 5)
-        table.delete(where="id < 7")
+        table.delete_where("id < 7")
         assert table.scan().count() == 3, "the thread goes on with other work"
 
 

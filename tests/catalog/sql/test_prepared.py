@@ -106,7 +106,7 @@ def end_backend(pool: Pool, connection: sa.Connection) -> None:
 @pytest.mark.parametrize("kind", ["read", "unordered"])
 @pytest.mark.parametrize("swallowed", [False, True])
 def test_a_connection_that_broke_is_given_up_and_the_next_one_works(pool: Pool, kind: str, swallowed: bool) -> None:
-    row = some_row(random.Random(1), 1)
+    row = {**some_row(random.Random(1), 1), "size": 5}
     used: list[Any] = []
 
     def work() -> None:
