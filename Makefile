@@ -44,10 +44,10 @@ format: .venv/.test ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
 
 bench: .venv/.bench ## Measure against plain Parquet, polars, DuckDB and others
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m benchmarks --chart ratios.svg $(ARGS)
 
 bench-peers: .venv/.bench ## Measure against Delta, Iceberg and Paimon on Spark, which it fetches from Maven Central
-	$(BIN)/python -m benchmarks peers --runs 3 --fetched .venv/peers $(ARGS)
+	$(BIN)/python -m benchmarks peers --runs 3 --fetched .venv/peers --chart ratios-peers.svg $(ARGS)
 
 proto: .venv/.test ## Generate moulin/_proto from proto/
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=moulin/_proto --pyi_out=moulin/_proto $$(find proto -name '*.proto')

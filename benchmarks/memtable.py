@@ -50,6 +50,7 @@ def run(bench: Bench) -> Iterator[Line]:
     rows = min(_ROWS, bench.rows)
     yield from _scans(bench, rows)
     yield from _puts(bench, min(_PUTS, bench.rows))
+    yield from _gets(bench)
     yield from _beside(bench)
 
 
@@ -113,6 +114,24 @@ def _scans(bench: Bench, rows: int) -> Iterator[Line]:
     yield again(f"scan in key order of {rows:,} rows, again", singles, True)
     yield again(f"scan after {_MORE:,} more puts", singles, False, put_more)
     yield again(f"scan in key order after {_MORE:,} more puts", singles, True, put_more)
+
+
+def _gets(bench: Bench) -> Iterator[Line]:
+    """Gets of unflushed rows: those that came as one Arrow batch, and those that came one by one."""
+    lake = _lake(bench, "memtable")
+    rows = [make_row(number) for number in range(_PUTS)]
+    batches, singles = _table(lake, "got_batch"), _table(lake, "got_singles")
+    batches.put_batch(pa.Table.from_pylist(rows, SCHEMA))
+    _put_all(singles, rows)
+    chosen = Random(1)
+    keys = [chosen.randrange(_PUTS) for _ in range(_PUTS)]
+    yield bench.compare(
+        "memtable",
+        f"{_PUTS:,} gets of rows put in one batch",
+        lambda: [batches.get(key) for key in keys],
+        {"rows put one by one": lambda: [singles.get(key) for key in keys]},
+        target=2.0,
+    )
 
 
 def _beside(bench: Bench) -> Iterator[Line]:

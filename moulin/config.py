@@ -111,7 +111,7 @@ class Config:
     # for at most `stall_seconds`. A waiting memtable counts as a level-0 segment, so puts never make more of these than
     # `level0_stop`; in a partitioned table a memtable may become one for each partition.
     # With `memtable_columns` on, what a scan made of a memtable is kept until that is flushed, and the next scan adds
-    # what came since.
+    # what came since; it counts towards `memtable_bytes`.
     memtable_bytes: int = 64 * MIB
     memtable_columns: str = "on"
     memtable_slowdown: int = 2

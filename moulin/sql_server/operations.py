@@ -19,6 +19,7 @@ from uuid import uuid4
 import pyspark.sql.connect.proto as pb
 from pyspark.sql import SparkSession
 
+from moulin.catalog.sql.pool import gave_up
 from moulin.errors import FailedPrecondition, InvalidInput, MoulinError, NotFound, Unavailable
 from moulin.sql_server.errors import named
 
@@ -56,6 +57,7 @@ class Operation:
         """Do the work and keep its answers. Runs in a thread of its own."""
         context = self._spark.sparkContext
         context.setJobGroup(self._group, "a statement of the SQL server", interruptOnCancel=True)
+        token = gave_up.set(lambda: self._stopped)  # what runs without Spark begins no slice then, and commits nothing
         try:
             if self._stopped:  # while it waited for a thread
                 raise FailedPrecondition(_CANCELLED)
@@ -68,6 +70,7 @@ class Operation:
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets it
             self._end(FailedPrecondition(_CANCELLED) if self._stopped else named(error))
         finally:
+            gave_up.reset(token)
             context.setJobGroup("", "")
 
     def interrupt(self) -> bool:

@@ -45,11 +45,18 @@ class TaskRunner(Protocol):
 
 
 class LocalRunner:
-    """Runs slices in this process, as many at a time as there are cores."""
+    """Runs slices in this process, as many at a time as there are cores.
+
+    None is begun once the caller `gave_up`.
+    """
 
     def map(self, kernel: Callable[[S], R], slices: Sequence[S], *, stopped: Callable[[], bool] = never) -> Iterator[R]:
+        from moulin.catalog.sql.pool import gave_up  # here: a worker of Spark needs no SQL
+
+        given_up = gave_up.get() or never
+
         def run(work: S) -> R:
-            if stopped():
+            if stopped() or given_up():
                 raise Stopped
             return kernel(work)
 

@@ -19,7 +19,7 @@ def translated() -> Iterator[None]:
         raise
     except (exc.IntegrityError, exc.DataError) as error:  # the latter: text with a zero byte, a number out of range
         raise InvalidInput(f"The catalog refused the change: {reason(error)}.") from error
-    except (exc.DBAPIError, exc.TimeoutError) as error:
+    except (exc.DBAPIError, exc.TimeoutError, exc.PendingRollbackError) as error:  # the last: it broke before
         found = reason(error)
         if "no such table" in found or "does not exist" in found:
             raise NotFound(f"This is not a lake's catalog: {found}.") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from moulin.catalog.sql.drivers import database_url
 from moulin.catalog.sql.pool import Pool
 from moulin.catalog.sql.prepared import Prepared
 from moulin.config import Config
+from moulin.errors import Unavailable
 
 META = sa.MetaData()
 THINGS = sa.Table(
@@ -91,6 +93,41 @@ def test_errors_are_those_of_sqlalchemy(pool: Pool) -> None:
         Prepared(sa.select(sa.literal_column("nothing").label("x")).select_from(THINGS)).all(connection, {})
     with pool.read() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(THINGS)).scalar_one() == 0
+
+
+def end_backend(pool: Pool, connection: sa.Connection) -> None:
+    """PostgreSQL ends the process that serves a connection, as an administrator or a restart does."""
+    number = connection.exec_driver_sql("select pg_backend_pid()").scalar_one()
+    with pool.unordered() as other:
+        other.execute(sa.text("select pg_terminate_backend(:number, 10000)"), {"number": number})
+
+
+@pytest.mark.parametrize("pool", [pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True)
+@pytest.mark.parametrize("kind", ["read", "unordered"])
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_a_connection_that_broke_is_given_up_and_the_next_one_works(pool: Pool, kind: str, swallowed: bool) -> None:
+    row = {**some_row(random.Random(1), 1), "size": 5}
+    used: list[Any] = []
+
+    def work() -> None:
+        with getattr(pool, kind)() as connection:
+            used.append(connection.connection.dbapi_connection)
+            Prepared(ONE).all(connection, {"which": row["id"]})
+            if kind == "unordered":
+                Prepared(INSERT).run(connection, row)
+            end_backend(pool, connection)
+            with suppress(exc.DBAPIError) if swallowed else nullcontext():
+                Prepared(ONE).all(connection, {"which": row["id"]})
+            Prepared(UPDATE).run(connection, {"which": row["id"], "size": 1})
+
+    with pytest.raises(Unavailable):
+        work()
+    with pool.unordered() as connection:
+        assert connection.connection.dbapi_connection is not used[0]
+        assert Prepared(ONE).all(connection, {"which": row["id"]}) == [], "nothing of the transaction stayed"
+        Prepared(INSERT).run(connection, row)
+    with pool.read() as connection:
+        assert Prepared(ONE).first(connection, {"which": row["id"]}).name == row["name"]
 
 
 def test_lists_in_a_statement_are_refused(pool: Pool) -> None:
