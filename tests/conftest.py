@@ -14,14 +14,14 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests import compiled
-from tests.postgres import running_postgres
+from tests.postgres import Databases, running_postgres
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,16 +135,19 @@ def postgres_template(postgres_server: str) -> str:
     return "catalog_template"
 
 
-@pytest.fixture
-def postgres_url(postgres_server: str, postgres_template: str) -> Iterator[str]:
-    """A database of its own for each test, without rows."""
-    import psycopg
+@pytest.fixture(scope="session")
+def postgres_databases(postgres_server: str, postgres_template: str) -> Iterator[Databases]:
+    databases = Databases(postgres_server, postgres_template)
+    yield databases
+    databases.close()
 
-    name = f"test_{uuid.uuid4().hex}"
-    with psycopg.connect(f"{postgres_server}/postgres", autocommit=True) as connection:
-        connection.execute(f"create database {name} template {postgres_template}")  # type: ignore[arg-type]
-        yield f"{postgres_server}/{name}"
-        connection.execute(f"drop database {name} with (force)")  # type: ignore[arg-type]
+
+@pytest.fixture
+def postgres_url(postgres_server: str, postgres_databases: Databases) -> Iterator[str]:
+    """A database of its own for each test, without rows."""
+    name = postgres_databases.take()
+    yield f"{postgres_server}/{name}"
+    postgres_databases.give_back(name)
 
 
 @pytest.fixture(scope="session")
@@ -165,12 +168,11 @@ def s3_options(s3_server: str) -> dict[str, str]:
     return {"endpoint": s3_server, **S3_KEYS}
 
 
-@pytest.fixture
-def s3_url(s3_server: str) -> str:
-    """A place in a fresh bucket of its own for each test."""
+@pytest.fixture(scope="session")
+def s3_client(s3_server: str) -> Iterator[Any]:
+    """Made once: boto3 takes longer to make one than a test to run."""
     import boto3
 
-    bucket = f"test-{uuid.uuid4().hex}"
     client = boto3.client(
         "s3",
         endpoint_url=s3_server,
@@ -178,6 +180,13 @@ def s3_url(s3_server: str) -> str:
         aws_access_key_id=S3_KEYS["access_key_id"],
         aws_secret_access_key=S3_KEYS["secret_access_key"],
     )
-    client.create_bucket(Bucket=bucket)
+    yield client
     client.close()
+
+
+@pytest.fixture
+def s3_url(s3_client: Any) -> str:
+    """A place in a fresh bucket of its own for each test."""
+    bucket = f"test-{uuid.uuid4().hex}"
+    s3_client.create_bucket(Bucket=bucket)
     return f"s3://{bucket}/lake"

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-import psycopg
 import pytest
 
 from moulin.catalog.catalog import Catalog
@@ -23,7 +22,6 @@ from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.sql.clock import Clock, SimulatedClock
 from moulin.catalog.sql.drivers import database_url
 from moulin.catalog.sql.pool import Pool
-from moulin.catalog.sql.schema import metadata
 from moulin.config import Config
 from moulin.lake import Lake
 from moulin.meta.client.catalog import ClientCatalog
@@ -31,6 +29,7 @@ from moulin.meta.client.connection import Connection
 from moulin.meta.config import ServeConfig
 from moulin.meta.server.server import MetaServer, build_server
 from moulin.storage.store import Store, open_store
+from tests.postgres import Databases
 
 
 @pytest.hookimpl(tryfirst=True)  # before those with the marker are left out
@@ -140,35 +139,23 @@ class GrpcCatalog(ClientCatalog):
 class PostgresBackend(Backend):
     """Databases are emptied and used again: making one takes longer than most tests."""
 
-    def __init__(self, folder: Path, server: str, free: list[str]) -> None:
+    def __init__(self, folder: Path, server: str, databases: Databases) -> None:
         super().__init__(folder)
-        self._server, self._free = server, free
+        self._server, self._databases = server, databases
         self._used: list[str] = []
 
     def new_uri(self) -> str:
-        if not self._free:
-            name = f"contract_{uuid.uuid4().hex}"
-            _run(f"{self._server}/postgres", f"create database {name} template template0")
-            self._free.append(f"{self._server}/{name}")
-            _migrate(self._free[-1])
-        self._used.append(self._free.pop())
-        return self._used[-1]
+        self._used.append(self._databases.take())
+        return f"{self._server}/{self._used[-1]}"
 
     def close(self) -> None:
         super().close()
-        for uri in self._used:
-            _run(uri, f"truncate {', '.join(metadata.tables)} restart identity")
-        self._free += self._used
-        self._used.clear()
+        while self._used:
+            self._databases.give_back(self._used.pop())
 
 
 def memory_store() -> Store:
     return open_store(f"memory://{uuid.uuid4().hex}")
-
-
-def _run(uri: str, statement: str) -> None:
-    with psycopg.connect(uri, autocommit=True) as connection:
-        connection.execute(statement)  # type: ignore[arg-type]
 
 
 def _migrate(uri: str) -> None:
@@ -190,12 +177,6 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("template") / "template.sqlite"
     _migrate(f"sqlite:///{file}")
     return file
-
-
-@pytest.fixture(scope="session")
-def postgres_databases() -> list[str]:
-    """Addresses of databases with nothing in them but empty tables."""
-    return []
 
 
 BACKENDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
