@@ -22,9 +22,9 @@ from moulin.meta.codec.errors import from_rpc_error
 from moulin.meta.config import ServeConfig
 from moulin.meta.server.server import MetaServer, build_server
 from moulin.storage.store import Store, open_store
-from tests.contract.conftest import BACKENDS, Backend, HandClock, _backend, postgres_databases, sqlite_template
+from tests.contract.conftest import BACKENDS, Backend, HandClock, _backend, sqlite_template
 
-__all__ = ["postgres_databases", "sqlite_template"]
+__all__ = ["sqlite_template"]
 
 Stub = TypeVar("Stub")
 LOOPBACK = ServeConfig(bind="127.0.0.1:0", http_bind="", drain_seconds=5)

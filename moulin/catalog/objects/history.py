@@ -78,7 +78,9 @@ def sequence_versions(connection: sa.Connection, table_id: UUID) -> tuple[list[i
     """Sequence numbers of a table and of its base, ascending, and the version that each was committed as."""
     t = s.tables
     found = own_sequences(connection, table_id)
-    base = connection.execute(sa.select(t.c.base_id, t.c.base_version).where(t.c.id == table_id)).one()
+    base = connection.execute(sa.select(t.c.base_id, t.c.base_version).where(t.c.id == table_id)).first()
+    if base is None:
+        raise NotFound("The table was dropped and purged.")
     if base.base_id is not None:
         before = own_sequences(connection, base.base_id).items()
         found |= {number: version for number, version in before if version <= base.base_version}

@@ -22,12 +22,11 @@ from tests.contract.conftest import (
     Backend,
     HandClock,
     backend,
-    postgres_databases,
     sqlite_template,
 )
 from tests.contract.samples import commit, make_table, segment, vector
 
-__all__ = ["backend", "postgres_databases", "sqlite_template"]
+__all__ = ["backend", "sqlite_template"]
 
 Seen = tuple[int | None, int | None]
 SEARCH = "SEARCH segment_spans USING INDEX spans_removed (table_id=? AND removed_version"

@@ -226,7 +226,9 @@ def test_who_asks_for_files_that_spark_cannot_describe_is_told_what_to_ask_for(l
     table = lake.create_table("shop.t", [("id", "long")])
     table.append([{"id": 1}, {"id": 2}])
     lake.sql(text)
-    table.delete_where("id = 1")
     table.append([{"id": 3}])
+    table.compact()
+    table.append([{"id": 4}, {"id": 5}])
+    table.delete_where("id in (1, 4)")  # two scans: one of the compacted segment, one of the fresh one
     with pytest.raises(InvalidInput, match="Select _segment and _position instead"):
         lake.sql(text)
