@@ -17,8 +17,8 @@ from moulin.catalog.sql.clock import Clock
 from moulin.config import Config, load_config
 from moulin.deprecation import warn_renamed
 from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput, Unsupported
-from moulin.model.entities import SPARK, Database, DropPreview, Representation, TableEntry, View, ViewQuery
-from moulin.model.names import check_name, parse_table_name
+from moulin.model.entities import SPARK, Branch, Database, DropPreview, Representation, TableEntry, View, ViewQuery
+from moulin.model.names import AT, check_name, parse_table_name
 from moulin.storage import paths
 from moulin.storage.cache import open_cached, with_cache
 from moulin.storage.read_only import ReadOnlyStore
@@ -26,7 +26,7 @@ from moulin.storage.store import Store, open_store
 from moulin.table.properties import check_properties
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +53,7 @@ class Lake:
         make_duck: Callable[[Lake], Duck] | None = None,
     ) -> None:
         self.uri = uri
+        self.on_branch: str | None = None
         self.read_only = catalog.is_replica
         self.store = store
         self.catalog = catalog
@@ -61,6 +62,8 @@ class Lake:
         self._make_duck = make_duck
         self._duck: Duck | None = None
         self._closed = False
+        self._branches: dict[str, Lake] = {}
+        self._opened_by: Lake | None = None
         self._context: Context | None = None
         self._lock = threading.Lock()  # for `_closed` and `_context`
 
@@ -148,6 +151,60 @@ class Lake:
     def resurrect_database(self, name: str) -> Database:
         return self._open_catalog().resurrect_database(name)
 
+    # Branches
+
+    def branch(
+        self,
+        name: str,
+        *,
+        at: int | str | datetime | None = None,
+        expires: str | float | timedelta | None = None,
+        tables: Sequence[str] | None = None,
+    ) -> Lake:
+        """Begin a branch: a lake of its own over all tables, or over some, as they are now or were `at` a version.
+
+        No row is copied. What is written to the branch is seen on it alone, until `publish` brings it to main.
+        `expires`, seconds or text such as "7d", says when clean-up drops it.
+
+        >>> test = lake.branch("test", expires="7d")
+        >>> test.table("shop.orders").append([{"id": 1, "customer": "ann", "amount": 9.5}])
+        >>> lake.drop_branch("test")
+        """
+        from moulin.table.branching import seconds_of, version_of
+
+        catalog = self._open_catalog()
+        only = None if tables is None else [self._resolve(table) for table in tables]
+        version = None if at is None else version_of(catalog, at)
+        catalog.create_branch(name, version=version, expires_in=seconds_of(expires), only=only)
+        return self.open_branch(name)
+
+    def open_branch(self, name: str) -> Lake:
+        """A branch that exists, as a lake. It ends with this one."""
+        from moulin.catalog.on_branch import branch_catalog
+
+        catalog = branch_catalog(self._open_catalog(), name)
+        with self._lock:
+            found = self._branches.get(name)
+            if found is None or found._closed:
+                makers = self._make_spark, self._make_exporter, self._make_duck
+                found = self._branches[name] = Lake(catalog, self.store, f"{self.uri}{AT}{name}", *makers)
+                found.on_branch = name
+            return found
+
+    def branches(self, *, include_dropped: bool = False) -> list[Branch]:
+        return self._open_catalog().branches(include_dropped=include_dropped)
+
+    def drop_branch(self, name: str) -> Branch:
+        """Drop a branch with all that was written to it. It can be brought back until its grace window ends."""
+        catalog = self._open_catalog()
+        if (opened := self._branches.pop(name, None)) is not None:
+            opened.close()  # first: what was put is in storage when the branch comes back
+        return catalog.drop_branch(name)
+
+    def resurrect_branch(self, name: str) -> Lake:
+        self._open_catalog().resurrect_branch(name)
+        return self.open_branch(name)
+
     # Tables
 
     def create_table(
@@ -212,7 +269,14 @@ class Lake:
         return self._table(clone(self.context, found.as_of(at), database, table, copy=copy).id)
 
     def table(self, name: str, read_only: bool = False) -> Table:
-        """A table. One opened `read_only` shows the version of now until its `refresh` is called."""
+        """A table. One opened `read_only` shows the version of now until its `refresh` is called.
+
+        "shop@test.orders" is the table shop.orders of the branch test.
+        """
+        database, at, rest = name.partition(AT) if isinstance(name, str) else ("", "", "")
+        branch, dot, table = rest.partition(".")
+        if at and dot and self.on_branch is None and any(one.name == branch for one in self.branches()):
+            return self.open_branch(branch).table(f"{database}.{table}", read_only)
         return self._table(self._resolve(name), read_only=read_only)
 
     def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]:
@@ -413,12 +477,16 @@ class Lake:
                 return
             self._closed = True
         try:
+            for branch in list(self._branches.values()):
+                branch.close()
             if self._duck is not None:
                 self._duck.close()
             if self._context is not None:
                 self._context.close()
         finally:
             self.catalog.close()
+            if self._opened_by is not None:
+                self._opened_by.close()
 
     def __enter__(self) -> Lake:
         return self

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from moulin.catalog.tasks.merge_tasks import PlannedTask
     from moulin.config import Config
     from moulin.model.entities import (
+        Branch,
         CommitInfo,
         Database,
         DropPreview,
@@ -101,12 +102,31 @@ class CatalogBackend(Protocol):
     def create_database(
         self, name: str, properties: Mapping[str, str] | None = None, *, if_not_exists: bool = False
     ) -> Database: ...
-    def databases(self, *, include_dropped: bool = False) -> list[Database]: ...
+    def databases(self, *, include_dropped: bool = False, branch: str | None = None) -> list[Database]:
+        """The databases of main, or of a branch."""
+
     def database(self, database: str) -> Database: ...
     def rename_database(self, name: str, new_name: str) -> Database: ...
     def preview_drop_database(self, name: str) -> DropPreview: ...
     def drop_database(self, name: str, *, cascade: bool = False, immediate: bool = False) -> Database: ...
     def resurrect_database(self, name: str) -> Database: ...
+
+    # Branches
+
+    def create_branch(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        expires_in: float | None = None,
+        only: Collection[UUID] | None = None,
+    ) -> Branch:
+        """Begin a branch as main is at `version`, by default now, with all of its tables or those of `only`."""
+
+    def branches(self, *, include_dropped: bool = False) -> list[Branch]: ...
+    def branch(self, name: str) -> Branch: ...
+    def drop_branch(self, name: str) -> Branch: ...
+    def resurrect_branch(self, name: str) -> Branch: ...
 
     # Tables
 
@@ -212,8 +232,8 @@ class CatalogBackend(Protocol):
     def release_region(self, table_id: UUID, number: int, epoch: int) -> None:
         """Say that the log of a region holds nothing that is not in segments; nothing happens under an older epoch."""
 
-    def claimed_tables(self) -> list[UUID]:
-        """The tables with regions that were claimed and not released."""
+    def claimed_tables(self, *, branch: str | None = None) -> list[UUID]:
+        """The tables of main, or of a branch, with regions that were claimed and not released."""
 
     def regions(self, table_id: UUID) -> list[Region]: ...
     def region_epoch(self, table_id: UUID, number: int) -> int: ...

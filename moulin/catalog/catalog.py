@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,7 +11,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog.commit import clones, indexes, regions, requests
+from moulin.catalog.commit import branches, clones, indexes, regions, requests
 from moulin.catalog.commit import commit as commits
 from moulin.catalog.commit.indexes import Coverage, IndexSize
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
@@ -32,8 +32,9 @@ from moulin.catalog.sql.draft import Draft
 from moulin.catalog.sql.drivers import database_url
 from moulin.catalog.sql.pool import Pool
 from moulin.config import Config
-from moulin.errors import FailedPrecondition, Fenced, InvalidInput, Unavailable
+from moulin.errors import FailedPrecondition, Fenced, InvalidInput, NotFound, Unavailable
 from moulin.model.entities import (
+    Branch,
     CommitInfo,
     Database,
     DropPreview,
@@ -46,6 +47,7 @@ from moulin.model.entities import (
     ViewQuery,
 )
 from moulin.model.facts import LiveSegment, SegmentFacts
+from moulin.model.names import AT
 from moulin.model.operations import DataOperation
 from moulin.model.texts import check_text
 from moulin.storage.store import Store
@@ -131,9 +133,10 @@ class Catalog:
         with self._mutation("create-database") as draft:
             return databases.create(draft, name, properties or {}, if_not_exists=if_not_exists)
 
-    def databases(self, *, include_dropped: bool = False) -> list[Database]:
+    def databases(self, *, include_dropped: bool = False, branch: str | None = None) -> list[Database]:
+        """The databases of main, or of a branch."""
         with self.pool.read() as connection:
-            return databases.list_all(connection, include_dropped=include_dropped)
+            return databases.list_all(connection, include_dropped=include_dropped, branch=branch)
 
     def database(self, database: NameOrId, *, include_dropped: bool = False) -> Database:
         with self.pool.read() as connection:
@@ -150,10 +153,12 @@ class Catalog:
             return databases.set_properties(draft, name, updates, removals)
 
     def preview_drop_database(self, name: NameOrId) -> DropPreview:
+        self._open_on_branch(branches.in_database(name))
         with self.pool.read() as connection:
             return databases.preview_drop(connection, name, self.config.database_grace)
 
     def drop_database(self, name: NameOrId, *, cascade: bool = False, immediate: bool = False) -> Database:
+        self._open_on_branch(branches.in_database(name))
         with self._mutation("drop-database") as draft:
             grace = 0.0 if immediate else self.config.database_grace
             return databases.drop(draft, name, cascade=cascade, grace_seconds=grace)
@@ -162,12 +167,62 @@ class Catalog:
         with self._mutation("resurrect-database") as draft:
             return databases.resurrect(draft, name)
 
+    # Branches
+
+    def create_branch(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        expires_in: float | None = None,
+        only: Collection[UUID] | None = None,
+    ) -> Branch:
+        """Begin a branch as main is at `version`, by default now, with all of its tables or those of `only`."""
+        with self._mutation("create-branch") as draft:
+            return branches.create(draft, name, version, expires_in, only)
+
+    def branches(self, *, include_dropped: bool = False) -> list[Branch]:
+        with self.pool.read() as connection:
+            return branches.list_all(connection, include_dropped=include_dropped)
+
+    def branch(self, name: str) -> Branch:
+        with self.pool.read() as connection:
+            return branches.load(connection, name)
+
+    def drop_branch(self, name: str) -> Branch:
+        with self._mutation("drop-branch") as draft:
+            return branches.drop(draft, name, grace_seconds=self.config.table_grace)
+
+    def resurrect_branch(self, name: str) -> Branch:
+        with self._mutation("resurrect-branch") as draft:
+            return branches.resurrect(draft, name)
+
+    def _open_on_branch(self, *where: sa.ColumnElement[bool]) -> None:
+        """Clone what a branch began with and nobody opened yet."""
+        with self.pool.read() as connection:
+            found = branches.unopened(connection, *where)
+        for row in found:
+            if not self.may_write:
+                raise FailedPrecondition(
+                    f"Table {row.database}.{row.name} was not opened on its branch yet: open it once through the "
+                    f"catalog, or read it on main at version {row.version}."
+                )
+            with self._mutation("open-on-branch") as draft:
+                branches.open_table(draft, row)
+
+    def _open_named(self, database: NameOrId, *names: NameOrId) -> None:
+        """Open the tables of these names that a branch began with, for those who are about to look for them."""
+        if not isinstance(database, str) or AT in database:
+            for name in names:
+                self._open_on_branch(branches.in_database(database), branches.named(name))
+
     # Tables
 
     def create_table(
         self, database: NameOrId, name: str, new: NewTable, first: FirstRows | None = None, *, replace: bool = False
     ) -> TableState:
         """Make a table, with its first rows if there are any; `replace` drops the one that has the name."""
+        self._open_named(database, name)
         with self._mutation("replace-table" if replace else "create-table") as draft:
             grace = self.config.table_grace if replace else None
             state = commits.create(draft, database, name, new, first, replaced_for=grace)
@@ -176,6 +231,7 @@ class Catalog:
 
     def clone_table(self, source_id: UUID, database: NameOrId, name: str, *, version: int | None = None) -> TableState:
         """Make a table of the rows that another one has at `version`, by default now, without copying a file."""
+        self._open_named(database, name)
         with self._mutation("clone-table") as draft:
             state = clones.clone(draft, source_id, database, name, version)
         self._settle(())
@@ -183,13 +239,18 @@ class Catalog:
 
     def tables(self, database: NameOrId, *, include_dropped: bool = False) -> list[TableEntry]:
         with self.pool.read() as connection:
-            return tables.list_all(connection, database, include_dropped=include_dropped)
+            opened = tables.list_all(connection, database, include_dropped=include_dropped)
+            return sorted(opened + branches.entries(connection, database), key=lambda entry: (entry.name, entry.id))
 
     def table(self, database: NameOrId, name: NameOrId, version: int | None = None) -> TableState:
+        self._open_named(database, name)
         with self.pool.read() as connection:
             return tables.load(connection, tables.find(connection, database, name), version)
 
     def table_by_id(self, table_id: UUID, version: int | None = None) -> TableState:
+        with self.pool.read() as connection, suppress(NotFound):
+            return tables.load(connection, tables.find_by_id(connection, table_id), version)
+        self._open_on_branch(branches.named(table_id))
         with self.pool.read() as connection:
             return tables.load(connection, tables.find_by_id(connection, table_id), version)
 
@@ -200,26 +261,32 @@ class Catalog:
 
     def entry(self, database: NameOrId, name: NameOrId, *, include_dropped: bool = False) -> TableEntry:
         """A table of a database as lists show it."""
+        self._open_named(database, name)
         with self.pool.read() as connection:
             row = tables.find(connection, database, name, include_dropped=include_dropped)
             return tables.to_entry(row.database, row)
 
     def table_or_view(self, database: NameOrId, name: str, *, include_dropped: bool = False) -> TableEntry | View:
         """What a name means: the live table or view, else (if asked for) the one dropped last."""
+        self._open_named(database, name)
         with self.pool.read() as connection:
             return lookup.table_or_view(connection, database, name, include_dropped=include_dropped)
 
     def rename_table(self, database: NameOrId, name: NameOrId, new_database: NameOrId, new_name: str) -> TableState:
+        self._open_named(database, name)
+        self._open_named(new_database, new_name)
         with self._mutation("rename-table") as draft:
             return tables.made(draft, tables.rename(draft, database, name, new_database, new_name))
 
     def replace_table(self, database: NameOrId, name: str, replacement: NameOrId) -> TableState:
         """Give the name of a table to another one and drop the table that had it, in one version."""
+        self._open_named(database, name, replacement)
         with self._mutation("replace-table") as draft:
             grace = self.config.table_grace
             return tables.made(draft, tables.replace(draft, database, name, replacement, grace_seconds=grace))
 
     def drop_table(self, database: NameOrId, name: NameOrId, *, immediate: bool = False) -> TableEntry:
+        self._open_named(database, name)
         with self._mutation("drop-table") as draft:
             grace = 0.0 if immediate else self.config.table_grace
             return tables.drop(draft, database, name, grace_seconds=grace)
@@ -240,6 +307,7 @@ class Catalog:
         query: ViewQuery | None = None,
         replace: bool = False,
     ) -> View:
+        self._open_named(database, name, *members)
         with self._mutation("create-view") as draft:
             return views.create(draft, database, name, members, description, query=query, replace=replace)
 
@@ -250,6 +318,7 @@ class Catalog:
             return views.set_properties(draft, database, name, updates, removals)
 
     def set_view_members(self, database: NameOrId, name: NameOrId, members: Sequence[NameOrId]) -> View:
+        self._open_named(database, *members)
         with self._mutation("set-view-members") as draft:
             return views.set_members(draft, database, name, members)
 
@@ -262,6 +331,7 @@ class Catalog:
             return views.load(connection, database, name, include_dropped=include_dropped)
 
     def rename_view(self, database: NameOrId, name: NameOrId, new_name: str) -> View:
+        self._open_named(database, new_name)
         with self._mutation("rename-view") as draft:
             return views.rename(draft, database, name, new_name)
 
@@ -441,9 +511,9 @@ class Catalog:
     def release_region(self, table_id: UUID, number: int, epoch: int) -> None:
         regions.release(self.pool, table_id, number, epoch)
 
-    def claimed_tables(self) -> list[UUID]:
+    def claimed_tables(self, *, branch: str | None = None) -> list[UUID]:
         with self.pool.read() as connection:
-            return regions.claimed_tables(connection)
+            return regions.claimed_tables(connection, branch)
 
     def regions(self, table_id: UUID) -> list[Region]:
         with self.pool.read() as connection:
@@ -503,6 +573,7 @@ class Catalog:
 
 def own_catalog(backend: object) -> Catalog:
     """The catalog itself, for what must be done where it is; FailedPrecondition for one behind a server or a copy."""
+    backend = getattr(backend, "whole", backend)  # of a branch, that of the lake
     if not isinstance(backend, Catalog):
         raise FailedPrecondition(
             "This works on the catalog itself, not through a server: open the lake by its folder or database."

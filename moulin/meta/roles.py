@@ -19,5 +19,6 @@ CATALOG_READS = (
     "ListSequenceVersions", "ListSegments", "ListPartitions", "GetSegments", "CountRows", "ListMerges",
     "LoadTableUntil", "ListChangedVersions", "ListChanges", "Pin", "RenewPin", "Unpin", "ListRegions",
     "GetRegionEpoch", "ListMergeTasks", "GetMergeTask", "ListHeldInputs", "ListIndexes", "ListIndexCoverage",
-    "GetWrittenBytes", "GetPublishedVersion", "GetStreams", "ListClaimedTables",
+    "GetWrittenBytes", "GetPublishedVersion", "GetStreams", "ListClaimedTables", "ListBranches",
+    "GetBranch",
 )  # fmt: skip

@@ -48,6 +48,23 @@ class Named:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A line of versions beside main's, which began as main was at `version`. Times are Unix nanoseconds.
+
+    `opened` counts the tables that have rows of their own in the catalog, of `tables` that the branch began with.
+    """
+
+    id: UUID
+    name: str
+    version: int
+    created_at: int
+    expires_at: int | None
+    tables: int
+    opened: int
+    tombstone: Tombstone | None = None
+
+
 SPARK = "spark"
 """The dialect of the texts that Spark plans."""
 

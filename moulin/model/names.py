@@ -5,6 +5,7 @@ Names are case-sensitive and are kept as given.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from moulin.errors import InvalidInput
@@ -48,6 +49,26 @@ def parse_table_name(name: object, kind: str = "table") -> tuple[str, str]:
             f'{kind.capitalize()} name {name!r} has {len(parts)} parts, not two: write "database.{kind}".'
         )
     return check_name(parts[0], "database"), check_name(parts[1], kind)
+
+
+MAIN = "main"
+AT = "@"
+"""What is between the name of a database and that of a branch: the database shop of the branch exp is shop@exp."""
+_BRANCH_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
+
+
+def check_branch_name(name: object) -> str:
+    """`name` itself when it may name a branch."""
+    if not isinstance(name, str) or not _BRANCH_NAME.fullmatch(name) or name.lower().startswith(RESERVED_PREFIX):
+        raise InvalidInput(f"{name!r} cannot name a branch: use up to 100 letters, digits, '_' and '-'.")
+    if name == MAIN:
+        raise InvalidInput(f"{MAIN!r} is what every branch begins with: choose another name.")
+    return name
+
+
+def on_branch(database: str, branch: str) -> str:
+    """The name that a database has in the catalog when it belongs to a branch."""
+    return f"{database}{AT}{branch}"
 
 
 def quote(*parts: str) -> str:

@@ -26,20 +26,29 @@ from moulin.model.tags import shown
 CLONE = "clone"
 
 
-def clone(draft: Draft, source_id: UUID, database: NameOrId, name: str, version: int | None = None) -> TableState:
+def clone(
+    draft: Draft,
+    source_id: UUID,
+    database: NameOrId,
+    name: str,
+    version: int | None = None,
+    *,
+    table_id: UUID | None = None,
+) -> TableState:
     """Make a table with the rows, columns and settings that another one has at `version`, by default now.
 
     Row ids, sequence numbers and what they say of versions are those of the source; names of versions are not taken
-    over. Costs what the settings of the source take, however many segments and commits it has.
+    over. With `table_id`, the id of the clone, the source may have been dropped since. Costs what the settings of the
+    source take, however many segments and commits it has.
     """
     check_name(name, "table")
     connection = draft.connection
-    row = tables.find_by_id(connection, source_id)
+    row = tables.find_by_id(connection, source_id, dropped_after=None if table_id is None else -1)
     at = row.lake_version if version is None else version
     state = tables.load(connection, row, version)
     parent = databases.find_parent(connection, database)
     require_free_name(connection, parent, name)
-    table_id, base = new_id(), _base(row, at)
+    table_id, base = table_id or new_id(), _base(row, at)
     sums = _sums(connection, row, at)
     connection.execute(
         s.tables.insert().values(

@@ -99,11 +99,16 @@ def release(pool: Pool, table_id: UUID, number: int, epoch: int) -> None:
         connection.execute(r.update().where(mine).values(owner=""))
 
 
-def claimed_tables(connection: sa.Connection) -> list[UUID]:
-    """The live tables with regions that were claimed and not released: by a writer that lives, or that died."""
-    r, t = s.regions, s.tables
-    live = (t.c.id == r.c.table_id) & t.c.tombstoned_at.is_(None)
-    return list(connection.execute(sa.select(r.c.table_id).where(r.c.owner != "", live).distinct()).scalars())
+def claimed_tables(connection: sa.Connection, branch: str | None = None) -> list[UUID]:
+    """The live tables, of main or of a branch, with regions that were claimed and not released.
+
+    The writer that claimed them lives, or died.
+    """
+    r, t, d, b = s.regions, s.tables, s.databases, s.branches
+    of_branch = sa.select(b.c.id).where(b.c.name == branch, b.c.tombstoned_at.is_(None)).scalar_subquery()
+    mine = d.c.branch_id.is_(None) if branch is None else d.c.branch_id == of_branch
+    live = (t.c.id == r.c.table_id) & t.c.tombstoned_at.is_(None) & (d.c.id == t.c.database_id)
+    return list(connection.execute(sa.select(r.c.table_id).where(r.c.owner != "", live, mine).distinct()).scalars())
 
 
 def list_all(connection: sa.Connection, table_id: UUID) -> list[Region]:

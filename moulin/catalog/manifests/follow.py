@@ -16,7 +16,16 @@ import sqlalchemy as sa
 from moulin.catalog.expiry import forget
 from moulin.catalog.manifests import lake_replay as rows
 from moulin.catalog.manifests.index import ManifestIndex
-from moulin.catalog.manifests.lake_replay import LakeReplay, database_row, entry_row, member_rows, request_row, view_row
+from moulin.catalog.manifests.lake_replay import (
+    LakeReplay,
+    branch_row,
+    branch_table_row,
+    database_row,
+    entry_row,
+    member_rows,
+    request_row,
+    view_row,
+)
 from moulin.catalog.manifests.recover import insert_versions
 from moulin.catalog.manifests.replay import Span, TableReplay
 from moulin.catalog.old_versions import delete_versions, forget_commits, past_versions
@@ -170,6 +179,13 @@ def _apply_lake(connection: sa.Connection, manifest: pb.Manifest, forgotten: dic
         connection.execute(s.view_members.delete().where(s.view_members.c.view_id == row["id"]))
         if members := member_rows(view):
             connection.execute(s.view_members.insert(), members)
+    for branch in manifest.branches:
+        _upsert(connection, s.branches, branch_row(branch))
+    for table in manifest.branch_tables:
+        row, b = branch_table_row(table), s.branch_tables
+        mine = (b.c.branch_id == row["branch_id"], b.c.source_id == row["source_id"])
+        connection.execute(b.delete().where(*mine))
+        connection.execute(b.insert().values(row))
     _apply_ingest(connection, manifest)
     for request in manifest.requests:
         _upsert(connection, s.requests, request_row(request))
@@ -209,7 +225,8 @@ def _upsert(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> 
 
 
 def _purge(connection: sa.Connection, gone: UUID) -> None:
-    """A database, table, view, token or stream and all rows that belong to it."""
+    """A database, table, view, branch, token or stream and all rows that belong to it."""
+    connection.execute(s.branch_tables.delete().where(s.branch_tables.c.branch_id == gone))
     connection.execute(s.view_members.delete().where(s.view_members.c.view_id == gone))
     connection.execute(s.token_secrets.delete().where(s.token_secrets.c.token_id == gone))
     for table in (s.stream_tables, s.stream_checkpoints):
@@ -217,7 +234,7 @@ def _purge(connection: sa.Connection, gone: UUID) -> None:
     for table in reversed(s.metadata.sorted_tables):
         if "table_id" in table.c and table is not s.view_members:
             connection.execute(table.delete().where(table.c.table_id == gone))
-    for table in (s.views, s.ingest_tokens, s.streams, s.tables, s.databases):
+    for table in (s.views, s.branches, s.ingest_tokens, s.streams, s.tables, s.databases):
         connection.execute(table.delete().where(table.c.id == gone))
 
 

@@ -14,7 +14,15 @@ from moulin.catalog.objects.history import own_sequences
 from moulin.catalog.segments import bases
 from moulin.catalog.segments import live as segments
 from moulin.catalog.sql import schema as s
-from moulin.catalog.sql.draft import add_view, database_entry, start_manifest, stream_entry, table_entry, token_entry
+from moulin.catalog.sql.draft import (
+    add_branches,
+    add_view,
+    database_entry,
+    start_manifest,
+    stream_entry,
+    table_entry,
+    token_entry,
+)
 from moulin.catalog.sql.pool import Pool
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
@@ -113,6 +121,9 @@ def lake_manifest(connection: sa.Connection, lake_uuid: UUID) -> pb.Manifest:
         manifest.table_entries.append(table_entry(row))
     for row in connection.execute(sa.select(s.views).order_by(s.views.c.id)).all():
         add_view(manifest, connection, row)
+    branches = connection.execute(sa.select(s.branches).order_by(s.branches.c.id)).all()
+    listed = sa.select(s.branch_tables).order_by(s.branch_tables.c.branch_id, s.branch_tables.c.source_id)
+    add_branches(manifest, branches, connection.execute(listed))
     for row in connection.execute(sa.select(s.ingest_tokens).order_by(s.ingest_tokens.c.id)).all():
         manifest.ingest_tokens.append(token_entry(connection, row))
     for row in connection.execute(sa.select(s.streams).order_by(s.streams.c.id)).all():

@@ -1,4 +1,4 @@
-"""The lake as a whole from its manifests: databases, table entries, views, tokens, streams, requests, versions."""
+"""The lake as a whole from its manifests: databases, table entries, views, branches, tokens, streams, versions."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class LakeReplay:
         self.databases: dict[bytes, pb.Database] = {}
         self.entries: dict[bytes, pb.TableEntry] = {}
         self.views: dict[bytes, pb.View] = {}
+        self.branches: dict[bytes, pb.Branch] = {}
+        self.branch_tables: dict[tuple[bytes, bytes], pb.BranchTable] = {}
         self.tokens: dict[bytes, pb.IngestToken] = {}
         self.streams: dict[bytes, pb.Stream] = {}
         self.set_asides: dict[tuple[int, int], pb.SetAside] = {}
@@ -39,12 +41,14 @@ class LakeReplay:
         self.databases.update({row.id: row for row in manifest.databases})
         self.entries.update({row.id: row for row in manifest.table_entries})
         self.views.update({row.id: row for row in manifest.views})
+        self.branches.update({row.id: row for row in manifest.branches})
+        self.branch_tables.update({(row.branch_id, row.source_id): row for row in manifest.branch_tables})
         self.tokens.update({row.id: row for row in manifest.ingest_tokens})
         self.streams.update({row.id: row for row in manifest.streams})
         self.set_asides.update({(row.version, row.ordinal): row for row in manifest.set_asides})
         self.requests.update({row.id: row for row in manifest.requests})
         for purged in manifest.purged:
-            for rows in (self.databases, self.entries, self.views, self.tokens, self.streams):
+            for rows in (self.databases, self.entries, self.views, self.branches, self.tokens, self.streams):
                 rows.pop(purged, None)
 
     def note_version(self, manifest: pb.Manifest) -> None:
@@ -77,6 +81,9 @@ class LakeReplay:
     def insert_views(self, connection: sa.Connection) -> None:
         _insert(connection, s.views, [view_row(row) for row in self.views.values()])
         _insert(connection, s.view_members, [member for row in self.views.values() for member in member_rows(row)])
+        _insert(connection, s.branches, [branch_row(row) for row in self.branches.values()])
+        listed = [row for row in self.branch_tables.values() if row.branch_id in self.branches]
+        _insert(connection, s.branch_tables, [branch_table_row(row) for row in listed])
         _insert(connection, s.requests, [request_row(row) for row in self.requests.values()])
 
     def insert_ingest(self, connection: sa.Connection) -> None:
@@ -100,6 +107,30 @@ def database_row(row: pb.Database) -> dict[str, Any]:
         "properties": json.loads(row.properties_json),
         "created_at": row.created_at,
         **_tombstone(row),
+        "branch_id": _id(row.branch_id),
+        "origin_id": _id(row.origin_id),
+    }
+
+
+def branch_row(row: pb.Branch) -> dict[str, Any]:
+    return {
+        "id": UUID(bytes=row.id),
+        "name": row.name,
+        "version": row.version,
+        "created_at": row.created_at,
+        "expires_at": _optional(row, "expires_at"),
+        **_tombstone(row),
+    }
+
+
+def branch_table_row(row: pb.BranchTable) -> dict[str, Any]:
+    return {
+        "branch_id": UUID(bytes=row.branch_id),
+        "source_id": UUID(bytes=row.source_id),
+        "database_id": UUID(bytes=row.database_id),
+        "name": row.name,
+        "own_id": UUID(bytes=row.own_id),
+        "opened": row.opened,
     }
 
 
@@ -232,6 +263,10 @@ def set_aside_row(row: pb.SetAside) -> dict[str, Any]:
     return {"stream_id": UUID(bytes=row.stream_id), **{name: getattr(row, name) for name in plain}}
 
 
+def _id(value: bytes) -> UUID | None:
+    return UUID(bytes=value) if value else None
+
+
 def _optional(row: Any, name: str) -> Any:
     return getattr(row, name) if row.HasField(name) else None
 
@@ -241,7 +276,7 @@ def _insert(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any
         connection.execute(table.insert(), list(chunk))
 
 
-def _tombstone(row: pb.Database | pb.TableEntry | pb.View | pb.IngestToken) -> dict[str, int | None]:
+def _tombstone(row: pb.Database | pb.TableEntry | pb.View | pb.Branch | pb.IngestToken) -> dict[str, int | None]:
     if not row.HasField("tombstone"):
         return {"tombstoned_at": None, "delete_at": None}
     return {"tombstoned_at": row.tombstone.tombstoned_at, "delete_at": row.tombstone.delete_at}

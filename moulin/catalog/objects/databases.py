@@ -12,10 +12,10 @@ from moulin.catalog.objects.names import NameOrId, check_text
 from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombstone_of
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
-from moulin.errors import AlreadyExists, FailedPrecondition, NotFound
+from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
 from moulin.model.entities import Database, DropPreview, Named
 from moulin.model.ids import new_id
-from moulin.model.names import check_name
+from moulin.model.names import AT, check_name
 from moulin.model.texts import check_texts
 
 
@@ -46,7 +46,7 @@ def to_database(row: Any) -> Database:
 
 
 def create(draft: Draft, name: str, properties: Mapping[str, str], *, if_not_exists: bool) -> Database:
-    check_name(name, "database")
+    branch_id = _branch_of(draft.connection, name)
     check_texts(properties, "property")
     if not if_not_exists:
         _require_free(draft.connection, name)
@@ -54,15 +54,24 @@ def create(draft: Draft, name: str, properties: Mapping[str, str], *, if_not_exi
     if row is None:
         database_id = new_id()
         draft.connection.execute(
-            s.databases.insert().values(id=database_id, name=name, properties=dict(properties), created_at=draft.now)
+            s.databases.insert().values(
+                id=database_id, name=name, properties=dict(properties), created_at=draft.now, branch_id=branch_id
+            )
         )
         add_rows(draft, s.databases, [database_id])
         row = _live(draft.connection, name)
     return to_database(row)
 
 
-def list_all(connection: sa.Connection, *, include_dropped: bool) -> list[Database]:
-    query = sa.select(s.databases).order_by(s.databases.c.name, s.databases.c.id)
+def list_all(connection: sa.Connection, *, include_dropped: bool, branch: str | None = None) -> list[Database]:
+    """The databases of main, or of a branch."""
+    b, d = s.branches, s.databases
+    live = sa.select(b.c.id).where(b.c.name == branch, b.c.tombstoned_at.is_(None)).scalar_subquery()
+    query = (
+        sa.select(d)
+        .where(d.c.branch_id.is_(None) if branch is None else d.c.branch_id == live)
+        .order_by(s.databases.c.name, s.databases.c.id)
+    )
     if not include_dropped:
         query = query.where(s.databases.c.tombstoned_at.is_(None))
     return [to_database(row) for row in connection.execute(query)]
@@ -70,7 +79,8 @@ def list_all(connection: sa.Connection, *, include_dropped: bool) -> list[Databa
 
 def rename(draft: Draft, key: NameOrId, new_name: str) -> Database:
     row = find(draft.connection, key)
-    check_name(new_name, "database")
+    if _branch_of(draft.connection, new_name) != row.branch_id:
+        raise InvalidInput("A database stays on its branch: publish the branch, or make the database anew.")
     if new_name != row.name:
         _require_free(draft.connection, new_name)
         draft.connection.execute(s.databases.update().where(s.databases.c.id == row.id).values(name=new_name))
@@ -170,6 +180,19 @@ def _in_grace(draft: Draft, table: sa.Table, database_id: UUID) -> list[Any]:
 
 def _by_id(connection: sa.Connection, database_id: UUID) -> Any:
     return connection.execute(sa.select(s.databases).where(s.databases.c.id == database_id)).one()
+
+
+def _branch_of(connection: sa.Connection, name: str) -> UUID | None:
+    """The live branch that a name for a database is on; None for main."""
+    check_name(name, "database")
+    stem, at, branch = name.rpartition(AT)
+    if not at:
+        return None
+    b = s.branches
+    found = connection.execute(sa.select(b.c.id).where(b.c.name == branch, b.c.tombstoned_at.is_(None))).scalar()
+    if found is None or not stem or AT in stem:
+        raise InvalidInput(f"Database name {name!r} contains {AT!r}, and there is no branch {branch!r}.")
+    return UUID(str(found))
 
 
 def _live(connection: sa.Connection, name: str) -> Any:

@@ -214,10 +214,11 @@ def _is_live(connection: sa.Connection, database_id: UUID, table_id: UUID) -> bo
 
 
 def to_view(connection: sa.Connection, row: Any) -> View:
-    d, m, t = s.databases, s.view_members, s.tables
+    d, m, t, b = s.databases, s.view_members, s.tables, s.branch_tables
     members = connection.execute(
-        sa.select(m.c.table_id, t.c.name)
+        sa.select(m.c.table_id, sa.func.coalesce(t.c.name, b.c.name).label("name"))
         .join(t, t.c.id == m.c.table_id, isouter=True)
+        .join(b, b.c.own_id == m.c.table_id, isouter=True)  # not opened on its branch yet
         .where(m.c.view_id == row.id)
         .order_by(m.c.ordinal)
     )

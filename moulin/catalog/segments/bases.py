@@ -79,13 +79,19 @@ def masks(connection: sa.Connection, table_id: UUID) -> list[pb.Mask]:
 
 
 def dependents(connection: sa.Connection, table_id: UUID) -> list[int]:
-    """The versions of a table that clones read."""
-    t = s.tables
-    return list(connection.execute(sa.select(t.c.base_version).where(t.c.base_id == table_id)).scalars())
+    """The versions of a table that clones read, and branches that have no clone of it yet."""
+    t, b, c = s.tables, s.branches, s.branch_tables
+    cloned = sa.select(t.c.base_version).where(t.c.base_id == table_id)
+    listed = sa.select(b.c.version).join(c, c.c.branch_id == b.c.id)
+    listed = listed.where(c.c.source_id == table_id, c.c.opened.is_(False))
+    return [*connection.execute(cloned).scalars(), *connection.execute(listed).scalars()]
 
 
 def is_needed() -> sa.ColumnElement[bool]:
-    """The condition for a row of `tables` to be the base of another table, or to own segments that others have."""
+    """The condition for a row of `tables` to be the base of another, or to own segments or vectors that others have.
+
+    A branch that began with the table and has no clone of it yet needs it, too.
+    """
     t, g, p = s.tables, s.segments, s.segment_spans
     clone = s.tables.alias("clone")
     lent = (
@@ -95,4 +101,13 @@ def is_needed() -> sa.ColumnElement[bool]:
         .correlate(t)
         .exists()
     )
-    return sa.or_(sa.exists().where(clone.c.base_id == t.c.id).correlate(t), lent)
+    d, c = s.deletion_vectors, s.branch_tables
+    lent_vector = (
+        sa.select(d.c.id)
+        .join(p, sa.and_(p.c.vector_id == d.c.id, p.c.segment == d.c.segment))
+        .where(d.c.table_id == t.c.id, p.c.table_id != t.c.id)
+        .correlate(t)
+        .exists()
+    )
+    listed = sa.exists().where(c.c.source_id == t.c.id, c.c.opened.is_(False)).correlate(t)
+    return sa.or_(sa.exists().where(clone.c.base_id == t.c.id).correlate(t), lent, lent_vector, listed)

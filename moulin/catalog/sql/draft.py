@@ -9,6 +9,7 @@ asks for `version`, and then none is taken.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -131,7 +132,33 @@ def database_entry(row: Any) -> pb.Database:
         properties_json=json.dumps(row.properties, sort_keys=True),
         created_at=row.created_at,
         tombstone=_tombstone(row),
+        branch_id=b"" if row.branch_id is None else row.branch_id.bytes,
+        origin_id=b"" if row.origin_id is None else row.origin_id.bytes,
     )
+
+
+def add_branches(manifest: pb.Manifest, branches: Iterable[Any], tables: Iterable[Any]) -> None:
+    """Put the present state of branches and of their tables into a lake manifest; those who do not know them stop."""
+    for row in branches:
+        manifest.branches.add(
+            id=row.id.bytes,
+            name=row.name,
+            version=row.version,
+            created_at=row.created_at,
+            expires_at=row.expires_at,
+            tombstone=_tombstone(row),
+        )
+    for row in tables:
+        manifest.branch_tables.add(
+            branch_id=row.branch_id.bytes,
+            source_id=row.source_id.bytes,
+            database_id=row.database_id.bytes,
+            name=row.name,
+            own_id=row.own_id.bytes,
+            opened=row.opened,
+        )
+    if manifest.branches or manifest.branch_tables:
+        codec.require_feature(manifest, codec.FEATURE_BRANCHES)
 
 
 def table_entry(row: Any) -> pb.TableEntry:
@@ -239,7 +266,7 @@ def stream_entry(connection: sa.Connection, row: Any) -> pb.Stream:
 
 
 def add_rows(draft: Draft, table: sa.Table, ids: list[UUID]) -> None:
-    """Put the present state of rows of databases, tables, views, tokens or streams into the lake manifest."""
+    """Put the present state of rows of databases, tables, views, branches, tokens or streams into the lake manifest."""
     rows = draft.connection.execute(sa.select(table).where(table.c.id.in_(ids))).all() if ids else []
     for row in rows:
         if table is s.databases:
@@ -248,6 +275,8 @@ def add_rows(draft: Draft, table: sa.Table, ids: list[UUID]) -> None:
             draft.lake().table_entries.append(table_entry(row))
         elif table is s.views:
             add_view(draft.lake(), draft.connection, row)
+        elif table is s.branches:
+            add_branches(draft.lake(), [row], [])
         elif table is s.ingest_tokens:
             draft.lake().ingest_tokens.append(token_entry(draft.connection, row))
         else:

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from moulin.catalog import expiry, old_versions
 from moulin.catalog.catalog import Catalog
-from moulin.catalog.commit import requests
+from moulin.catalog.commit import branches, requests
 from moulin.catalog.expiry import Expired, Garbage
 from moulin.catalog.manifests.index import ManifestIndex
 from moulin.catalog.objects.pins import forget_pins
@@ -30,7 +30,7 @@ from moulin.catalog.sql.draft import Draft
 from moulin.catalog.streams import streams
 from moulin.catalog.upkeep import clocks, sweep
 from moulin.catalog.upkeep.collection import Collection
-from moulin.errors import InvalidInput, MoulinError
+from moulin.errors import InvalidInput, MoulinError, NotFound
 from moulin.storage import paths
 
 log = logging.getLogger(__name__)
@@ -66,6 +66,7 @@ def collect(
     catalog.release_idle_pins()
     if not dry_run:
         catalog.publisher.publish()  # bytes are deleted only of what recovery knows to be gone
+    _drop_expired_branches(catalog, result)
     _purge(catalog, result, floor)
     if not dry_run:
         requests.forget(catalog.pool, config.request_keep)
@@ -82,6 +83,14 @@ def collect(
     return result
 
 
+def _drop_expired_branches(catalog: Catalog, result: Collection) -> None:
+    with catalog.pool.read() as connection:
+        over = branches.expired(connection, result.clock())
+    for name in over if not result.dry_run else ():
+        with suppress(NotFound):
+            catalog.drop_branch(name)
+
+
 def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
     if not result.dry_run:
         _empty_doomed_tables(catalog, result, floor)
@@ -89,7 +98,9 @@ def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
         draft = Draft(write, catalog.uuid, "purge")
         now, in_use = result.clock(), catalog.pool.in_use()  # no table is dropped between here and the purge
         offer = catalog.config.delete_bytes == "off"
-        result.purged, garbage = expiry.purge(draft, now, catalog.config.token_recheck, in_use.pins, offer=offer)
+        gone = branches.purge(draft, now)  # first: main keeps tables for them
+        names, garbage = expiry.purge(draft, now, catalog.config.token_recheck, in_use.pins, offer=offer)
+        result.purged = gone + names
         keep = max(catalog.config.checkpoint_keep, catalog.config.blob_keep)  # they say which objects may go
         streams.purge(draft, now, catalog.config.blob_keep, keep, in_use.oldest_pin())
         result.trashed += garbage

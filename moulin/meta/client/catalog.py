@@ -20,6 +20,7 @@ from moulin.errors import InvalidInput
 from moulin.meta.client.connection import Connection
 from moulin.meta.client.tasks import ClientTasks
 from moulin.meta.client.tokens import ClientTokens
+from moulin.meta.codec.lake.branch import from_message_branch
 from moulin.meta.codec.lake.commit import from_message_result, to_message_commit
 from moulin.meta.codec.lake.database import from_message_database, from_message_preview
 from moulin.meta.codec.lake.feed import from_message_feed
@@ -33,6 +34,7 @@ from moulin.meta.codec.lake.view import from_message_view, to_message_query
 from moulin.meta.roles import CATALOG_READS
 from moulin.model import request_ids
 from moulin.model.entities import (
+    Branch,
     CommitInfo,
     Database,
     DropPreview,
@@ -86,8 +88,9 @@ class ClientCatalog:
         fields = {"name": name, "properties": dict(properties or {}), "if_not_exists": if_not_exists}
         return from_message_database(self._call("CreateDatabase", pb.CreateDatabaseRequest, **fields))
 
-    def databases(self, *, include_dropped: bool = False) -> list[Database]:
-        found = self._call("ListDatabases", pb.ListDatabasesRequest, include_dropped=include_dropped)
+    def databases(self, *, include_dropped: bool = False, branch: str | None = None) -> list[Database]:
+        fields = {"include_dropped": include_dropped, "branch": branch}
+        found = self._call("ListDatabases", pb.ListDatabasesRequest, **fields)
         return list(map(from_message_database, found.databases))
 
     def database(self, database: str) -> Database:
@@ -107,6 +110,33 @@ class ClientCatalog:
 
     def resurrect_database(self, name: str) -> Database:
         return from_message_database(self._call("ResurrectDatabase", pb.DatabaseRef, name=name))
+
+    # Branches
+
+    def create_branch(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        expires_in: float | None = None,
+        only: Collection[UUID] | None = None,
+    ) -> Branch:
+        ids = None if only is None else pb.TableIds(ids=map(str, only))
+        fields = {"name": name, "version": version, "expires_in_seconds": expires_in, "only": ids}
+        return from_message_branch(self._call("CreateBranch", pb.CreateBranchRequest, **fields))
+
+    def branches(self, *, include_dropped: bool = False) -> list[Branch]:
+        found = self._call("ListBranches", pb.ListBranchesRequest, include_dropped=include_dropped)
+        return list(map(from_message_branch, found.branches))
+
+    def branch(self, name: str) -> Branch:
+        return from_message_branch(self._call("GetBranch", pb.BranchRef, name=name))
+
+    def drop_branch(self, name: str) -> Branch:
+        return from_message_branch(self._call("DropBranch", pb.BranchRef, name=name))
+
+    def resurrect_branch(self, name: str) -> Branch:
+        return from_message_branch(self._call("ResurrectBranch", pb.BranchRef, name=name))
 
     # Tables
 
@@ -328,8 +358,9 @@ class ClientCatalog:
     def release_region(self, table_id: UUID, number: int, epoch: int) -> None:
         self._call("ReleaseRegion", pb.ReleaseRegionRequest, table_id=str(table_id), number=number, epoch=epoch)
 
-    def claimed_tables(self) -> list[UUID]:
-        return [UUID(text) for text in self._call("ListClaimedTables", pb.ListClaimedTablesRequest).table_ids]
+    def claimed_tables(self, *, branch: str | None = None) -> list[UUID]:
+        found = self._call("ListClaimedTables", pb.ListClaimedTablesRequest, branch=branch)
+        return [UUID(text) for text in found.table_ids]
 
     def regions(self, table_id: UUID) -> list[Region]:
         return list(map(from_message_region, self._call("ListRegions", pb.TableId, id=str(table_id)).regions))

@@ -19,6 +19,7 @@ from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.errors import InvalidInput
 from moulin.meta.auth import caller
 from moulin.meta.codec.id import from_message_id
+from moulin.meta.codec.lake.branch import to_message_branch
 from moulin.meta.codec.lake.commit import from_message_commit, to_message_result
 from moulin.meta.codec.lake.database import to_message_database, to_message_preview
 from moulin.meta.codec.lake.feed import to_message_feed
@@ -78,7 +79,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         return to_message_database(made)
 
     def ListDatabases(self, request: pb.ListDatabasesRequest, context: Any) -> pb.ListDatabasesResponse:
-        found = self._catalog.databases(include_dropped=request.include_dropped)
+        branch = request.branch if request.HasField("branch") else None
+        found = self._catalog.databases(include_dropped=request.include_dropped, branch=branch)
         return pb.ListDatabasesResponse(databases=map(to_message_database, found))
 
     def GetDatabase(self, request: pb.DatabaseRef, context: Any) -> pb.Database:
@@ -96,6 +98,30 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def ResurrectDatabase(self, request: pb.DatabaseRef, context: Any) -> pb.Database:
         return to_message_database(self._catalog.resurrect_database(request.name))
+
+    # Branches
+
+    def CreateBranch(self, request: pb.CreateBranchRequest, context: Any) -> pb.Branch:
+        made = self._catalog.create_branch(
+            request.name,
+            version=request.version if request.HasField("version") else None,
+            expires_in=request.expires_in_seconds if request.HasField("expires_in_seconds") else None,
+            only=[from_message_id(one, "only") for one in request.only.ids] if request.HasField("only") else None,
+        )
+        return to_message_branch(made)
+
+    def ListBranches(self, request: pb.ListBranchesRequest, context: Any) -> pb.ListBranchesResponse:
+        found = self._catalog.branches(include_dropped=request.include_dropped)
+        return pb.ListBranchesResponse(branches=map(to_message_branch, found))
+
+    def GetBranch(self, request: pb.BranchRef, context: Any) -> pb.Branch:
+        return to_message_branch(self._catalog.branch(request.name))
+
+    def DropBranch(self, request: pb.BranchRef, context: Any) -> pb.Branch:
+        return to_message_branch(self._catalog.drop_branch(request.name))
+
+    def ResurrectBranch(self, request: pb.BranchRef, context: Any) -> pb.Branch:
+        return to_message_branch(self._catalog.resurrect_branch(request.name))
 
     # Tables
 
@@ -375,7 +401,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         return pb.ReleaseRegionResponse()
 
     def ListClaimedTables(self, request: pb.ListClaimedTablesRequest, context: Any) -> pb.ListClaimedTablesResponse:
-        return pb.ListClaimedTablesResponse(table_ids=map(str, self._catalog.claimed_tables()))
+        branch = request.branch if request.HasField("branch") else None
+        return pb.ListClaimedTablesResponse(table_ids=map(str, self._catalog.claimed_tables(branch=branch)))
 
     def ListIndexes(self, request: pb.TableId, context: Any) -> pb.ListIndexesResponse:
         table_id = from_message_id(request.id, "table_id")

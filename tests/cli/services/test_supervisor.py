@@ -88,6 +88,15 @@ def test_up_ends_with_the_error_of_a_process_that_cannot_start(tmp_path: Path) -
     assert len(done.stderr.splitlines()) == 1
 
 
+def read_when_started(pid: int, name: str) -> bytes:
+    """A file of a process in /proc. It is empty for a moment while the process starts its program."""
+    deadline = time.monotonic() + 30
+    while not (found := Path(f"/proc/{pid}/{name}").read_bytes()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert found, f"process {pid} has ended"
+    return found
+
+
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="reads /proc")
 def test_secrets_are_not_on_the_command_lines_of_children(tmp_path: Path) -> None:
     moulin.connect(tmp_path / "lake").close()
@@ -104,8 +113,8 @@ def test_secrets_are_not_on_the_command_lines_of_children(tmp_path: Path) -> Non
             children = json.loads(said)["children"]
             assert len(children) == 3
             for pid in [up.pid, *children.values()]:
-                assert b"t0psecret" not in Path(f"/proc/{pid}/cmdline").read_bytes()
-            environment = Path(f"/proc/{children['serve']}/environ").read_bytes()
+                assert b"t0psecret" not in read_when_started(pid, "cmdline")
+            environment = read_when_started(children["serve"], "environ")
             assert b'"secret_access_key": "t0psecret", "region": "eu"' in environment
         finally:
             up.send_signal(signal.SIGTERM)

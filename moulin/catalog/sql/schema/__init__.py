@@ -25,6 +25,8 @@ from moulin.catalog.sql.schema.ingest import (
     token_secrets,
 )
 from moulin.catalog.sql.schema.object import (
+    branch_tables,
+    branches,
     databases,
     table_commits,
     table_schemas,
@@ -54,6 +56,8 @@ __all__ = [
     "OPEN",
     "SPAN_STATISTICS",
     "Id",
+    "branch_tables",
+    "branches",
     "complete_metadata",
     "counter",
     "databases",

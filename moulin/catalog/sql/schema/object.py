@@ -1,8 +1,8 @@
-"""Databases, tables with their settings and commits, and views."""
+"""Databases, tables with their settings and commits, views, and branches."""
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, String, Table
+from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, SmallInteger, String, Table
 
 from moulin.catalog.sql.schema.base import Id, metadata, partial_index
 
@@ -15,6 +15,9 @@ databases = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("tombstoned_at", BigInteger),
     Column("delete_at", BigInteger),
+    # Of a database of a branch: the branch, and the database of main that it began as, if it did.
+    Column("branch_id", Id, index=True),
+    Column("origin_id", Id),
     partial_index("databases_live_name", "name", unique=True, where="tombstoned_at IS NULL"),
 )
 
@@ -120,4 +123,32 @@ view_members = Table(
     Column("view_id", Id, ForeignKey("views.id"), primary_key=True),
     Column("ordinal", Integer, primary_key=True),
     Column("table_id", Id, nullable=False, index=True),
+)
+
+branches = Table(
+    "branches",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("version", BigInteger, nullable=False),  # of main that the branch began at
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("tombstoned_at", BigInteger),
+    Column("delete_at", BigInteger),
+    partial_index("branches_live_name", "name", unique=True, where="tombstoned_at IS NULL"),
+)
+
+# The tables of main that a branch began with. The table `own_id` is the branch's own, a
+# clone of it, once it was opened.
+branch_tables = Table(
+    "branch_tables",
+    metadata,
+    Column("branch_id", Id, ForeignKey("branches.id"), primary_key=True),
+    Column("source_id", Id, primary_key=True),
+    Column("database_id", Id, nullable=False),  # of the branch
+    Column("name", String, nullable=False),
+    Column("own_id", Id, nullable=False, unique=True),
+    Column("opened", Boolean, nullable=False),
+    Index("branch_tables_source", "source_id"),
+    Index("branch_tables_name", "database_id", "name"),
 )

@@ -127,7 +127,7 @@ class DeleteFileRef(_message.Message):
     def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., content: _Optional[int] = ...) -> None: ...
 
 class Manifest(_message.Message):
-    __slots__ = ("snapshot_id", "sequence_number", "schema_id", "partition_spec_id", "data_files", "delete_files", "previous_snapshot_id", "table_uuid", "last_updated_ms", "properties", "last_column_id", "version", "reader_features", "writer_features", "lake_uuid", "incarnation", "timestamp_ns", "kind", "tables", "lake", "commits", "table", "journals", "merge_inputs", "sequence_versions", "regions", "indexes", "index_files", "dropped_indexes", "masks", "databases", "table_entries", "views", "purged", "requests", "state", "ingest_tokens", "streams", "set_asides", "routing_changed", "checksum")
+    __slots__ = ("snapshot_id", "sequence_number", "schema_id", "partition_spec_id", "data_files", "delete_files", "previous_snapshot_id", "table_uuid", "last_updated_ms", "properties", "last_column_id", "version", "reader_features", "writer_features", "lake_uuid", "incarnation", "timestamp_ns", "kind", "tables", "lake", "commits", "table", "journals", "merge_inputs", "sequence_versions", "regions", "indexes", "index_files", "dropped_indexes", "masks", "databases", "table_entries", "views", "purged", "requests", "state", "ingest_tokens", "streams", "set_asides", "routing_changed", "branches", "branch_tables", "checksum")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +182,8 @@ class Manifest(_message.Message):
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDES_FIELD_NUMBER: _ClassVar[int]
     ROUTING_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    BRANCHES_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_TABLES_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     snapshot_id: int
     sequence_number: int
@@ -223,8 +225,42 @@ class Manifest(_message.Message):
     streams: _containers.RepeatedCompositeFieldContainer[Stream]
     set_asides: _containers.RepeatedCompositeFieldContainer[SetAside]
     routing_changed: bool
+    branches: _containers.RepeatedCompositeFieldContainer[Branch]
+    branch_tables: _containers.RepeatedCompositeFieldContainer[BranchTable]
     checksum: int
-    def __init__(self, snapshot_id: _Optional[int] = ..., sequence_number: _Optional[int] = ..., schema_id: _Optional[int] = ..., partition_spec_id: _Optional[int] = ..., data_files: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., delete_files: _Optional[_Iterable[_Union[DeleteFileRef, _Mapping]]] = ..., previous_snapshot_id: _Optional[int] = ..., table_uuid: _Optional[str] = ..., last_updated_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., last_column_id: _Optional[int] = ..., version: _Optional[int] = ..., reader_features: _Optional[int] = ..., writer_features: _Optional[int] = ..., lake_uuid: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., tables: _Optional[_Iterable[bytes]] = ..., lake: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., table: _Optional[_Union[TableState, _Mapping]] = ..., journals: _Optional[_Iterable[str]] = ..., merge_inputs: _Optional[_Iterable[int]] = ..., sequence_versions: _Optional[_Mapping[int, int]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., indexes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., index_files: _Optional[_Iterable[_Union[IndexFile, _Mapping]]] = ..., dropped_indexes: _Optional[_Iterable[bytes]] = ..., masks: _Optional[_Iterable[_Union[Mask, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[Database, _Mapping]]] = ..., table_entries: _Optional[_Iterable[_Union[TableEntry, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., purged: _Optional[_Iterable[bytes]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., state: _Optional[_Union[LakeState, _Mapping]] = ..., ingest_tokens: _Optional[_Iterable[_Union[IngestToken, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., set_asides: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., routing_changed: _Optional[bool] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, snapshot_id: _Optional[int] = ..., sequence_number: _Optional[int] = ..., schema_id: _Optional[int] = ..., partition_spec_id: _Optional[int] = ..., data_files: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., delete_files: _Optional[_Iterable[_Union[DeleteFileRef, _Mapping]]] = ..., previous_snapshot_id: _Optional[int] = ..., table_uuid: _Optional[str] = ..., last_updated_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., last_column_id: _Optional[int] = ..., version: _Optional[int] = ..., reader_features: _Optional[int] = ..., writer_features: _Optional[int] = ..., lake_uuid: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., tables: _Optional[_Iterable[bytes]] = ..., lake: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., table: _Optional[_Union[TableState, _Mapping]] = ..., journals: _Optional[_Iterable[str]] = ..., merge_inputs: _Optional[_Iterable[int]] = ..., sequence_versions: _Optional[_Mapping[int, int]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., indexes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., index_files: _Optional[_Iterable[_Union[IndexFile, _Mapping]]] = ..., dropped_indexes: _Optional[_Iterable[bytes]] = ..., masks: _Optional[_Iterable[_Union[Mask, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[Database, _Mapping]]] = ..., table_entries: _Optional[_Iterable[_Union[TableEntry, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., purged: _Optional[_Iterable[bytes]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., state: _Optional[_Union[LakeState, _Mapping]] = ..., ingest_tokens: _Optional[_Iterable[_Union[IngestToken, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., set_asides: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., routing_changed: _Optional[bool] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., branch_tables: _Optional[_Iterable[_Union[BranchTable, _Mapping]]] = ..., checksum: _Optional[int] = ...) -> None: ...
+
+class Branch(_message.Message):
+    __slots__ = ("id", "name", "version", "created_at", "expires_at", "tombstone")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    name: str
+    version: int
+    created_at: int
+    expires_at: int
+    tombstone: Tombstone
+    def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., created_at: _Optional[int] = ..., expires_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ...) -> None: ...
+
+class BranchTable(_message.Message):
+    __slots__ = ("branch_id", "source_id", "database_id", "name", "own_id", "opened")
+    BRANCH_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_ID_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OWN_ID_FIELD_NUMBER: _ClassVar[int]
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    branch_id: bytes
+    source_id: bytes
+    database_id: bytes
+    name: str
+    own_id: bytes
+    opened: bool
+    def __init__(self, branch_id: _Optional[bytes] = ..., source_id: _Optional[bytes] = ..., database_id: _Optional[bytes] = ..., name: _Optional[str] = ..., own_id: _Optional[bytes] = ..., opened: _Optional[bool] = ...) -> None: ...
 
 class Mask(_message.Message):
     __slots__ = ("segment", "added_version")
@@ -361,18 +397,22 @@ class Tombstone(_message.Message):
     def __init__(self, tombstoned_at: _Optional[int] = ..., delete_at: _Optional[int] = ...) -> None: ...
 
 class Database(_message.Message):
-    __slots__ = ("id", "name", "properties_json", "created_at", "tombstone")
+    __slots__ = ("id", "name", "properties_json", "created_at", "tombstone", "branch_id", "origin_id")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_JSON_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_ID_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_ID_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     name: str
     properties_json: str
     created_at: int
     tombstone: Tombstone
-    def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., properties_json: _Optional[str] = ..., created_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ...) -> None: ...
+    branch_id: bytes
+    origin_id: bytes
+    def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., properties_json: _Optional[str] = ..., created_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., branch_id: _Optional[bytes] = ..., origin_id: _Optional[bytes] = ...) -> None: ...
 
 class TableEntry(_message.Message):
     __slots__ = ("id", "database_id", "name", "created_at", "created_version", "tombstone", "oldest_version", "head_version")

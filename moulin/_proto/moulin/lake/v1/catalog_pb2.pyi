@@ -320,11 +320,69 @@ class CreateDatabaseRequest(_message.Message):
     if_not_exists: bool
     def __init__(self, name: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., if_not_exists: _Optional[bool] = ...) -> None: ...
 
-class ListDatabasesRequest(_message.Message):
+class Branch(_message.Message):
+    __slots__ = ("id", "name", "version", "created_at", "expires_at", "tables", "opened", "tombstone")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    name: str
+    version: int
+    created_at: int
+    expires_at: int
+    tables: int
+    opened: int
+    tombstone: Tombstone
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., created_at: _Optional[int] = ..., expires_at: _Optional[int] = ..., tables: _Optional[int] = ..., opened: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ...) -> None: ...
+
+class BranchRef(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class CreateBranchRequest(_message.Message):
+    __slots__ = ("name", "version", "expires_in_seconds", "only")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_IN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ONLY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    version: int
+    expires_in_seconds: float
+    only: TableIds
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., expires_in_seconds: _Optional[float] = ..., only: _Optional[_Union[TableIds, _Mapping]] = ...) -> None: ...
+
+class TableIds(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListBranchesRequest(_message.Message):
     __slots__ = ("include_dropped",)
     INCLUDE_DROPPED_FIELD_NUMBER: _ClassVar[int]
     include_dropped: bool
     def __init__(self, include_dropped: _Optional[bool] = ...) -> None: ...
+
+class ListBranchesResponse(_message.Message):
+    __slots__ = ("branches",)
+    BRANCHES_FIELD_NUMBER: _ClassVar[int]
+    branches: _containers.RepeatedCompositeFieldContainer[Branch]
+    def __init__(self, branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ...) -> None: ...
+
+class ListDatabasesRequest(_message.Message):
+    __slots__ = ("include_dropped", "branch")
+    INCLUDE_DROPPED_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    include_dropped: bool
+    branch: str
+    def __init__(self, include_dropped: _Optional[bool] = ..., branch: _Optional[str] = ...) -> None: ...
 
 class ListDatabasesResponse(_message.Message):
     __slots__ = ("databases",)
@@ -1269,8 +1327,10 @@ class ReleaseRegionResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ListClaimedTablesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("branch",)
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    branch: str
+    def __init__(self, branch: _Optional[str] = ...) -> None: ...
 
 class ListClaimedTablesResponse(_message.Message):
     __slots__ = ("table_ids",)

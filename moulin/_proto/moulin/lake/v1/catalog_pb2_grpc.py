@@ -71,6 +71,31 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CloneTableRequest.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
                 _registered_method=True)
+        self.CreateBranch = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/CreateBranch',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateBranchRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
+                _registered_method=True)
+        self.ListBranches = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ListBranches',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBranchesRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBranchesResponse.FromString,
+                _registered_method=True)
+        self.GetBranch = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/GetBranch',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
+                _registered_method=True)
+        self.DropBranch = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/DropBranch',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
+                _registered_method=True)
+        self.ResurrectBranch = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ResurrectBranch',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
+                _registered_method=True)
         self.ListTables = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/ListTables',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListTablesRequest.SerializeToString,
@@ -412,6 +437,36 @@ class CatalogServiceServicer:
     def CloneTable(self, request, context):
         """Makes a table of the rows that another one has at a version, by default the newest, without copying a file.
         """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateBranch(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBranches(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetBranch(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropBranch(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResurrectBranch(self, request, context):
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -817,6 +872,31 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.CloneTable,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CloneTableRequest.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.SerializeToString,
+            ),
+            'CreateBranch': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateBranch,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateBranchRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.SerializeToString,
+            ),
+            'ListBranches': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBranches,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBranchesRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBranchesResponse.SerializeToString,
+            ),
+            'GetBranch': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBranch,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.SerializeToString,
+            ),
+            'DropBranch': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropBranch,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.SerializeToString,
+            ),
+            'ResurrectBranch': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResurrectBranch,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.SerializeToString,
             ),
             'ListTables': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTables,
@@ -1386,6 +1466,141 @@ class CatalogService:
             '/moulin.lake.v1.CatalogService/CloneTable',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.CloneTableRequest.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.TableState.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateBranch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/CreateBranch',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.CreateBranchRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBranches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListBranches',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBranchesRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBranchesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBranch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/GetBranch',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropBranch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/DropBranch',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResurrectBranch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ResurrectBranch',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
             options,
             channel_credentials,
             insecure,

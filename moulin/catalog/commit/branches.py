@@ -1,0 +1,250 @@
+"""Branches: lines of versions beside main's. A branch has databases of its own, named after those of main.
+
+The database `shop` of the branch `exp` is `shop@exp`. Making a branch lists the tables of main and copies no row of
+theirs; a table is cloned when it is first opened on the branch, as it was when the branch began.
+"""
+
+# Decisions: docs/decisions/0411
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog.commit import clones
+from moulin.catalog.objects import databases, tables
+from moulin.catalog.objects.names import NameOrId
+from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombstone_of
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.clock import NANOS
+from moulin.catalog.sql.draft import Draft, add_branches, add_rows
+from moulin.errors import AlreadyExists, InvalidInput, NotFound
+from moulin.model.entities import Branch, TableEntry
+from moulin.model.ids import new_id
+from moulin.model.names import check_branch_name, on_branch
+
+
+def create(
+    draft: Draft, name: str, version: int | None, expires_in: float | None, only: Collection[UUID] | None
+) -> Branch:
+    """A branch that begins as main is at `version`, by default now, with all tables of main or those of `only`."""
+    check_branch_name(name)
+    connection, b = draft.connection, s.branches
+    if connection.execute(sa.select(b.c.id).where(b.c.name == name, b.c.tombstoned_at.is_(None))).first():
+        raise AlreadyExists(f"Branch {name!r} already exists; publish or drop it first.")
+    if expires_in is not None and not 0 < expires_in < 2**33:
+        raise InvalidInput(f"A branch expires after a positive number of seconds, not {expires_in}.")
+    newest = draft.version - 1
+    if version is not None and not 0 <= version <= newest:
+        raise InvalidInput(f"There is no version {version}; the newest is {newest}.")
+    branch_id, at = new_id(), newest if version is None else version
+    listed = _tables_at(connection, at, only)
+    expires_at = None if expires_in is None else draft.now + int(expires_in * NANOS)
+    row = {"id": branch_id, "name": name, "version": at, "created_at": draft.now, "expires_at": expires_at}
+    connection.execute(b.insert().values(row))
+    add_rows(draft, b, [branch_id])
+    made = _copy_databases(draft, branch_id, name)
+    rows = [
+        {
+            "branch_id": branch_id,
+            "source_id": table.id,
+            "database_id": made[table.database_id],
+            "name": table.name,
+            "own_id": new_id(),
+            "opened": False,
+        }
+        for table in listed
+    ]
+    if rows:
+        connection.execute(s.branch_tables.insert(), rows)
+        c = s.branch_tables
+        add_branches(draft.lake(), [], connection.execute(sa.select(c).where(c.c.branch_id == branch_id)))
+    if only is None:
+        _copy_views(draft, made, {row["source_id"]: row["own_id"] for row in rows})
+    return load(connection, name)
+
+
+def _tables_at(connection: sa.Connection, version: int, only: Collection[UUID] | None) -> list[Any]:
+    """The live tables of main that there were at a version, which must be kept of each."""
+    t, d = s.tables, s.databases
+    query = (
+        sa.select(t.c.id, t.c.name, t.c.database_id, t.c.oldest_version, d.c.name.label("database"))
+        .join(d, d.c.id == t.c.database_id)
+        .where(d.c.branch_id.is_(None), t.c.tombstoned_at.is_(None), t.c.created_version <= version)
+        .order_by(t.c.id)
+    )
+    found = [row for row in connection.execute(query) if only is None or row.id in only]
+    for row in found:
+        if row.oldest_version > version:
+            raise InvalidInput(
+                f"Version {version} of {row.database}.{row.name} is no longer kept; the oldest is {row.oldest_version}."
+            )
+    if only is not None and len(found) != len(only):
+        raise NotFound(f"A table that the branch is to have was not there at version {version}.")
+    return found
+
+
+def _copy_databases(draft: Draft, branch_id: UUID, name: str) -> dict[UUID, UUID]:
+    """A database of the branch for each of main; their ids by those of main's."""
+    d, made = s.databases, {}
+    mine = sa.select(d).where(d.c.branch_id.is_(None), d.c.tombstoned_at.is_(None)).order_by(d.c.name)
+    rows = []
+    for row in draft.connection.execute(mine).all():
+        made[row.id] = new_id()
+        values = {"id": made[row.id], "name": on_branch(row.name, name), "properties": row.properties}
+        rows.append({**values, "created_at": draft.now, "branch_id": branch_id, "origin_id": row.id})
+    if rows:
+        draft.connection.execute(d.insert(), rows)
+        add_rows(draft, d, list(made.values()))
+    return made
+
+
+def _copy_views(draft: Draft, made: dict[UUID, UUID], own: dict[UUID, UUID]) -> None:
+    """The views of main, over the tables of the branch; `own` has their ids by those of main's."""
+    v, m, connection = s.views, s.view_members, draft.connection
+    live = sa.select(v).where(v.c.tombstoned_at.is_(None), v.c.database_id.in_(list(made)))
+    for row in connection.execute(live).all():
+        chosen = sa.select(m.c.table_id).where(m.c.view_id == row.id).order_by(m.c.ordinal)
+        members = list(connection.execute(chosen).scalars())
+        if not own.keys() >= set(members):
+            continue  # a table of it is younger than the branch
+        view_id = new_id()
+        values = {**row._mapping, "id": view_id, "database_id": made[row.database_id], "created_at": draft.now}
+        connection.execute(v.insert().values(values))
+        for ordinal, member in enumerate(members):
+            connection.execute(m.insert().values(view_id=view_id, ordinal=ordinal, table_id=own[member]))
+        add_rows(draft, v, [view_id])
+
+
+def find(connection: sa.Connection, name: str, *, include_dropped: bool = False) -> Any:
+    b = s.branches
+    query = sa.select(b).where(b.c.name == name)
+    if not include_dropped:
+        query = query.where(b.c.tombstoned_at.is_(None))
+    row = connection.execute(query.order_by(b.c.tombstoned_at.desc().nulls_first()).limit(1)).first()
+    if row is None:
+        raise NotFound(f"Branch {name!r} does not exist; make it with lake.branch({name!r}).")
+    return row
+
+
+def list_all(connection: sa.Connection, *, include_dropped: bool) -> list[Branch]:
+    query = sa.select(s.branches).order_by(s.branches.c.name, s.branches.c.id)
+    if not include_dropped:
+        query = query.where(s.branches.c.tombstoned_at.is_(None))
+    return [_to_branch(connection, row) for row in connection.execute(query).all()]
+
+
+def load(connection: sa.Connection, name: str) -> Branch:
+    return _to_branch(connection, find(connection, name))
+
+
+def _to_branch(connection: sa.Connection, row: Any) -> Branch:
+    c = s.branch_tables
+    counts = sa.select(sa.func.count(), sa.func.sum(sa.case((c.c.opened, 1), else_=0))).where(c.c.branch_id == row.id)
+    total, opened = connection.execute(counts).one()
+    times = row.created_at, row.expires_at
+    return Branch(row.id, row.name, row.version, *times, total, opened or 0, tombstone_of(row))
+
+
+def unopened(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Any]:
+    """The tables that live branches began with and that are not opened yet, by name."""
+    d, c, b = s.databases, s.branch_tables, s.branches
+    query = (
+        sa.select(c, b.c.version, d.c.name.label("database"))
+        .join(d, d.c.id == c.c.database_id)
+        .join(b, b.c.id == c.c.branch_id)
+        .where(c.c.opened.is_(False), d.c.tombstoned_at.is_(None), *where)
+        .order_by(c.c.name)
+    )
+    return list(connection.execute(query))
+
+
+def in_database(database: NameOrId) -> sa.ColumnElement[bool]:
+    """The condition for what `unopened` lists to be in a database."""
+    return s.databases.c.id == database if isinstance(database, UUID) else s.databases.c.name == database
+
+
+def named(key: NameOrId) -> sa.ColumnElement[bool]:
+    """The condition for what `unopened` lists to have a name or an id."""
+    c = s.branch_tables
+    return c.c.own_id == key if isinstance(key, UUID) else c.c.name == key
+
+
+def entries(connection: sa.Connection, database: NameOrId) -> list[TableEntry]:
+    """What a list of tables says of those that are not opened yet."""
+    rows = {row.source_id: row for row in unopened(connection, in_database(database))}
+    sources = connection.execute(sa.select(s.tables).where(s.tables.c.id.in_(list(rows)))).all() if rows else []
+    return [
+        replace(
+            tables.to_entry(rows[source.id].database, source),
+            id=rows[source.id].own_id,
+            name=rows[source.id].name,
+            database_id=rows[source.id].database_id,
+            tombstone=None,
+        )
+        for source in sources
+    ]
+
+
+def open_table(draft: Draft, row: Any) -> None:
+    """Clone a table that `unopened` lists, as it was when the branch began."""
+    c, connection = s.branch_tables, draft.connection
+    mine = (c.c.branch_id == row.branch_id, c.c.source_id == row.source_id)
+    if connection.execute(sa.select(c.c.opened).where(*mine)).scalar() is not False:
+        return  # somebody else was faster
+    clones.clone(draft, row.source_id, row.database_id, row.name, row.version, table_id=row.own_id)
+    connection.execute(c.update().where(*mine).values(opened=True))
+    add_branches(draft.lake(), [], connection.execute(sa.select(c).where(*mine)))
+
+
+def drop(draft: Draft, name: str, *, grace_seconds: float) -> Branch:
+    """Tombstone a branch with all that is on it."""
+    row = find(draft.connection, name)
+    bury(draft, s.branches, row, grace_seconds)
+    for database in _databases(draft.connection, row.id, live=True):
+        databases.drop(draft, database.id, cascade=True, grace_seconds=grace_seconds)
+    return _to_branch(draft.connection, find(draft.connection, name, include_dropped=True))
+
+
+def resurrect(draft: Draft, name: str) -> Branch:
+    b = s.branches
+    row = to_resurrect(draft.connection, b, b.c.name == name, draft.clock, f"Branch {name!r}")
+    if row is not None:
+        lift(draft, b, [row.id])
+        for database in _databases(draft.connection, row.id, live=False):
+            if database.tombstoned_at >= row.tombstoned_at:
+                databases.resurrect(draft, database.id)
+        draft.connection.execute(
+            b.update().where(b.c.id == row.id, b.c.expires_at <= draft.now).values(expires_at=None)
+        )
+        add_rows(draft, b, [row.id])
+    return load(draft.connection, name)
+
+
+def _databases(connection: sa.Connection, branch_id: UUID, *, live: bool) -> list[Any]:
+    d = s.databases
+    alive = d.c.tombstoned_at.is_(None) if live else d.c.tombstoned_at.is_not(None)
+    return list(connection.execute(sa.select(d).where(d.c.branch_id == branch_id, alive).order_by(d.c.name)))
+
+
+def expired(connection: sa.Connection, now: int) -> list[str]:
+    """The names of live branches whose time is over."""
+    b = s.branches
+    over = sa.select(b.c.name).where(b.c.tombstoned_at.is_(None), b.c.expires_at <= now).order_by(b.c.name)
+    return list(connection.execute(over).scalars())
+
+
+def purge(draft: Draft, now: int) -> list[str]:
+    """Forget branches past their grace window; main's tables are then no longer kept for them."""
+    b, c, connection = s.branches, s.branch_tables, draft.connection
+    names = []
+    for row in connection.execute(sa.select(b).where(b.c.delete_at <= now)).all():
+        names.append(f"branch {row.name}")
+        draft.lake().purged.append(row.id.bytes)
+        connection.execute(c.delete().where(c.c.branch_id == row.id))
+        connection.execute(b.delete().where(b.c.id == row.id))
+    return names
