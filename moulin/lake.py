@@ -17,9 +17,20 @@ from moulin.catalog.sql.clock import Clock
 from moulin.config import Config, load_config
 from moulin.deprecation import warn_renamed
 from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput, Unsupported
-from moulin.model.entities import SPARK, Branch, Database, DropPreview, Representation, TableEntry, View, ViewQuery
+from moulin.model.entities import (
+    SPARK,
+    BasePath,
+    Branch,
+    Database,
+    DropPreview,
+    Representation,
+    TableEntry,
+    View,
+    ViewQuery,
+)
 from moulin.model.names import AT, check_name, parse_table_name
 from moulin.storage import paths
+from moulin.storage.bases import BasesStore, Options
 from moulin.storage.cache import open_cached, with_cache
 from moulin.storage.read_only import ReadOnlyStore
 from moulin.storage.store import Store, open_store
@@ -74,6 +85,7 @@ class Lake:
         *,
         storage: str | None = None,
         storage_options: Mapping[str, str] | None = None,
+        base_options: Options | None = None,
         settings: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         make_spark: Callable[[Lake], Spark] | None = None,
@@ -81,8 +93,10 @@ class Lake:
         make_duck: Callable[[Lake], Duck] | None = None,
     ) -> Lake:
         """Open a lake; see `moulin.connect`."""
-        catalog_uri, store, config = locate(str(uri), storage, storage_options, settings)
+        catalog_uri, own, config = locate(str(uri), storage, storage_options, settings)
+        store = BasesStore(own, config, base_options)
         catalog = Catalog.open(catalog_uri, store, config, clock=clock)
+        store.follow(catalog.bases)
         return cls(catalog, store, str(uri), make_spark, make_exporter, make_duck)
 
     @classmethod
@@ -91,6 +105,7 @@ class Lake:
         uri: str | Path,
         *,
         storage_options: Mapping[str, str] | None = None,
+        base_options: Options | None = None,
         settings: Mapping[str, Any] | None = None,
         make_spark: Callable[[Lake], Spark] | None = None,
         make_exporter: Callable[[Lake], Exporter] | None = None,
@@ -99,8 +114,10 @@ class Lake:
         """A read-only lake from the manifests in storage alone; see `moulin.connect`."""
         from moulin.catalog.replica import ReplicaCatalog
 
-        store, config = locate_replica(str(uri), storage_options, settings)
+        own, config = locate_replica(str(uri), storage_options, settings)
+        store = BasesStore(own, config, base_options)
         catalog = ReplicaCatalog.from_manifests(store, config)
+        store.follow(catalog.bases)
         return cls(catalog, store, str(uri), make_spark, make_exporter, make_duck)
 
     def refresh(self) -> int:
@@ -204,6 +221,32 @@ class Lake:
     def resurrect_branch(self, name: str) -> Lake:
         self._open_catalog().resurrect_branch(name)
         return self.open_branch(name)
+
+    # Base paths
+
+    def add_base(self, uri: str | Path, *, name: str) -> BasePath:
+        """Register a root beside the lake's own: a folder, or an object store such as s3://archive/lake.
+
+        Files below it can be adopted, and segments moved there. Its storage options are never kept with the lake: they
+        are `base_options` of `moulin.connect`, or MOULIN_BASE_OPTIONS in the environment.
+
+        >>> lake.add_base("/srv/archive", name="archive")  # doctest: +SKIP
+        """
+        catalog = self._open_catalog()
+        return catalog.add_base(name, self._bases_store().address(uri, name))
+
+    def bases(self) -> list[BasePath]:
+        """The roots beside the lake's own below which data files may lie."""
+        return self._open_catalog().bases()
+
+    def drop_base(self, name: str) -> BasePath:
+        """Forget a root. Refused while a version that is kept has a file below it. No file is deleted."""
+        return self._open_catalog().drop_base(name)
+
+    def _bases_store(self) -> BasesStore:
+        if not isinstance(self.store, BasesStore):
+            raise FailedPrecondition("This lake was opened without base paths; open it with moulin.connect.")
+        return self.store
 
     # Tables
 

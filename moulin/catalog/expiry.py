@@ -131,7 +131,9 @@ def _forget_segments(connection: sa.Connection, table_id: UUID, removed: Mapping
         unused = sa.and_(g.c.number.in_(block), ~sa.exists().where(p.c.segment == g.c.number))
         rows = connection.execute(sa.select(g.c.number, g.c.path, g.c.size, g.c.index_size).where(unused)).all()
         garbage += [
-            Garbage(row.path, row.size, "expired segment", table_id, row.number, removed[row.number]) for row in rows
+            Garbage(row.path, row.size, "expired segment", table_id, row.number, removed[row.number])
+            for row in rows
+            if not paths.is_adopted(row.path)
         ]
         indexes = [row for row in rows if row.index_size]
         garbage += [Garbage(paths.key_index_path(row.path), row.index_size, "expired key index") for row in indexes]
@@ -209,7 +211,8 @@ def purge(
             if source is s.tables:
                 garbage.append(Garbage(f"{paths.table_prefix(row.id)}/", row.bytes, "purged table"))
                 left = _purge_table(connection, row.id)
-                garbage += of_dropped(connection, row, left) if offer else []
+                moved = [one for one in left if paths.parse_moved(one.path)]  # they do not lie in the table's folder
+                garbage += of_dropped(connection, row, left) if offer else moved
                 draft.reroute()
             else:
                 connection.execute(s.view_members.delete().where(s.view_members.c.view_id == row.id))

@@ -114,6 +114,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "init": Entry("init", "Make a lake."),
         "db": Entry("tables.databases", "Databases."),
         "table": Entry("tables.tables", "Tables."),
+        "base": Entry("tables.bases", "Base paths: roots beside the lake's own, below which data files may lie."),
         "view": Entry(
             "tables.views", "Views: ordered unions of tables, and queries.", needs=(Need("spark", only_with="sql"),)
         ),

@@ -28,6 +28,8 @@ _FILE_BITS = 40  # a row of a scan is numbered by the index of its file, and by 
 
 Locate = Callable[[SegmentFacts], str]
 """The address under which DuckDB reads a segment."""
+Constants = tuple[tuple[int, bytes | None], ...]
+"""Columns that have one value in all rows of an adopted file."""
 KeepRows = Callable[[Sequence[LiveSegment]], Sequence[str]]
 """Writes the deleted rows of segments to files with a column `row`, and returns their names.
 
@@ -51,12 +53,14 @@ def _nulls(schema: Schema) -> str:
 
 def select_text(state: TableState, segments: Sequence[LiveSegment], locate: Locate, keep: KeepRows) -> str:
     """The rows of these segments of the version that `state` describes."""
-    declared = {
-        number: declare(state.schema, state.schemas[number]) for number in {s.facts.schema_id for s in segments}
-    }
+    declared: dict[tuple[int, Constants], tuple[Declaration, ...]] = {}
     groups: dict[tuple[tuple[Declaration, ...], bool], list[LiveSegment]] = {}
     for segment in segments:
-        key = declared[segment.facts.schema_id], segment.vector is not None
+        adopted = segment.facts.adopted
+        stored = segment.facts.schema_id, () if adopted is None else adopted.constants
+        if stored not in declared:
+            declared[stored] = declare(state.schema, state.schemas[stored[0]], dict(stored[1]))
+        key = declared[stored], segment.vector is not None
         groups.setdefault(key, []).append(segment)
     scans = [
         _scan(columns, members, locate) + (_without(keep(members)) if worn else "")

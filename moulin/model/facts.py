@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 MAX_LEVEL: Final = 100
 """The highest level of a segment that a commit or a merge task may name."""
@@ -27,6 +28,26 @@ class ColumnFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class AdoptedFile:
+    """How to read a file of somebody else that is a segment where it lies.
+
+    `owner` is the table that adopted it. `field_ids` has one number for each element of the file's Parquet schema, in
+    their order, 0 for those that are not read. `constants` are columns that have one value in all rows, as field ids
+    and Iceberg single-value bytes. `modified_ns` and `etag` are what the store said of the file. `hidden_keys` are
+    offsets in its footer of keys that readers must not know; `other_ids` says that it has field ids of its own, which
+    are not those of `field_ids`.
+    """
+
+    owner: UUID
+    field_ids: tuple[int, ...]
+    constants: tuple[tuple[int, bytes | None], ...] = ()
+    modified_ns: int = 0
+    etag: str = ""
+    hidden_keys: tuple[int, ...] = ()
+    other_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentFacts:
     """One immutable data file, as its writer describes it.
 
@@ -37,7 +58,8 @@ class SegmentFacts:
     given at commit. `seq_min`/`seq_max` are the lowest and highest stored `_last_updated_sequence_number`, None without
     lineage. `key_min`/`key_max` are the lowest and highest encoded key of a keyed table, `region` is the one that wrote
     the file, and `index_size` the bytes of the key index beside it (0: there is none). `inline` holds the whole file of
-    an inline segment: it is kept in the catalog, and is in storage only once an engine has asked for it.
+    an inline segment: it is kept in the catalog, and is in storage only once an engine has asked for it. `adopted`
+    says how to read a file that was adopted; then `sha256` is that of its footer.
     """
 
     number: int
@@ -62,6 +84,7 @@ class SegmentFacts:
     region: int = 0
     index_size: int = 0
     inline: bytes | None = field(default=None, repr=False)
+    adopted: AdoptedFile | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from moulin.catalog.commit import arrivals, required
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.commit.table_commit import Stale
-from moulin.catalog.objects import tables
+from moulin.catalog.objects import base_paths, tables
 from moulin.catalog.segments import live as segments
 from moulin.catalog.segments.bases import in_level, levels
 from moulin.catalog.segments.live import time_class
@@ -172,6 +172,7 @@ def _describe(change: TableChange, numbers: Sequence[int]) -> None:
         ref = segments.existing_ref(change.table_id, segment)
         ref.dv_version = change.draft.version
         change.manifest.data_files.append(ref)
+    codec.require_base_paths(change.manifest, (segment.facts.path for segment in live.values()))
 
 
 def reopen_span(change: TableChange, span: Any, vector_id: int) -> dict[str, Any]:
@@ -201,6 +202,7 @@ def _add(
     _check_added(change, added, vectors, same_rows=same_rows)
     if not added:
         return
+    base_paths.check_added(change.draft, change.table_id, change.name, added)
     version, sequence = change.draft.version, change.updates.get("last_sequence", change.row.last_sequence)
     if late := [facts for facts in added if (facts.seq_max or 0) > sequence]:
         raise InvalidInput(f"{late[0].path} holds rows of sequence number {late[0].seq_max}, which is yet to come.")
@@ -230,6 +232,7 @@ def _add(
     if held := sum(facts.inline is not None for facts in added):
         change.add(inline=held)
         codec.require_feature(change.manifest, codec.FEATURE_INLINE_SEGMENTS)
+    codec.require_base_paths(change.manifest, (facts.path for facts in added))
     change.added_rows += rows
     change.count("added-data-files", len(added))
     change.count("added-records", live_rows)

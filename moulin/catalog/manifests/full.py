@@ -15,6 +15,7 @@ from moulin.catalog.segments import bases
 from moulin.catalog.segments import live as segments
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import (
+    add_base_paths,
     add_branches,
     add_view,
     database_entry,
@@ -79,6 +80,7 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
     manifest.masks.extend(bases.masks(connection, table_id))
     if row.inline:
         codec.require_feature(manifest, codec.FEATURE_INLINE_SEGMENTS)
+    codec.require_base_paths(manifest, (ref.path for ref in manifest.data_files))
     manifest.regions.extend(regions.stored(connection, table_id))
     indexes.fill_manifest(connection, table_id, manifest)
     return manifest
@@ -124,6 +126,7 @@ def lake_manifest(connection: sa.Connection, lake_uuid: UUID) -> pb.Manifest:
     branches = connection.execute(sa.select(s.branches).order_by(s.branches.c.id)).all()
     listed = sa.select(s.branch_tables).order_by(s.branch_tables.c.branch_id, s.branch_tables.c.source_id)
     add_branches(manifest, branches, connection.execute(listed))
+    add_base_paths(manifest, connection.execute(sa.select(s.base_paths).order_by(s.base_paths.c.id)))
     for row in connection.execute(sa.select(s.ingest_tokens).order_by(s.ingest_tokens.c.id)).all():
         manifest.ingest_tokens.append(token_entry(connection, row))
     for row in connection.execute(sa.select(s.streams).order_by(s.streams.c.id)).all():

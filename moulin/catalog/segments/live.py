@@ -221,8 +221,10 @@ def existing_ref(table_id: UUID, segment: LiveSegment) -> pb.DataFileRef:
     """All about a segment that a table has, for whoever did not see it join, or when it was made for another table."""
     ref = codec.segment_to_ref(segment, codec.EXISTING)
     parsed = paths.parse_segment_path(segment.facts.path)
-    if parsed is not None and parsed[0] != table_id:
-        ref.owner = parsed[0].bytes
+    adopted = segment.facts.adopted
+    owner = None if parsed is None else parsed[0]
+    if (owner := owner if adopted is None else adopted.owner) is not None and owner != table_id:
+        ref.owner = owner.bytes
     return ref
 
 
@@ -356,7 +358,8 @@ def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = Non
         first_row_id, sequence, joined_version,
         vector_id, vector_path, offset, length, cardinality, _, _, spec_id, partition,
     ) = row  # fmt: skip
-    details = pb.SegmentColumns.FromString(stored) if with_columns or is_inline else None
+    needed = with_columns or is_inline or path.startswith(codec.BASES_PREFIX)
+    details = pb.SegmentColumns.FromString(stored) if needed else None
     facts = SegmentFacts(
         number,
         path,
@@ -380,6 +383,7 @@ def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = Non
         region,
         index_size,
         details.inline if details is not None and is_inline else None,
+        None if details is None else codec.decode_adopted(details),
     )
     vector = VectorFacts(vector_id, number, vector_path, offset, length, cardinality) if vector_id else None
     return LiveSegment(facts, first_row_id, sequence, joined_version, vector)

@@ -53,7 +53,7 @@ class SegmentScan:
         for segment in segments:
             facts = segment.facts
             reader = SegmentReader(
-                open_segment(self.store, facts), self.schema, columns=list(self.columns), name=facts.path
+                open_segment(self.store, facts), self.schema, columns=list(self.columns), facts=facts
             )
             batches = reader.batches(
                 deleted=None if segment.vector is None else read_vector(self.store, segment.vector, facts.rows),

@@ -135,7 +135,7 @@ def _read(work: IndexSlice | CarrySlice, segment: LiveSegment) -> _Entries:
     field = work.schema.find_field(work.field_id)
     facts = segment.facts
     positions, payload = [_NONE], []
-    with SegmentReader(open_segment(work.store, facts), work.schema, columns=[field.name], name=facts.path) as reader:
+    with SegmentReader(open_segment(work.store, facts), work.schema, columns=[field.name], facts=facts) as reader:
         for batch in reader.batches(position=True):
             column = batch.column(field.name)
             rows = batch.column(POSITION).to_numpy()

@@ -38,18 +38,20 @@ def open_reader(
     source: pa.NativeFile = open_segment(store, facts)
     known = _key(store, facts)
     opened = None if known is None else _FOOTERS.find(known)
-    trust = store.is_local and facts.inline is None and known is not None
-    reader = SegmentReader(source, schema, columns=columns, name=facts.path, opened=opened, trust=trust)
+    trust = store.is_local and facts.inline is None and facts.adopted is None and known is not None
+    reader = SegmentReader(source, schema, columns=columns, facts=facts, opened=opened, trust=trust)
     if opened is None and known is not None:
         _FOOTERS.keep(known, reader.opened)
     return reader
 
 
 def open_small(store: Store, facts: SegmentFacts, like: OpenedFile | None = None) -> SmallFile | None:
-    """All bytes of a small segment, and its footer; None when its size is not what the catalog says.
+    """All bytes of a small segment, and its footer; None when its size is not what the catalog says, or it is adopted.
 
     `like` is a segment that may have the same columns.
     """
+    if facts.adopted is not None:
+        return None
     known = _key(store, facts)
     data = store.get(facts.path) if facts.inline is None else facts.inline
     if len(data) != facts.size or known is None:
@@ -64,13 +66,13 @@ def forget_footers() -> None:
 def _key(store: Store, facts: SegmentFacts) -> Hashable | None:
     """Names a file as it is now; None when it cannot be looked at."""
     local = store.local_path(facts.path) if store.is_local and facts.inline is None else None
-    if local is None:
-        return (store.uri, facts.path, facts.size)
+    if local is None:  # the file of somebody else may be replaced at any time: it is looked at anew
+        return (store.uri, facts.path, facts.size) if facts.adopted is None else None
     try:
         found = os.stat(local)
     except OSError:
         return None  # opening it says what is wrong
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, facts.adopted)
 
 
 __all__ = ["forget_footers", "open_reader", "open_small"]

@@ -25,6 +25,7 @@ from moulin.catalog.sql.schema.ingest import (
     token_secrets,
 )
 from moulin.catalog.sql.schema.object import (
+    base_paths,
     branch_tables,
     branches,
     databases,
@@ -37,6 +38,7 @@ from moulin.catalog.sql.schema.object import (
     views,
 )
 from moulin.catalog.sql.schema.segment import (
+    IN_BASE_PATH,
     SPAN_STATISTICS,
     deletion_vectors,
     journals,
@@ -52,10 +54,12 @@ from moulin.catalog.sql.schema.version import counter, incarnations, lake, reque
 
 __all__ = [
     "FORMAT",
+    "IN_BASE_PATH",
     "IS_OPEN",
     "OPEN",
     "SPAN_STATISTICS",
     "Id",
+    "base_paths",
     "branch_tables",
     "branches",
     "complete_metadata",

@@ -1,0 +1,240 @@
+"""Finds the files to adopt, and the base path that they lie below: a new one where there is none."""
+
+# Decisions: docs/decisions/0430
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import takewhile
+from urllib.parse import unquote, urlsplit
+from uuid import UUID
+
+from moulin.errors import AlreadyExists, InvalidInput, NotFound
+from moulin.model.entities import BasePath
+from moulin.storage import paths
+from moulin.storage.bases import is_inside
+from moulin.storage.store import ObjectInfo, Store, open_store
+from moulin.table.adopt.kernel import FoundFile
+from moulin.table.adopt.partition import path_values
+from moulin.table.context import Context
+
+Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+_WILD = re.compile(r"[*?\[]")
+_ENDINGS = (".parquet", ".parq")
+_NOBODY = UUID(int=0)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Root:
+    """A folder to look in, and what is wanted of it: `pattern` for a glob, else `names` of files, else all Parquet."""
+
+    uri: str
+    pattern: str | None = None
+    names: tuple[str, ...] | None = None
+
+
+def find_files(context: Context, source: Source, *, hive: bool) -> list[FoundFile]:
+    """The files that a source means, in the order of their paths.
+
+    Text is a folder, a file, or a pattern with `*`, `?`, `[...]` and `**` for any folders. A list names files and
+    folders literally.
+    """
+    roots = _roots(context, source)
+    found: dict[str, FoundFile] = {}
+    for root in roots:
+        base, store, folder = _base_of(context, root.uri)
+        for info in _listed(store, folder, root):
+            _check_inside(store, info.path, base)
+            address = paths.base_path(base.id, info.path)
+            if paths.parse_moved(address) is not None:
+                raise InvalidInput(
+                    f"{info.path} below {base.uri} is a segment that a lake moved there: it is not free."
+                )
+            values = tuple(path_values(info.path).items()) if hive else ()
+            etag = info.etag or ""
+            found[address] = FoundFile(address, info.path, info.size, _nanos(info.modified), etag, values)
+    if not found:
+        raise NotFound(f"{_shown(source)} has no Parquet files: name a folder, a file or a pattern that has some.")
+    return [found[address] for address in sorted(found)]
+
+
+def _roots(context: Context, source: Source) -> list[_Root]:
+    if isinstance(source, str):
+        return [_pattern_root(context, source)] if _WILD.search(source) else [_literal(context, source)]
+    if isinstance(source, os.PathLike):
+        return [_literal(context, os.fspath(source))]
+    names = [os.fspath(one) for one in source]
+    if not names or not all(isinstance(one, str) for one in names):
+        raise InvalidInput("Files to adopt are a folder, a pattern, or a list of files and folders.")
+    files: dict[str, list[str]] = {}
+    folders: list[_Root] = []
+    for one in names:
+        root = _literal(context, one)
+        if root.names is None:
+            folders.append(root)
+        else:
+            files.setdefault(root.uri, []).extend(root.names)
+    joined = _common(list(files)) if files else ""
+    below = [f"{uri[len(joined) :].lstrip('/')}/{name}".lstrip("/") for uri, some in files.items() for name in some]
+    return [*folders, *([_Root(joined, names=tuple(below))] if files else [])]
+
+
+def _common(uris: list[str]) -> str:
+    """The folder that all of these lie in."""
+    parts = [uri.split("/") for uri in uris]
+    shared = list(takewhile(lambda same: same is not None, map(_same, zip(*parts, strict=False))))
+    if len(shared) < 3 or (len(shared) == 3 and not uris[0].startswith("file:")):  # scheme://bucket
+        raise InvalidInput("The files lie in several stores: adopt those of each by themselves.")
+    return "/".join(part for part in shared if part is not None)
+
+
+def _same(parts: tuple[str, ...]) -> str | None:
+    return parts[0] if len(set(parts)) == 1 else None
+
+
+def _literal(context: Context, text: str) -> _Root:
+    """A folder, or a file in its folder."""
+    local = _local(text)
+    if local is not None:
+        real = os.path.realpath(local)
+        if os.path.isfile(local):
+            folder = os.path.realpath(os.path.dirname(local))
+            return _Root(_folder_uri(folder), names=(os.path.basename(local),))
+        if not os.path.isdir(real):
+            raise NotFound(f"{text} does not exist: name a folder, a file or a pattern.")
+        return _Root(_folder_uri(real))
+    uri = text.rstrip("/")
+    folder, _, name = uri.rpartition("/")
+    if name.endswith(_ENDINGS) and not _is_folder(context, uri):
+        return _Root(folder, names=(name,))
+    return _Root(uri)
+
+
+def _is_folder(context: Context, uri: str) -> bool:
+    _, store, folder = _base_of(context, uri, register=False)
+    return any(True for _ in store.list(folder))
+
+
+def _pattern_root(context: Context, text: str) -> _Root:
+    local = _local(text)
+    whole = text if local is None else os.path.abspath(local)
+    parts = whole.split("/")
+    at = next(index for index, part in enumerate(parts) if _WILD.search(part))
+    start, pattern = "/".join(parts[:at]), "/".join(parts[at:])
+    if local is None:
+        return _Root(start, pattern)
+    if not os.path.isdir(start or "/"):
+        raise NotFound(f"The folder {start} does not exist.")
+    return _Root(_folder_uri(os.path.realpath(start or "/")), pattern)
+
+
+def _local(text: str) -> str | None:
+    """The path of a local file or folder; None for an address in an object store."""
+    if text.startswith("file:"):
+        return unquote(urlsplit(text).path)
+    return None if "://" in text else os.path.expanduser(text)
+
+
+def _folder_uri(folder: str) -> str:
+    return open_store(folder, create=False).uri
+
+
+def _base_of(context: Context, uri: str, *, register: bool = True) -> tuple[BasePath, Store, str]:
+    """The base path that a root lies below, its store, and the folder there. Without one, the root becomes one."""
+    known = [base for base in context.catalog.bases() if is_inside(uri, base.uri)]
+    if not known and register:
+        known = [_register(context, uri)]
+    if not known:
+        store = open_store(uri, create=False)
+        return BasePath(_NOBODY, "", uri, 0), store, ""
+    base = max(known, key=lambda one: len(one.uri))
+    store = context.bases.open_base(base)
+    rest = uri[len(base.uri) :].strip("/")
+    if store.is_local:
+        rest = os.path.relpath(_root(open_store(uri, create=False)), _root(store))
+        rest = "" if rest == "." else rest
+    return base, store, rest
+
+
+def _register(context: Context, uri: str) -> BasePath:
+    last = re.sub(r"[^A-Za-z0-9_-]+", "-", uri.rsplit("/", 1)[-1]).strip("-")[:40] or "files"
+    name = f"{last}-{hashlib.sha256(uri.encode()).hexdigest()[:8]}"
+    try:
+        return context.catalog.add_base(name, context.bases.address(uri, name))
+    except AlreadyExists:
+        return next(base for base in context.catalog.bases() if is_inside(uri, base.uri))
+
+
+def _listed(store: Store, folder: str, root: _Root) -> Iterator[ObjectInfo]:
+    if root.names is not None:
+        for name in root.names:
+            path = paths.checked(f"{folder}/{name}" if folder else name)
+            yield store.head(path)
+        return
+    matches = _is_parquet if root.pattern is None else _glob(root.pattern)
+    for info in store.list(folder):
+        below = info.path[len(folder) + 1 :] if folder else info.path
+        if matches(below) and not paths.is_temporary(info.path):
+            paths.checked(info.path)
+            yield info
+
+
+def _is_parquet(path: str) -> bool:
+    """A Parquet file that is not hidden, as Spark has it: no part begins with '.' or '_', but for '_name=value'."""
+    parts = path.split("/")
+    hidden = any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts)
+    return not hidden and path.endswith(_ENDINGS)
+
+
+def _glob(pattern: str) -> Callable[[str], bool]:
+    """Whether a path matches a pattern: '**' stands for any number of folders, '*' for a part of one name."""
+    parts = pattern.split("/")
+    pieces = []
+    for index, part in enumerate(parts):
+        last = index == len(parts) - 1
+        if part == "**":
+            pieces.append("(?:[^/]+/)*" + ("[^/]+" if last else ""))
+        else:
+            inner = fnmatch.translate(part).removeprefix("(?s:").removesuffix(r")\Z").removesuffix(r")\z")
+            inner = inner.replace(".*", "[^/]*").replace(".", "[^/]") if _WILD.search(part) else re.escape(part)
+            pieces.append(inner + ("" if last else "/"))
+    whole = re.compile("".join(pieces), re.DOTALL)
+    return lambda path: whole.fullmatch(path) is not None
+
+
+def _check_inside(store: Store, path: str, base: BasePath) -> None:
+    """Refuse a file that a symbolic link takes out of its base path."""
+    local = store.local_path(path)
+    if local is None:
+        return
+    if not os.path.realpath(local).startswith(f"{os.path.realpath(_root(store))}{os.sep}"):
+        raise InvalidInput(f"{path} is a link out of the base path {base.name!r}, {base.uri}: adopt the file itself.")
+
+
+def _root(store: Store) -> str:
+    """The folder of a local store."""
+    inside = store.local_path("x")
+    assert inside is not None
+    return str(inside.parent)
+
+
+def _nanos(moment: datetime) -> int:
+    passed = moment - _EPOCH
+    return (passed.days * 86_400 + passed.seconds) * 10**9 + passed.microseconds * 1000
+
+
+def _shown(source: Source) -> str:
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    names: Iterable[str] = (os.fspath(one) for one in source)
+    return next(iter(names), "The list")
+
+
+__all__ = ["Source", "find_files"]
