@@ -108,16 +108,17 @@ def _ask_base(catalog: Catalog, every: list[str], is_clean_up: bool) -> None:
 
 def _ask(store: Store, every: list[str], is_clean_up: bool) -> None:
     if every and (based := _in_base(store, every)) is not None:
-        return _ask_base(*based, is_clean_up)
+        _ask_base(*based, is_clean_up)
+        return
     known = {path: found for path in every if (found := identify(path)) is not None}
     wanted = {path: found for path, found in known.items() if found.kind is not FileKind.TEMPORARY}
     if not wanted:
-        return
+        return None
     for catalog in [*_CATALOGS]:
         if catalog.store.uri == store.uri and not (isinstance(catalog, ReplicaCatalog) or catalog.pool.is_closed):
             for path, why in living(catalog, wanted, is_clean_up=is_clean_up):
                 _note(f"{path} was deleted although {why}.")
-            return
+            return None
 
 
 def _note(text: str) -> None:

@@ -55,7 +55,9 @@ def adopt(
             f"Table {state.full_name} has a primary key, and files of others are not sorted by it: load them with "
             "backfill or append."
         )
-    found = find_files(context, source, hive=hive)
+    table_columns(state.schema, state.schemas, state.last_column_id, by, extra)  # refuses wrong options at once
+    columns = {column.name for column in state.schema.fields}
+    found = find_files(context, source, columns=columns, hive=hive)
     known = set(context.catalog.known_paths(state.id, [file.address for file in found]))
     if known and not skip_known:
         raise AlreadyExists(

@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -26,6 +25,7 @@ from moulin.table.context import Context
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 _WILD = re.compile(r"[*?\[]")
+_WILDS = re.compile(r"(\*|\?|\[!?[^\]]+\])")
 _ENDINGS = (".parquet", ".parq")
 _NOBODY = UUID(int=0)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,29 +40,52 @@ class _Root:
     names: tuple[str, ...] | None = None
 
 
-def find_files(context: Context, source: Source, *, hive: bool) -> list[FoundFile]:
+def find_files(context: Context, source: Source, *, columns: Collection[str], hive: bool) -> list[FoundFile]:
     """The files that a source means, in the order of their paths.
 
     Text is a folder, a file, or a pattern with `*`, `?`, `[...]` and `**` for any folders. A list names files and
-    folders literally.
+    folders literally. With `hive`, folders such as day=2026-01-01 name values; those around the base path count if the
+    table has a column of the name.
     """
-    roots = _roots(context, source)
     found: dict[str, FoundFile] = {}
-    for root in roots:
+    for root in _roots(context, source):
         base, store, folder = _base_of(context, root.uri)
+        inner = _inner_bases(context, base)
+        around = {name: value for name, value in path_values(f"{_root_path(base)}/x").items() if name in columns}
         for info in _listed(store, folder, root):
             _check_inside(store, info.path, base)
-            address = paths.base_path(base.id, info.path)
+            address = _address(base, inner, info.path)
             if paths.parse_moved(address) is not None:
                 raise InvalidInput(
                     f"{info.path} below {base.uri} is a segment that a lake moved there: it is not free."
                 )
-            values = tuple(path_values(info.path).items()) if hive else ()
-            etag = info.etag or ""
+            values = tuple({**around, **path_values(info.path)}.items()) if hive else ()
+            etag = "" if store.is_local else info.etag or ""  # of a folder it says no more than the time
             found[address] = FoundFile(address, info.path, info.size, _nanos(info.modified), etag, values)
     if not found:
         raise NotFound(f"{_shown(source)} has no Parquet files: name a folder, a file or a pattern that has some.")
     return [found[address] for address in sorted(found)]
+
+
+def _inner_bases(context: Context, base: BasePath) -> list[tuple[str, BasePath]]:
+    """The base paths inside another one, by their folders there, the longest first: a file has one address."""
+    root = _root_path(base)
+    inner = [one for one in context.catalog.bases() if one.id != base.id and is_inside(one.uri, base.uri)]
+    folders = [(_root_path(one)[len(root) :].strip("/"), one) for one in inner]
+    return sorted(folders, key=lambda found: -len(found[0]))
+
+
+def _address(base: BasePath, inner: Sequence[tuple[str, BasePath]], path: str) -> str:
+    for folder, one in inner:
+        if path.startswith(f"{folder}/"):
+            return paths.base_path(one.id, path[len(folder) + 1 :])
+    return paths.base_path(base.id, path)
+
+
+def _root_path(base: BasePath) -> str:
+    """The path in the address of a base path, as the names of folders are spelled."""
+    path = urlsplit(base.uri).path
+    return unquote(path) if base.uri.startswith("file:") else path
 
 
 def _roots(context: Context, source: Source) -> list[_Root]:
@@ -164,6 +187,9 @@ def _base_of(context: Context, uri: str, *, register: bool = True) -> tuple[Base
 
 
 def _register(context: Context, uri: str) -> BasePath:
+    """The root as a base path of its own, or the first folder above it whose name is not that of a value."""
+    while "=" in unquote(uri.rsplit("/", 1)[-1]) and uri.count("/") > 3:  # scheme://bucket/folder
+        uri = uri.rsplit("/", 1)[0]
     last = re.sub(r"[^A-Za-z0-9_-]+", "-", uri.rsplit("/", 1)[-1]).strip("-")[:40] or "files"
     name = f"{last}-{hashlib.sha256(uri.encode()).hexdigest()[:8]}"
     try:
@@ -187,14 +213,19 @@ def _listed(store: Store, folder: str, root: _Root) -> Iterator[ObjectInfo]:
 
 
 def _is_parquet(path: str) -> bool:
-    """A Parquet file that is not hidden, as Spark has it: no part begins with '.' or '_', but for '_name=value'."""
-    parts = path.split("/")
-    hidden = any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts)
-    return not hidden and path.endswith(_ENDINGS)
+    return not _is_hidden(path) and path.endswith(_ENDINGS)
+
+
+def _is_hidden(path: str) -> bool:
+    """As Spark has it: a part begins with '.' or '_', but for '_name=value'."""
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
 def _glob(pattern: str) -> Callable[[str], bool]:
-    """Whether a path matches a pattern: '**' stands for any number of folders, '*' for a part of one name."""
+    """Whether a path matches a pattern: '**' stands for any number of folders, '*' for a part of one name.
+
+    Hidden files match where the pattern names them.
+    """
     parts = pattern.split("/")
     pieces = []
     for index, part in enumerate(parts):
@@ -202,11 +233,23 @@ def _glob(pattern: str) -> Callable[[str], bool]:
         if part == "**":
             pieces.append("(?:[^/]+/)*" + ("[^/]+" if last else ""))
         else:
-            inner = fnmatch.translate(part).removeprefix("(?s:").removesuffix(r")\Z").removesuffix(r")\z")
-            inner = inner.replace(".*", "[^/]*").replace(".", "[^/]") if _WILD.search(part) else re.escape(part)
-            pieces.append(inner + ("" if last else "/"))
-    whole = re.compile("".join(pieces), re.DOTALL)
-    return lambda path: whole.fullmatch(path) is not None
+            pieces.append(_name_pattern(part) + ("" if last else "/"))
+    whole, shows_hidden = re.compile("".join(pieces), re.DOTALL), _is_hidden(pattern)
+    return lambda path: whole.fullmatch(path) is not None and (shows_hidden or not _is_hidden(path))
+
+
+def _name_pattern(part: str) -> str:
+    """A regular expression for one name, from a pattern of it."""
+    found = []
+    for piece in _WILDS.split(part):
+        if piece in ("*", "?"):
+            found.append("[^/]*" if piece == "*" else "[^/]")
+        elif len(piece) > 2 and piece.startswith("[") and piece.endswith("]"):  # something in brackets
+            inside = piece[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+            found.append(f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside}]")
+        else:
+            found.append(re.escape(piece))
+    return "".join(found)
 
 
 def _check_inside(store: Store, path: str, base: BasePath) -> None:

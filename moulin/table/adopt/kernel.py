@@ -83,9 +83,9 @@ class _Kernel:
             return self._look(file)
         except NotFound:
             raise NotFound(f"{file.address} is not there any more: adopt files that nobody is writing.") from None
-        except (pa.ArrowException, ValueError, IndexError, UnicodeDecodeError) as error:
-            if isinstance(error, MoulinError):
-                raise
+        except MoulinError:
+            raise
+        except (pa.ArrowException, OSError, ValueError, IndexError) as error:
             raise Corrupt(f"{file.address} is not a Parquet file that can be read: {_first_line(error)}.") from None
 
     def _look(self, file: FoundFile) -> SegmentFacts | None:
