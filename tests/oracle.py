@@ -113,12 +113,12 @@ def _ask(store: Store, every: list[str], is_clean_up: bool) -> None:
     known = {path: found for path in every if (found := identify(path)) is not None}
     wanted = {path: found for path, found in known.items() if found.kind is not FileKind.TEMPORARY}
     if not wanted:
-        return None
+        return
     for catalog in [*_CATALOGS]:
         if catalog.store.uri == store.uri and not (isinstance(catalog, ReplicaCatalog) or catalog.pool.is_closed):
             for path, why in living(catalog, wanted, is_clean_up=is_clean_up):
                 _note(f"{path} was deleted although {why}.")
-            return None
+            return
 
 
 def _note(text: str) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from moulin.table.adopt.adopt import Adoption
     from moulin.table.compact.compaction import Compaction
+    from moulin.table.compact.move import Move
     from moulin.table.edit.commit import Compute
     from moulin.table.edit.merge_builder import MergeBuilder
     from moulin.table.stats import TableStats
@@ -209,6 +210,19 @@ class Table(TableVersions, TableSettings):
             return Adoption(earlier.version)
         options: dict[str, Any] = {"by": by, "extra": extra, "hive": hive, "skip_known": skip_known}
         return adopt(self._context, state, source, request_id=request_id, **options)
+
+    def move(self, where: Where = None, *, base: str, progress: Callable[[int, int], None] | None = None) -> Move:
+        """Move segments to a base path of the lake: whole ones, whose rows all match, or all without `where`.
+
+        Rows, their ids and all that reads them stay the same, and so do versions from before. A segment is written
+        there, read again, and then takes the place of the old one, whose file clean-up deletes. A call that was killed
+        loses nothing; the next one moves what is left.
+        """
+        from moulin.table.compact.move import move
+
+        self._writable()
+        self._flush()
+        return move(self._context, self._writable, where, base, progress)
 
     def delete_where(self, where: Where) -> Outcome:
         """Delete the rows that match; no data is rewritten."""
