@@ -34,7 +34,8 @@ from moulin.model.schema.values import (
     TimestamptzType,
 )
 
-By = Literal["auto", "name", "id"]
+By = Literal["auto", "name", "id", "own"]
+"""How columns are matched. "own" trusts the field ids of files that have some, and is for imports."""
 Extra = Literal["error", "ignore"]
 _UNSIGNED = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 
@@ -72,7 +73,7 @@ def match_columns(
     if len(tops) != len(arrow):
         raise InvalidInput(f"{where} has a schema that cannot be read: {len(tops)} columns, {len(arrow)} read.")
     has_ids = any(elements[at].field_id is not None for at in tops)
-    by_id = table.by == "id" or (table.by == "auto" and has_ids)
+    by_id = table.by == "id" or (table.by in ("auto", "own") and has_ids)
     if by_id and not all(elements[at].field_id is not None for at in tops):
         raise InvalidInput(f"Columns of {where} have no field ids: match them with by='name'.")
     found = _by_id(elements, tops, table, where) if by_id else _by_name(elements, tops, table, where)

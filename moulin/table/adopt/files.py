@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -65,6 +65,34 @@ def find_files(context: Context, source: Source, *, columns: Collection[str], hi
     if not found:
         raise NotFound(f"{_shown(source)} has no Parquet files: name a folder, a file or a pattern that has some.")
     return [found[address] for address in sorted(found)]
+
+
+def folder_of(context: Context, text: str) -> tuple[str, Store, str]:
+    """The address of a folder, the store of the base path that it lies below, and its path there."""
+    local = _local(text)
+    if local is not None and not os.path.isdir(local):
+        raise NotFound(f"The folder {text} does not exist.")
+    uri = text.rstrip("/") if local is None else _folder_uri(os.path.realpath(local))
+    _, store, folder = _base_of(context, uri)
+    return uri, store, folder
+
+
+def found_files(context: Context, uri: str, wanted: Mapping[str, Mapping[str, str | None]]) -> list[FoundFile]:
+    """Files by their paths below a folder, each with values of columns that it may lack."""
+    base, store, folder = _base_of(context, uri)
+    inner = _inner_bases(context, base)
+    known = {info.path: info for info in store.list(folder)} if wanted else {}
+    found = []
+    for name, values in wanted.items():
+        path = paths.checked(f"{folder}/{name}" if folder else name)
+        info = known.get(path)
+        if info is None:
+            raise NotFound(f"{name} is a file of the table in {uri}, and is not there.")
+        _check_inside(store, path, base)
+        etag = "" if store.is_local else info.etag or ""
+        address, told = _address(base, inner, path), tuple(values.items())
+        found.append(FoundFile(address, path, info.size, _nanos(info.modified), etag, told))
+    return sorted(found, key=lambda file: file.address)
 
 
 def _inner_bases(context: Context, base: BasePath) -> list[tuple[str, BasePath]]:
@@ -280,4 +308,4 @@ def _shown(source: Source) -> str:
     return next(iter(names), "The list")
 
 
-__all__ = ["Source", "find_files"]
+__all__ = ["Source", "find_files", "folder_of", "found_files"]

@@ -208,7 +208,7 @@ def _first_line(error: Exception) -> str:
 
 def table_columns(schema: Schema, schemas: Mapping[int, Schema], last_id: int, by: str, extra: str) -> TableColumns:
     """What files are matched with."""
-    if by not in ("auto", "name", "id"):
+    if by not in ("auto", "name", "id", "own"):
         raise InvalidInput(f"Columns are matched by 'auto', 'name' or 'id', not by {by!r}.")
     if extra not in ("error", "ignore"):
         raise InvalidInput(f"Extra columns are an 'error' or are left out with 'ignore', not {extra!r}.")

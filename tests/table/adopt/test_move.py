@@ -19,7 +19,8 @@ from moulin.mirror import Mirror
 from moulin.table.table import Table
 from tests.table.conftest import BACKENDS, EVENTS, SERVED, OpenLake
 
-pytestmark = pytest.mark.parametrize("open_lake", [*BACKENDS, SERVED], indirect=True)
+EVERYWHERE = pytest.mark.parametrize("open_lake", [*BACKENDS, SERVED], indirect=True)
+FOLDER = pytest.mark.parametrize("open_lake", BACKENDS[:1], indirect=True)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -53,6 +54,7 @@ def events(lake: Lake, archive: Path, open_lake: OpenLake) -> Table:
     return table
 
 
+@EVERYWHERE
 def test_whole_segments_move_and_nothing_else_changes(lake: Lake, events: Table, archive: Path) -> None:
     events.delete_where("id = 3")
     old, before = events.state().version, seen(events)
@@ -74,6 +76,7 @@ def test_whole_segments_move_and_nothing_else_changes(lake: Lake, events: Table,
     assert sum(path.startswith("bases/") for path in left) == 1
 
 
+@EVERYWHERE
 def test_a_move_of_a_keyed_table_keeps_its_keys(lake: Lake, archive: Path) -> None:
     lake.add_base(archive, name="archive")
     table = lake.create_table("shop.keyed", EVENTS, primary_key=["id"])
@@ -88,16 +91,16 @@ def test_a_move_of_a_keyed_table_keeps_its_keys(lake: Lake, archive: Path) -> No
     assert len(table.scan().to_arrow()) == 31
 
 
+@FOLDER
 def test_other_names_are_refused(events: Table) -> None:
     with pytest.raises(NotFound, match="Base path 'nowhere' does not exist"):
         events.move("id < 5", base="nowhere")
 
 
+@FOLDER
 def test_clean_up_deletes_what_was_moved_and_what_moved_later(
     lake: Lake, events: Table, archive: Path, tmp_path: Path
 ) -> None:
-    if lake.uri.startswith("grpc"):
-        pytest.skip("clean-up runs where the catalog is")
     catalog = lake.own_catalog()
     events.move(base="archive")
     paths = {segment.facts.path for segment in events.scan().plan().segments}
@@ -121,6 +124,7 @@ def test_clean_up_deletes_what_was_moved_and_what_moved_later(
     lake.drop_base("archive")
 
 
+@FOLDER
 def test_a_lost_archive_is_named(lake: Lake, events: Table, archive: Path, open_lake: OpenLake) -> None:
     events.move("id < 10", base="archive")
     kept = archive.rename(archive.with_name("elsewhere"))
@@ -131,9 +135,8 @@ def test_a_lost_archive_is_named(lake: Lake, events: Table, archive: Path, open_
     assert len(seen(open_lake().table("shop.events"))) == 40
 
 
+@FOLDER
 def test_replicas_and_mirrors_find_what_was_moved(lake: Lake, events: Table, tmp_path: Path) -> None:
-    if not lake.store.is_local or lake.uri.startswith("grpc"):
-        pytest.skip("a mirror is taken where the catalog is; one backend is enough")
     events.move("id < 10", base="archive")
     expected = seen(events)
     Mirror(lake, str(tmp_path / "mirror")).run_once()
