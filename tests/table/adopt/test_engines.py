@@ -89,6 +89,7 @@ def test_duckdb_and_pyiceberg_read_the_same_rows(lake: Lake, events: Table, tmp_
         assert theirs.scan(row_filter="day = '2026-01-02' and id > 12").to_arrow().num_rows == 17
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_spark_reads_and_changes_the_same_rows(spark: Any, events: Table, lake: Lake, tmp_path: Path) -> None:
     with moulin.connect(tmp_path / "lake", spark=spark) as other:
@@ -131,7 +132,8 @@ def test_files_of_a_bucket_are_adopted_and_segments_move_there(
     bucket, _, prefix = s3_url.removeprefix("s3://").partition("/")
     for file in folder.rglob("*.parquet"):
         s3_client.upload_file(str(file), bucket, f"{prefix}/theirs/{file.relative_to(folder)}".lstrip("/"))
-    options = dict.fromkeys(("theirs", "archive"), s3_options)
+    secret = "0f9a-never-stored-77"
+    options = {name: {**s3_options, "secret_access_key": secret} for name in ("theirs", "archive")}
     with moulin.connect(tmp_path / "lake", base_options=options) as lake:
         lake.create_database("shop")
         lake.add_base(f"{s3_url}/theirs", name="theirs")
@@ -145,7 +147,7 @@ def test_files_of_a_bucket_are_adopted_and_segments_move_there(
         assert in_order(lake.duckdb().sql("from shop.t").to_arrow_table()) == expected
         assert [one["id"] for one in expected] == [*range(3, 40), 100]
         stored = b"".join(p.read_bytes() for p in (tmp_path / "lake").rglob("*") if p.is_file())
-        assert not any(value.encode() in stored for name, value in s3_options.items() if "secret" in name)
+        assert secret.encode() not in stored
         gone = f"{prefix}/theirs/day=2026-01-01/part 0%=ü.parquet".lstrip("/")
         s3_client.put_object(Bucket=bucket, Key=gone, Body=b"PAR1 other PAR1")
         with pytest.raises(moulin.errors.Corrupt, match="part 0"):
