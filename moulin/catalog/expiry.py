@@ -266,6 +266,7 @@ def _purge_table(connection: sa.Connection, table_id: UUID) -> list[Garbage]:
         s.index_files,
         s.indexes,
         s.span_masks,
+        s.adopted_files,
         s.partitions,
         s.table_commits,
         s.table_schemas,

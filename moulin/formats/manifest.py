@@ -73,7 +73,7 @@ def require_feature(manifest: pb.Manifest, feature: int) -> None:
 
 def require_base_paths(manifest: pb.Manifest, paths: Iterable[str]) -> None:
     """Note that whoever reads this manifest must know base paths, if a file of `paths` lies below one."""
-    if any(path.startswith(BASES_PREFIX) for path in paths):
+    if manifest.adopted_files or any(path.startswith(BASES_PREFIX) for path in paths):
         require_feature(manifest, FEATURE_BASE_PATHS)
 
 

@@ -189,6 +189,7 @@ class Table(TableVersions, TableSettings):
         extra: str = "error",
         hive: bool = True,
         skip_known: bool = False,
+        again: bool = False,
         request_id: str | None = None,
     ) -> Adoption:
         """Make foreign Parquet files segments of this table where they lie, in one version. No byte is copied.
@@ -199,16 +200,16 @@ class Table(TableVersions, TableSettings):
 
         Columns are matched by field id where files have some, else by name; `by` "name" or "id" decides it. Columns
         that files lack are null, or their default, or a value of the path (`day=2026-01-01/`) unless `hive` is False.
-        Columns that the table lacks are an error, or left out with `extra="ignore"`. A file that is in the table
-        already is an error, or left out with `skip_known`. With a `request_id`, a second call of the same id does
-        nothing.
+        Columns that the table lacks are an error, or left out with `extra="ignore"`. A table remembers the files
+        that it has adopted: one of them is an error, or left out with `skip_known`; with `again`, one whose rows were
+        removed or rewritten is adopted once more. With a `request_id`, a second call of the same id does nothing.
         """
         from moulin.table.adopt.adopt import Adoption, adopt
 
         state = self._writable()
         if request_id is not None and (earlier := self._context.catalog.committed(request_id)):
             return Adoption(earlier.version)
-        options: dict[str, Any] = {"by": by, "extra": extra, "hive": hive, "skip_known": skip_known}
+        options: dict[str, Any] = {"by": by, "extra": extra, "hive": hive, "skip_known": skip_known, "again": again}
         return adopt(self._context, state, source, request_id=request_id, **options)
 
     def move(self, where: Where = None, *, base: str, progress: Callable[[int, int], None] | None = None) -> Move:

@@ -202,7 +202,9 @@ def _add(
     _check_added(change, added, vectors, same_rows=same_rows)
     if not added:
         return
-    base_paths.check_added(change.draft, change.table_id, change.name, added)
+    base_paths.check_added(
+        change.draft, change.table_id, change.name, added, again=base_paths.AGAIN in change.commit.summary
+    )
     version, sequence = change.draft.version, change.updates.get("last_sequence", change.row.last_sequence)
     if late := [facts for facts in added if (facts.seq_max or 0) > sequence]:
         raise InvalidInput(f"{late[0].path} holds rows of sequence number {late[0].seq_max}, which is yet to come.")

@@ -9,7 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.commit import indexes, regions
-from moulin.catalog.objects import tables
+from moulin.catalog.objects import base_paths, tables
 from moulin.catalog.objects.history import own_sequences
 from moulin.catalog.segments import bases
 from moulin.catalog.segments import live as segments
@@ -80,6 +80,7 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
     manifest.masks.extend(bases.masks(connection, table_id))
     if row.inline:
         codec.require_feature(manifest, codec.FEATURE_INLINE_SEGMENTS)
+    manifest.adopted_files.extend(base_paths.remembered(connection, table_id))
     codec.require_base_paths(manifest, (ref.path for ref in manifest.data_files))
     manifest.regions.extend(regions.stored(connection, table_id))
     indexes.fill_manifest(connection, table_id, manifest)

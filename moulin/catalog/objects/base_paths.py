@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,8 @@ from moulin.storage import paths
 from moulin.storage.bases import is_inside
 from moulin.storage.store import REMOTE_SCHEMES
 
+AGAIN = "adopted-again"
+"""Key of the summary of a commit that may adopt files which the table has had."""
 _SCHEMES = ("file", "memory", *REMOTE_SCHEMES)
 
 
@@ -90,36 +93,91 @@ def _to_base(row: Any) -> BasePath:
     return BasePath(row.id, row.name, row.uri, row.created_at)
 
 
+def file_digest(path: str) -> bytes:
+    """What a table remembers of a file that it has adopted."""
+    return hashlib.sha256(path.encode()).digest()[:16]
+
+
+def remember(connection: sa.Connection, table_id: UUID, digests: Collection[bytes]) -> None:
+    """Note that a table has adopted files; those that are noted already stay."""
+    a = s.adopted_files
+    for chunk in chunks(sorted(digests)):
+        mine = sa.select(a.c.digest).where(a.c.table_id == table_id, a.c.digest.in_(chunk))
+        known = set(connection.execute(mine).scalars())
+        if new := [{"table_id": table_id, "digest": digest} for digest in chunk if digest not in known]:
+            connection.execute(a.insert(), new)
+
+
+def remembered(connection: sa.Connection, table_id: UUID) -> list[bytes]:
+    a = s.adopted_files
+    return list(
+        connection.execute(sa.select(a.c.digest).where(a.c.table_id == table_id).order_by(a.c.digest)).scalars()
+    )
+
+
 def known_paths(connection: sa.Connection, table_id: UUID, wanted: Sequence[str]) -> list[str]:
-    """The paths among `wanted`, all below base paths, that segments of a table have, in any version that is kept."""
-    g, p, t = s.segments, s.segment_spans, s.tables
+    """The paths among `wanted` of files that a table has adopted, ever; a clone knows those of its base, too."""
+    a, t = s.adopted_files, s.tables
     base = connection.execute(sa.select(t.c.base_id).where(t.c.id == table_id)).scalar()
     tables = [table_id] if base is None else [table_id, base]
+    by_digest = {file_digest(path): path for path in wanted}
+    found: set[bytes] = set()
+    for chunk in chunks(sorted(by_digest)):
+        query = sa.select(a.c.digest).where(a.c.table_id.in_(tables), a.c.digest.in_(chunk))
+        found.update(connection.execute(query).scalars())
+    return sorted(by_digest[digest] for digest in found)
+
+
+def _live_paths(connection: sa.Connection, table_id: UUID, wanted: Sequence[str]) -> list[str]:
+    """The paths among `wanted` that segments which the table has now have."""
+    g, p = s.segments, s.segment_spans
     found: list[str] = []
     for chunk in chunks(list(wanted)):
-        mine = sa.exists().where(p.c.segment == g.c.number, p.c.table_id.in_(tables))
-        query = sa.select(g.c.path).where(sa.text(s.IN_BASE_PATH), g.c.path.in_(chunk), mine)
+        live = sa.and_(p.c.segment == g.c.number, p.c.table_id == table_id, p.c.removed_version == s.OPEN)
+        query = sa.select(g.c.path).where(sa.text(s.IN_BASE_PATH), g.c.path.in_(chunk), sa.exists().where(live))
         found += connection.execute(query).scalars()
-    return sorted(set(found))
+    return sorted(found)
 
 
-def check_added(draft: Draft, table_id: UUID, table: str, added: Iterable[SegmentFacts]) -> None:
-    """Refuse segments below base paths that are not the lake's, or files that the table has already."""
-    based = {facts.path: facts for facts in added if paths.parse_base_path(facts.path) is not None}
+def check_added(draft: Draft, table_id: UUID, table: str, added: Iterable[SegmentFacts], *, again: bool) -> None:
+    """Refuse segments below base paths that are not the lake's, and files that the table has adopted before.
+
+    With `again`, only those that it has now are refused. The others are remembered.
+    """
+    based = [facts for facts in added if paths.parse_base_path(facts.path) is not None]
     if not based:
         return
-    bases = {found[0] for path in based if (found := paths.parse_base_path(path)) is not None}
+    bases = {found[0] for facts in based if (found := paths.parse_base_path(facts.path)) is not None}
     known = set(draft.connection.execute(sa.select(s.base_paths.c.id).where(s.base_paths.c.id.in_(bases))).scalars())
     if unknown := bases - known:
         raise NotFound(f"Base path {min(unknown)} does not exist: it was dropped, or belongs to another lake.")
-    for path in based:
-        if (moved := paths.parse_moved(path)) is not None and moved[1] != draft.lake_uuid:
-            raise InvalidInput(f"{path} is the file of another lake.")
-    if twice := known_paths(draft.connection, table_id, list(based)):
-        raise AlreadyExists(
-            f"{twice[0]} is a file of {table} already: adopt each file once, or leave known ones out with "
-            "skip_known=True."
-        )
+    for facts in based:
+        if (moved := paths.parse_moved(facts.path)) is not None and moved[1] != draft.lake_uuid:
+            raise InvalidInput(f"{facts.path} is the file of another lake.")
+    files = [facts.path for facts in based if facts.adopted is not None]
+    twice = (_live_paths if again else known_paths)(draft.connection, table_id, files)
+    if twice or len(set(files)) != len(files):
+        raise known_file(min(twice or files), table)
+    remember(draft.connection, table_id, {file_digest(path) for path in files})
 
 
-__all__ = ["add", "check_added", "drop", "find", "known_paths", "list_all"]
+def known_file(path: str, table: str) -> AlreadyExists:
+    return AlreadyExists(
+        f"{path} is a file of {table} already, or was: adopt each file once, leave known ones out with "
+        "skip_known=True, or take one that was removed with again=True."
+    )
+
+
+__all__ = [
+    "AGAIN",
+    "add",
+    "check_added",
+    "drop",
+    "file_digest",
+    "find",
+    "known_file",
+    "known_paths",
+    "list_all",
+    "remember",
+    "remembered",
+]

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from moulin.errors import AlreadyExists, FailedPrecondition
+from moulin.catalog.objects.base_paths import AGAIN, known_file
+from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.columns.batching import batched
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
@@ -47,6 +48,7 @@ def adopt(
     extra: str = "error",
     hive: bool = True,
     skip_known: bool = False,
+    again: bool = False,
     request_id: str | None = None,
 ) -> Adoption:
     """Make segments of the files that `source` means; see `Table.adopt`."""
@@ -58,19 +60,19 @@ def adopt(
     table_columns(state.schema, state.schemas, state.last_column_id, by, extra)  # refuses wrong options at once
     columns = {column.name for column in state.schema.fields}
     found = find_files(context, source, columns=columns, hive=hive)
-    known = set(context.catalog.known_paths(state.id, [file.address for file in found]))
+    if again and skip_known:
+        raise InvalidInput("Files that the table has had are left out or taken again: choose skip_known or again.")
+    known = set() if again else set(context.catalog.known_paths(state.id, [file.address for file in found]))
     if known and not skip_known:
-        raise AlreadyExists(
-            f"{min(known)} is a file of {state.full_name} already: adopt each file once, or leave known ones out with "
-            "skip_known=True."
-        )
+        raise known_file(min(known), state.full_name)
     left = [file for file in found if file.address not in known]
     added = read_facts(context, state, left, by=by, extra=extra)
     sums = {"files": len(added), "rows": sum(f.rows for f in added), "bytes": sum(f.size for f in added)}
     counts = {"known": len(known), "empty": len(left) - len(added)}
     if not added:
         return Adoption(state.head_version, **counts)
-    change = DataChange(state.id, state.version, Kind.APPEND, tuple(added), summary={"adopted-files": str(len(added))})
+    summary = {"adopted-files": str(len(added)), **({AGAIN: "true"} if again else {})}
+    change = DataChange(state.id, state.version, Kind.APPEND, tuple(added), summary=summary)
     version = context.committer.commit([change], request_id=request_id).version
     return Adoption(version, **sums, **counts)
 

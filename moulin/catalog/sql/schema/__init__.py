@@ -40,6 +40,7 @@ from moulin.catalog.sql.schema.object import (
 from moulin.catalog.sql.schema.segment import (
     IN_BASE_PATH,
     SPAN_STATISTICS,
+    adopted_files,
     deletion_vectors,
     journals,
     merge_inputs,
@@ -59,6 +60,7 @@ __all__ = [
     "OPEN",
     "SPAN_STATISTICS",
     "Id",
+    "adopted_files",
     "base_paths",
     "branch_tables",
     "branches",

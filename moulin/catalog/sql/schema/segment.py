@@ -65,6 +65,14 @@ segments = Table(
     partial_index("segments_in_base_paths", "path", where=IN_BASE_PATH),
 )
 
+# Files that a table has adopted, ever, by the first bytes of the SHA-256 of their paths: none is adopted twice unawares.
+adopted_files = Table(
+    "adopted_files",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("digest", LargeBinary(16), primary_key=True),
+)
+
 segment_spans = Table(
     "segment_spans",
     metadata,
