@@ -549,6 +549,8 @@ class Lake:
                 self._duck.close()
             if self._context is not None:
                 self._context.close()
+                if isinstance(self.store, BasesStore) and self.on_branch is None:
+                    self.store.known()  # tasks of Spark may be made of it after this
         finally:
             self.catalog.close()
             if self._opened_by is not None:

@@ -12,14 +12,14 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 from uuid import UUID
 
 from moulin.config import Config
-from moulin.errors import Corrupt, FailedPrecondition, InvalidInput, NotFound
+from moulin.errors import Closed, Corrupt, FailedPrecondition, InvalidInput, NotFound
 from moulin.model.entities import BasePath
 from moulin.storage import paths
 from moulin.storage.cache import with_cache
@@ -80,9 +80,10 @@ class BasesStore(Store):
         return open_store(os.fspath(uri), self._options.get(name), create=False).uri
 
     def known(self) -> None:
-        """Learn the base paths of now, for a copy of this store that cannot ask the catalog."""
-        for base in self._list() if self._list is not None else ():
-            self._known.setdefault(base.id, base)
+        """Learn the base paths of now, for a copy of this store that cannot ask the catalog. A closed one says none."""
+        with suppress(Closed):
+            for base in self._list() if self._list is not None else ():
+                self._known.setdefault(base.id, base)
 
     def _of(self, path: str) -> tuple[Store, str]:
         """The store that has an object, and its path there."""

@@ -52,8 +52,9 @@ def find_files(context: Context, source: Source, *, columns: Collection[str], hi
         base, store, folder = _base_of(context, root.uri)
         inner = _inner_bases(context, base)
         around = {name: value for name, value in path_values(f"{_root_path(base)}/x").items() if name in columns}
+        inside = _Inside(store, base)
         for info in _listed(store, folder, root):
-            _check_inside(store, info.path, base)
+            inside.check(info.path)
             address = _address(base, inner, info.path)
             if paths.parse_moved(address) is not None:
                 raise InvalidInput(
@@ -82,13 +83,13 @@ def found_files(context: Context, uri: str, wanted: Mapping[str, Mapping[str, st
     base, store, folder = _base_of(context, uri)
     inner = _inner_bases(context, base)
     known = {info.path: info for info in store.list(folder)} if wanted else {}
-    found = []
+    found, inside = [], _Inside(store, base)
     for name, values in wanted.items():
         path = paths.checked(f"{folder}/{name}" if folder else name)
         info = known.get(path)
         if info is None:
             raise NotFound(f"{name} is a file of the table in {uri}, and is not there.")
-        _check_inside(store, path, base)
+        inside.check(path)
         etag = "" if store.is_local else info.etag or ""
         address, told = _address(base, inner, path), tuple(values.items())
         found.append(FoundFile(address, path, info.size, _nanos(info.modified), etag, told))
@@ -280,13 +281,28 @@ def _name_pattern(part: str) -> str:
     return "".join(found)
 
 
-def _check_inside(store: Store, path: str, base: BasePath) -> None:
-    """Refuse a file that a symbolic link takes out of its base path."""
-    local = store.local_path(path)
-    if local is None:
-        return
-    if not os.path.realpath(local).startswith(f"{os.path.realpath(_root(store))}{os.sep}"):
-        raise InvalidInput(f"{path} is a link out of the base path {base.name!r}, {base.uri}: adopt the file itself.")
+class _Inside:
+    """Refuses files that a symbolic link takes out of their base path; asks about each folder once."""
+
+    def __init__(self, store: Store, base: BasePath) -> None:
+        self._base, self._root = base, _root(store) if store.is_local else None
+        self._real = None if self._root is None else os.path.realpath(self._root)
+        self._folders: dict[str, bool] = {}
+
+    def check(self, path: str) -> None:
+        if self._root is None:
+            return
+        folder, _, name = path.rpartition("/")
+        if folder not in self._folders:
+            self._folders[folder] = self._is_inside(os.path.join(self._root, folder))
+        file = os.path.join(self._root, folder, name)
+        if not self._folders[folder] or (os.path.islink(file) and not self._is_inside(file)):
+            raise InvalidInput(
+                f"{path} is a link out of the base path {self._base.name!r}, {self._base.uri}: adopt the file itself."
+            )
+
+    def _is_inside(self, local: str) -> bool:
+        return f"{os.path.realpath(local)}{os.sep}".startswith(f"{self._real}{os.sep}")
 
 
 def _root(store: Store) -> str:

@@ -16,7 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from moulin.errors import Corrupt, InvalidInput, MoulinError, NotFound
-from moulin.formats.segment.footer import decode_footer, footer_facts, read_footer_bytes, split_offsets
+from moulin.formats.segment.footer import (
+    FooterColumn,
+    column_facts,
+    decode_footer,
+    footer_columns,
+    read_footer_bytes,
+    split_offsets,
+)
 from moulin.formats.segment.foreign import elements_of, hidden_keys, numbered, schema_end, with_hidden
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns.batching import batched
@@ -71,12 +78,22 @@ def adopt_slice(work: AdoptSlice) -> list[SegmentFacts]:
         return [facts for block in looked for facts in block if facts is not None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What files have in common whose footers begin with `start`: the same with field ids, and what was matched."""
+
+    start: bytes
+    numbered: bytes
+    matched: Matched
+    columns: Mapping[int, FooterColumn]
+
+
 class _Kernel:
     """What files of one schema have in common is found once. Used by several threads: what they find is the same."""
 
     def __init__(self, work: AdoptSlice) -> None:
         self._work, self._schema = work, work.layout.schema
-        self._matched: dict[tuple[bytes, frozenset[str]], Matched] = {}
+        self._plans: dict[frozenset[str], list[_Plan]] = {}
 
     def look(self, file: FoundFile) -> SegmentFacts | None:
         try:
@@ -90,13 +107,12 @@ class _Kernel:
 
     def _look(self, file: FoundFile) -> SegmentFacts | None:
         with self._work.store.reader(file.address, file.size) as source:
-            footer, is_sealed = read_footer_bytes(source, file.address)
-        metadata = decode_footer(footer, file.address, is_sealed=is_sealed)
-        if metadata.num_rows == 0:
+            footer, _ = read_footer_bytes(source, file.address)
+        plan = self._plan(footer, file)
+        told = decode_footer(plan.numbered + footer[len(plan.start) :], file.address, is_sealed=True)
+        if told.num_rows == 0:
             return None
-        hidden = hidden_keys(footer, metadata.metadata)
-        matched = self._match(footer, metadata, hidden, file)
-        told = decode_footer(numbered(footer, matched.field_ids, hidden), file.address, is_sealed=False)
+        matched = plan.matched
         constants = self._constants(matched.missing, file)
         adopted = AdoptedFile(
             self._work.layout.table_id,
@@ -104,22 +120,28 @@ class _Kernel:
             tuple(sorted((number, value) for number, value in constants.items())),
             file.modified_ns,
             file.etag,
-            hidden,
+            hidden_keys(footer, told.metadata),
             matched.other_ids,
         )
-        return self._facts(file, footer, told, adopted, matched)
+        return self._facts(file, footer, told, adopted, plan)
 
-    def _match(self, footer: bytes, metadata: pq.FileMetaData, hidden: Sequence[int], file: FoundFile) -> Matched:
-        start = with_hidden(footer, hidden)[: schema_end(footer)]
+    def _plan(self, footer: bytes, file: FoundFile) -> _Plan:
+        """How files of this schema, and with values of these names in their paths, are read."""
         given = frozenset(name for name, _ in file.values)
-        key = start, given
-        if key not in self._matched:
-            plain = decode_footer(with_hidden(footer, hidden), file.address, is_sealed=False)
-            options = {"arrow_extensions_enabled": True, "coerce_int96_timestamp_unit": "us"}
-            arrow = pq.ParquetFile(pa.BufferReader(b""), metadata=plain, **options).schema_arrow
-            found = match_columns(elements_of(start), arrow, self._work.table, given, file.address)
-            self._matched[key] = found
-        return self._matched[key]
+        for plan in self._plans.get(given, ()):
+            if footer.startswith(plan.start):
+                return plan
+        start = footer[: schema_end(footer)]
+        raw = decode_footer(footer, file.address, is_sealed=True)
+        plain = decode_footer(with_hidden(footer, hidden_keys(footer, raw.metadata)), file.address, is_sealed=False)
+        options = {"arrow_extensions_enabled": True, "coerce_int96_timestamp_unit": "us"}
+        arrow = pq.ParquetFile(pa.BufferReader(b""), metadata=plain, **options).schema_arrow
+        matched = match_columns(elements_of(start), arrow, self._work.table, given, file.address)
+        told = numbered(start, matched.field_ids)
+        columns = footer_columns(decode_footer(told + footer[len(start) :], file.address, is_sealed=True), self._schema)
+        plan = _Plan(start, told, matched, columns)
+        self._plans.setdefault(given, []).append(plan)
+        return plan
 
     def _constants(self, missing: Sequence[NestedField], file: FoundFile) -> dict[int, bytes | None]:
         """Values of columns that the file lacks: of its path, else defaults. Null where a column may be null."""
@@ -139,11 +161,11 @@ class _Kernel:
         return found
 
     def _facts(
-        self, file: FoundFile, footer: bytes, told: pq.FileMetaData, adopted: AdoptedFile, matched: Matched
+        self, file: FoundFile, footer: bytes, told: pq.FileMetaData, adopted: AdoptedFile, plan: _Plan
     ) -> SegmentFacts:
-        rows, layout = told.num_rows, self._work.layout
+        rows, layout, matched = told.num_rows, self._work.layout, plan.matched
         constants = dict(adopted.constants)
-        columns = [*footer_facts(told, self._schema), *self._missing_facts(matched.missing, constants, rows)]
+        columns = [*column_facts(told, plan.columns, {}), *self._missing_facts(matched.missing, constants, rows)]
         facts = SegmentFacts(
             file.number,
             file.address,

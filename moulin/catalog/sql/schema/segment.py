@@ -65,7 +65,7 @@ segments = Table(
     partial_index("segments_in_base_paths", "path", where=IN_BASE_PATH),
 )
 
-# Files that a table has adopted, ever, by the first bytes of the SHA-256 of their paths: none is adopted twice unawares.
+# Files that a table has adopted, ever, by the first bytes of the SHA-256 of their paths: none is adopted twice.
 adopted_files = Table(
     "adopted_files",
     metadata,
