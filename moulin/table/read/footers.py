@@ -2,7 +2,7 @@
 
 A local file is known by its inode, size and times, so one that was touched is read and checked again. An object of a
 remote store is never changed in place, and is known by its address and size; its pages are checked at every read, for
-each is a new transfer.
+each is a new transfer. An inline segment is known by its bytes.
 """
 
 # Decisions: docs/decisions/0151, docs/decisions/0310
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Sequence
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from moulin.model.schema.values import Schema
 from moulin.sized_cache import SizedCache
 from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.read.inline_cache import INLINE_ROWS
 
 _BYTES = 128 << 20
 _FOOTERS: SizedCache[Hashable, OpenedFile] = SizedCache(_BYTES, lambda opened: opened.nbytes)
@@ -58,12 +60,16 @@ def open_small(store: Store, facts: SegmentFacts, like: OpenedFile | None = None
 
 
 def forget_footers() -> None:
+    """Forget all that is known of segments, decoded rows of inline ones too."""
     _FOOTERS.clear()
+    INLINE_ROWS.clear()
 
 
 def _key(store: Store, facts: SegmentFacts) -> Hashable | None:
     """Names a file as it is now; None when it cannot be looked at."""
-    local = store.local_path(facts.path) if store.is_local and facts.inline is None else None
+    if facts.inline is not None:
+        return (facts.path, crc32(facts.inline))
+    local = store.local_path(facts.path) if store.is_local else None
     if local is None:
         return (store.uri, facts.path, facts.size)
     try:
