@@ -170,7 +170,7 @@ class UnitReader:
         except (MoulinError, pa.ArrowException, ValueError, LookupError, OSError):
             return None
 
-    def _decoded(self, facts: Sequence[SegmentFacts], names: Sequence[str]) -> pa.Table | None:
+    def _decoded(self, facts: Sequence[SegmentFacts], names: tuple[str, ...]) -> pa.Table | None:
         """All rows of small segments; None when these do not have the same columns."""
         known: list[SmallFile] = []
         for one in facts:
