@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame, SparkSession
 
+    from moulin.table.branch_diff import BranchDiff
     from moulin.table.context import Context
     from moulin.table.ports import Duck, Exporter, Spark
+    from moulin.table.publishing import Publication
     from moulin.table.table import Table
     from moulin.table.transaction import Transaction
 
@@ -193,6 +195,51 @@ class Lake:
 
     def branches(self, *, include_dropped: bool = False) -> list[Branch]:
         return self._open_catalog().branches(include_dropped=include_dropped)
+
+    def diff(self) -> BranchDiff:
+        """What this branch did since it began: tables that came, went, got another name, or have other rows or columns.
+
+        Tables that nobody opened on the branch cost nothing. Rows are counted and read when they are asked for.
+
+        >>> test = lake.branch("test")
+        >>> _ = test.table("shop.orders").append([{"id": 1, "customer": "ann", "amount": 9.5}])
+        >>> [(table.name, table.kind, table.inserted) for table in test.diff()]
+        [('shop.orders', 'changed', 1)]
+        >>> _ = lake.drop_branch("test")
+        """
+        from moulin.table.branch_diff import diff
+
+        if self.on_branch is None:
+            raise FailedPrecondition(
+                "Main has no beginning to compare with: ask a branch, lake.open_branch(name).diff()."
+            )
+        self.flush()
+        return diff(self.context, self.on_branch)
+
+    def publish(self, name: str, *, dry_run: bool = False) -> Publication:
+        """Bring what a branch did to main: one version for all tables, or nothing. Then the branch is dropped.
+
+        Rows, columns, properties, new and dropped tables, names and views come along. Changes of different rows never
+        conflict. A row, key, column or name that both sides changed raises Conflict, which names it and both versions,
+        and nothing is changed. A `dry_run` raises or returns the same and changes nothing.
+
+        >>> test = lake.branch("test")
+        >>> _ = test.table("shop.orders").append([{"id": 7, "customer": "eve", "amount": 1.5}])
+        >>> done = lake.publish("test")
+        >>> [(table.name, table.inserted) for table in done.tables]
+        [('shop.orders', 1)]
+        """
+        from moulin.table.publishing import publish
+
+        self._open_catalog()
+        if self.on_branch is not None:
+            raise FailedPrecondition("A branch is published from main: lake.publish(name).")
+        branch = self.open_branch(name)
+        done = publish(self.context, branch.context, name, dry_run=dry_run)
+        if not dry_run:
+            self._branches.pop(name, None)
+            branch.close()
+        return done
 
     def drop_branch(self, name: str) -> Branch:
         """Drop a branch with all that was written to it. It can be brought back until its grace window ends."""
