@@ -20,6 +20,7 @@ from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInpu
 from moulin.model.entities import SPARK, Branch, Database, DropPreview, Representation, TableEntry, View, ViewQuery
 from moulin.model.names import AT, check_name, parse_table_name
 from moulin.storage import paths
+from moulin.storage.address import with_branch
 from moulin.storage.cache import open_cached, with_cache
 from moulin.storage.read_only import ReadOnlyStore
 from moulin.storage.store import Store, open_store
@@ -174,7 +175,7 @@ class Lake:
         """
         from moulin.table.branching import seconds_of, version_of
 
-        catalog = self._open_catalog()
+        catalog = self._main_catalog()
         only = None if tables is None else [self._resolve(table) for table in tables]
         version = None if at is None else version_of(catalog, at)
         catalog.create_branch(name, version=version, expires_in=seconds_of(expires), only=only)
@@ -184,14 +185,24 @@ class Lake:
         """A branch that exists, as a lake. It ends with this one."""
         from moulin.catalog.on_branch import branch_catalog
 
-        catalog = branch_catalog(self._open_catalog(), name)
+        catalog = branch_catalog(self._main_catalog(), name)
         with self._lock:
             found = self._branches.get(name)
             if found is None or found._closed:
                 makers = self._make_spark, self._make_exporter, self._make_duck
-                found = self._branches[name] = Lake(catalog, self.store, f"{self.uri}{AT}{name}", *makers)
+                found = self._branches[name] = Lake(catalog, self.store, with_branch(self.uri, name), *makers)
                 found.on_branch = name
             return found
+
+    def branch_alone(self, name: str) -> Lake:
+        """A branch as `moulin.connect` returns it: with it, this lake is closed. A missing one closes it at once."""
+        try:
+            found = self.open_branch(name)
+        except BaseException:
+            self.close()
+            raise
+        found._opened_by = self
+        return found
 
     def branches(self, *, include_dropped: bool = False) -> list[Branch]:
         return self._open_catalog().branches(include_dropped=include_dropped)
@@ -243,13 +254,13 @@ class Lake:
 
     def drop_branch(self, name: str) -> Branch:
         """Drop a branch with all that was written to it. It can be brought back until its grace window ends."""
-        catalog = self._open_catalog()
+        catalog = self._main_catalog()
         if (opened := self._branches.pop(name, None)) is not None:
             opened.close()  # first: what was put is in storage when the branch comes back
         return catalog.drop_branch(name)
 
     def resurrect_branch(self, name: str) -> Lake:
-        self._open_catalog().resurrect_branch(name)
+        self._main_catalog().resurrect_branch(name)
         return self.open_branch(name)
 
     # Tables
@@ -318,12 +329,12 @@ class Lake:
     def table(self, name: str, read_only: bool = False) -> Table:
         """A table. One opened `read_only` shows the version of now until its `refresh` is called.
 
-        "shop@test.orders" is the table shop.orders of the branch test.
+        "shop.orders@test" is the table shop.orders of the branch test.
         """
-        database, at, rest = name.partition(AT) if isinstance(name, str) else ("", "", "")
-        branch, dot, table = rest.partition(".")
-        if at and dot and self.on_branch is None and any(one.name == branch for one in self.branches()):
-            return self.open_branch(branch).table(f"{database}.{table}", read_only)
+        database, table = parse_table_name(name)
+        stem, at, branch = database.rpartition(AT)
+        if at and self.on_branch is None:
+            return self.open_branch(branch).table(f"{stem}.{table}", read_only)
         return self._table(self._resolve(name), read_only=read_only)
 
     def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]:
@@ -467,15 +478,18 @@ class Lake:
         self._flush()
         return session
 
-    def duckdb(self, connection: DuckDBPyConnection | None = None) -> DuckDBPyConnection:
+    def duckdb(
+        self, connection: DuckDBPyConnection | None = None, *, branches: Collection[str] = ()
+    ) -> DuckDBPyConnection:
         """A DuckDB connection in which every table and view of the lake is a view, `database.table`: SQL without Java.
 
         It shows the version of this call, with what was put so far, until `lake.duckdb(connection)` brings it to the
         newest one. `moulin_table('shop.orders', version := 12)` is a table as it was, and so is `as_of := '2026-01-31
         12:00'`. A statement opens the files that the catalog says may match its constants; after `SET VARIABLE
         moulin_pruning = false`, all. The connection changes no table of the lake; what it creates is its own. It keeps
-        the versions that it shows from clean-up, and ends with the lake. Its SQL may read files and call home as this
-        process may: do not run what a stranger wrote. Needs the extra `duckdb`.
+        the versions that it shows from clean-up, and ends with the lake. Tables of `branches` are there as
+        "shop@exp".orders, and moulin_table('shop.orders@exp') is one of any branch. Its SQL may read files and call
+        home as this process may: do not run what a stranger wrote. Needs the extra `duckdb`.
         """
         self._open_catalog()
         with self._lock:
@@ -483,7 +497,7 @@ class Lake:
                 if self._make_duck is None:
                     raise FailedPrecondition("This lake was opened without DuckDB; open it with moulin.connect.")
                 self._duck = self._make_duck(self)
-        return self._duck.connect(connection)
+        return self._duck.connect(connection, branches)
 
     def attach(self, spark: SparkSession) -> SparkSession:
         """The same Spark session as one that knows the tables of this lake; the session that was given stays as it is.
@@ -548,6 +562,14 @@ class Lake:
         if self._closed:
             raise Closed("The lake was closed; connect again.")
         return self.catalog
+
+    def _main_catalog(self) -> CatalogBackend:
+        """The catalog, for what only main does."""
+        if self.on_branch is not None:
+            raise FailedPrecondition(
+                f"This lake is the branch {self.on_branch!r}: make, open and drop branches on the lake itself."
+            )
+        return self._open_catalog()
 
     def _make_context(self) -> Context:
         from moulin.table.context import Context

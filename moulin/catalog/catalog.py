@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -249,11 +249,6 @@ class Catalog:
         with self.pool.read() as connection:
             found = branches.unopened(connection, *where)
         for row in found:
-            if not self.may_write:
-                raise FailedPrecondition(
-                    f"Table {row.database}.{row.name} was not opened on its branch yet: open it once through the "
-                    f"catalog, or read it on main at version {row.version}."
-                )
             with self._mutation("open-on-branch") as draft:
                 branches.open_table(draft, row)
 
@@ -292,14 +287,17 @@ class Catalog:
     def table(self, database: NameOrId, name: NameOrId, version: int | None = None) -> TableState:
         self._open_named(database, name)
         with self.pool.read() as connection:
-            return tables.load(connection, tables.find(connection, database, name), version)
+            return self._load(connection, tables.find(connection, database, name), version)
 
     def table_by_id(self, table_id: UUID, version: int | None = None) -> TableState:
         with self.pool.read() as connection, suppress(NotFound):
-            return tables.load(connection, tables.find_by_id(connection, table_id), version)
+            return self._load(connection, tables.find_by_id(connection, table_id), version)
         self._open_on_branch(branches.named(table_id))
         with self.pool.read() as connection:
-            return tables.load(connection, tables.find_by_id(connection, table_id), version)
+            return self._load(connection, tables.find_by_id(connection, table_id), version)
+
+    def _load(self, connection: sa.Connection, row: Any, version: int | None) -> TableState:
+        return tables.load(connection, row, branches.version_to_read(connection, row, version))
 
     def table_entry(self, table_id: UUID) -> TableEntry:
         with self.pool.read() as connection:
@@ -619,10 +617,21 @@ class Catalog:
 
 
 def own_catalog(backend: object) -> Catalog:
-    """The catalog itself, for what must be done where it is; FailedPrecondition for one behind a server or a copy."""
-    backend = getattr(backend, "whole", backend)  # of a branch, that of the lake
-    if not isinstance(backend, Catalog):
+    """The catalog itself, for what must be done where it is; FailedPrecondition for one behind a server or a copy.
+
+    That of a branch is the lake's, and names mean there what they mean on the branch.
+    """
+    if local_catalog(backend) is None:
         raise FailedPrecondition(
             "This works on the catalog itself, not through a server: open the lake by its folder or database."
         )
-    return backend
+    return cast(Catalog, backend)
+
+
+def local_catalog(backend: object) -> Catalog | None:
+    """The catalog of the lake that a backend, or a branch of one, asks in this process; None for one behind a server.
+
+    Names mean there what they mean on main.
+    """
+    whole = getattr(backend, "whole", backend)
+    return whole if isinstance(whole, Catalog) else None

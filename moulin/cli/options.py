@@ -18,6 +18,7 @@ import moulin
 from moulin.cli.output import COUNTED_ROWS, print_logs
 from moulin.errors import InvalidInput, NotFound
 from moulin.storage import paths
+from moulin.storage.address import split_branch
 from moulin.storage.store import open_store
 
 if TYPE_CHECKING:
@@ -126,12 +127,22 @@ def open_lake(
         yield lake
 
 
+def require_main(address: Address, command: str) -> None:
+    """Refuse the address of a branch for a command that is about the whole lake."""
+    _, branch = split_branch(address.lake or "", address.storage_options)
+    if branch is not None:
+        raise InvalidInput(
+            f"`moulin {command}` is about the lake with all of its branches: leave @{branch} out of its address."
+        )
+
+
 def require_lake(address: Address) -> None:
     """Refuse a folder that holds no lake, so that a mistyped path does not make one.
 
     The catalog in the folder is the lake, wherever its files lie. One that is lost is left to `connect`, which says so.
     """
-    lake, storage = address.lake or "", address.storage
+    lake, _ = split_branch(address.lake or "", address.storage_options)
+    storage = address.storage
     if "://" in lake and not lake.startswith("file://"):
         return
     if _is_there(lake, paths.catalog_file(), {}) or _is_there(storage or lake, paths.marker(), address.storage_options):

@@ -131,7 +131,7 @@ def find(connection: sa.Connection, name: str, *, include_dropped: bool = False)
         query = query.where(b.c.tombstoned_at.is_(None))
     row = connection.execute(query.order_by(b.c.tombstoned_at.desc().nulls_first()).limit(1)).first()
     if row is None:
-        raise NotFound(f"Branch {name!r} does not exist; make it with lake.branch({name!r}).")
+        raise databases.no_branch(name)
     return row
 
 
@@ -156,13 +156,17 @@ def _to_branch(connection: sa.Connection, row: Any) -> Branch:
 
 
 def unopened(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Any]:
-    """The tables that live branches began with and that are not opened yet, by name."""
+    """The tables that live branches began with and that are not opened yet, by name.
+
+    A replica clones such a table for itself, without its being opened.
+    """
     d, c, b = s.databases, s.branch_tables, s.branches
+    cloned = sa.exists().where(s.tables.c.id == c.c.own_id).correlate(c)
     query = (
         sa.select(c, b.c.version, d.c.name.label("database"))
         .join(d, d.c.id == c.c.database_id)
         .join(b, b.c.id == c.c.branch_id)
-        .where(c.c.opened.is_(False), d.c.tombstoned_at.is_(None), *where)
+        .where(c.c.opened.is_(False), ~cloned, d.c.tombstoned_at.is_(None), *where)
         .order_by(c.c.name)
     )
     return list(connection.execute(query))
@@ -201,7 +205,7 @@ def open_table(draft: Draft, row: Any) -> None:
     mine = (c.c.branch_id == row.branch_id, c.c.source_id == row.source_id)
     if connection.execute(sa.select(c.c.opened).where(*mine)).scalar() is not False:
         return  # somebody else was faster
-    clones.clone(draft, row.source_id, row.database_id, row.name, row.version, table_id=row.own_id)
+    clone_table(draft, row)
     connection.execute(c.update().where(*mine).values(opened=True))
     add_branches(draft.lake(), [], connection.execute(sa.select(c).where(*mine)))
 
@@ -260,6 +264,24 @@ def _branch_table(branch: str, row: Any) -> BranchTable | None:
     after = None if is_gone else f"{row.database.removesuffix(ending)}.{row.name}"
     versions = row.created_version, row.head_version
     return BranchTable(row.source_id, row.id, before, after, *versions, bool(row.wrote))
+
+
+def clone_table(draft: Draft, row: Any) -> None:
+    """Clone a table that `unopened` lists. That it is opened is for others to know, and is not noted here."""
+    clones.clone(draft, row.source_id, row.database_id, row.name, row.version, table_id=row.own_id)
+
+
+def version_to_read(connection: sa.Connection, row: Any, version: int | None) -> int | None:
+    """The version at which a table has the rows that it had at `version`; `row` is that of the table.
+
+    From the beginning of its branch until somebody opens it, a table on a branch has the rows that it is opened with.
+    """
+    if version is None or version >= row.created_version or row.base_id is None:
+        return version
+    b, c = s.branches, s.branch_tables
+    began = sa.select(b.c.version).join(c, c.c.branch_id == b.c.id).where(c.c.own_id == row.id)
+    since = connection.execute(began).scalar()
+    return version if since is None or version < since else int(row.created_version)
 
 
 def drop(draft: Draft, name: str, *, grace_seconds: float) -> Branch:

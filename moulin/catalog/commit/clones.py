@@ -20,7 +20,7 @@ from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.formats import messages as pb
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id, new_snapshot_id
-from moulin.model.names import check_name
+from moulin.model.names import check_new_name
 from moulin.model.tags import shown
 
 CLONE = "clone"
@@ -41,7 +41,8 @@ def clone(
     over. With `table_id`, the id of the clone, the source may have been dropped since. Costs what the settings of the
     source take, however many segments and commits it has.
     """
-    check_name(name, "table")
+    if table_id is None:
+        check_new_name(name, "table")
     connection = draft.connection
     row = tables.find_by_id(connection, source_id, dropped_after=None if table_id is None else -1)
     at = row.lake_version if version is None else version
