@@ -36,6 +36,11 @@ _INDEXES = frozenset((4, 5, 6, 7))
 _META_MOVED = frozenset((9, 10, 11, 14))  # addresses in its metadata: of data, index, dictionary, bloom filter
 
 
+def stored_name(field_id: int) -> str:
+    """The name of a column in its file: columns are known by their ids, and a segment may have one of the same name."""
+    return f"_moulin_column_{field_id}"
+
+
 class Part(NamedTuple):
     """One of the files: how many bytes it has, and how to open it."""
 
@@ -347,4 +352,4 @@ def _interleaved(texts: Sequence[bytes], leaves: Sequence[int]) -> bytes:
     )
 
 
-__all__ = ["Part", "Stitched", "open_stitched", "stitched_footer"]
+__all__ = ["Part", "Stitched", "open_stitched", "stitched_footer", "stored_name"]

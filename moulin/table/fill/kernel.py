@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from moulin.formats.segment.reader import POSITION, SegmentReader
+from moulin.formats.segment.stitched import stored_name
 from moulin.formats.segment.writer import SegmentWriter, nan_fields
 from moulin.model.columns.arrays import Integers
 from moulin.model.facts import ColumnFile, LiveSegment
@@ -77,9 +78,9 @@ def _fill_segment(work: FillSlice, segment: LiveSegment) -> ColumnFile:
 
 
 def stored_schema(fields: Sequence[NestedField]) -> Schema:
-    """How columns are named in their file: a segment may have a placeholder of the same name."""
+    """The columns of a column file."""
     return Schema(
-        *(NestedField(f.field_id, f"{f.name}_{f.field_id}", f.field_type, required=False) for f in fields), schema_id=0
+        *(NestedField(f.field_id, stored_name(f.field_id), f.field_type, required=False) for f in fields), schema_id=0
     )
 
 
