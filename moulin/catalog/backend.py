@@ -60,7 +60,12 @@ class TaskBackend(Protocol):
     """Merge tasks, as those who compact use them."""
 
     def create_merge_tasks(
-        self, planned: Sequence[PlannedTask], *, worker: str | None = None, read_version: int = 0
+        self,
+        planned: Sequence[PlannedTask],
+        *,
+        worker: str | None = None,
+        read_version: int = 0,
+        seconds: float | None = None,
     ) -> list[Claim | None]: ...
     def claim_merge_task(
         self, worker: str, *, seconds: float | None = None, table_id: UUID | None = None

@@ -17,6 +17,7 @@ from moulin.catalog.segments import live as segments
 from moulin.catalog.segments.sql_rows import CARRIED, select_spans, span_row
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
+from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id, new_snapshot_id
@@ -154,4 +155,6 @@ def _copy_own(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> No
     for segment in segments.by_number(connection, table_id, [row.segment for row in own], draft.version).values():
         ref = segments.existing_ref(table_id, segment)
         ref.dv_version = draft.version
+        if segment.columns_id:
+            codec.require_feature(draft.table(table_id), codec.FEATURE_COLUMN_FILES)
         draft.table(table_id).data_files.append(ref)

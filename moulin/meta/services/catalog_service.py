@@ -15,7 +15,7 @@ from moulin.catalog.commit.delivery import require_delivered
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.objects.new_table import NewTable, foreseen
 from moulin.catalog.segments.live import PartitionFilter
-from moulin.catalog.tasks.merge_tasks import PlannedTask
+from moulin.catalog.tasks.merge_tasks import COMPACT, FILL, PlannedTask
 from moulin.errors import InvalidInput
 from moulin.meta.auth import caller
 from moulin.meta.codec.id import from_message_id
@@ -335,10 +335,14 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def CreateMergeTasks(self, request: pb.CreateMergeTasksRequest, context: Any) -> pb.CreateMergeTasksResponse:
         planned = [
-            PlannedTask(from_message_id(p.table_id, "table_id"), dict(p.inputs), p.level) for p in request.planned
+            PlannedTask(from_message_id(p.table_id, "table_id"), dict(p.inputs), p.level, _task_kind(p.kind))
+            for p in request.planned
         ]
         worker = request.worker if request.HasField("worker") else None
-        made = self._tasks.create_merge_tasks(planned, worker=worker, read_version=request.read_version)
+        seconds = request.seconds if request.HasField("seconds") else None
+        made = self._tasks.create_merge_tasks(
+            planned, worker=worker, read_version=request.read_version, seconds=seconds
+        )
         tasks = [pb.CreatedMergeTask(claim=None if claim is None else to_message_claim(claim)) for claim in made]
         return pb.CreateMergeTasksResponse(tasks=tasks)
 
@@ -441,6 +445,12 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def GetStreams(self, request: pb.GetStreamsRequest, context: Any) -> pb.GetStreamsResponse:
         return to_message_streams(self._catalog.ingest.snapshot())
+
+
+def _task_kind(kind: str) -> str:
+    if kind not in ("", COMPACT, FILL):
+        raise InvalidInput(f"A task compacts or fills, and does not {kind[:60]!r}.")
+    return kind or COMPACT
 
 
 def _limit(request: pb.ChangeRange) -> int | None:

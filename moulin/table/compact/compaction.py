@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -150,7 +151,8 @@ def plan(
         segments = context.catalog.segments(state.id, state.version, with_columns=False)
     live = list(segments)
     held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in live])
-    free = [segment for segment in live if segment.facts.number not in held]
+    shown = {column.field_id for column in state.schema.fields}
+    free = [segment for segment in live if segment.facts.number not in held and not _is_filled(segment, shown)]
     if state.schema.identifier_field_ids:
         return pick_levels(free, config, due_only=due_only, everything=everything, lost_specs=state.lost_specs)
     span = merge_span_ns(state.properties, config.merge_span)
@@ -165,6 +167,11 @@ def plan(
         bounds=limits,
         lost_specs=state.lost_specs,
     )
+
+
+def _is_filled(segment: LiveSegment, shown: AbstractSet[int]) -> bool:
+    """Whether a segment has values of a column that is not complete: a compaction would have to compute them again."""
+    return any(not shown >= set(file.fields) for file in segment.facts.files)
 
 
 def planned(table_id: UUID, group: Group) -> PlannedTask:

@@ -16,8 +16,8 @@ from moulin.model.facts import LiveSegment
 from moulin.model.layout.size_tier import size_tier
 from moulin.model.layout.sort_order import NullOrder, SortDirection
 from moulin.model.schema.arrow import arrow_schema
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.commit.segment_rows import open_rows
 from moulin.table.compact.kernel import MEMORY_BYTES, CompactionSlice, InputRange
 from moulin.table.write import clustering
 from moulin.table.write.layout import Layout
@@ -278,7 +278,7 @@ def _cut_inputs(
 
 def _key(store: Store, layout: Layout, segment: LiveSegment, name: str) -> Iterator[pa.ChunkedArray]:
     """The first sort column of a segment, all positions, in pieces, in the storage type that can be compared."""
-    source = open_segment(store, segment.facts)
+    source = open_rows(store, segment.facts)
     with SegmentReader(source, layout.schema, columns=[name], name=segment.facts.path) as reader:
         for piece in reader.pieces(_KEY_BYTES):
             key = piece.column(0)

@@ -21,8 +21,8 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import SegmentFacts
 from moulin.model.schema.values import Schema
 from moulin.sized_cache import SizedCache
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.commit.segment_rows import open_rows
 from moulin.table.read.inline_cache import INLINE_ROWS
 
 _BYTES = 128 << 20
@@ -37,7 +37,7 @@ def open_reader(
     columns: Sequence[str] | None = None,
 ) -> SegmentReader:
     """A reader of a segment, with what is known of its footer, and of pages of a local file that were checked."""
-    source: pa.NativeFile = open_segment(store, facts)
+    source: pa.NativeFile = open_rows(store, facts)
     known = _key(store, facts)
     opened = None if known is None else _FOOTERS.find(known)
     trust = store.is_local and facts.inline is None and known is not None
@@ -66,12 +66,19 @@ def forget_footers() -> None:
 
 
 def _key(store: Store, facts: SegmentFacts) -> Hashable | None:
-    """Names a file as it is now; None when it cannot be looked at."""
-    if facts.inline is not None:
-        return (facts.path, crc32(facts.inline))
-    local = store.local_path(facts.path) if store.is_local else None
+    """Names the files of a segment as they are now; None when they cannot be looked at."""
+    held = facts.inline
+    base = _file_key(store, facts.path, facts.size) if held is None else (facts.path, crc32(held))
+    if not facts.files:
+        return base
+    keys = (base, *(_file_key(store, file.path, file.size) for file in facts.files))
+    return None if None in keys else keys
+
+
+def _file_key(store: Store, path: str, size: int) -> Hashable | None:
+    local = store.local_path(path) if store.is_local else None
     if local is None:
-        return (store.uri, facts.path, facts.size)
+        return (store.uri, path, size)
     try:
         found = os.stat(local)
     except OSError:

@@ -22,10 +22,10 @@ INLINE_ROWS: Final[SizedCache[Hashable, pa.Table]] = SizedCache(32 << 20, lambda
 
 
 def inline_key(state: TableState, facts: Sequence[SegmentFacts], names: Sequence[str]) -> Hashable | None:
-    """Names these columns of inline segments as the table's schema shows them; None if one of them is a file."""
+    """Names these columns of inline segments as the table's schema shows them; None if one of them has a file."""
     parts: list[tuple[str, int]] = []
     for one in facts:
-        if one.inline is None:
+        if one.inline is None or one.files:
             return None
         parts.append((one.path, crc32(one.inline)))
     return state.id, state.schema_id, tuple(names), tuple(parts)

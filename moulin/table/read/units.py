@@ -154,6 +154,8 @@ class UnitReader:
         plain = self._by_pages and not self._hidden.names and not self._positions
         if not plain or len(units) == 1 or not all(map(_is_small, units)):
             return None
+        if any(unit.segment.facts.files for unit in units):
+            return None
         columns = self._schema_columns if self._columns is None else self._columns
         names = (*columns, *(name for name in self._predicate.columns if name not in columns))
         facts = [unit.segment.facts for unit in units]

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DataFileRef(_message.Message):
-    __slots__ = ("path", "file_size", "num_rows", "level", "seq_min", "seq_max", "key_min", "key_max", "dv_path", "dv_offset", "dv_length", "status", "format", "number", "schema_id", "spec_id", "partition", "sort_order_id", "sha256", "columns", "time_min", "time_max", "has_lineage", "first_row_id", "sequence", "added_version", "dv_id", "dv_cardinality", "since_version", "dv_version", "region", "index_size", "owner", "adopted", "dv_adopted")
+    __slots__ = ("path", "file_size", "num_rows", "level", "seq_min", "seq_max", "key_min", "key_max", "dv_path", "dv_offset", "dv_length", "status", "format", "number", "schema_id", "spec_id", "partition", "sort_order_id", "sha256", "columns", "time_min", "time_max", "has_lineage", "first_row_id", "sequence", "added_version", "dv_id", "dv_cardinality", "since_version", "dv_version", "region", "index_size", "owner", "adopted", "dv_adopted", "columns_id", "column_files")
     PATH_FIELD_NUMBER: _ClassVar[int]
     FILE_SIZE_FIELD_NUMBER: _ClassVar[int]
     NUM_ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,8 @@ class DataFileRef(_message.Message):
     OWNER_FIELD_NUMBER: _ClassVar[int]
     ADOPTED_FIELD_NUMBER: _ClassVar[int]
     DV_ADOPTED_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_ID_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_FILES_FIELD_NUMBER: _ClassVar[int]
     path: str
     file_size: int
     num_rows: int
@@ -78,7 +80,25 @@ class DataFileRef(_message.Message):
     owner: bytes
     adopted: bool
     dv_adopted: bool
-    def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., num_rows: _Optional[int] = ..., level: _Optional[int] = ..., seq_min: _Optional[int] = ..., seq_max: _Optional[int] = ..., key_min: _Optional[bytes] = ..., key_max: _Optional[bytes] = ..., dv_path: _Optional[str] = ..., dv_offset: _Optional[int] = ..., dv_length: _Optional[int] = ..., status: _Optional[int] = ..., format: _Optional[int] = ..., number: _Optional[int] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., partition: _Optional[_Iterable[_Union[PartitionValue, _Mapping]]] = ..., sort_order_id: _Optional[int] = ..., sha256: _Optional[bytes] = ..., columns: _Optional[_Union[SegmentColumns, _Mapping]] = ..., time_min: _Optional[int] = ..., time_max: _Optional[int] = ..., has_lineage: _Optional[bool] = ..., first_row_id: _Optional[int] = ..., sequence: _Optional[int] = ..., added_version: _Optional[int] = ..., dv_id: _Optional[int] = ..., dv_cardinality: _Optional[int] = ..., since_version: _Optional[int] = ..., dv_version: _Optional[int] = ..., region: _Optional[int] = ..., index_size: _Optional[int] = ..., owner: _Optional[bytes] = ..., adopted: _Optional[bool] = ..., dv_adopted: _Optional[bool] = ...) -> None: ...
+    columns_id: int
+    column_files: _containers.RepeatedCompositeFieldContainer[ColumnFileRef]
+    def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., num_rows: _Optional[int] = ..., level: _Optional[int] = ..., seq_min: _Optional[int] = ..., seq_max: _Optional[int] = ..., key_min: _Optional[bytes] = ..., key_max: _Optional[bytes] = ..., dv_path: _Optional[str] = ..., dv_offset: _Optional[int] = ..., dv_length: _Optional[int] = ..., status: _Optional[int] = ..., format: _Optional[int] = ..., number: _Optional[int] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., partition: _Optional[_Iterable[_Union[PartitionValue, _Mapping]]] = ..., sort_order_id: _Optional[int] = ..., sha256: _Optional[bytes] = ..., columns: _Optional[_Union[SegmentColumns, _Mapping]] = ..., time_min: _Optional[int] = ..., time_max: _Optional[int] = ..., has_lineage: _Optional[bool] = ..., first_row_id: _Optional[int] = ..., sequence: _Optional[int] = ..., added_version: _Optional[int] = ..., dv_id: _Optional[int] = ..., dv_cardinality: _Optional[int] = ..., since_version: _Optional[int] = ..., dv_version: _Optional[int] = ..., region: _Optional[int] = ..., index_size: _Optional[int] = ..., owner: _Optional[bytes] = ..., adopted: _Optional[bool] = ..., dv_adopted: _Optional[bool] = ..., columns_id: _Optional[int] = ..., column_files: _Optional[_Iterable[_Union[ColumnFileRef, _Mapping]]] = ...) -> None: ...
+
+class ColumnFileRef(_message.Message):
+    __slots__ = ("segment", "path", "file_size", "sha256", "field_ids", "columns")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FILE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    FIELD_IDS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    segment: int
+    path: str
+    file_size: int
+    sha256: bytes
+    field_ids: _containers.RepeatedScalarFieldContainer[int]
+    columns: SegmentColumns
+    def __init__(self, segment: _Optional[int] = ..., path: _Optional[str] = ..., file_size: _Optional[int] = ..., sha256: _Optional[bytes] = ..., field_ids: _Optional[_Iterable[int]] = ..., columns: _Optional[_Union[SegmentColumns, _Mapping]] = ...) -> None: ...
 
 class PartitionValue(_message.Message):
     __slots__ = ("value",)
