@@ -60,6 +60,7 @@ def empty_trash(catalog: Catalog, result: Collection) -> None:
 
 def _delete(catalog: Catalog, rows: Sequence[Any], result: Collection) -> Sequence[Any]:
     """Delete objects, one by one if the store refuses all at once; returns the rows of those that are gone."""
+
     def in_use(every: Sequence[str]) -> set[str]:
         with catalog.pool.read() as connection:
             return ownership.in_use(connection, every)
