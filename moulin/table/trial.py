@@ -29,7 +29,8 @@ class Expectations:
             self._listed.append((message or text, lambda: ask(text)))
         elif callable(condition):
             check = condition
-            self._listed.append((message or getattr(check, "__name__", repr(check)), lambda: check(branch)))
+            name = str(getattr(check, "__name__", repr(check)))
+            self._listed.append((message or name, lambda: check(branch)))
         elif isinstance(condition, bool) or type(condition).__name__ == "bool_":
             held = bool(condition)
             self._listed.append((message or f"expectation {len(self._listed) + 1}", lambda: held))
