@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from moulin.catalog.commit.publishing import BRANCH, TablePublication, require_unpublished
 from moulin.catalog.commit.table_commit import Stale, TableCommit
-from moulin.errors import Conflict, Fenced, MoulinError
+from moulin.errors import Conflict, Fenced, MoulinError, NotFound
 from moulin.model.columns import compute as pc
 from moulin.model.conflicts import Verdict
 from moulin.model.entities import BranchTable, TableState
@@ -107,10 +107,24 @@ class _Publish:
         for table in catalog.branch_tables(self._branch.name):
             if not table.wrote or table.source_id is None or table.after is None:
                 continue
-            if (keyed := keyed_table(self._context, table.source_id)) is not None:
+            if (keyed := keyed_table(self._context, self._source(table).id)) is not None:
                 values = () if dry_run else [region.value for region in catalog.regions(table.own_id)]
                 uses[table.own_id] = self._keep(keyed, values)
         return uses
+
+    def _source(self, table: BranchTable) -> TableState:
+        """Main's table that one of the branch began as."""
+        assert table.source_id is not None
+        try:
+            return self._catalog.table_by_id(table.source_id)
+        except NotFound:
+            raise Conflict(
+                f"Table {table.before} was changed on branch {self._branch.name} and was dropped on main since version "
+                f"{self._branch.version}. Resurrect it on main, or drop it on the branch.",
+                requirement=f"Table {table.before}",
+                expected="was changed",
+                found="was dropped",
+            ) from None
 
     def _keep(self, keyed: KeyedTable, also: Sequence[tuple[bytes | None, ...]] = ()) -> tuple[RegionUse, ...]:
         try:
@@ -121,8 +135,7 @@ class _Publish:
 
     def _part(self, table: BranchTable, uses: tuple[RegionUse, ...], *, dry_run: bool) -> TablePublication:
         """What main's table takes of one of the branch."""
-        assert table.source_id is not None
-        main = self._catalog.table_by_id(table.source_id)
+        main = self._source(table)
         began = self._branch.version
         commit = TableCommit(main.id, main.version, Upsert(), {BRANCH: self._branch.name}, uses)
         if main.head_version <= began and not self._regions_differ(main.id, table.own_id):

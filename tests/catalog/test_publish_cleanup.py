@@ -32,7 +32,7 @@ def clean(lake: Lake) -> list[str]:
 
 
 def history(lake: Lake) -> dict[str, set[int]]:
-    """Tables that main left alone and tables that it changed, keyed and not, published; returns their rows."""
+    """Tables that main left alone and tables that it changed, keyed and not, published; the rows that they have."""
     for kind in ("alone", "moved"):
         lake.create_table(f"shop.{kind}", COLUMNS, partition_by=["day"]).append(rows(0, 30))
         lake.create_table(f"shop.{kind}_keyed", COLUMNS, primary_key=["id"]).put_batch(rows(0, 30))
