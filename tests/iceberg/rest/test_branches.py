@@ -120,8 +120,7 @@ def test_an_idempotency_key_of_main_is_another_one_on_a_branch(lake: Lake, addre
 def test_a_token_that_reads_reads_a_branch_and_changes_nothing(lake: Lake, address: str, tmp_path: Any) -> None:
     access = AccessFile(tmp_path / "access.toml")
     token = access.create("reader", Role.READ)
-    with served(lake, access) as guarded:
-        with Client(guarded, headers={"Authorization": f"Bearer {token}"}) as client:
-            assert client.get("/@exp/namespaces/shop/tables/orders").status_code == 200
-            assert client.post("/@exp/namespaces/shop/tables/orders/plan", json={}).status_code == 200
-            error(client.delete("/@exp/namespaces/shop/tables/orders"), 403, "ForbiddenException")
+    with served(lake, access) as guarded, Client(guarded, headers={"Authorization": f"Bearer {token}"}) as client:
+        assert client.get("/@exp/namespaces/shop/tables/orders").status_code == 200
+        assert client.post("/@exp/namespaces/shop/tables/orders/plan", json={}).status_code == 200
+        error(client.delete("/@exp/namespaces/shop/tables/orders"), 403, "ForbiddenException")
