@@ -163,7 +163,7 @@ def unopened(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[
     d, c, b = s.databases, s.branch_tables, s.branches
     cloned = sa.exists().where(s.tables.c.id == c.c.own_id).correlate(c)
     query = (
-        sa.select(c, b.c.version, d.c.name.label("database"))
+        sa.select(c, b.c.version, b.c.created_at, d.c.name.label("database"))
         .join(d, d.c.id == c.c.database_id)
         .join(b, b.c.id == c.c.branch_id)
         .where(c.c.opened.is_(False), ~cloned, d.c.tombstoned_at.is_(None), *where)
@@ -267,8 +267,9 @@ def _branch_table(branch: str, row: Any) -> BranchTable | None:
 
 
 def clone_table(draft: Draft, row: Any) -> None:
-    """Clone a table that `unopened` lists. That it is opened is for others to know, and is not noted here."""
-    clones.clone(draft, row.source_id, row.database_id, row.name, row.version, table_id=row.own_id)
+    """Clone a table that `unopened` lists, as of the time when its branch began. That it is opened is not noted."""
+    source, parent, began = row.source_id, row.database_id, row.created_at
+    clones.clone(draft, source, parent, row.name, row.version, table_id=row.own_id, created_at=began)
 
 
 def version_to_read(connection: sa.Connection, row: Any, version: int | None) -> int | None:

@@ -35,12 +35,14 @@ def clone(
     version: int | None = None,
     *,
     table_id: UUID | None = None,
+    created_at: int | None = None,
 ) -> TableState:
     """Make a table with the rows, columns and settings that another one has at `version`, by default now.
 
     Row ids, sequence numbers and what they say of versions are those of the source; names of versions are not taken
-    over. With `table_id`, the id of the clone, the source may have been dropped since. Costs what the settings of the
-    source take, however many segments and commits it has.
+    over. With `table_id`, the id of the clone, the source may have been dropped since. `created_at` is the time from
+    which the clone has these rows, by default now. Costs what the settings of the source take, however many segments
+    and commits it has.
     """
     if table_id is None:
         check_new_name(name, "table")
@@ -57,7 +59,7 @@ def clone(
             id=table_id,
             database_id=parent.id,
             name=name,
-            created_at=draft.now,
+            created_at=draft.now if created_at is None else created_at,
             created_version=draft.version,
             head_version=draft.version,
             oldest_version=draft.version,
@@ -89,7 +91,18 @@ def clone(
         _copy_sequences(draft, source_id, table_id, state.last_sequence)
     summary = {"cloned-table": f"{row.database}.{row.name}", "cloned-version": str(at)}
     snapshot_id = new_snapshot_id()
-    tables.record_commit(draft, made, 0, CLONE, snapshot_id, made.next_row_id, 0, summary, properties_changed=True)
+    tables.record_commit(
+        draft,
+        made,
+        0,
+        CLONE,
+        snapshot_id,
+        made.next_row_id,
+        0,
+        summary,
+        properties_changed=True,
+        timestamp_ns=made.created_at,
+    )
     add_rows(draft, s.tables, [table_id])
     tables.fill_state(draft.table(table_id), made)
     draft.reroute()

@@ -138,13 +138,14 @@ def record_commit(
     summary: Mapping[str, str],
     *,
     properties_changed: bool = False,
+    timestamp_ns: int | None = None,
 ) -> None:
-    """Add one operation to the history; `row` is the table's as it is after it."""
+    """Add one operation to the history, as of now; `row` is the table's as it is after it."""
     properties = dict(row.properties) if properties_changed else None
     values = {
         "version": draft.version,
         "ordinal": ordinal,
-        "timestamp_ns": draft.now,
+        "timestamp_ns": draft.now if timestamp_ns is None else timestamp_ns,
         "kind": kind,
         "schema_id": row.schema_id,
         "spec_id": row.spec_id,

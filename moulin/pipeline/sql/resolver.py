@@ -177,6 +177,7 @@ class Resolver:
         def frames(named: Sequence[Reference]) -> dict[Reference, NamedFrame]:
             plain = {one: one.version is None and one.timestamp_ns is None and not is_now for one in named}
             asked = {one: replace(one, version=version) if plain[one] else one for one in named}
+            asked = {one: beside(view.database, found) for one, found in asked.items()}
             found = self.named(list(asked.values()), version, lane, lake_only=True, hidden=False)
             return {one: found[asked[one]] for one in named}
 
@@ -199,6 +200,13 @@ class Resolver:
     @property
     def case_sensitive(self) -> bool:
         return self._spark.conf.get("spark.sql.caseSensitive") == "true"
+
+
+def beside(database: str, reference: Reference) -> Reference:
+    """A reference in the text of a view: where the view's database is on a branch, names without one are, too."""
+    if AT in reference.database or AT not in database:
+        return reference
+    return replace(reference, database=on_branch(reference.database, database.rpartition(AT)[2]))
 
 
 def databases_like(lake: Lake, written: str) -> list[str]:
