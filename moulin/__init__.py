@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moulin import errors
+from moulin.release import VERSION
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from moulin.table.transaction import Transaction
     from moulin.table.write.writes import Outcome
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "Lake",
     "MergeBuilder",
