@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from moulin.model.rows.nano_datetime import NanoDatetime
     from moulin.table.edit.merge_builder import MergeBuilder
     from moulin.table.ports import Duck, Export, Exporter, Spark
+    from moulin.table.read.blob import Blob
     from moulin.table.read.scan import Scan
     from moulin.table.snapshot import Snapshot
     from moulin.table.table import Table
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 __all__ = [
+    "Blob",
     "Lake",
     "MergeBuilder",
     "NanoDatetime",
@@ -48,6 +50,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Blob": "moulin.table.read.blob",
     "Lake": "moulin.lake",
     "MergeBuilder": "moulin.table.edit.merge_builder",
     "NanoDatetime": "moulin.model.rows.nano_datetime",
