@@ -199,9 +199,13 @@ class CatalogBackend(Protocol):
     def version(self) -> int:
         """The newest version of the lake."""
 
+    def write_manifests(self, table_ids: Sequence[UUID] = ()) -> int:
+        """Write full manifests of some tables, or of every table and of the lake; returns their version."""
+
     def version_at(self, timestamp_ns: int) -> int: ...
     def history(self, table_id: UUID, limit: int | None = None) -> list[CommitInfo]: ...
     def sequence_versions(self, table_id: UUID) -> tuple[list[int], list[int]]: ...
+    def birth_versions(self, table_id: UUID) -> tuple[list[int], list[int]]: ...
     def segments(
         self,
         table_id: UUID,

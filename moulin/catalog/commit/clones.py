@@ -10,6 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import databases, tables
+from moulin.catalog.objects.births import add_births, add_steps, own_births
 from moulin.catalog.objects.history import own_sequences, packed_rows
 from moulin.catalog.objects.names import NameOrId, require_free_name
 from moulin.catalog.segments import bases
@@ -89,6 +90,7 @@ def clone(
     if base.table_id != source_id:
         _copy_own(draft, source_id, table_id, at)
         _copy_sequences(draft, source_id, table_id, state.last_sequence)
+        _copy_births(draft, source_id, table_id, at)
     summary = {"cloned-table": f"{row.database}.{row.name}", "cloned-version": str(at)}
     snapshot_id = new_snapshot_id()
     tables.record_commit(
@@ -147,6 +149,13 @@ def _copy_sequences(draft: Draft, source_id: UUID, table_id: UUID, last: int) ->
     draft.table(table_id).sequence_versions.update(pairs)
     for row in packed_rows(table_id, pairs):
         draft.connection.execute(s.table_commits.insert(), row)
+
+
+def _copy_births(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> None:
+    """Which versions of the source itself made rows."""
+    given = {first: made for first, made in own_births(draft.connection, source_id).items() if made <= version}
+    add_births(draft.table(table_id), given)
+    add_steps(draft.connection, table_id, given)
 
 
 def _copy_own(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> None:

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from moulin.catalog.commit import indexes, regions
 from moulin.catalog.expiry import forget
 from moulin.catalog.objects import tables
+from moulin.catalog.objects.births import packed_steps, read_births
 from moulin.catalog.objects.history import packed_rows
 from moulin.catalog.old_versions import forget_commits
 from moulin.catalog.segments.bases import Level, in_level
@@ -145,9 +146,10 @@ class TableReplay:
         return True
 
     def _add_past(self, manifest: pb.Manifest) -> None:
-        """Which versions older sequence numbers were given in: full manifests say it, and the first one of a clone."""
+        """Which versions older sequence numbers and row ids were given in: full manifests say it, and the first one of
+        a clone."""
         past = ((number, first) for number, first in manifest.sequence_versions.items() if first != manifest.version)
-        for row in packed_rows(self._table_id, sorted(past)):
+        for row in (*packed_rows(self._table_id, sorted(past)), *packed_steps(self._table_id, read_births(manifest))):
             self._insert(s.table_commits, row)
 
     def _set_head(self, manifest: pb.Manifest) -> None:

@@ -247,6 +247,10 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def GetVersion(self, request: pb.GetVersionRequest, context: Any) -> pb.VersionResponse:
         return pb.VersionResponse(version=self._catalog.version())
 
+    def WriteManifests(self, request: pb.WriteManifestsRequest, context: Any) -> pb.VersionResponse:
+        table_ids = [from_message_id(one, "table_ids") for one in request.table_ids]
+        return pb.VersionResponse(version=self._catalog.write_manifests(table_ids))
+
     def GetVersionAt(self, request: pb.GetVersionAtRequest, context: Any) -> pb.VersionResponse:
         return pb.VersionResponse(version=self._catalog.version_at(request.timestamp_ns))
 
@@ -262,6 +266,10 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def ListSequenceVersions(self, request: pb.TableId, context: Any) -> pb.ListSequenceVersionsResponse:
         sequences, versions = self._catalog.sequence_versions(from_message_id(request.id, "table_id"))
         return pb.ListSequenceVersionsResponse(sequences=sequences, versions=versions)
+
+    def ListBirthVersions(self, request: pb.TableId, context: Any) -> pb.ListBirthVersionsResponse:
+        first_row_ids, versions = self._catalog.birth_versions(from_message_id(request.id, "table_id"))
+        return pb.ListBirthVersionsResponse(first_row_ids=first_row_ids, versions=versions)
 
     # Segments
 

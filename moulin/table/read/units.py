@@ -30,7 +30,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.evaluation import evaluate
-from moulin.model.schema.arrow import LAST_UPDATED_VERSION, ROW_ID, arrow_schema
+from moulin.model.schema.arrow import LAST_UPDATED_VERSION, arrow_schema
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.read.footers import open_reader, open_small
@@ -218,7 +218,7 @@ class UnitReader:
             start=start,
             stop=stop,
             position=hidden.needs(SHOWN_POSITION),
-            row_id=hidden.needs(ROW_ID),
+            row_id=hidden.needs_row_id,
             first_row_id=segment.first_row_id,
             sequence=hidden.needs(LAST_UPDATED_VERSION),
             sequence_number=segment.sequence,

@@ -926,6 +926,20 @@ class ListSequenceVersionsResponse(_message.Message):
     versions: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, sequences: _Optional[_Iterable[int]] = ..., versions: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class WriteManifestsRequest(_message.Message):
+    __slots__ = ("table_ids",)
+    TABLE_IDS_FIELD_NUMBER: _ClassVar[int]
+    table_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, table_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListBirthVersionsResponse(_message.Message):
+    __slots__ = ("first_row_ids", "versions")
+    FIRST_ROW_IDS_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    first_row_ids: _containers.RepeatedScalarFieldContainer[int]
+    versions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, first_row_ids: _Optional[_Iterable[int]] = ..., versions: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class ListSegmentsRequest(_message.Message):
     __slots__ = ("table_id", "version", "partitions", "time_from", "time_to", "with_time_range", "with_columns", "columns")
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
