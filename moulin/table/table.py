@@ -418,6 +418,18 @@ class Table(TableVersions, TableSettings):
         keyed.refresh()
         return done
 
+    def fold(self) -> Compaction:
+        """Write every segment that has columns in files of their own as one file again, at the same level.
+
+        Each segment is a compaction by itself; every other compaction folds, too.
+        """
+        from moulin.table.compact.compaction import fold
+
+        done = fold(self._context, self._writable())
+        if (keyed := self._keyed()) is not None:
+            keyed.refresh()
+        return done
+
     def to_spark(self, version: int | None = None) -> DataFrame:
         """The table as a Spark DataFrame, read natively."""
         spark = self._context.spark()

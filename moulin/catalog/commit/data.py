@@ -91,14 +91,14 @@ def _expected_spans(change: TableChange, expected: Sequence[Expected]) -> dict[i
     for e in expected:
         span = spans.get(e.segment)
         if span is None:
-            raise change.stale(f"segment {e.segment}", "live", "gone", _versions_that_touched(change, e.segment))
+            raise change.stale(f"segment {e.segment}", "live", "gone", versions_that_touched(change, e.segment))
         if span.vector_id != e.vector_id:
-            touched = _versions_that_touched(change, e.segment)
+            touched = versions_that_touched(change, e.segment)
             raise change.stale(f"the deletion vector of segment {e.segment}", e.vector_id, span.vector_id, touched)
     return spans
 
 
-def _versions_that_touched(change: TableChange, segment: int) -> set[int]:
+def versions_that_touched(change: TableChange, segment: int) -> set[int]:
     p = s.segment_spans
     query = sa.select(p.c.added_version, p.c.removed_version)
     query = query.where(p.c.segment == segment, p.c.table_id == change.table_id)

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from moulin.catalog.commit import required
-from moulin.catalog.commit.data import close_spans, describe, open_spans, reopen_span
+from moulin.catalog.commit.data import close_spans, describe, open_spans, reopen_span, versions_that_touched
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.commit.table_commit import Stale
 from moulin.catalog.objects import tables
@@ -39,6 +39,10 @@ def apply_fill(change: TableChange, operation: Fill) -> None:
     files = {file.segment: file for file in operation.files}
     if len(files) != len(operation.files):
         raise InvalidInput("A fill brings one file for a segment.")
+    spans = {span.segment: span for span in open_spans(change, files)}
+    if missing := files.keys() - spans.keys():
+        gone = min(missing)
+        raise change.stale(f"segment {gone}", "live", "gone", versions_that_touched(change, gone))
     state = tables.load(change.connection, change.row)
     pending = fillings_of(change.row.properties, state.schema)
     known = {one.number: one for one in pending.values()}
@@ -48,15 +52,12 @@ def apply_fill(change: TableChange, operation: Fill) -> None:
         inner = {number for one in file.fields for number in known[one].stored_ids}
         if foreign := {column.field_id for column in file.columns} - inner:
             raise InvalidInput(f"{file.path} has facts of field {min(foreign)}, which is not a column of it.")
-    spans = {span.segment: span for span in open_spans(change, files)}
-    if missing := files.keys() - spans.keys():
-        raise _gone(change, f"segment {min(missing)}", "live", "gone")
     sets = column_sets.load(change.connection, {span.columns_id for span in spans.values()})
     replaced = []
     for number, span in spans.items():
         before, file = sets[span.columns_id], files[number]
         if any(field in one.fields for one in before for field in file.fields):
-            raise _gone(change, f"segment {number}", "not filled", "filled")
+            raise change.stale(f"segment {number}", "not filled", "filled", versions_that_touched(change, number))
         replaced.append((span, (*before, file)))
     change.connection.execute(
         s.column_files.insert(),

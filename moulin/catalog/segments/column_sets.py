@@ -10,6 +10,8 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from moulin.catalog.objects import tables
+from moulin.catalog.segments.bases import in_level, levels
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
 from moulin.formats import manifest as codec
@@ -60,6 +62,27 @@ def has_field(p: sa.FromClause, field_id: int) -> sa.ColumnElement[bool]:
     return sa.exists().where(c.c.id == p.c.columns_id, c.c.field_id == field_id).correlate(p)
 
 
+def fields_at(connection: sa.Connection, table_id: UUID, version: int) -> set[int]:
+    """The ids of the columns that lie in column files of segments which are live in a table at a version.
+
+    A table that never had any is known by an index; for others the spans of the version are looked through.
+    """
+    row = tables.find_by_id(connection, table_id)
+    c, p = s.column_sets, s.segment_spans
+    owners = [table_id] if row.base_id is None else [table_id, row.base_id]
+    if connection.execute(sa.select(c.c.id).where(c.c.table_id.in_(owners)).limit(1)).first() is None:
+        mine = sa.select(p.c.id).where(p.c.table_id == table_id, p.c.columns_id != 0)
+        if row.base_id is None or connection.execute(mine.limit(1)).first() is None:
+            return set()
+    found: set[int] = set()
+    for level in levels(row, version):
+        query = (
+            sa.select(c.c.field_id).distinct().join(p, sa.and_(p.c.columns_id == c.c.id, p.c.segment == c.c.segment))
+        )
+        found.update(connection.execute(query.where(p.c.columns_id != 0, *in_level(p, level))).scalars())
+    return found
+
+
 def forget(connection: sa.Connection, ids: Iterable[int]) -> list[tuple[str, int]]:
     """Delete those of the sets that no span names any more; returns path and size of files that no set has now."""
     c, f, p = s.column_sets, s.column_files, s.segment_spans
@@ -78,4 +101,4 @@ def forget(connection: sa.Connection, ids: Iterable[int]) -> list[tuple[str, int
     return garbage
 
 
-__all__ = ["Files", "file_row", "forget", "has_field", "load", "set_rows"]
+__all__ = ["Files", "fields_at", "file_row", "forget", "has_field", "load", "set_rows"]

@@ -21,7 +21,7 @@ from moulin.model.operations import Claim
 from moulin.model.table_settings import MERGE_SPAN, RETENTION, merge_span_ns
 from moulin.table.commit.change import CompactionChange
 from moulin.table.compact.job import commit_compaction, compact_group
-from moulin.table.compact.picker import Bounds, Group, pick, pick_levels
+from moulin.table.compact.picker import Bounds, Group, pick, pick_levels, rewrite_each
 from moulin.table.compact.worker import CompactionWorker, heartbeats
 from moulin.table.context import Context
 from moulin.table.properties import effective
@@ -78,6 +78,20 @@ def compact_segments(context: Context, state: TableState, segments: Sequence[Liv
     groups = plan(context, state, everything=True, segments=segments)
     total, nothing = sum(group.size for group in groups), Compaction(state.head_version)
     return _Groups(context, state, f"compact {new_id()}", None, None, never, total, nothing).run(groups)
+
+
+def fold(context: Context, state: TableState) -> Compaction:
+    """Write segments that have column files as one file each. What another worker has is left to it.
+
+    Segments with columns that are not complete stay as they are: their values would be computed again.
+    """
+    live = context.catalog.segments(state.id, state.version, with_columns=False)
+    shown = {column.field_id for column in state.schema.fields}
+    beside = [segment for segment in live if segment.facts.files and not _is_filled(segment, shown)]
+    held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in beside])
+    groups = rewrite_each([segment for segment in beside if segment.facts.number not in held])
+    total, nothing = sum(group.size for group in groups), Compaction(state.head_version)
+    return _Groups(context, state, f"fold {new_id()}", None, None, never, total, nothing).run(groups)
 
 
 @dataclass(slots=True)

@@ -113,7 +113,8 @@ def pick_levels(
             group = Group(tuple(sorted(members, key=_key_min)), 2)
             first = members[0]
             lost = first.facts.spec_id in lost_specs
-            if len(members) > 1 or first.facts.level < 2 or first.vector is not None or lost:
+            marked = first.vector is not None or bool(first.facts.files)
+            if len(members) > 1 or first.facts.level < 2 or marked or lost:
                 groups.append(group)
             continue
         fresh = [s for s in members if s.facts.level == 0]
@@ -167,6 +168,9 @@ def _needs_compaction(segment: LiveSegment, segment_bytes: int) -> bool:
 
 
 def _is_worn(segment: LiveSegment) -> bool:
+    """Whether a segment is worth writing again by itself: it has many deleted rows, or columns in other files."""
+    if segment.facts.files:
+        return True
     return segment.vector is not None and segment.vector.cardinality >= _MANY_DELETED * segment.facts.rows
 
 
