@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame, SparkSession
 
+    from moulin.table.branch_diff import BranchDiff
     from moulin.table.context import Context
     from moulin.table.ports import Duck, Exporter, Spark
+    from moulin.table.publishing import Publication
     from moulin.table.table import Table
     from moulin.table.transaction import Transaction
+    from moulin.table.trial import Expectations, Trial
 
 
 class Lake:
@@ -65,6 +69,7 @@ class Lake:
         self._closed = False
         self._branches: dict[str, Lake] = {}
         self._opened_by: Lake | None = None
+        self._expected: Expectations | None = None
         self._context: Context | None = None
         self._lock = threading.Lock()  # for `_closed` and `_context`
 
@@ -204,6 +209,95 @@ class Lake:
 
     def branches(self, *, include_dropped: bool = False) -> list[Branch]:
         return self._open_catalog().branches(include_dropped=include_dropped)
+
+    def diff(self) -> BranchDiff:
+        """What this branch did since it began: tables that came, went, got another name, or have other rows or columns.
+
+        Tables that nobody opened on the branch cost nothing. Rows are counted and read when they are asked for.
+
+        >>> test = lake.branch("test")
+        >>> _ = test.table("shop.orders").append([{"id": 1, "customer": "ann", "amount": 9.5}])
+        >>> [(table.name, table.kind, table.inserted) for table in test.diff()]
+        [('shop.orders', 'changed', 1)]
+        >>> _ = lake.drop_branch("test")
+        """
+        from moulin.table.branch_diff import diff
+
+        if self.on_branch is None:
+            raise FailedPrecondition(
+                "Main has no beginning to compare with: ask a branch, lake.open_branch(name).diff()."
+            )
+        self.flush()
+        return diff(self.context, self.on_branch)
+
+    def publish(self, name: str, *, dry_run: bool = False) -> Publication:
+        """Bring what a branch did to main: one version for all tables, or nothing. Then the branch is dropped.
+
+        Rows, columns, properties, new and dropped tables, names and views come along. Changes of different rows never
+        conflict. A row, key, column or name that both sides changed raises Conflict, which names it and both versions,
+        and nothing is changed. A `dry_run` raises or returns the same and changes nothing.
+
+        >>> test = lake.branch("test")
+        >>> _ = test.table("shop.orders").append([{"id": 7, "customer": "eve", "amount": 1.5}])
+        >>> done = lake.publish("test")
+        >>> [(table.name, table.inserted) for table in done.tables]
+        [('shop.orders', 1)]
+        """
+        from moulin.table.publishing import publish
+
+        self._open_catalog()
+        if self.on_branch is not None:
+            raise FailedPrecondition("A branch is published from main: lake.publish(name).")
+        branch = self.open_branch(name)
+        done = publish(self.context, branch.context, name, dry_run=dry_run)
+        if not dry_run:
+            self._branches.pop(name, None)
+            branch.close()
+        return done
+
+    def trial(
+        self,
+        name: str,
+        *,
+        at: int | str | datetime | None = None,
+        expires: str | float | timedelta | None = "1d",
+        tables: Sequence[str] | None = None,
+    ) -> Trial:
+        """A branch for the time of a `with` block, published at its end if everything holds that was expected of it.
+
+        Else the branch is dropped, and FailedPrecondition names what does not hold. After an exception in the block, or
+        a Conflict with main, it is dropped, too. `expires` counts if the process dies within the block.
+
+        >>> with lake.trial("load") as test:
+        ...     _ = test.table("shop.orders").append([{"id": 8, "customer": "bob", "amount": 2.0}])
+        ...     test.expect("select count(*) > 0 from shop.orders")
+        """
+        from moulin.table.trial import Trial
+
+        def begin(expected: Expectations) -> Lake:
+            branch = self.branch(name, at=at, expires=expires, tables=tables)
+            branch._expected = expected
+            return branch
+
+        return Trial(name, begin, lambda: self.publish(name), lambda: self.drop_branch(name))
+
+    def expect(self, condition: object, message: str | None = None) -> None:
+        """Say what must hold of this trial when its `with` block ends, or it is not published.
+
+        `condition` is a query all of whose values must be true, a function that is called with the branch, or a truth.
+        A query runs in DuckDB where that is installed, else in Spark. `message` names it in the error.
+        """
+        if self._expected is None:
+            raise FailedPrecondition("Only a trial expects something: with lake.trial(name) as branch.")
+        self._expected.add(condition, message, self, self._holds)
+
+    def _holds(self, text: str) -> bool:
+        """Whether a query gives only true values."""
+        from moulin.table.trial import holds
+
+        if self._make_duck is not None and find_spec("duckdb") is not None:
+            return holds(self.duckdb().execute(text).fetchall())
+        return holds(self.sql(text).collect())
 
     def drop_branch(self, name: str) -> Branch:
         """Drop a branch with all that was written to it. It can be brought back until its grace window ends."""
@@ -543,7 +637,13 @@ class Lake:
     def _table(self, table_id: UUID, *, read_only: bool = False) -> Table:
         from moulin.table.table import Table
 
-        return Table(self.context, table_id, read_only=read_only or self.read_only, follow=self.refresh)
+        only_read = read_only or self.read_only
+        return Table(self.context, table_id, read_only=only_read, follow=self.refresh, branch=self._branch_table)
+
+    def _branch_table(self, table: Table, name: str, **options: Any) -> Table:
+        """A table on a branch of its own; see `Table.branch`."""
+        full_name = self.catalog.table_by_id(table.id).full_name
+        return self.branch(name, tables=[full_name], **options).table(full_name)
 
 
 def locate(

@@ -11,9 +11,10 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog.commit import branches, clones, indexes, regions, requests
+from moulin.catalog.commit import arrivals, branches, clones, indexes, publishing, regions, requests
 from moulin.catalog.commit import commit as commits
 from moulin.catalog.commit.indexes import Coverage, IndexSize
+from moulin.catalog.commit.publishing import TablePublication
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
 from moulin.catalog.manifests.newest import require_newest
@@ -35,6 +36,7 @@ from moulin.config import Config
 from moulin.errors import FailedPrecondition, Fenced, InvalidInput, NotFound, Unavailable
 from moulin.model.entities import (
     Branch,
+    BranchTable,
     CommitInfo,
     Database,
     DropPreview,
@@ -60,6 +62,10 @@ MAX_RESERVED: Final = 1 << 32
 """Segment numbers of one reservation: those of a Spark job, which does not know how many tasks it will have."""
 _MAX_REQUEST_ID: Final = 1024
 _MAX_DIGEST: Final = 1024
+
+
+class _Undo(Exception):
+    """Ends a transaction that was only a rehearsal."""
 
 
 class Catalog:
@@ -188,6 +194,47 @@ class Catalog:
     def branch(self, name: str) -> Branch:
         with self.pool.read() as connection:
             return branches.load(connection, name)
+
+    def branch_tables(self, name: str) -> list[BranchTable]:
+        """The tables of a branch that are not as they were when it began."""
+        with self.pool.read() as connection:
+            return branches.changed(connection, name)
+
+    def publish_branch(
+        self,
+        name: str,
+        given: Sequence[TablePublication],
+        *,
+        dry_run: bool = False,
+        request_id: str | None = None,
+    ) -> CommitResult:
+        """Bring what a branch did to main as one version, and drop the branch. Raises Stale as `commit` does.
+
+        `given` says what main takes of each table that wrote rows or settings. A `dry_run` answers the same, with the
+        version that it would be, and changes nothing.
+        """
+        if request_id is not None:
+            check_text(request_id, "request id", _MAX_REQUEST_ID)
+        for part in given:
+            arrivals.check(part.commit)
+        result: CommitResult | None = None
+        with suppress(_Undo), self.pool.write() as write:
+            if request_id is not None and (earlier := requests.find(write.connection, request_id)):
+                return earlier
+            draft = Draft(write, self.uuid, publishing.PUBLISH)
+            publishing.publish(draft, name, given, grace_seconds=self.config.table_grace)
+            result = CommitResult(draft.version, draft.now)
+            if dry_run:
+                raise _Undo
+            if request_id is not None:
+                draft.request(request_id)
+            draft.save()
+        assert result is not None
+        if not dry_run:
+            added = [part.commit.operation.added for part in given if isinstance(part.commit.operation, DataOperation)]
+            self._settle([facts for some in added for facts in some])
+            self._publish(draft, [part.commit.table_id for part in given])
+        return result
 
     def drop_branch(self, name: str) -> Branch:
         with self._mutation("drop-branch") as draft:

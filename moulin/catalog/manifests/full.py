@@ -76,6 +76,8 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
     manifest.commits[-1].properties_json = json.dumps(dict(row.properties), sort_keys=True)
     manifest.sequence_versions.update(own_sequences(connection, table_id))
     manifest.data_files.extend(segments.refs_at_version(connection, table_id, version))
+    if any(ref.adopted or ref.dv_adopted for ref in manifest.data_files):
+        codec.require_feature(manifest, codec.FEATURE_BRANCHES)
     manifest.masks.extend(bases.masks(connection, table_id))
     if row.inline:
         codec.require_feature(manifest, codec.FEATURE_INLINE_SEGMENTS)

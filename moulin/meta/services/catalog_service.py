@@ -19,7 +19,7 @@ from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.errors import InvalidInput
 from moulin.meta.auth import caller
 from moulin.meta.codec.id import from_message_id
-from moulin.meta.codec.lake.branch import to_message_branch
+from moulin.meta.codec.lake.branch import to_message_branch, to_message_branch_table
 from moulin.meta.codec.lake.commit import from_message_commit, to_message_result
 from moulin.meta.codec.lake.database import to_message_database, to_message_preview
 from moulin.meta.codec.lake.feed import to_message_feed
@@ -32,6 +32,7 @@ from moulin.meta.codec.lake.merge_task import (
     to_message_task_details,
 )
 from moulin.meta.codec.lake.partition import from_message_partition, from_message_tuple, to_message_partition
+from moulin.meta.codec.lake.publication import from_message_publication
 from moulin.meta.codec.lake.region import to_message_region
 from moulin.meta.codec.lake.segment import to_message_segment
 from moulin.meta.codec.lake.stream import to_message_streams
@@ -116,6 +117,20 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def GetBranch(self, request: pb.BranchRef, context: Any) -> pb.Branch:
         return to_message_branch(self._catalog.branch(request.name))
+
+    def ListBranchTables(self, request: pb.BranchRef, context: Any) -> pb.ListBranchTablesResponse:
+        found = self._catalog.branch_tables(request.name)
+        return pb.ListBranchTablesResponse(tables=map(to_message_branch_table, found))
+
+    def PublishBranch(self, request: pb.PublishBranchRequest, context: Any) -> pb.CommitResponse:
+        request_id = request.request_id if request.HasField("request_id") else None
+        if request_id == "":
+            raise InvalidInput("A request id is not empty: leave it out, or send a unique one.")
+        given = list(map(from_message_publication, request.tables))
+        if request_id is None or self._catalog.committed(request_id) is None:
+            require_delivered(self._catalog.pool, self._catalog.store, [part.commit for part in given])
+        done = self._catalog.publish_branch(request.name, given, dry_run=request.dry_run, request_id=request_id)
+        return to_message_result(done)
 
     def DropBranch(self, request: pb.BranchRef, context: Any) -> pb.Branch:
         return to_message_branch(self._catalog.drop_branch(request.name))
