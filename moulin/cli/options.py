@@ -18,7 +18,6 @@ import moulin
 from moulin.cli.output import COUNTED_ROWS, print_logs
 from moulin.errors import InvalidInput, NotFound
 from moulin.storage import paths
-from moulin.storage.address import split_branch
 from moulin.storage.store import open_store
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ def open_lake(
 
 def require_main(address: Address, command: str) -> None:
     """Refuse the address of a branch for a command that is about the whole lake."""
-    _, branch = split_branch(address.lake or "", address.storage_options)
+    _, branch = _split(address)
     if branch is not None:
         raise InvalidInput(
             f"`moulin {command}` is about the lake with all of its branches: leave @{branch} out of its address."
@@ -141,14 +140,23 @@ def require_lake(address: Address) -> None:
 
     The catalog in the folder is the lake, wherever its files lie. One that is lost is left to `connect`, which says so.
     """
-    lake, _ = split_branch(address.lake or "", address.storage_options)
-    storage = address.storage
+    (lake, _), storage = _split(address), address.storage
     if "://" in lake and not lake.startswith("file://"):
         return
     if _is_there(lake, paths.catalog_file(), {}) or _is_there(storage or lake, paths.marker(), address.storage_options):
         return
     place = lake if storage is None else f"{lake} --storage {storage}"
     raise InvalidInput(f"{lake} holds no lake; make one with: moulin --lake {place} init")
+
+
+def _split(address: Address) -> tuple[str, str | None]:
+    """Where the lake is, and the branch of it."""
+    lake = address.lake or ""
+    if "@" not in lake:
+        return lake, None
+    from moulin.storage.address import split_branch  # help and most commands do not need it
+
+    return split_branch(lake, address.storage_options)
 
 
 def _is_there(root: str, name: str, options: dict[str, str]) -> bool:

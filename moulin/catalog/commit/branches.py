@@ -210,6 +210,25 @@ def open_table(draft: Draft, row: Any) -> None:
     add_branches(draft.lake(), [], connection.execute(sa.select(c).where(*mine)))
 
 
+def clone_table(draft: Draft, row: Any) -> None:
+    """Clone a table that `unopened` lists, as of the time when its branch began. That it is opened is not noted."""
+    source, parent, began = row.source_id, row.database_id, row.created_at
+    clones.clone(draft, source, parent, row.name, row.version, table_id=row.own_id, created_at=began)
+
+
+def version_to_read(connection: sa.Connection, row: Any, version: int | None) -> int | None:
+    """The version at which a table has the rows that it had at `version`; `row` is that of the table.
+
+    From the beginning of its branch until somebody opens it, a table on a branch has the rows that it is opened with.
+    """
+    if version is None or version >= row.created_version or row.base_id is None:
+        return version
+    b, c = s.branches, s.branch_tables
+    began = sa.select(b.c.version).join(c, c.c.branch_id == b.c.id).where(c.c.own_id == row.id)
+    since = connection.execute(began).scalar()
+    return version if since is None or version < since else int(row.created_version)
+
+
 _QUIET: Final = (Kind.COMPACT, Kind.CREATE_INDEX, Kind.UPDATE_INDEX, Kind.DROP_INDEX)
 
 
@@ -264,25 +283,6 @@ def _branch_table(branch: str, row: Any) -> BranchTable | None:
     after = None if is_gone else f"{row.database.removesuffix(ending)}.{row.name}"
     versions = row.created_version, row.head_version
     return BranchTable(row.source_id, row.id, before, after, *versions, bool(row.wrote))
-
-
-def clone_table(draft: Draft, row: Any) -> None:
-    """Clone a table that `unopened` lists, as of the time when its branch began. That it is opened is not noted."""
-    source, parent, began = row.source_id, row.database_id, row.created_at
-    clones.clone(draft, source, parent, row.name, row.version, table_id=row.own_id, created_at=began)
-
-
-def version_to_read(connection: sa.Connection, row: Any, version: int | None) -> int | None:
-    """The version at which a table has the rows that it had at `version`; `row` is that of the table.
-
-    From the beginning of its branch until somebody opens it, a table on a branch has the rows that it is opened with.
-    """
-    if version is None or version >= row.created_version or row.base_id is None:
-        return version
-    b, c = s.branches, s.branch_tables
-    began = sa.select(b.c.version).join(c, c.c.branch_id == b.c.id).where(c.c.own_id == row.id)
-    since = connection.execute(began).scalar()
-    return version if since is None or version < since else int(row.created_version)
 
 
 def drop(draft: Draft, name: str, *, grace_seconds: float) -> Branch:

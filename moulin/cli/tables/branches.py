@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moulin.cli.options import All, Json, open_lake
+from moulin.cli.options import All, DryRun, Json, open_lake
 from moulin.cli.output import moment, say, show_rows
 from moulin.model.entities import Branch
+
+if TYPE_CHECKING:
+    from moulin.table.branch_diff import TableDiff
 
 app = typer.Typer(help="Branches: lakes of their own that copy nothing.", no_args_is_help=True)
 
@@ -70,6 +73,43 @@ def _described(branch: Branch) -> dict[str, object]:
         "expires": moment(branch.expires_at),
         "tables": branch.tables,
         "opened": branch.opened,
+    }
+
+
+@app.command()
+def diff(context: typer.Context, name: BranchName, as_json: Json = False) -> None:
+    """Show what a branch did since it began: tables, columns, and how many rows."""
+    with open_lake(context) as lake:
+        rows = map(_difference, lake.open_branch(name).diff().tables)
+        show_rows(rows, as_json, empty=f"Branch {name} is as it began.")
+
+
+@app.command()
+def publish(context: typer.Context, name: BranchName, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Bring what a branch did to main: one version for all tables, or nothing when both sides changed the same."""
+    with open_lake(context) as lake:
+        done = lake.publish(name, dry_run=dry_run)
+        rows = [_difference(table) for table in done.tables]
+        if as_json:
+            say("", as_json, version=done.version, dry_run=dry_run, tables=rows)
+            return
+        verb = "would be published as" if dry_run else "is published as"
+        show_rows(
+            rows,
+            as_json,
+            title=f"Branch {name} {verb} version {done.version}",
+            empty=f"Branch {name} changed no table.",
+        )
+
+
+def _difference(table: TableDiff) -> dict[str, object]:
+    return {
+        "table": table.name,
+        "what": table.kind if table.before is None else f"{table.kind} from {table.before}",
+        "inserted": table.inserted,
+        "updated": table.updated,
+        "deleted": table.deleted,
+        "columns": ", ".join(table.schema),
     }
 
 
