@@ -126,6 +126,11 @@ def encode_bloom(encoding: int, segments: Sequence[CoveredSegment], entries: Seq
     return _assemble(IndexKind.BLOOM, encoding, 0, segments, counts, chunks, b"")
 
 
+def count_entries(data: bytes) -> int:
+    """The entries of a file that one of the functions above made."""
+    return int(_FOOTER.unpack_from(data, len(data) - _END)[1])
+
+
 def _order(values: pa.Array, width: int) -> Integers:
     """Ascending; equal values stay as they are."""
     if width == 8:
@@ -441,6 +446,7 @@ __all__ = [
     "SegmentHashes",
     "SortedChunk",
     "Span",
+    "count_entries",
     "encode_bitmaps",
     "encode_bloom",
     "encode_sorted",

@@ -45,6 +45,7 @@ from moulin.meta.codec.lake.table import (
 from moulin.meta.codec.lake.version import to_message_commit_info
 from moulin.meta.codec.lake.view import from_message_query, to_message_view
 from moulin.meta.codec.page import pages
+from moulin.meta.features import is_known_index
 from moulin.meta.roles import Role
 from moulin.meta.site import Site
 from moulin.model.key.region import RegionSpec
@@ -434,13 +435,15 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def ListIndexes(self, request: pb.TableId, context: Any) -> pb.ListIndexesResponse:
         table_id = from_message_id(request.id, "table_id")
         sizes = self._catalog.index_sizes(table_id)
-        found = [to_message_index_info(index, sizes.get(index.id)) for index in self._catalog.indexes(table_id)]
+        known = filter(is_known_index, self._catalog.indexes(table_id))
+        found = [to_message_index_info(index, sizes.get(index.id)) for index in known]
         return pb.ListIndexesResponse(indexes=found)
 
     def ListIndexCoverage(self, request: pb.ListIndexCoverageRequest, context: Any) -> pb.ListIndexCoverageResponse:
         fields = list(request.fields.ids) if request.HasField("fields") else None
         found = self._catalog.index_coverage(from_message_id(request.table_id, "table_id"), request.segments, fields)
-        return pb.ListIndexCoverageResponse(covering=map(to_message_coverage, found))
+        known = (covering for covering in found if is_known_index(covering.index))
+        return pb.ListIndexCoverageResponse(covering=map(to_message_coverage, known))
 
     def GetWrittenBytes(self, request: pb.GetWrittenBytesRequest, context: Any) -> pb.GetWrittenBytesResponse:
         found = self._catalog.written_bytes(from_message_id(request.table_id, "table_id"), request.after)

@@ -19,6 +19,7 @@ from moulin.formats.secondary_index import (
     IndexFile,
     IndexKind,
     SegmentHashes,
+    count_entries,
     encode_bitmaps,
     encode_bloom,
     encode_sorted,
@@ -105,8 +106,7 @@ def _write(
     data = _encode(work, covered, found)
     path = paths.index_path(work.table_id, new_id())
     work.store.put(path, data)
-    entries = sum(len(part.positions) for parts in found.values() for part in parts)
-    return operations.IndexFile(path, len(data), entries, tuple(s.number for s in covered))
+    return operations.IndexFile(path, len(data), count_entries(data), tuple(s.number for s in covered))
 
 
 def _encode(

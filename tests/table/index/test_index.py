@@ -15,13 +15,16 @@ import pytest
 
 from moulin.catalog.upkeep.check import check
 from moulin.errors import AlreadyExists, Corrupt, InvalidInput, NotFound
+from moulin.formats.manifest import FEATURE_INLINE_SEGMENTS
 from moulin.formats.segment.decoder import Decoder
 from moulin.formats.segment.page_reader import PageReader
 from moulin.lake import Lake
+from moulin.meta import features
+from moulin.meta.server import calls
 from moulin.storage import paths
 from moulin.table.read.scan import Scan
 from moulin.table.table import Table
-from tests.table.conftest import OpenLake, ids, rows
+from tests.table.conftest import BACKENDS, SERVED, OpenLake, ids, rows
 
 
 def without(table: Table, where: str, version: int | None = None) -> Scan:
@@ -381,6 +384,7 @@ def test_files_of_a_dropped_index_are_cleaned_up(tmp_path: Path) -> None:
         assert not folder.exists() or not list(folder.iterdir())
 
 
+@pytest.mark.parametrize("open_lake", [*BACKENDS, SERVED], indirect=True)
 def test_lists_are_found_by_their_labels(lake: Lake) -> None:
     table = lake.create_table("shop.posts", [("id", "long"), ("tags", "list<string>")])
     for part in range(4):
@@ -430,6 +434,18 @@ def test_an_index_knows_when_it_was_made(open_lake: OpenLake) -> None:
     made = table.create_index("kind", "bitmap")
     commit = next(entry for entry in table.history() if entry.version == made.created_version)
     assert made.created_at == commit.timestamp_ns
+
+
+@pytest.mark.parametrize("open_lake", [SERVED], indirect=True)
+def test_a_client_is_not_told_of_indexes_that_it_does_not_know(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.create_table("shop.orders", [("id", "long"), ("kind", "string")])
+    table.append([{"id": n, "kind": "ab"[n % 2]} for n in range(10)])
+    table.create_index("kind", "bitmap")
+    table.create_index("id")
+    assert [index.name for index in table.indexes()] == ["id_btree", "kind_bitmap"]
+    monkeypatch.setattr(calls, "note_features", lambda metadata: features._known.set(FEATURE_INLINE_SEGMENTS))
+    assert [index.name for index in table.indexes()] == ["id_btree"]
+    assert ids(table.scan(where="kind = 'a' and id < 5")) == [0, 2, 4]
 
 
 def random_list(rng: random.Random) -> list[int | None] | None:
