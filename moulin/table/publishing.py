@@ -175,8 +175,8 @@ class _Publish:
             if info.version > table.since and info.kind in {kind.value for kind in _REPLACED}:
                 raise Conflict(
                     f"Table {main.full_name}: branch {self._branch.name} changed all rows by the {info.kind} of "
-                    f"version {info.version}, and main changed the table by version {main.head_version}, both since version "
-                    f"{self._branch.version}. Begin a new branch, and do it again there.",
+                    f"version {info.version}, and main changed the table by version {main.head_version}, both since "
+                    f"version {self._branch.version}. Begin a new branch, and do it again there.",
                     requirement=f"the rows of {main.full_name}",
                     expected=f"{info.kind} by version {info.version}",
                     found=f"changed by version {main.head_version}",
