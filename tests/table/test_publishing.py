@@ -57,6 +57,10 @@ def test_a_table_that_main_left_alone_becomes_what_the_branch_made_of_it(lake: L
     feed = main.changes(before, done.version).to_arrow().to_pylist()
     assert sorted(row["id"] for row in feed if row["_change_type"] == "insert") == [10, 11]
     assert len(main.at(before).scan().to_arrow()) == 10
+    versions = main.scan(columns=["id", "_last_updated_version"]).to_arrow().to_pylist()
+    new = {row["id"] for row in versions if row["_last_updated_version"] == done.version}
+    assert new == {4, 10, 11}
+    assert all(row["_last_updated_version"] <= before for row in versions if row["id"] not in new)
     with pytest.raises(NotFound):
         lake.open_branch("exp")
     with pytest.raises(FailedPrecondition, match="was published as version"):
