@@ -67,7 +67,7 @@ def _branching(lake: Lake) -> Contender:
 
 
 def _published(bench: Bench, commits: int, *, moved: bool) -> tuple[Sample, Sample]:
-    """How long commits on a branch took, and their publish: a keyed table, each commit of 100 rows, half of them new."""
+    """How long commits on a branch took, and their publish: 100 rows each, of a keyed table, half of them new."""
     numbers = count()
     with moulin.connect(bench.folder / f"publish-{moved}") as lake:
         lake.create_database("shop")
