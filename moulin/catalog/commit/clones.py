@@ -139,7 +139,7 @@ def _copy_sequences(draft: Draft, source_id: UUID, table_id: UUID, last: int) ->
 def _copy_partitions(
     connection: sa.Connection, source_id: UUID, table_id: UUID, numbers: Collection[int]
 ) -> dict[int, int]:
-    """Partitions of a table for a clone of it, by those of the table: filters look at the clone's own and its base's."""
+    """Partitions of a table for a clone of it, by those of the table: filters look at its own and its base's."""
     t = s.partitions
     found: dict[int, Partition] = {}
     for chunk in chunks(sorted(numbers)):
