@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 
@@ -61,8 +62,7 @@ def create(
     ]
     if rows:
         connection.execute(s.branch_tables.insert(), rows)
-        c = s.branch_tables
-        add_branches(draft.lake(), [], connection.execute(sa.select(c).where(c.c.branch_id == branch_id)))
+        add_branches(draft.lake(), [], (SimpleNamespace(**one) for one in rows))
     views = {} if only is not None else _copy_views(draft, made, {row["source_id"]: row["own_id"] for row in rows})
     noted = publish_objects.began(connection, made, views)
     connection.execute(b.update().where(b.c.id == branch_id).values(began=noted))
