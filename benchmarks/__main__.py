@@ -36,6 +36,7 @@ NAMES = (
     "plan_scale",
     "clones",
     "branches",
+    "column_files",
     "meta_scale",
     "startup",
     "cli_start",
