@@ -34,6 +34,8 @@ from moulin.table.versions import TableVersions
 from moulin.table.write.writes import Outcome, prepare_append, prepare_delete, prepare_overwrite
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from pyspark.sql import DataFrame
 
     from moulin.table.compact.compaction import Compaction
@@ -56,8 +58,10 @@ class Table(TableVersions, TableSettings):
         *,
         read_only: bool = False,
         follow: Callable[[], int] | None = None,
+        branch: Callable[..., Table] | None = None,
     ) -> None:
         super().__init__(context, table_id, read_only=read_only, follow=follow)
+        self._branch = branch
         self._put: KeyedTable | RegionWriter | None = None  # what takes rows one by one, once it is known
         self._writes = False
         self._found: KeyedTable | None = None  # the keyed table, once rows were asked for by key
@@ -69,6 +73,19 @@ class Table(TableVersions, TableSettings):
         if not self._read_only and (keyed := self._keyed()) is not None:
             keyed.ready()
         return table_stats(self._context, self._state())
+
+    def branch(
+        self, name: str, *, at: int | str | datetime | None = None, expires: str | float | timedelta | None = None
+    ) -> Table:
+        """Begin a branch with this table alone, and return the table on it. `lake.publish(name)` brings it to main.
+
+        >>> mine = lake.table("shop.orders").branch("mine")
+        >>> _ = mine.delete_where("amount < 0")
+        >>> _ = lake.publish("mine")
+        """
+        if self._branch is None:
+            raise FailedPrecondition("This table was opened without its lake: lake.branch(name, tables=[...]).")
+        return self._branch(self, name, at=at, expires=expires)
 
     # Rows
 
@@ -399,6 +416,18 @@ class Table(TableVersions, TableSettings):
         keyed.flush()
         done = compact(self._context, self._state, everything=everything, progress=progress)
         keyed.refresh()
+        return done
+
+    def fold(self) -> Compaction:
+        """Write every segment that has columns in files of their own as one file again, at the same level.
+
+        Each segment is a compaction by itself; every other compaction folds, too.
+        """
+        from moulin.table.compact.compaction import fold
+
+        done = fold(self._context, self._writable())
+        if (keyed := self._keyed()) is not None:
+            keyed.refresh()
         return done
 
     def to_spark(self, version: int | None = None) -> DataFrame:

@@ -18,10 +18,11 @@ from moulin.catalog.segments import live as segments
 from moulin.catalog.segments.sql_rows import CARRIED, select_spans, span_row
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
+from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id, new_snapshot_id
-from moulin.model.names import check_name
+from moulin.model.names import check_new_name
 from moulin.model.tags import shown
 
 CLONE = "clone"
@@ -35,14 +36,17 @@ def clone(
     version: int | None = None,
     *,
     table_id: UUID | None = None,
+    created_at: int | None = None,
 ) -> TableState:
     """Make a table with the rows, columns and settings that another one has at `version`, by default now.
 
     Row ids, sequence numbers and what they say of versions are those of the source; names of versions are not taken
-    over. With `table_id`, the id of the clone, the source may have been dropped since. Costs what the settings of the
-    source take, however many segments and commits it has.
+    over. With `table_id`, the id of the clone, the source may have been dropped since. `created_at` is the time from
+    which the clone has these rows, by default now. Costs what the settings of the source take, however many segments
+    and commits it has.
     """
-    check_name(name, "table")
+    if table_id is None:
+        check_new_name(name, "table")
     connection = draft.connection
     row = tables.find_by_id(connection, source_id, dropped_after=None if table_id is None else -1)
     at = row.lake_version if version is None else version
@@ -56,7 +60,7 @@ def clone(
             id=table_id,
             database_id=parent.id,
             name=name,
-            created_at=draft.now,
+            created_at=draft.now if created_at is None else created_at,
             created_version=draft.version,
             head_version=draft.version,
             oldest_version=draft.version,
@@ -89,7 +93,18 @@ def clone(
         _copy_births(draft, source_id, table_id, at)
     summary = {"cloned-table": f"{row.database}.{row.name}", "cloned-version": str(at)}
     snapshot_id = new_snapshot_id()
-    tables.record_commit(draft, made, 0, CLONE, snapshot_id, made.next_row_id, 0, summary, properties_changed=True)
+    tables.record_commit(
+        draft,
+        made,
+        0,
+        CLONE,
+        snapshot_id,
+        made.next_row_id,
+        0,
+        summary,
+        properties_changed=True,
+        timestamp_ns=made.created_at,
+    )
     add_rows(draft, s.tables, [table_id])
     tables.fill_state(draft.table(table_id), made)
     draft.reroute()
@@ -162,4 +177,6 @@ def _copy_own(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> No
     for segment in segments.by_number(connection, table_id, [row.segment for row in own], draft.version).values():
         ref = segments.existing_ref(table_id, segment)
         ref.dv_version = draft.version
+        if segment.columns_id:
+            codec.require_feature(draft.table(table_id), codec.FEATURE_COLUMN_FILES)
         draft.table(table_id).data_files.append(ref)

@@ -83,6 +83,10 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
     manifest.sequence_versions.update(own_sequences(connection, table_id))
     add_births(manifest, own_births(connection, table_id))
     manifest.data_files.extend(segments.refs_at_version(connection, table_id, version))
+    if any(ref.adopted or ref.dv_adopted for ref in manifest.data_files):
+        codec.require_feature(manifest, codec.FEATURE_BRANCHES)
+    if any(ref.columns_id for ref in manifest.data_files):
+        codec.require_feature(manifest, codec.FEATURE_COLUMN_FILES)
     manifest.masks.extend(bases.masks(connection, table_id))
     if row.inline:
         codec.require_feature(manifest, codec.FEATURE_INLINE_SEGMENTS)

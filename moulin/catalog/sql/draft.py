@@ -149,6 +149,8 @@ def add_branches(manifest: pb.Manifest, branches: Iterable[Any], tables: Iterabl
             created_at=row.created_at,
             expires_at=row.expires_at,
             tombstone=_tombstone(row),
+            published_version=row.published_version,
+            began_json=None if row.began is None else json.dumps(row.began, sort_keys=True),
         )
     for row in tables:
         manifest.branch_tables.add(

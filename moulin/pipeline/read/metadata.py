@@ -183,6 +183,9 @@ def _files(lake: Lake, state: TableState) -> pa.Table:
         facts, vector = segment.facts, segment.vector
         digest = facts.sha256.hex() or None
         rows.append((facts.number, "data", f"{root}/{facts.path}", 0, facts.size, facts.rows, digest))
+        for file in facts.files:
+            where = f"{root}/{file.path}"
+            rows.append((facts.number, "columns", where, 0, file.size, facts.rows, file.sha256.hex()))
         if facts.index_size:
             address = f"{root}/{paths.key_index_path(facts.path)}"
             rows.append((facts.number, "key_index", address, 0, facts.index_size, facts.rows, None))

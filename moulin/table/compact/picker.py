@@ -18,8 +18,8 @@ from moulin.model.facts import LiveSegment
 from moulin.model.layout.size_tier import size_tier
 from moulin.model.layout.sort_order import NullOrder, SortDirection
 from moulin.model.schema.arrow import arrow_schema
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.commit.segment_rows import open_rows
 from moulin.table.compact.kernel import MEMORY_BYTES, CompactionSlice, InputRange
 from moulin.table.write import clustering
 from moulin.table.write.layout import Layout
@@ -116,7 +116,8 @@ def pick_levels(
             group = Group(tuple(sorted(members, key=_key_min)), config.deepest_level)
             first = members[0]
             lost = first.facts.spec_id in lost_specs
-            if len(members) > 1 or first.facts.level < config.deepest_level or first.vector is not None or lost:
+            marked = first.vector is not None or bool(first.facts.files)
+            if len(members) > 1 or first.facts.level < config.deepest_level or marked or lost:
                 groups.append(group)
             continue
         due = _due_levels(members, config, due_only=due_only)
@@ -179,6 +180,9 @@ def _needs_compaction(segment: LiveSegment, segment_bytes: int) -> bool:
 
 
 def _is_worn(segment: LiveSegment) -> bool:
+    """Whether a segment is worth writing again by itself: it has many deleted rows, or columns in other files."""
+    if segment.facts.files:
+        return True
     return segment.vector is not None and segment.vector.cardinality >= _MANY_DELETED * segment.facts.rows
 
 
@@ -290,7 +294,7 @@ def _cut_inputs(
 
 def _key(store: Store, layout: Layout, segment: LiveSegment, name: str) -> Iterator[pa.ChunkedArray]:
     """The first sort column of a segment, all positions, in pieces, in the storage type that can be compared."""
-    source = open_segment(store, segment.facts)
+    source = open_rows(store, segment.facts)
     with SegmentReader(source, layout.schema, columns=[name], name=segment.facts.path) as reader:
         for piece in reader.pieces(_KEY_BYTES):
             key = piece.column(0)

@@ -34,8 +34,8 @@ from moulin.model.key.index_value import cut, encode_values, encoding_of, width_
 from moulin.model.schema.arrow import POSITION
 from moulin.model.schema.values import IcebergType, Schema
 from moulin.storage import paths
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.commit.segment_rows import open_rows
 from moulin.table.find.index_files import KINDS, indexed_type, open_index
 
 _NONE: Integers = np.empty(0, np.int64)
@@ -147,7 +147,7 @@ def _read(work: IndexSlice | CarrySlice, segment: LiveSegment) -> _Entries:
     field, kind = work.schema.find_field(work.field_id), _values_type(work)
     facts = segment.facts
     positions, payload = [_NONE], []
-    with SegmentReader(open_segment(work.store, facts), work.schema, columns=[field.name], name=facts.path) as reader:
+    with SegmentReader(open_rows(work.store, facts), work.schema, columns=[field.name], name=facts.path) as reader:
         for batch in reader.batches(position=True):
             column = batch.column(field.name)
             rows = batch.column(POSITION).to_numpy()

@@ -86,6 +86,16 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
                 _registered_method=True)
+        self.ListBranchTables = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ListBranchTables',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBranchTablesResponse.FromString,
+                _registered_method=True)
+        self.PublishBranch = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/PublishBranch',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.PublishBranchRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CommitResponse.FromString,
+                _registered_method=True)
         self.DropBranch = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/DropBranch',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
@@ -465,6 +475,20 @@ class CatalogServiceServicer:
 
     def GetBranch(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBranchTables(self, request, context):
+        """The tables of a branch that are not as they were when it began.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PublishBranch(self, request, context):
+        """Brings what a branch did to main as one version, for all tables or none, and drops the branch.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -911,6 +935,16 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.GetBranch,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.SerializeToString,
+            ),
+            'ListBranchTables': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBranchTables,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBranchTablesResponse.SerializeToString,
+            ),
+            'PublishBranch': grpc.unary_unary_rpc_method_handler(
+                    servicer.PublishBranch,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.PublishBranchRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CommitResponse.SerializeToString,
             ),
             'DropBranch': grpc.unary_unary_rpc_method_handler(
                     servicer.DropBranch,
@@ -1581,6 +1615,60 @@ class CatalogService:
             '/moulin.lake.v1.CatalogService/GetBranch',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBranchTables(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListBranchTables',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBranchTablesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PublishBranch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/PublishBranch',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.PublishBranchRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.CommitResponse.FromString,
             options,
             channel_credentials,
             insecure,
