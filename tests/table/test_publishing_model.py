@@ -107,7 +107,7 @@ class History:
                 how = "again"
             elif before in ("insert", "again") and how == "update":
                 how = before
-            elif before in ("insert",) and how == "delete" and born:
+            elif before == "insert" and how == "delete" and born:
                 how = "nothing"
             elif before == "again" and how == "delete":
                 how = "delete"
