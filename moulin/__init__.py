@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moulin import errors
+from moulin.release import VERSION
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -26,14 +27,16 @@ if TYPE_CHECKING:
     from moulin.model.rows.nano_datetime import NanoDatetime
     from moulin.table.edit.merge_builder import MergeBuilder
     from moulin.table.ports import Duck, Export, Exporter, Spark
+    from moulin.table.read.blob import Blob
     from moulin.table.read.scan import Scan
     from moulin.table.snapshot import Snapshot
     from moulin.table.table import Table
     from moulin.table.transaction import Transaction
     from moulin.table.write.writes import Outcome
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
+    "Blob",
     "Lake",
     "MergeBuilder",
     "NanoDatetime",
@@ -47,6 +50,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Blob": "moulin.table.read.blob",
     "Lake": "moulin.lake",
     "MergeBuilder": "moulin.table.edit.merge_builder",
     "NanoDatetime": "moulin.model.rows.nano_datetime",

@@ -122,6 +122,17 @@ class Lake:
         """The version that reads see from now on. Only a replica has to ask: it follows what was published since."""
         return self._open_catalog().refresh()
 
+    def write_manifests(self, *tables: str) -> int:
+        """Write full manifests of tables as they are now, or of every table and of the lake; returns their version.
+
+        A recovery or a replica begins with the newest full manifests, and reads fewer deltas after this. Manifests are
+        written by themselves when chains of deltas grow long; nothing needs this call.
+
+        >>> lake.write_manifests("shop.orders") == lake.version
+        True
+        """
+        return self._open_catalog().write_manifests([self._resolve(name) for name in tables])
+
     def own_catalog(self) -> Catalog:
         """The catalog itself, for what must be done where it is: clean-up, checks, mirrors, serving."""
         return own_catalog(self._open_catalog())

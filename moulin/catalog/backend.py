@@ -60,7 +60,12 @@ class TaskBackend(Protocol):
     """Merge tasks, as those who compact use them."""
 
     def create_merge_tasks(
-        self, planned: Sequence[PlannedTask], *, worker: str | None = None, read_version: int = 0
+        self,
+        planned: Sequence[PlannedTask],
+        *,
+        worker: str | None = None,
+        read_version: int = 0,
+        seconds: float | None = None,
     ) -> list[Claim | None]: ...
     def claim_merge_task(
         self, worker: str, *, seconds: float | None = None, table_id: UUID | None = None
@@ -194,9 +199,13 @@ class CatalogBackend(Protocol):
     def version(self) -> int:
         """The newest version of the lake."""
 
+    def write_manifests(self, table_ids: Sequence[UUID] = ()) -> int:
+        """Write full manifests of some tables, or of every table and of the lake; returns their version."""
+
     def version_at(self, timestamp_ns: int) -> int: ...
     def history(self, table_id: UUID, limit: int | None = None) -> list[CommitInfo]: ...
     def sequence_versions(self, table_id: UUID) -> tuple[list[int], list[int]]: ...
+    def birth_versions(self, table_id: UUID) -> tuple[list[int], list[int]]: ...
     def segments(
         self,
         table_id: UUID,

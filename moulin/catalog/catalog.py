@@ -19,7 +19,7 @@ from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
 from moulin.catalog.manifests.newest import require_newest
 from moulin.catalog.manifests.publish import Publisher
-from moulin.catalog.objects import databases, history, lookup, pins, tables, views
+from moulin.catalog.objects import births, databases, history, lookup, pins, tables, views
 from moulin.catalog.objects.history import CompactionOf
 from moulin.catalog.objects.names import NameOrId
 from moulin.catalog.objects.tables import FirstRows, NewTable
@@ -402,6 +402,16 @@ class Catalog:
         with self.pool.read() as connection:
             return int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
 
+    def write_manifests(self, table_ids: Sequence[UUID] = ()) -> int:
+        version = self.version()
+        for table_id in table_ids:
+            with self.pool.read() as connection:
+                tables.find_by_id(connection, table_id)
+            self.publisher.write_full(table_id)
+        if not table_ids:
+            self.publisher.write_every_full()
+        return version
+
     def version_at(self, timestamp_ns: int) -> int:
         with self.pool.read() as connection:
             return history.version_at(connection, timestamp_ns)
@@ -413,6 +423,10 @@ class Catalog:
     def sequence_versions(self, table_id: UUID) -> tuple[list[int], list[int]]:
         with self.pool.read() as connection:
             return history.sequence_versions(connection, table_id)
+
+    def birth_versions(self, table_id: UUID) -> tuple[list[int], list[int]]:
+        with self.pool.read() as connection:
+            return births.birth_versions(connection, table_id)
 
     def segments(
         self,

@@ -135,6 +135,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "view": Entry(
             "tables.views", "Views: ordered unions of tables, and queries.", needs=(Need("spark", only_with="sql"),)
         ),
+        "manifest": Entry("upkeep.manifests", "Manifests: versions as files, from which a catalog can be recovered."),
         "index": Entry("tables.index", "Secondary indexes.", needs=(_WITH_SPARK,)),
         "token": Entry(
             "services.tokens", "Ingest tokens: who may send telemetry, and to which tables it goes.", whole=True

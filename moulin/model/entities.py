@@ -223,13 +223,17 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A secondary index of one column. Its files cover segments; those that none covers are read without it."""
+    """A secondary index of one column. Its files cover segments; those that none covers are read without it.
+
+    `created_at` is in Unix nanoseconds; None when it is not known.
+    """
 
     id: UUID
     name: str
     kind: str
     field_id: int
     created_version: int
+    created_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from moulin.table.keyed.pending import Pending
 from moulin.table.keyed.reader import KeyedReader
 from moulin.table.keyed.region import RegionWriter
 from moulin.table.ports import Backfilled, BatchLoaded, Export, is_frame
+from moulin.table.read.blob import Blob
 from moulin.table.read.order import OrderBy
 from moulin.table.read.scan import Scan
 from moulin.table.settings import TableSettings
@@ -165,6 +166,24 @@ class Table(TableVersions, TableSettings):
         """
         self._flush()
         return Snapshot(self._context, self._state()).take(row_ids, columns)
+
+    def blob(self, key: Any = None, column: str = "", *, row_id: int | None = None) -> Blob:
+        """A value of a binary column as a file: of the row of a key, or of the row with a `_row_id`.
+
+        The row is located at once; with the first read, the page that holds the value is read, and no other row or
+        column. A null reads as an empty file (`is_null` tells). Close it: until then its version is held. By `row_id`,
+        what was put is flushed first. NotFound when there is no such row.
+
+        >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
+        >>> photos.put({"id": 1, "image": b"GIF89a..."})
+        >>> with photos.blob(1, "image") as image:
+        ...     image.read(3)
+        b'GIF'
+        """
+        if row_id is not None:
+            self._flush()
+            return Snapshot(self._context, self._state()).blob(key, column, row_id=row_id)
+        return (self._keyed_only() if self._shown is None else self._fixed_reader()).blob(key, column)
 
     def backfill(
         self,
@@ -397,6 +416,18 @@ class Table(TableVersions, TableSettings):
         keyed.flush()
         done = compact(self._context, self._state, everything=everything, progress=progress)
         keyed.refresh()
+        return done
+
+    def fold(self) -> Compaction:
+        """Write every segment that has columns in files of their own as one file again, at the same level.
+
+        Each segment is a compaction by itself; every other compaction folds, too.
+        """
+        from moulin.table.compact.compaction import fold
+
+        done = fold(self._context, self._writable())
+        if (keyed := self._keyed()) is not None:
+            keyed.refresh()
         return done
 
     def to_spark(self, version: int | None = None) -> DataFrame:

@@ -35,7 +35,7 @@ from tests.catalog.conftest import HandClock
 from tests.contract.samples import commit
 
 COLUMNS = [("id", "long", False)]
-LINEAGE = ["id", "_row_id", "_last_updated_version"]
+LINEAGE = ["id", "_row_id", "_last_updated_version", "_created_version"]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -69,7 +69,9 @@ def test_commits_and_versions_shrink_to_what_can_be_read(lake: Lake, clock: Hand
     assert _count(lake, s.table_commits) == 84, "a week of history is kept"
     clock.forward(8 * DAY)
     collect(lake.catalog)
-    assert _count(lake, s.table_commits) == 3, "of each the last commit; and who wrote what, in one row"
+    assert _count(lake, s.table_commits) == 4, (
+        "of each the last commit; who wrote what, and who made what, in one row each"
+    )
     assert _count(lake, s.versions) <= 6
     assert table.scan(columns=LINEAGE).to_arrow().sort_by("id") == before
     assert table.properties["n"] == "39"
@@ -159,6 +161,7 @@ class Model:
         self.table = lake.create_table("shop.t", COLUMNS)
         self.next = 0
         self.wrote: dict[int, int] = {}  # id -> the version that wrote it
+        self.made: dict[int, int] = {}  # row id -> the version that made it
         self.states: dict[int, tuple[dict[int, int], str | None]] = {}
         self.property: str | None = None
         self.note()
@@ -233,6 +236,9 @@ class Model:
         for row in found:
             wrote = now[row["id"]]
             assert row["_last_updated_version"] == wrote
+            made = self.made.setdefault(row["_row_id"], row["_created_version"])
+            assert made is not None
+            assert made == row["_created_version"] <= wrote
 
 
 STEPS = ["append", "append", "delete", "set", "compact", "tag", "untag", "restore", "idle", "wait", "wait", "gc", "gc"]

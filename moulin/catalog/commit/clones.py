@@ -10,6 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import databases, tables
+from moulin.catalog.objects.births import add_births, add_steps, own_births
 from moulin.catalog.objects.history import own_sequences, packed_rows
 from moulin.catalog.objects.names import NameOrId, require_free_name
 from moulin.catalog.segments import bases
@@ -17,6 +18,7 @@ from moulin.catalog.segments import live as segments
 from moulin.catalog.segments.sql_rows import CARRIED, select_spans, span_row
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
+from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id, new_snapshot_id
@@ -88,6 +90,7 @@ def clone(
     if base.table_id != source_id:
         _copy_own(draft, source_id, table_id, at)
         _copy_sequences(draft, source_id, table_id, state.last_sequence)
+        _copy_births(draft, source_id, table_id, at)
     summary = {"cloned-table": f"{row.database}.{row.name}", "cloned-version": str(at)}
     snapshot_id = new_snapshot_id()
     tables.record_commit(
@@ -148,6 +151,13 @@ def _copy_sequences(draft: Draft, source_id: UUID, table_id: UUID, last: int) ->
         draft.connection.execute(s.table_commits.insert(), row)
 
 
+def _copy_births(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> None:
+    """Which versions of the source itself made rows."""
+    given = {first: made for first, made in own_births(draft.connection, source_id).items() if made <= version}
+    add_births(draft.table(table_id), given)
+    add_steps(draft.connection, table_id, given)
+
+
 def _copy_own(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> None:
     """What a clone has of its own at a version, and its masks, for a clone of it."""
     connection, m, p = draft.connection, s.span_masks, s.segment_spans
@@ -167,4 +177,6 @@ def _copy_own(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> No
     for segment in segments.by_number(connection, table_id, [row.segment for row in own], draft.version).values():
         ref = segments.existing_ref(table_id, segment)
         ref.dv_version = draft.version
+        if segment.columns_id:
+            codec.require_feature(draft.table(table_id), codec.FEATURE_COLUMN_FILES)
         draft.table(table_id).data_files.append(ref)

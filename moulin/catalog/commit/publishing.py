@@ -39,6 +39,7 @@ from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_snapshot_id
 from moulin.model.operations import DataOperation, Kind
 from moulin.model.publication import Merged, merge_settings
+from moulin.model.tags import FILLING_PREFIX
 
 PUBLISH = "publish"
 BRANCH = "published-branch"  # in the summary of each commit of it
@@ -121,12 +122,25 @@ def _publish_table(draft: Draft, branch: Any, table: BranchTable, part: TablePub
         required.require_held(change, "the publish")
         _add_regions(change, own.id, moved=part.moved)
     _settle_settings(change, own.id, merged, every=not part.moved)
+    _require_no_column_files(draft.connection, own.id, table.after or "")
     pairs = net_pairs(draft.connection, own.id, table.since, draft.version)
     if part.moved:
         _take_change(change, pairs, part)
     else:
         _take_all(change, own, pairs)
     _finish(change, merged, has_rows=bool(pairs))
+
+
+def _require_no_column_files(connection: sa.Connection, own_id: UUID, name: str) -> None:
+    """A publish moves whole segments: columns that the branch filled must have been folded into them."""
+    p, t = s.segment_spans, s.tables
+    beside = sa.select(p.c.segment).where(p.c.table_id == own_id, p.c.removed_version == s.OPEN, p.c.columns_id != 0)
+    properties = connection.execute(sa.select(t.c.properties).where(t.c.id == own_id)).scalar_one()
+    if connection.execute(beside.limit(1)).first() or any(key.startswith(FILLING_PREFIX) for key in properties):
+        raise FailedPrecondition(
+            f"Columns of {name} lie in files of their own on the branch: complete them and compact the table there, "
+            "then publish again."
+        )
 
 
 def _begin(change: TableChange) -> None:
@@ -248,7 +262,7 @@ def _adopt(change: TableChange, segments: Sequence[LiveSegment], joined: Sequenc
         partition_id = partitions[facts.spec_id, facts.partition]
         k = time_class(facts.time_min, facts.time_max)
         classes |= 1 << k if k >= 0 else 0
-        carried = partition_id, k, facts.time_min or 0, facts.time_max or 0, first_row_id, sequence, version
+        carried = partition_id, k, facts.time_min or 0, facts.time_max or 0, first_row_id, sequence, version, 0
         spans.append(span_row(change.table_id, facts.number, vector.id if vector else 0, version, carried))
         placed.setdefault(partition_id, []).append(facts.number)
         ref = existing_ref(change.table_id, LiveSegment(facts, first_row_id, sequence, version, vector))

@@ -273,7 +273,7 @@ class _TableFollow(TableReplay):
             ):
                 carried = tuple(getattr(row, name) for name in CARRIED)
                 sums = (row.rows, row.size, row.inline, row.deleted)
-                self._carried[row.segment] = carried
+                self._carried[row.segment] = carried[:-1]  # the column files are those of the span
                 self._open[row.segment] = Span(row.vector_id, row.added_version, carried, *sums)
                 self._loaded[row.segment] = row.id
                 live = {"segments": 1, "rows": row.rows - row.deleted, "bytes": row.size, "inline": int(row.inline)}

@@ -88,7 +88,8 @@ def dependents(connection: sa.Connection, table_id: UUID) -> list[int]:
 
 
 def is_needed() -> sa.ColumnElement[bool]:
-    """The condition for a row of `tables` to be the base of another, or to own segments or vectors that others have.
+    """The condition for a row of `tables` to be the base of another, or to own files that others have: segments,
+    vectors or column files.
 
     A branch that began with the table and has no clone of it yet needs it, too.
     """
@@ -110,4 +111,14 @@ def is_needed() -> sa.ColumnElement[bool]:
         .exists()
     )
     listed = sa.exists().where(c.c.source_id == t.c.id, c.c.opened.is_(False)).correlate(t)
-    return sa.or_(sa.exists().where(clone.c.base_id == t.c.id).correlate(t), lent, lent_vector, listed)
+    f, n = s.column_files, s.column_sets
+    lent_columns = (
+        sa.select(f.c.path)
+        .join(n, n.c.path == f.c.path)
+        .join(p, sa.and_(p.c.columns_id == n.c.id, p.c.segment == n.c.segment))
+        .where(f.c.table_id == t.c.id, p.c.table_id != t.c.id)
+        .correlate(t)
+        .exists()
+    )
+    is_base = sa.exists().where(clone.c.base_id == t.c.id).correlate(t)
+    return sa.or_(is_base, lent, lent_vector, lent_columns, listed)

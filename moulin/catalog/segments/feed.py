@@ -39,6 +39,7 @@ _SILENT = {
     Kind.CREATE_INDEX,
     Kind.UPDATE_INDEX,
     Kind.DROP_INDEX,
+    Kind.FILL,
 }
 _FIGURES = ("added-data-files", "deleted-data-files", "changed-deletion-vectors")
 

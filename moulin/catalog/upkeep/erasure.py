@@ -16,6 +16,7 @@ SWEPT = frozenset(
         FileKind.SEGMENT,
         FileKind.KEY_INDEX,
         FileKind.VECTORS,
+        FileKind.COLUMN_FILE,
         FileKind.JOURNAL,
         FileKind.INDEX_FILE,
         FileKind.PROJECTION,

@@ -24,6 +24,7 @@ from moulin.iceberg.format.deletes import DeleteFile, position_deletes
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location, path_in_table
 from moulin.iceberg.format.manifests import ManifestWriter, write_manifest_list
+from moulin.iceberg.projection.folding import folded, unfolded, without
 from moulin.iceberg.projection.projection import named_commits
 from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
@@ -50,6 +51,10 @@ def export(
             "its folder or database, or read the table through the Iceberg REST catalog of `moulin serve`."
         )
     state = context.catalog.table_by_id(table_id, version)
+    if version is None:
+        state = folded(context, state)
+    if left_out := unfolded(context, state):
+        state = without(state, left_out)
     target = open_store(directory)
     if target.uri == context.store.uri or target.uri.startswith(f"{context.store.uri}/"):
         raise FailedPrecondition(f"{directory} lies inside the lake: export into a folder of its own.")

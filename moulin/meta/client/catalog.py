@@ -256,6 +256,10 @@ class ClientCatalog:
     def version_at(self, timestamp_ns: int) -> int:
         return int(self._call("GetVersionAt", pb.GetVersionAtRequest, timestamp_ns=timestamp_ns).version)
 
+    def write_manifests(self, table_ids: Sequence[UUID] = ()) -> int:
+        ids = [str(table_id) for table_id in table_ids]
+        return int(self._call("WriteManifests", pb.WriteManifestsRequest, table_ids=ids).version)
+
     def head_version(self, table_id: UUID) -> int:
         return int(self._call("GetHeadVersion", pb.TableId, id=str(table_id)).version)
 
@@ -266,6 +270,10 @@ class ClientCatalog:
     def sequence_versions(self, table_id: UUID) -> tuple[list[int], list[int]]:
         found = self._call("ListSequenceVersions", pb.TableId, id=str(table_id))
         return list(found.sequences), list(found.versions)
+
+    def birth_versions(self, table_id: UUID) -> tuple[list[int], list[int]]:
+        found = self._call("ListBirthVersions", pb.TableId, id=str(table_id))
+        return list(found.first_row_ids), list(found.versions)
 
     def segments(
         self,

@@ -29,8 +29,8 @@ from moulin.model.layout.sort_rows import sort_indices
 from moulin.model.schema.arrow import arrow_schema, empty_table, leaves
 from moulin.model.schema.schema import column_path
 from moulin.storage import paths
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.commit.segment_rows import open_rows
 from moulin.table.commit.vectors import read_vector
 from moulin.table.compact.gather import Gatherer, RowCursor
 from moulin.table.compact.inline_rows import read_inline
@@ -212,7 +212,7 @@ class _Reading:
 
     def _open(self, columns: Sequence[str] | None = None) -> SegmentReader:
         facts, store = self.range.segment.facts, self.work.store
-        source = open_segment(store, facts)
+        source = open_rows(store, facts)
         return SegmentReader(source, self.work.layout.schema, columns=columns, name=facts.path)
 
 
