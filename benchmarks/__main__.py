@@ -36,6 +36,8 @@ NAMES = (
     "plan_scale",
     "clones",
     "adopt",
+    "branches",
+    "column_files",
     "meta_scale",
     "startup",
     "cli_start",

@@ -9,7 +9,15 @@ from contextvars import ContextVar
 from typing import Final
 
 from moulin.errors import Unsupported
-from moulin.formats.manifest import BASES_PREFIX, FEATURE_BASE_PATHS, FEATURE_INLINE_SEGMENTS, KNOWN_FEATURES
+from moulin.formats.manifest import (
+    BASES_PREFIX,
+    FEATURE_BASE_PATHS,
+    FEATURE_BITMAP_INDEXES,
+    FEATURE_COLUMN_FILES,
+    FEATURE_INLINE_SEGMENTS,
+    KNOWN_FEATURES,
+)
+from moulin.model.entities import Index
 from moulin.model.facts import LiveSegment
 
 FEATURES: Final = "x-moulin-features"  # the metadata of a call: the features of manifests that the client reads
@@ -25,10 +33,15 @@ def note_features(metadata: Iterable[tuple[str, str]]) -> None:
 
 
 def require_readable(segment: LiveSegment) -> None:
-    """Unsupported when the caller would look for the file of a segment in the lake's storage, where it is not."""
+    """Unsupported when the caller would look for the file of a segment where it is not, or overlook columns."""
     if segment.facts.path.startswith(BASES_PREFIX) and not _known.get() & FEATURE_BASE_PATHS:
         raise Unsupported(
             "The table has segments below base paths, and this client does not know those: upgrade its moulin, or "
+            "compact the table."
+        )
+    if segment.columns_id and not _known.get() & FEATURE_COLUMN_FILES:
+        raise Unsupported(
+            "The table has columns in files of their own, and this client does not know those: upgrade its moulin, or "
             "compact the table."
         )
     if segment.facts.inline is not None and not _known.get() & FEATURE_INLINE_SEGMENTS:
@@ -36,3 +49,8 @@ def require_readable(segment: LiveSegment) -> None:
             "The table has small segments that are kept in the catalog, and this client does not know them: upgrade "
             "its moulin, or compact the table."
         )
+
+
+def is_known_index(index: Index) -> bool:
+    """Whether the caller knows this kind of index; one that it does not know it can do without."""
+    return index.kind in ("btree", "bloom") or bool(_known.get() & FEATURE_BITMAP_INDEXES)

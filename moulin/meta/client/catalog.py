@@ -10,6 +10,7 @@ from uuid import UUID
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.catalog.commit.indexes import Coverage, IndexSize
+from moulin.catalog.commit.publishing import TablePublication
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.objects.history import CompactionOf
 from moulin.catalog.objects.tables import FirstRows, NewTable
@@ -21,12 +22,13 @@ from moulin.meta.client.connection import Connection
 from moulin.meta.client.tasks import ClientTasks
 from moulin.meta.client.tokens import ClientTokens
 from moulin.meta.codec.lake.base_path import from_message_base_path
-from moulin.meta.codec.lake.branch import from_message_branch
+from moulin.meta.codec.lake.branch import from_message_branch, from_message_branch_table
 from moulin.meta.codec.lake.commit import from_message_result, to_message_commit
 from moulin.meta.codec.lake.database import from_message_database, from_message_preview
 from moulin.meta.codec.lake.feed import from_message_feed
 from moulin.meta.codec.lake.index import from_message_coverage, from_message_index
 from moulin.meta.codec.lake.partition import from_message_partition, to_message_partition, to_message_tuple
+from moulin.meta.codec.lake.publication import to_message_publication
 from moulin.meta.codec.lake.region import from_message_region
 from moulin.meta.codec.lake.segment import from_message_segment
 from moulin.meta.codec.lake.table import from_message_entry, from_message_state, to_message_new_table
@@ -38,6 +40,7 @@ from moulin.model.columns.batching import batched
 from moulin.model.entities import (
     BasePath,
     Branch,
+    BranchTable,
     CommitInfo,
     Database,
     DropPreview,
@@ -53,7 +56,9 @@ from moulin.model.ids import new_id
 
 # Calls that may be repeated when it is not known whether they arrived. A commit may, too, as it carries a request id.
 _PATHS: Final = 1000  # asked about in one call
-_AGAIN: Final = frozenset({*CATALOG_READS, "Commit", "ReserveSegments", "GetRegionNumber", "ReleaseRegion"})
+_AGAIN: Final = frozenset(
+    {*CATALOG_READS, "Commit", "PublishBranch", "ReserveSegments", "GetRegionNumber", "ReleaseRegion"}
+)
 _MANY: Final = 500  # partitions; where there are more, a time range comes first
 _VERSIONS: Final = 64  # asked for at a time: no call stays open while what it told of is being read
 
@@ -135,6 +140,23 @@ class ClientCatalog:
 
     def branch(self, name: str) -> Branch:
         return from_message_branch(self._call("GetBranch", pb.BranchRef, name=name))
+
+    def branch_tables(self, name: str) -> list[BranchTable]:
+        return list(map(from_message_branch_table, self._call("ListBranchTables", pb.BranchRef, name=name).tables))
+
+    def publish_branch(
+        self,
+        name: str,
+        given: Sequence[TablePublication],
+        *,
+        dry_run: bool = False,
+        request_id: str | None = None,
+    ) -> CommitResult:
+        """See `Catalog.publish_branch`. A call that got lost is repeated under the same request id: it is done once."""
+        messages = [_message(to_message_publication, {"part": part}) for part in given]
+        sent = f"{request_ids.CALL}{new_id()}" if request_id is None else request_id
+        fields = {"name": name, "tables": messages, "dry_run": dry_run, "request_id": sent}
+        return from_message_result(self._call("PublishBranch", pb.PublishBranchRequest, **fields))
 
     def drop_branch(self, name: str) -> Branch:
         return from_message_branch(self._call("DropBranch", pb.BranchRef, name=name))
@@ -256,6 +278,10 @@ class ClientCatalog:
     def version_at(self, timestamp_ns: int) -> int:
         return int(self._call("GetVersionAt", pb.GetVersionAtRequest, timestamp_ns=timestamp_ns).version)
 
+    def write_manifests(self, table_ids: Sequence[UUID] = ()) -> int:
+        ids = [str(table_id) for table_id in table_ids]
+        return int(self._call("WriteManifests", pb.WriteManifestsRequest, table_ids=ids).version)
+
     def head_version(self, table_id: UUID) -> int:
         return int(self._call("GetHeadVersion", pb.TableId, id=str(table_id)).version)
 
@@ -266,6 +292,10 @@ class ClientCatalog:
     def sequence_versions(self, table_id: UUID) -> tuple[list[int], list[int]]:
         found = self._call("ListSequenceVersions", pb.TableId, id=str(table_id))
         return list(found.sequences), list(found.versions)
+
+    def birth_versions(self, table_id: UUID) -> tuple[list[int], list[int]]:
+        found = self._call("ListBirthVersions", pb.TableId, id=str(table_id))
+        return list(found.first_row_ids), list(found.versions)
 
     def segments(
         self,

@@ -6,6 +6,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -111,6 +112,24 @@ def _verify(context: Context, change: CompactionChange) -> None:
             raise Corrupt(f"{facts.path} is not what was written there: nothing was moved. Look at the base path.")
 
 
+def fold(context: Context, state: TableState) -> Compaction:
+    """Write segments that have column files as one file each. What a living worker has is left to it.
+
+    Segments with columns that are not complete stay as they are: their values would be computed again.
+    """
+    owner, done = f"fold {new_id()}", Compaction(state.head_version)
+    if any(map(_has_lapsed, context.catalog.maintenance.merge_tasks(state.id))):
+        for one in CompactionWorker(context, owner).run_all(state.id):
+            done = _sum(done, one.version, one.group, one.change)
+        state = context.catalog.table_by_id(state.id)
+    live = context.catalog.segments(state.id, state.version, with_columns=False)
+    shown = {column.field_id for column in state.schema.fields}
+    beside = [segment for segment in live if segment.facts.files and not _is_filled(segment, shown)]
+    held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in beside])
+    groups = rewrite_each([segment for segment in beside if segment.facts.number not in held])
+    return _Groups(context, state, owner, None, None, never, sum(group.size for group in groups), done).run(groups)
+
+
 @dataclass(slots=True)
 class _Groups:
     """Groups that are compacted under tasks of their own, several at a time."""
@@ -184,7 +203,14 @@ def plan(
         segments = context.catalog.segments(state.id, state.version, with_columns=False)
     live = list(segments)
     held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in live])
-    free = [segment for segment in live if segment.facts.number not in held]
+    shown = {column.field_id for column in state.schema.fields}
+    free = [
+        segment
+        for segment in live
+        if segment.facts.number not in held
+        # Level 0 of a keyed table does not wait for a fill, which may have been given up: writers would.
+        and (not _is_filled(segment, shown) or (due_only and segment.facts.level == 0))
+    ]
     if state.schema.identifier_field_ids:
         return pick_levels(free, config, due_only=due_only, everything=everything, lost_specs=state.lost_specs)
     span = merge_span_ns(state.properties, config.merge_span)
@@ -199,6 +225,11 @@ def plan(
         bounds=limits,
         lost_specs=state.lost_specs,
     )
+
+
+def _is_filled(segment: LiveSegment, shown: AbstractSet[int]) -> bool:
+    """Whether a segment has values of a column that is not complete: a compaction would have to compute them again."""
+    return any(not shown >= set(file.fields) for file in segment.facts.files)
 
 
 def planned(table_id: UUID, group: Group) -> PlannedTask:
