@@ -345,3 +345,43 @@ def test_compaction_takes_small_and_worn_files_and_leaves_large_ones(lake: Lake,
     table.delete_where("id in (0, 1, 2, 3)")
     assert table.compact().segments_in == 1
     assert ids(table) == [*range(4, 40)]
+
+
+@EVERYWHERE
+@pytest.mark.usefixtures("unchanged")
+def test_files_adopted_on_a_branch_are_published_once(lake: Lake, events: Table, folder: Path) -> None:
+    events.adopt(folder / "day=2026-01-01")
+    branch = lake.branch("load")
+    theirs = branch.table("shop.events")
+    assert theirs.adopt(folder, skip_known=True).known == 2
+    theirs.delete_where("id = 35")
+    assert ids(events) == [*range(10), *range(20, 30)]
+    lake.publish("load")
+    assert ids(events) == [n for n in range(40) if n != 35]
+    assert events.adopt(folder, skip_known=True).files == 0
+    clone = lake.clone_table("shop.events", "shop.clone")
+    assert clone.adopt(folder, skip_known=True).files == 0
+    assert ids(clone) == ids(events)
+
+
+@FOLDER
+def test_files_adopted_on_both_sides_do_not_come_twice(lake: Lake, events: Table, folder: Path) -> None:
+    branch = lake.branch("load")
+    branch.table("shop.events").adopt(folder)
+    events.adopt(folder / "day=2026-01-01")
+    with pytest.raises(AlreadyExists, match="is a file of shop.events already"):
+        lake.publish("load")
+    assert ids(events) == [*range(10), *range(20, 30)]
+
+
+@FOLDER
+@pytest.mark.usefixtures("unchanged")
+def test_columns_are_filled_beside_adopted_files(lake: Lake, events: Table, folder: Path) -> None:
+    events.adopt(folder)
+    events.add_column("twice", "double", from_sql="amount * 2")
+    events.delete_where("id = 12")
+    found = {row["id"]: row["twice"] for row in events.scan(where="day = date '2026-01-02'").to_pylist()}
+    assert (found[11], found[13], len(found)) == (11.0, 13.0, 19)
+    assert check(lake.own_catalog()) == []
+    events.compact(everything=True)
+    assert {row["id"]: row["twice"] for row in events.scan().to_pylist()}[13] == 13.0
