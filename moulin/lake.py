@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +18,15 @@ from moulin.catalog.catalog import Catalog, own_catalog
 from moulin.catalog.sql.clock import Clock
 from moulin.config import Config, load_config
 from moulin.deprecation import warn_renamed
-from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput, Unsupported
+from moulin.errors import (
+    AlreadyExists,
+    Closed,
+    FailedPrecondition,
+    InvalidInput,
+    MoulinError,
+    NotFound,
+    Unsupported,
+)
 from moulin.model.entities import SPARK, Branch, Database, DropPreview, Representation, TableEntry, View, ViewQuery
 from moulin.model.names import AT, check_name, parse_table_name
 from moulin.storage import paths
@@ -191,6 +200,8 @@ class Lake:
 
         catalog = self._main_catalog()
         only = None if tables is None else [self._resolve(table) for table in tables]
+        if at is None and self.on_branch is None:
+            self.flush()  # a branch has what was put before it
         version = None if at is None else version_of(catalog, at)
         catalog.create_branch(name, version=version, expires_in=seconds_of(expires), only=only)
         return self.open_branch(name)
@@ -199,7 +210,11 @@ class Lake:
         """A branch that exists, as a lake. It ends with this one."""
         from moulin.catalog.on_branch import branch_catalog
 
-        catalog = branch_catalog(self._main_catalog(), name)
+        try:
+            catalog = branch_catalog(self._main_catalog(), name)
+        except NotFound:
+            self._forget_branch(name)
+            raise
         with self._lock:
             found = self._branches.get(name)
             if found is None or found._closed:
@@ -207,6 +222,14 @@ class Lake:
                 found = self._branches[name] = Lake(catalog, self.store, with_branch(self.uri, name), *makers)
                 found.on_branch = name
             return found
+
+    def _forget_branch(self, name: str) -> None:
+        """Let go of a branch that somebody else dropped. What was put and not flushed stays in its logs."""
+        with self._lock:
+            gone = self._branches.pop(name, None)
+        if gone is not None:
+            with suppress(MoulinError):
+                gone.close()
 
     def branch_alone(self, name: str) -> Lake:
         """A branch as `moulin.connect` returns it: with it, this lake is closed. A missing one closes it at once."""
@@ -614,7 +637,7 @@ class Lake:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Lake({self.store.uri!r})"
+        return f"Lake({self.store.uri if self.on_branch is None else with_branch(self.store.uri, self.on_branch)!r})"
 
     def _open_catalog(self) -> CatalogBackend:
         if self._closed:

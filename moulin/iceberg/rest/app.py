@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response
 
 import moulin
-from moulin.iceberg.rest import errors, namespaces, tables, views
+from moulin.iceberg.rest import branches, errors, namespaces, tables, views
 from moulin.iceberg.rest.commit import commit, create, register
 from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
 from moulin.iceberg.rest.requests import LakeOf
@@ -69,7 +69,7 @@ def build(lake: Lake) -> FastAPI:
     app.add_middleware(Idempotency)
     for part in (router, *_ROUTERS):
         app.include_router(part, prefix="/v1")
-    for part in _ROUTERS:
+    for part in (branches.router, *_ROUTERS):
         app.include_router(part, prefix=f"/v1/{AT}{{branch}}")
     return app
 

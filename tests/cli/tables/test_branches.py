@@ -84,3 +84,25 @@ def test_commands_about_the_whole_lake_take_no_branch(run: Run, tmp_path: Path, 
     assert done.code == 1 or "Usage" in done.out, done
     if "Usage" not in done.out:
         assert "with all of its branches: leave @exp out" in done.err
+
+
+def test_a_branch_is_compared_and_published(run: Run, lake: Path) -> None:
+    run("branch", "create", "exp")
+    on = Path(f"{lake}@exp")
+    assert run("branch", "diff", "exp", "--json").json() == []
+    run("delete", "shop.orders", "--where", "id = 1", lake=on)
+    run("table", "create", "shop.made", "id:long", lake=on)
+    found = run("branch", "diff", "exp", "--json").json()
+    assert [(one["table"], one["what"], one["deleted"]) for one in found] == [
+        ("shop.made", "created", 0),
+        ("shop.orders", "changed", 1),
+    ]
+    assert "shop.orders" in run("branch", "diff", "exp").out
+    would = run("branch", "publish", "exp", "--dry-run", "--json").json()
+    assert would["dry_run"]
+    assert [row["id"] for row in run("scan", "shop.orders", "--json").json()] == [1, 2]
+    done = run("branch", "publish", "exp", "--json").json()
+    assert [one["table"] for one in done["tables"]] == ["shop.made", "shop.orders"]
+    assert [row["id"] for row in run("scan", "shop.orders", "--json").json()] == [2]
+    assert [row["name"] for row in run("table", "list", "shop", "--json").json()] == ["made", "orders"]
+    assert "Branch 'exp' does not exist" in run("branch", "publish", "exp").err

@@ -124,3 +124,19 @@ def test_a_token_that_reads_reads_a_branch_and_changes_nothing(lake: Lake, addre
         assert client.get("/@exp/namespaces/shop/tables/orders").status_code == 200
         assert client.post("/@exp/namespaces/shop/tables/orders/plan", json={}).status_code == 200
         error(client.delete("/@exp/namespaces/shop/tables/orders"), 403, "ForbiddenException")
+
+
+def test_a_branch_is_published_over_rest(lake: Lake, address: str) -> None:
+    branch = lake.open_branch("exp")
+    branch.table("shop.orders").delete_where("id = 1")
+    with Client(address) as client:
+        would = client.post("/@exp/publish", json={"dry-run": True}).json()
+        assert (would["dry-run"], _ids(lake)) == (True, [0, 1, 2, 3, 4])
+        done = client.post("/@exp/publish", json={}).json()
+        assert done["tables"] == [{"name": "shop.orders", "kind": "changed", "inserted": 0, "updated": 0, "deleted": 1}]
+        assert (_ids(lake), lake.version) == ([0, 2, 3, 4], done["version"])
+        error(client.post("/@exp/publish", json={}), 404, "NotFoundException")
+        lake.branch("late").table("shop.orders").update({"amount": "1.0"}, "id = 2")
+        lake.table("shop.orders").update({"amount": "2.0"}, "id = 2")
+        error(client.post("/@late/publish", json={}), 409, "CommitFailedException")
+        error(client.post("/@main/publish", json={}), 400, "BadRequestException")
