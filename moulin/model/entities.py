@@ -73,7 +73,7 @@ class BranchTable:
 
     `before` is the name that it had then, `after` the one that it has now; None where there was or is none. A table
     that the branch began with has a `source_id`. What it did since lies in the versions after `since`, up to `head`.
-    `wrote` says that one of them did more than compact.
+    `wrote` says that one of them did more than compact, `beside` that it has column files.
     """
 
     source_id: UUID | None
@@ -83,6 +83,7 @@ class BranchTable:
     since: int
     head: int
     wrote: bool
+    beside: bool = False
 
 
 SPARK = "spark"

@@ -32,6 +32,7 @@ from moulin.model.where import parse_where
 from moulin.table.branch_diff import CHANGED, CREATED, RENAMED, TableDiff, property_changes, table_diff
 from moulin.table.commit.change import DataChange
 from moulin.table.commit.retry import retry
+from moulin.table.compact.compaction import fold
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.keyed.tables import keyed_table
@@ -43,7 +44,7 @@ from moulin.table.write.layout import Layout
 from moulin.table.write.segment_writer import bulk_level, write_ordered
 from moulin.table.write.writes import number_source
 
-_REPLACED = frozenset({Kind.OVERWRITE, Kind.RESTORE, Kind.TRIM})
+_REPLACED = frozenset({Kind.OVERWRITE, Kind.RESTORE, Kind.TRIM, Kind.FILL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class _Publish:
         name = self._branch.name
         require_unpublished(self._branch)
         uses = self._hold(dry_run=dry_run)
+        self._fold()
         found = self._catalog.branch_tables(name)
         with self._catalog.writing():
             parts = [
@@ -96,6 +98,12 @@ class _Publish:
             (table_diff(self._branch_context, table) for table in found) if dry_run else self._done(found, done.version)
         )
         return Publication(name, done.version, tuple(diffs), dry_run)
+
+    def _fold(self) -> None:
+        """Write columns that the branch filled into the segments that main is to take."""
+        for table in self._catalog.branch_tables(self._branch.name):
+            if table.beside and table.after is not None:
+                fold(self._branch_context, self._catalog.table_by_id(table.own_id))
 
     def _hold(self, *, dry_run: bool) -> dict[UUID, tuple[RegionUse, ...]]:
         """Hold the keyed tables that the branch may have written, on both sides; what main's commits must name."""
@@ -166,9 +174,9 @@ class _Publish:
         for info in self._catalog.history(table.own_id):
             if info.version > table.since and info.kind in {kind.value for kind in _REPLACED}:
                 raise Conflict(
-                    f"Table {main.full_name}: branch {self._branch.name} replaced rows by the {info.kind} of version "
-                    f"{info.version}, and main changed the table by version {main.head_version}, both since version "
-                    f"{self._branch.version}. Begin a new branch, and do it again there.",
+                    f"Table {main.full_name}: branch {self._branch.name} changed all rows by the {info.kind} of "
+                    f"version {info.version}, and main changed the table by version {main.head_version}, both since "
+                    f"version {self._branch.version}. Begin a new branch, and do it again there.",
                     requirement=f"the rows of {main.full_name}",
                     expected=f"{info.kind} by version {info.version}",
                     found=f"changed by version {main.head_version}",

@@ -11,6 +11,7 @@ from moulin.lake import Lake
 from tests.table.conftest import BACKENDS, SERVED
 
 everywhere = pytest.mark.parametrize("open_lake", [*BACKENDS, SERVED], indirect=True)
+here = pytest.mark.parametrize("open_lake", BACKENDS[:1], indirect=True)
 
 ORDERS = [("id", "long", False), ("amount", "double")]
 
@@ -57,6 +58,10 @@ def test_a_table_that_main_left_alone_becomes_what_the_branch_made_of_it(lake: L
     feed = main.changes(before, done.version).to_arrow().to_pylist()
     assert sorted(row["id"] for row in feed if row["_change_type"] == "insert") == [10, 11]
     assert len(main.at(before).scan().to_arrow()) == 10
+    versions = main.scan(columns=["id", "_last_updated_version"]).to_arrow().to_pylist()
+    new = {row["id"] for row in versions if row["_last_updated_version"] == done.version}
+    assert new == {4, 10, 11}
+    assert all(row["_last_updated_version"] <= before for row in versions if row["id"] not in new)
     with pytest.raises(NotFound):
         lake.open_branch("exp")
     with pytest.raises(FailedPrecondition, match="was published as version"):
@@ -97,7 +102,7 @@ def test_rows_that_different_sides_changed_come_together(lake: Lake) -> None:
     assert (found(main), ids(main)) == (wanted, after)
 
 
-@everywhere
+@here
 @pytest.mark.parametrize(
     ("branch_does", "main_does"), [("update", "update"), ("update", "delete"), ("delete", "update")]
 )
@@ -121,7 +126,7 @@ def test_a_row_that_both_sides_changed_is_a_conflict_that_names_it(
     assert (lake.version, found(main)) == (before, shown)
 
 
-@everywhere
+@here
 def test_a_row_that_both_sides_deleted_is_gone(lake: Lake) -> None:
     main = lake.create_table("shop.orders", ORDERS)
     main.append(orders(0, 10))
@@ -157,7 +162,7 @@ def test_keys_that_different_sides_wrote_come_together(lake: Lake) -> None:
     assert found(main) == {**wanted, 100: 9.0}
 
 
-@everywhere
+@here
 def test_a_keyed_table_that_main_left_alone_is_taken_as_it_is(lake: Lake) -> None:
     main = lake.create_table("shop.users", ORDERS, primary_key=["id"], properties={"moulin.regions": "bucket(4, id)"})
     main.put_batch(orders(0, 20))
@@ -176,7 +181,7 @@ def test_a_keyed_table_that_main_left_alone_is_taken_as_it_is(lake: Lake) -> Non
     assert found(main)[39] == 0.0
 
 
-@everywhere
+@here
 @pytest.mark.parametrize("case", ["both put a new key", "both put an old key", "put again after a delete"])
 def test_a_key_that_both_sides_wrote_is_a_conflict_that_names_it(lake: Lake, case: str) -> None:
     main = lake.create_table("shop.users", ORDERS, primary_key=["id"])
@@ -195,3 +200,116 @@ def test_a_key_that_both_sides_wrote_is_a_conflict_that_names_it(lake: Lake, cas
     with pytest.raises(Conflict, match=rf"shop\.users: key {key} was "):
         lake.publish("exp")
     assert found(main)[key] == 2.0
+
+
+@here
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_branch_of_a_clone_is_published_to_the_clone(lake: Lake, moved: bool) -> None:
+    columns = [*ORDERS, ("part", "string")]
+    source = lake.create_table("shop.source", columns, partition_by=["part"])
+    source.append([{**row, "part": "ab"[row["id"] % 2]} for row in orders(0, 10)])
+    clone = lake.clone_table("shop.source", "shop.clone")
+    clone.delete_where("id = 0")
+    clone.append([{**row, "part": "c"} for row in orders(10, 12)])
+    mine = lake.branch("exp").table("shop.clone")
+    mine.delete_where("id in (1, 10)")
+    mine.append([{**row, "part": "d"} for row in orders(20, 22)])
+    assert mine.scan(where="part in ('c', 'd')").count() == 3
+    if moved:
+        clone.delete_where("id = 2")
+        clone.append([{**row, "part": "c"} for row in orders(30, 31)])
+    lake.publish("exp")
+    wanted = {*range(3, 10), 11, 20, 21} | ({30} if moved else {2})
+    assert found(clone).keys() == wanted
+    assert clone.scan(where="part in ('c', 'd')").count() == 3 + moved
+    assert clone.scan(where="part = 'b'").count() == 4
+    assert found(source).keys() == {*range(10)}
+    clone.compact(everything=True)
+    assert found(clone).keys() == wanted
+
+
+@here
+def test_work_on_a_branch_changes_no_counter_of_main(lake: Lake) -> None:
+    main = lake.create_table("shop.orders", ORDERS)
+    main.append(orders(0, 10))
+    before = lake.catalog.table_by_id(main.id)
+    branch = lake.branch("exp")
+    mine = branch.table("shop.orders")
+    mine.append(orders(10, 20))
+    mine.delete_where("id < 5")
+    mine.compact()
+    mine.add_column("note", "string")
+    branch.diff()
+    after = lake.catalog.table_by_id(main.id)
+    assert (after.head_version, after.next_row_id, after.last_sequence) == (
+        before.head_version,
+        before.next_row_id,
+        before.last_sequence,
+    )
+    assert (after.schemas, after.properties) == (before.schemas, before.properties)
+    assert lake.table("shop.orders").history() == main.history()
+    assert [info.version for info in main.history()] == [info.version for info in main.history() if info.version <= 3]
+
+
+@here
+def test_a_publish_beside_a_writer_of_main_loses_nothing(lake: Lake) -> None:
+    import threading
+
+    main = lake.create_table("shop.users", ORDERS, primary_key=["id"])
+    main.put_batch(orders(0, 50))
+    lake.flush()
+    mine = lake.branch("exp").table("shop.users")
+    mine.put_batch([{"id": n, "amount": -1.0} for n in range(100, 150)])
+    stop, put = threading.Event(), dict[int, float]()
+
+    def write() -> None:
+        number = 1000
+        while not stop.is_set():
+            main.put({"id": number, "amount": 1.0})
+            put[number] = 1.0
+            number += 1
+            if number % 50 == 0:
+                main.flush()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        lake.publish("exp")
+    finally:
+        stop.set()
+        writer.join()
+    wanted = {n: n / 2 for n in range(50)} | dict.fromkeys(range(100, 150), -1.0) | put
+    assert {row["id"]: row["amount"] for row in main.scan().to_arrow().to_pylist()} == wanted
+
+
+@everywhere
+def test_columns_that_a_branch_filled_are_published_with_their_values(lake: Lake) -> None:
+    main = lake.create_table("shop.orders", ORDERS)
+    main.append(orders(0, 10))
+    main.append(orders(10, 20))
+    branch = lake.branch("exp")
+    mine = branch.table("shop.orders")
+    mine.delete_where("id = 3")
+    mine.add_column("double_amount", "double", from_sql="amount * 2")
+    mine.append([{"id": 20, "amount": 10.0, "double_amount": -1.0}])
+    numbers = ids(mine)
+    lake.publish("exp")
+    rows = main.scan().to_arrow().to_pylist()
+    wanted = {n: float(n) for n in range(20) if n != 3} | {20: -1.0}
+    assert {row["id"]: row["double_amount"] for row in rows} == wanted
+    assert ids(main) == numbers
+    assert main.at(lake.version - 1).scan().to_arrow().column_names == ["id", "amount"]
+
+
+@everywhere
+def test_a_column_that_a_branch_filled_conflicts_with_rows_that_came_on_main(lake: Lake) -> None:
+    main = lake.create_table("shop.orders", ORDERS)
+    main.append(orders(0, 10))
+    branch = lake.branch("exp")
+    branch.table("shop.orders").add_column("double_amount", "double", from_sql="amount * 2")
+    main.append(orders(10, 12))
+    before = lake.version
+    with pytest.raises(Conflict, match=r"shop.orders: branch exp changed all rows by the fill"):
+        lake.publish("exp")
+    assert lake.version in (before, before + 1)  # the branch may have been folded
+    assert found(main).keys() == {*range(12)}

@@ -182,7 +182,7 @@ def line_feed(table: Any, version: int) -> set[int]:
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_histories_of_main_and_two_branches_are_those_of_dictionaries(tmp_path: Path, keyed: bool) -> None:
-    with moulin.connect(tmp_path) as lake:
+    with moulin.connect(tmp_path, merge_background="off") as lake:
         lake.create_database("shop")
         history = History(lake, random.Random(3), keyed=keyed)
         history.run(130)
@@ -195,7 +195,7 @@ def test_histories_of_main_and_two_branches_are_those_of_dictionaries(tmp_path: 
 def test_long_histories_of_main_and_two_branches_are_those_of_dictionaries(
     tmp_path: Path, keyed: bool, seed: int
 ) -> None:
-    with moulin.connect(tmp_path) as lake:
+    with moulin.connect(tmp_path, merge_background="off") as lake:
         lake.create_database("shop")
         history = History(lake, random.Random(seed), keyed=keyed)
         history.run(1000)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 
@@ -61,8 +62,7 @@ def create(
     ]
     if rows:
         connection.execute(s.branch_tables.insert(), rows)
-        c = s.branch_tables
-        add_branches(draft.lake(), [], connection.execute(sa.select(c).where(c.c.branch_id == branch_id)))
+        add_branches(draft.lake(), [], (SimpleNamespace(**one) for one in rows))
     views = {} if only is not None else _copy_views(draft, made, {row["source_id"]: row["own_id"] for row in rows})
     noted = publish_objects.began(connection, made, views)
     connection.execute(b.update().where(b.c.id == branch_id).values(began=noted))
@@ -238,6 +238,8 @@ def changed(connection: sa.Connection, name: str) -> list[BranchTable]:
     t, d, c, h = s.tables, s.databases, s.branch_tables, s.table_commits
     mine, began = d.alias("mine"), d.alias("began")
     wrote = sa.exists().where(h.c.table_id == t.c.id, h.c.version > t.c.created_version, h.c.kind.not_in(_QUIET))
+    p = s.segment_spans
+    beside = sa.exists().where(p.c.table_id == t.c.id, p.c.removed_version == s.OPEN, p.c.columns_id != 0)
     columns = (t.c.id, t.c.name, t.c.tombstoned_at, t.c.created_version, t.c.head_version, t.c.database_id)
     query = (
         sa.select(
@@ -248,6 +250,7 @@ def changed(connection: sa.Connection, name: str) -> list[BranchTable]:
             c.c.database_id.label("old_database_id"),
             began.c.name.label("old_database"),
             wrote.label("wrote"),
+            beside.label("beside"),
         )
         .join(mine, mine.c.id == t.c.database_id)
         .join(c, sa.and_(c.c.own_id == t.c.id, c.c.branch_id == branch.id), isouter=True)
@@ -282,7 +285,7 @@ def _branch_table(branch: str, row: Any) -> BranchTable | None:
     before = None if is_new else f"{row.old_database.removesuffix(ending)}.{row.old_name}"
     after = None if is_gone else f"{row.database.removesuffix(ending)}.{row.name}"
     versions = row.created_version, row.head_version
-    return BranchTable(row.source_id, row.id, before, after, *versions, bool(row.wrote))
+    return BranchTable(row.source_id, row.id, before, after, *versions, bool(row.wrote), bool(row.beside))
 
 
 def drop(draft: Draft, name: str, *, grace_seconds: float) -> Branch:

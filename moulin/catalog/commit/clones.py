@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -15,9 +16,10 @@ from moulin.catalog.objects.history import own_sequences, packed_rows
 from moulin.catalog.objects.names import NameOrId, require_free_name
 from moulin.catalog.segments import bases
 from moulin.catalog.segments import live as segments
-from moulin.catalog.segments.sql_rows import CARRIED, select_spans, span_row
+from moulin.catalog.segments.sql_rows import CARRIED, Partition, partition_ids, select_spans, span_row
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
+from moulin.catalog.sql.pool import chunks
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.entities import TableState
@@ -158,6 +160,19 @@ def _copy_births(draft: Draft, source_id: UUID, table_id: UUID, version: int) ->
     add_steps(draft.connection, table_id, given)
 
 
+def _copy_partitions(
+    connection: sa.Connection, source_id: UUID, table_id: UUID, numbers: Collection[int]
+) -> dict[int, int]:
+    """Partitions of a table for a clone of it, by those of the table: filters look at its own and its base's."""
+    t = s.partitions
+    found: dict[int, Partition] = {}
+    for chunk in chunks(sorted(numbers)):
+        query = sa.select(t.c.id, t.c.spec_id, t.c.tuple).where(t.c.id.in_(chunk), t.c.table_id == source_id)
+        found.update({row[0]: (row[1], segments.decode_partition(row[2])) for row in connection.execute(query)})
+    made = partition_ids(connection, table_id, set(found.values())) if found else {}
+    return {number: made[partition] for number, partition in found.items()}
+
+
 def _copy_own(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> None:
     """What a clone has of its own at a version, and its masks, for a clone of it."""
     connection, m, p = draft.connection, s.span_masks, s.segment_spans
@@ -169,10 +184,12 @@ def _copy_own(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> No
         draft.table(table_id).masks.extend(bases.masks(connection, table_id))
     own = connection.execute(select_spans().where(*bases.in_level(p, bases.Level(source_id, version)))).all()
     if own:
-        spans = [
-            span_row(table_id, row.segment, row.vector_id, draft.version, [getattr(row, name) for name in CARRIED])
-            for row in own
-        ]
+        partitions = _copy_partitions(connection, source_id, table_id, {row.partition_id for row in own})
+        spans = []
+        for row in own:
+            partition_id, *carried = (getattr(row, name) for name in CARRIED)
+            carried = [partitions.get(partition_id, partition_id), *carried]
+            spans.append(span_row(table_id, row.segment, row.vector_id, draft.version, carried))
         connection.execute(p.insert(), spans)
     for segment in segments.by_number(connection, table_id, [row.segment for row in own], draft.version).values():
         ref = segments.existing_ref(table_id, segment)

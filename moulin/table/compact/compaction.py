@@ -81,17 +81,21 @@ def compact_segments(context: Context, state: TableState, segments: Sequence[Liv
 
 
 def fold(context: Context, state: TableState) -> Compaction:
-    """Write segments that have column files as one file each. What another worker has is left to it.
+    """Write segments that have column files as one file each. What a living worker has is left to it.
 
     Segments with columns that are not complete stay as they are: their values would be computed again.
     """
+    owner, done = f"fold {new_id()}", Compaction(state.head_version)
+    if any(map(_has_lapsed, context.catalog.maintenance.merge_tasks(state.id))):
+        for one in CompactionWorker(context, owner).run_all(state.id):
+            done = _sum(done, one.version, one.group, one.change)
+        state = context.catalog.table_by_id(state.id)
     live = context.catalog.segments(state.id, state.version, with_columns=False)
     shown = {column.field_id for column in state.schema.fields}
     beside = [segment for segment in live if segment.facts.files and not _is_filled(segment, shown)]
     held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in beside])
     groups = rewrite_each([segment for segment in beside if segment.facts.number not in held])
-    total, nothing = sum(group.size for group in groups), Compaction(state.head_version)
-    return _Groups(context, state, f"fold {new_id()}", None, None, never, total, nothing).run(groups)
+    return _Groups(context, state, owner, None, None, never, sum(group.size for group in groups), done).run(groups)
 
 
 @dataclass(slots=True)
@@ -166,7 +170,13 @@ def plan(
     live = list(segments)
     held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in live])
     shown = {column.field_id for column in state.schema.fields}
-    free = [segment for segment in live if segment.facts.number not in held and not _is_filled(segment, shown)]
+    free = [
+        segment
+        for segment in live
+        if segment.facts.number not in held
+        # Level 0 of a keyed table does not wait for a fill, which may have been given up: writers would.
+        and (not _is_filled(segment, shown) or (due_only and segment.facts.level == 0))
+    ]
     if state.schema.identifier_field_ids:
         return pick_levels(free, config, due_only=due_only, everything=everything, lost_specs=state.lost_specs)
     span = merge_span_ns(state.properties, config.merge_span)

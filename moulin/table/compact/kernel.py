@@ -178,7 +178,7 @@ class _Reading:
         """Whether it is all rows of a fresh inline segment."""
         facts, whole = self.range.segment.facts, self.range.start == 0
         whole = whole and self.range.stop == facts.rows and self._deleted is None
-        return whole and facts.inline is not None and not facts.has_lineage
+        return whole and facts.inline is not None and not facts.has_lineage and not facts.files
 
     def pieces(self, piece_bytes: int) -> Iterator[pa.Table]:
         """The rows with their lineage, in pieces of about `piece_bytes` decoded."""

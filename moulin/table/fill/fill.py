@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.tasks.merge_tasks import FILL, PlannedTask
-from moulin.errors import AlreadyExists, FailedPrecondition, MoulinError
+from moulin.errors import AlreadyExists, FailedPrecondition, Fenced, MoulinError, NotFound
 from moulin.model.alteration import altered
 from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFile, LiveSegment
@@ -26,6 +26,7 @@ from moulin.model.file_settings import FileSettings
 from moulin.model.filling import Filling, fillings_of
 from moulin.model.ids import new_id
 from moulin.model.operations import AlterSchema, Claim, Fill, RegionUse, SetProperties
+from moulin.model.schema.arrow import arrow_type
 from moulin.model.schema.change import AddColumn, DropColumn, FillColumn, SchemaChange
 from moulin.model.schema.schema import find_column, nested_ids
 from moulin.model.schema.values import IcebergType, NestedField, Schema
@@ -123,6 +124,9 @@ class Filler:
         files = self._files(state, lacking, state.schemas[waiting[0].schema_id], fields)
         try:
             self._commit(state, files, claim)
+        except (Fenced, NotFound):
+            if claim is None:
+                raise  # else the lease ended before the work did, and the task was forgotten: the next round does it
         except MoulinError as error:
             if not must_recompute(error):
                 raise
@@ -216,7 +220,8 @@ def _goes_on(state: TableState, columns: Sequence[NewColumn], sql: str | None) -
         return False
     for (name, kind), one in zip(columns, known, strict=True):
         field = None if one is None else find_column(state.schema, name)
-        if one is None or field is None or str(field.field_type) != str(kind) or one.sql != sql:
+        same = field is not None and arrow_type(field.field_type) == arrow_type(kind)
+        if one is None or not same or one.sql != sql:
             raise AlreadyExists(
                 f"Column {name} of {state.full_name} is pending, or columns that are filled with it are, and was begun "
                 "with another type or expression. Go on with the same, or drop it first."

@@ -24,8 +24,10 @@ class History:
         self.lake = moulin.connect(folder)
         self.lake.create_database("d")
         columns = [("id", "long", False), ("a", "double"), ("b", "long")]
-        key = {"primary_key": ["id"]} if keyed else {}
-        self.table: Table = self.lake.create_table("d.t", columns, **key)  # type: ignore[arg-type]
+        more: dict[str, Any] = {"primary_key": ["id"]} if keyed else {}
+        if not keyed and seed % 2:
+            more = {"properties": {"moulin.inline-bytes": 8192}}
+        self.table: Table = self.lake.create_table("d.t", columns, **more)
         self.rows: Rows = {}
         self.columns: list[str] = ["a", "b"]
         self.added = self.next = 0

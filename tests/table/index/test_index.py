@@ -478,7 +478,15 @@ def random_where(rng: random.Random, depth: int = 2) -> str:
             return f"id {rng.choice(OPERATORS)} {rng.randint(0, 400)}"
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("open_lake", "seed"),
+    [
+        pytest.param("folder", 0, id="folder-0"),
+        pytest.param("folder", 1, id="folder-1"),
+        pytest.param("shared", 0, id="postgres-s3", marks=[pytest.mark.postgres, pytest.mark.s3]),
+    ],
+    indirect=["open_lake"],
+)
 @pytest.mark.parametrize("keyed", [False, True], ids=["event", "keyed"])
 def test_scans_give_the_same_rows_with_and_without_indexes(open_lake: OpenLake, seed: int, keyed: bool) -> None:
     """Random rows, deletes, compactions, partial coverage and old versions."""

@@ -165,7 +165,7 @@ class _Attempt:
 
     def _update(self, request: TableRequest, state: TableState, base: Json) -> None:
         planned = plan(state, request.wanted, base)
-        check_statistics(TableFolder(self.context.store, state), request.wanted.statistics.values())
+        check_statistics(TableFolder(self.context, state), request.wanted.statistics.values())
         self._add(state, planned, base, request)
 
     def _add(self, state: TableState, planned: CommitPlan, base: Json, request: TableRequest) -> None:

@@ -38,6 +38,7 @@ def to_message_branch_table(table: BranchTable) -> pb.BranchTable:
         since=table.since,
         head=table.head,
         wrote=table.wrote,
+        beside=table.beside,
     )
 
 
@@ -50,4 +51,5 @@ def from_message_branch_table(m: pb.BranchTable) -> BranchTable:
         m.since,
         m.head,
         m.wrote,
+        m.beside,
     )

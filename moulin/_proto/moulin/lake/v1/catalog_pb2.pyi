@@ -379,7 +379,7 @@ class ListBranchesResponse(_message.Message):
     def __init__(self, branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ...) -> None: ...
 
 class BranchTable(_message.Message):
-    __slots__ = ("source_id", "own_id", "before", "after", "since", "head", "wrote")
+    __slots__ = ("source_id", "own_id", "before", "after", "since", "head", "wrote", "beside")
     SOURCE_ID_FIELD_NUMBER: _ClassVar[int]
     OWN_ID_FIELD_NUMBER: _ClassVar[int]
     BEFORE_FIELD_NUMBER: _ClassVar[int]
@@ -387,6 +387,7 @@ class BranchTable(_message.Message):
     SINCE_FIELD_NUMBER: _ClassVar[int]
     HEAD_FIELD_NUMBER: _ClassVar[int]
     WROTE_FIELD_NUMBER: _ClassVar[int]
+    BESIDE_FIELD_NUMBER: _ClassVar[int]
     source_id: str
     own_id: str
     before: str
@@ -394,7 +395,8 @@ class BranchTable(_message.Message):
     since: int
     head: int
     wrote: bool
-    def __init__(self, source_id: _Optional[str] = ..., own_id: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ..., since: _Optional[int] = ..., head: _Optional[int] = ..., wrote: _Optional[bool] = ...) -> None: ...
+    beside: bool
+    def __init__(self, source_id: _Optional[str] = ..., own_id: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ..., since: _Optional[int] = ..., head: _Optional[int] = ..., wrote: _Optional[bool] = ..., beside: _Optional[bool] = ...) -> None: ...
 
 class ListBranchTablesResponse(_message.Message):
     __slots__ = ("tables",)
