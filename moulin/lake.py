@@ -200,6 +200,8 @@ class Lake:
 
         catalog = self._main_catalog()
         only = None if tables is None else [self._resolve(table) for table in tables]
+        if at is None and self.on_branch is None:
+            self.flush()  # a branch has what was put before it
         version = None if at is None else version_of(catalog, at)
         catalog.create_branch(name, version=version, expires_in=seconds_of(expires), only=only)
         return self.open_branch(name)
