@@ -22,7 +22,7 @@ from moulin.model.schema.arrow import ROW_ID, arrow_schema
 from moulin.model.schema.values import NestedField, Schema
 from moulin.storage import paths
 from moulin.storage.store import Store
-from moulin.table.commit.segment_rows import open_rows
+from moulin.table.commit.segment_rows import open_rows, with_files_of
 from moulin.table.commit.vectors import read_vector
 from moulin.table.fill.compute import Compute
 
@@ -89,7 +89,8 @@ def _groups(work: FillSlice, segment: LiveSegment) -> Iterator[pa.Table]:
     deleted = read_vector(work.store, segment.vector, facts.rows) if segment.vector else None
     columns = [name for name in work.compute.reads if name != ROW_ID]
     wanted = arrow_schema(stored_schema(work.fields))
-    with SegmentReader(open_rows(work.store, facts), work.schema, columns=columns, name=facts.path) as reader:
+    source = open_rows(work.store, with_files_of(facts, work.schema, columns))
+    with SegmentReader(source, work.schema, columns=columns, name=facts.path) as reader:
         for group, (start, rows) in enumerate(zip(reader.group_starts, reader.group_rows, strict=True)):
             live = reader.table(
                 row_groups=[group],
